@@ -1,4 +1,4 @@
-"""Who waits for the high watermark of one partition, in the order of the offsets they wait for."""
+"""Callbacks that wait for the high watermark of one partition, ordered by offset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def offset_of(waiter: Waiter) -> int:
 
 
 class Acks:
-    """Thousands may wait, and time out one by one: forgetting one costs O(1) on average."""
+    """The waiting callbacks. Thousands may wait and time out one by one, so `forget` costs O(1) on average."""
 
     __slots__ = ("_forgotten", "_waiting")
 
@@ -32,7 +32,7 @@ class Acks:
         insort(self._waiting, (offset, done), key=offset_of)  # nearly always behind all others
 
     def forget(self, done: Done) -> None:
-        """Never call `done`; fine if it has been called."""
+        """Never call `done`. Allowed if it was called already."""
         forgotten = self._forgotten
         forgotten.add(done)
         if 2 * len(forgotten) > len(self._waiting):
@@ -40,12 +40,12 @@ class Acks:
             forgotten.clear()
 
     def take(self, high_watermark: int) -> list[Done]:
-        """Remove those that wait for no more than `high_watermark`."""
+        """Remove and return the callbacks that wait for at most `high_watermark`."""
         count = bisect_right(self._waiting, high_watermark, key=offset_of)
         due, self._waiting = self._waiting[:count], self._waiting[count:]
         return [done for _, done in due if done not in self._forgotten]
 
     def take_all(self) -> list[Done]:
-        """Remove all."""
+        """Remove and return all callbacks."""
         due, self._waiting = self._waiting, []
         return [done for _, done in due if done not in self._forgotten]

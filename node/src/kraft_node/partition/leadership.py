@@ -1,16 +1,16 @@
-"""Leading a partition that has followers: who is in sync, who may join, how far all of them are (KIP-497, KIP-966).
+"""Leading a partition with followers: the ISR, joining it, the progress of all replicas (KIP-497, KIP-966).
 
-Made when a broker begins to lead a partition with other replicas; its partition asks it for the high watermark and
-sends its proposals on. The rules, as Kafka's `Partition` has them:
+Created when a broker becomes leader of a partition with other replicas. Its partition asks it for the high watermark
+and forwards its proposals. The rules of Kafka's `Partition`:
 
-1. While the controller has not answered, the larger of committed and proposed ISR counts (`maximal_isr`): records are
-   acknowledged only when those are on all of them, whichever way the controller decides.
-2. A follower joins when it has reached the high watermark and the start of the leader's epoch, and its broker lives in
-   the incarnation that fetched (KIP-903). Before, while it lags by less than replica.lag.time.max.ms, the high
+1. Until the controller has answered, the union of committed and proposed ISR counts (`maximal_isr`): records are
+   acknowledged only when they are on all these replicas, whatever the controller decides.
+2. A follower joins when it has reached the high watermark and the start of the leader's epoch, and its broker is alive
+   in the incarnation that fetched (KIP-903). Before that, while it lags by less than replica.lag.time.max.ms, the high
    watermark waits for it, so that it can catch up under load.
-3. A member that has not had everything for replica.lag.time.max.ms is proposed to leave; until the controller agrees it
-   is waited for.
-4. Below min.insync.replicas the high watermark stands still (KIP-966).
+3. If a member has lagged for replica.lag.time.max.ms, the leader proposes to remove it. Until the controller agrees,
+   the high watermark waits for it.
+4. Below min.insync.replicas the high watermark does not move (KIP-966).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from kraft_node.partition.surroundings import Surroundings
 
 RECOVERED: Final = 0
-"""What a leader says of its recovery state (KIP-704): by leading it has recovered."""
+"""The recovery state in a leader's proposal (KIP-704): a leader has recovered."""
 
 _TAKEN_BACK: Final = frozenset((ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA))
-"""The controller has not done it and will not: what was committed before counts again."""
+"""The controller has not applied the proposal and will not: the earlier committed ISR counts again."""
 _NEWS_UNDER_WAY: Final = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -40,17 +40,17 @@ _NEWS_UNDER_WAY: Final = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     )
 )
-"""The controller knows more than this broker: committed metadata will say what holds. Until then rule 1 goes on."""
+"""The controller has newer metadata than this broker: committed metadata will decide. Until then rule 1 applies."""
 
 
 class Proposal:
-    """An ISR that the controller is asked for."""
+    """An ISR that the leader proposes to the controller."""
 
     __slots__ = ("isr", "leader_epoch", "maximal_isr", "members", "partition_epoch")
 
     def __init__(self, members: list[tuple[int, int]], committed: tuple[int, ...], partition: Partition) -> None:
         self.members = members
-        """(broker id, broker epoch) of each; the leader's own epoch is filled in by who sends."""
+        """(broker id, broker epoch) of each member; the sender fills in the leader's own epoch."""
         self.isr = tuple(broker_id for broker_id, _ in members)
         self.maximal_isr = (*committed, *(member for member in self.isr if member not in committed))
         self.leader_epoch = partition.leader_epoch
@@ -68,22 +68,22 @@ class Leadership:
         self.followers: dict[int, Follower] = {}
         self.proposal: Proposal | None = None
         self.any_at_end = False
-        """Whether some follower must hear of the next append (`left_behind`)."""
+        """Whether a follower must be notified of the next append (`left_behind`)."""
 
     def begin_epoch(self, state: PartitionState) -> None:
-        """A new leader epoch: everything is to be learnt anew."""
+        """Start a new leader epoch: forget all progress."""
         self.end()
         self.assigned(state)
         self.any_at_end = False
 
     def end(self) -> None:
-        """Lead no more, or in another epoch."""
+        """End the leadership, or this leader epoch."""
         for follower in self.followers.values():
             follower.forget()
         self.followers.clear()
 
     def assigned(self, state: PartitionState) -> None:
-        """Replicas or ISR as committed; what was proposed is decided by that, one way or the other."""
+        """Take the committed replicas or ISR; this decides a pending proposal."""
         self.proposal = None
         now_ms = self._surroundings.now_ms()
         own = self._partition.node_id
@@ -99,17 +99,17 @@ class Leadership:
     def maximal_isr(self) -> tuple[int, ...]:
         return self._partition.isr if self.proposal is None else self.proposal.maximal_isr
 
-    # --- how far everybody is ---
+    # --- progress of replicas ---
 
     def left_behind(self) -> None:
-        """The leader is about to append."""
+        """Note that the leader is about to append."""
         self.any_at_end = False
         for follower in self.followers.values():
             if follower.at_end:
                 follower.left_behind()
 
     def replicated_end(self) -> int:
-        """The offset below which all that count have every record; -1 when that is not known."""
+        """The offset below which all relevant replicas have every record; -1 if unknown."""
         partition = self._partition
         if len(partition.isr) < partition.min_isr:
             return UNKNOWN
@@ -127,14 +127,14 @@ class Leadership:
         return follower.is_caught_up(leader_end, around.now_ms(), around.lag_max_ms) and self._may_join(follower)
 
     def low_watermark(self) -> int:
-        """The largest start of a log among the replicas that live; -1 while one of them has not said."""
+        """The largest log start of the live replicas; -1 until all have reported theirs."""
         low = self._partition.log.start_offset
         for follower in self.followers.values():
             if follower.start_offset < low and self._surroundings.is_alive(follower.broker_id):
                 low = follower.start_offset
         return low
 
-    # --- who is in sync ---
+    # --- the ISR ---
 
     def _may_join(self, follower: Follower) -> bool:
         return self._surroundings.may_join_isr(follower.broker_id, follower.broker_epoch)
@@ -155,13 +155,13 @@ class Leadership:
                 self._surroundings.joins_later(partition, follower.broker_id)
 
     def consider_all(self) -> None:
-        """Brokers may have been unfenced: look at every follower that is not in sync."""
+        """Check every follower outside the ISR: brokers may have been unfenced."""
         for follower in self.followers.values():
             if follower.end_offset >= 0:
                 self.consider_joining(follower)
 
     def drop_laggards(self) -> None:
-        """Propose an ISR without those that have lagged for too long."""
+        """Propose an ISR without the members that have lagged for too long."""
         partition, around = self._partition, self._surroundings
         if self.proposal is not None or len(partition.isr) == 1:
             return
@@ -189,7 +189,7 @@ class Leadership:
         return UNKNOWN if follower is None else follower.broker_epoch
 
     def refused(self, proposal: Proposal, code: ErrorCode) -> bool:
-        """The controller's error for a proposal; whether to ask again."""
+        """Handle the controller's error for a proposal. Returns whether to propose again."""
         if self.proposal is not proposal:
             return False
         if code in _TAKEN_BACK:

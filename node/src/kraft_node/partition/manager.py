@@ -1,8 +1,7 @@
-"""All replicas of this broker, made when first asked for (Kafka's ReplicaManager without its requests).
+"""All replicas of this broker, created on first use (Kafka's ReplicaManager without its requests).
 
-The broker calls `apply` with committed metadata; handlers and coordinators look partitions up by (name, number) or
-(topic id, number). Both keys lead to one `Partition` through one dictionary, so that the look-up of a hot path is one
-hash of a tuple.
+The broker calls `apply` with committed metadata. Handlers and coordinators look up partitions by (name, number) or
+(topic id, number). One dictionary maps both keys to one `Partition`, so a look-up on a hot path is one hash of a tuple.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ TopicKey: TypeAlias = str | bytes
 """A topic's name or its id."""
 PartitionKey: TypeAlias = tuple[TopicKey, int]
 OpenLog: TypeAlias = Callable[[str, int, Uuid, "PartitionState"], "Log"]
-"""Opens or creates the log of (topic, number, topic id, state). KafkaError KAFKA_STORAGE_ERROR when it cannot."""
+"""Opens or creates the log of (topic, number, topic id, state). Raises KAFKA_STORAGE_ERROR if it cannot."""
 DeleteLog: TypeAlias = Callable[[str, int, Uuid], None]
-"""Deletes the log of (topic, number) if it is that of the topic id."""
+"""Deletes the log of (topic, number) if it belongs to the topic id."""
 
 OPEN_AGAIN_MS: Final = 20
-"""How soon a replica is tried again whose log cannot be made at the moment: that is a matter of one fsync."""
+"""When to retry a replica whose log cannot be created at the moment, because it waits for an fsync."""
 
 READ_ALL_BYTES_MAX = 1024 * 1024
-"""How much of a partition `read_all` holds at a time."""
+"""Bytes of a partition that `read_all` holds at a time."""
 
 
 class ReplicaManager:
@@ -64,9 +63,9 @@ class ReplicaManager:
         self._delete_log = delete_log
         self.surroundings: Surroundings = surroundings or Alone()
         self.role_changed: Callable[[Partition], None] = lambda _partition: None
-        """Told of every partition made, and of every one whose committed state has changed."""
+        """Called for every new partition, and for every partition whose committed state has changed."""
         self.dropped: Callable[[Partition], None] = lambda _partition: None
-        """Told of every partition that is gone, with its log or without."""
+        """Called for every removed partition, with or without its log."""
         self._active = False
         self._to_open: dict[tuple[Uuid, int], None] = {}
         self._is_opening = False
@@ -74,20 +73,17 @@ class ReplicaManager:
         self._partitions: dict[PartitionKey, Partition] = {}
 
     def __len__(self) -> int:
-        """How many partitions have been made so far."""
+        """The number of partitions created so far."""
         return len(self._partitions) // 2
 
     def opened(self) -> Iterator[Partition]:
-        """The partitions made so far."""
+        """The partitions created so far."""
         return (partition for key, partition in self._partitions.items() if isinstance(key[0], str))
 
     # --- finding ---
 
     def leader(self, topic: TopicKey, index: int) -> Partition:
-        """The partition, which this broker leads.
-
-        Raises UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
-        """
+        """A partition that this broker leads."""
         partition = self._partitions.get((topic, index))
         if partition is None:
             partition = self._make(topic, index)
@@ -96,9 +92,9 @@ class ReplicaManager:
         return partition
 
     def leader_in(self, key: PartitionKey, leader_epoch: int) -> Partition:
-        """The partition, for a request that believes in a leader epoch (-1: in none).
+        """A partition that this broker leads, for a request with a leader epoch (-1: none).
 
-        Raises as `leader`; before NOT_LEADER_OR_FOLLOWER also FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH.
+        Raises like `leader`; FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH take precedence over NOT_LEADER_OR_FOLLOWER.
         """
         partition = self._partitions.get(key)
         if partition is None:
@@ -110,9 +106,9 @@ class ReplicaManager:
         return partition
 
     def hosted_in(self, key: PartitionKey, leader_epoch: int) -> Partition:
-        """The partition, be it led or followed here, for a request that believes in a leader epoch (-1: in none).
+        """A partition that this broker leads or follows, for a request with a leader epoch (-1: none).
 
-        Raises as `leader_in`, but for the leadership.
+        Raises like `leader_in`, except for missing leadership.
         """
         partition = self._partitions.get(key)
         if partition is None:
@@ -122,12 +118,12 @@ class ReplicaManager:
         return partition
 
     def hosted(self, topic: TopicKey, index: int) -> Partition:
-        """The partition, which this broker leads or follows. Raises as `leader`, but for the leadership."""
+        """A partition that this broker leads or follows. Raises like `leader`, except for missing leadership."""
         partition = self._partitions.get((topic, index))
         return self._make(topic, index) if partition is None else partition
 
     def peek(self, key: PartitionKey) -> Partition | None:
-        """The partition if it has been made already."""
+        """The partition, if it was created already."""
         return self._partitions.get(key)
 
     def topic(self, key: TopicKey) -> TopicView:
@@ -152,7 +148,7 @@ class ReplicaManager:
             )
         if self.node_id not in state.replicas:
             raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.node_id} is no replica of {topic.name}-{index}"
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.node_id} is not a replica of {topic.name}-{index}"
             )
         replica_log = self._open_log(topic.name, index, topic.id, state)
         partition = Partition(self.node_id, topic.name, topic.id, index, replica_log, self.surroundings)
@@ -162,13 +158,13 @@ class ReplicaManager:
         self.role_changed(partition)
         return partition
 
-    # --- opening what nobody asks for ---
+    # --- opening partitions without requests ---
 
     def activate(self) -> None:
-        """From now on open what has other replicas: followers fetch and leaders watch over their ISR unasked.
+        """From now on open partitions with other replicas: followers must fetch, and leaders must maintain their ISR.
 
-        To be called once the image is known to hold all that was committed before this start: an older one could name
-        a deleted topic, and the log of the present one would be taken for a stranger.
+        Call it once the image contains everything that was committed before this start. An older image could name a
+        deleted topic, and the log of the present topic would count as a stray.
         """
         self._active = True
         for topic, index in self.image.topics.assigned_to(self.node_id):
@@ -183,7 +179,7 @@ class ReplicaManager:
 
     def _open_next(self) -> bool:
         key = next(iter(self._to_open))
-        del self._to_open[key]  # whatever becomes of it, the others have their turn
+        del self._to_open[key]  # whatever happens to it, the others get their turn
         try:
             if key not in self._partitions:
                 self._open(*key)
@@ -201,15 +197,15 @@ class ReplicaManager:
         except LogIsRecovering:
             return  # `recovered` follows
         except KafkaError as error:
-            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:  # the log of its name is on its way out
+            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:  # the old log of this name is being deleted
                 self.env.scheduler.call_later(OPEN_AGAIN_MS, self._open_again, topic_id, index)
             elif isinstance(error.__cause__, OSError) and is_shortage(error.__cause__):
                 self.env.scheduler.call_later(SHORTAGE_PAUSE_MS, self._open_again, topic_id, index)
             else:
-                log.warning("Replica %s-%d is not opened: %s", uuid_text(topic_id), index, error)
+                log.warning("replica was not opened partition=%s-%d error=%s", uuid_text(topic_id), index, error)
 
     def recovered(self, topic: str, index: int) -> None:
-        """A log that was being recovered is open now."""
+        """Note that the recovery of a log has finished."""
         view = self.image.topics.by_name(topic)
         if view is not None:
             self._open_again(view.id, index)
@@ -222,9 +218,9 @@ class ReplicaManager:
     # --- committed metadata ---
 
     def apply(self, delta: MetadataDelta) -> None:
-        """Follow what the controller decided: drop what is deleted or moved away, tell partitions of new epochs.
+        """Apply committed metadata: drop deleted and moved partitions, and update partitions with new epochs.
 
-        Costs what changed. New partitions are not made here but when somebody asks for them.
+        The cost is proportional to the changes. New partitions are created on first use, not here.
         """
         if delta.is_snapshot:
             self._compare_all()
@@ -277,7 +273,8 @@ class ReplicaManager:
             partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if delete else ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def failed(self, directory_partitions: list[tuple[str, int]]) -> None:
-        """A log directory died: its partitions answer KAFKA_STORAGE_ERROR from now on (their log cannot be opened)."""
+        """A log directory failed: its partitions answer KAFKA_STORAGE_ERROR from now on (their log cannot be
+        opened)."""
         for name, index in directory_partitions:
             partition = self._partitions.pop((name, index), None)
             if partition is not None:
@@ -286,9 +283,9 @@ class ReplicaManager:
                 partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def withdrawn(self, name: str, index: int) -> Uuid | None:
-        """The log of a partition must not be used any more. Its topic id; None when the partition is not this broker's.
+        """Stop using the log of a partition. Returns its topic id; None if the partition is not on this broker.
 
-        The log is opened again, if it can be, when somebody asks, or at once where there are other replicas.
+        The log is opened again on the next use, if possible; at once if the partition has other replicas.
         """
         self.failed([(name, index)])
         topic = self.image.topics.by_name(name)
@@ -301,19 +298,19 @@ class ReplicaManager:
     # --- for the coordinators ---
 
     def append_internal(self, topic: str, index: int, batch: Buffer) -> int:
-        """Append a coordinator's batch as with acks=all; the base offset that it got.
+        """Append a coordinator's batch with acks=all. Returns its base offset.
 
-        With this broker alone in the ISR it is committed on return; otherwise see `Partition.when_replicated`.
-        Raises as `leader` and `Partition.append`.
+        If this broker is the only member of the ISR, the batch is committed on return; otherwise see
+        `Partition.when_replicated`. Raises like `leader` and `Partition.append`.
         """
         partition = self.leader(topic, index)
         info = partition.append(batch, ACKS_ALL, self.env.clock.wall_ms(), internal=True)
         return int(info.base_offset)
 
     def read_all(self, topic: str, index: int) -> Iterator[Buffer]:
-        """The batches of a partition from its start to its end, in pieces that begin at a batch.
+        """The batches of a partition from start to end, in pieces that begin at a batch.
 
-        The last piece may end inside a batch only if the log does. Raises as `leader`.
+        The last piece ends inside a batch only if the log does. Raises like `leader`.
         """
         partition = self.leader(topic, index)
         offset = partition.log.start_offset

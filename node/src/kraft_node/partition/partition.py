@@ -1,6 +1,6 @@
 """One replica on this broker: leadership, ISR, high watermark, and the reads and appends that these allow.
 
-Called by the handlers through `ReplicaManager`. Knows nothing of requests: results are values, failures `KafkaError`.
+The handlers call it through `ReplicaManager`. It does not know requests: results are values, failures are `KafkaError`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 ACKS_ALL: Final = -1
 
-# Whom a read serves; says up to where it may see (Kafka's FetchIsolation).
+# The isolation of a read: how far into the log it may see (Kafka's FetchIsolation).
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 READ_LOG_END: Final = 2
@@ -51,14 +51,14 @@ _ALONE: Final = Alone()
 
 
 class EpochEnd(NamedTuple):
-    """The end of the largest epoch at or below one asked for; both -1 when there is none."""
+    """The end of the largest epoch at or below the requested epoch; both -1 if there is none."""
 
     epoch: int
     end_offset: int
 
 
 class TimestampOffset(NamedTuple):
-    """An offset found for a timestamp, with the timestamp of its record and its leader epoch; -1 where unknown."""
+    """The offset for a timestamp, with the timestamp of its record and its leader epoch; -1 if unknown."""
 
     timestamp_ms: int
     offset: int
@@ -69,7 +69,7 @@ NO_OFFSET: Final = TimestampOffset(-1, -1, -1)
 
 
 class Partition:
-    """A replica. `log` is opened by the manager that makes it."""
+    """A replica. The manager that creates it opens `log`."""
 
     __slots__ = (
         "_acks",
@@ -109,19 +109,19 @@ class Partition:
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.leader_start_offset = 0
-        """Where the log ended when this broker began to lead in `leader_epoch`."""
+        """The end of the log when this broker became leader in `leader_epoch`."""
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.lead: Leadership | None = None
-        """The followers, while this broker leads and is not the only replica."""
+        """The followers, while this broker leads and there are other replicas."""
         self.watchers: Watchers = None
-        """Of what consumers may read, below the high watermark."""
+        """Readers of committed records, below the high watermark."""
         self.end_watchers: Watchers = None
-        """Of the log's end, to which followers read; told of every move of the high watermark besides."""
+        """Readers of the log's end (followers); they are also notified when the high watermark moves."""
         self._acks: Acks | None = None
-        """Who waits for the high watermark, by offset."""
+        """Callbacks that wait for the high watermark, by offset."""
         self._deletes: list[Waiter] | None = None
-        """Who waits for the low watermark."""
+        """Callbacks that wait for the low watermark."""
         self.messages_in = 0
         self.bytes_in = 0
         """Records and bytes that producers have appended since this replica was opened; for metrics."""
@@ -131,12 +131,12 @@ class Partition:
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, leader {self.leader_id} epoch {self.leader_epoch})"
 
-    # --- what the controller says ---
+    # --- decisions of the controller ---
 
     def follow(self, state: PartitionState) -> None:
-        """Take over the committed state. A new leader epoch is noted in the log before anything is appended in it.
+        """Apply the committed state. A new leader epoch is written into the log before the first append in it.
 
-        A state older than what the controller has answered to a proposal meanwhile is passed over.
+        A state that is older than the controller's answer to a proposal is ignored.
         """
         if state.partition_epoch < self.partition_epoch and state.leader_epoch <= self.leader_epoch:
             return
@@ -179,7 +179,7 @@ class Partition:
             self.lead = None
 
     def close(self, error: ErrorCode) -> None:
-        """The replica is going away: whoever waits for an acknowledgement gets `error`, watchers look again."""
+        """Close the replica: pending acknowledgements fail with `error`, and watchers are notified."""
         self.is_leader = False
         self._lead_no_more()
         call_each((partial(self._finish_waiting, error), partial(self._notify_all, 0)))
@@ -205,12 +205,12 @@ class Partition:
         if not self.is_leader:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"broker {self.node_id} does not lead {self.topic}-{self.index}, broker {self.leader_id} does",
+                f"broker {self.node_id} is not the leader of {self.topic}-{self.index}, broker {self.leader_id} is",
             )
 
     @property
     def min_isr(self) -> int:
-        """min.insync.replicas, never more than there are replicas."""
+        """min.insync.replicas, limited to the number of replicas."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     # --- appending ---
@@ -218,10 +218,10 @@ class Partition:
     def append(
         self, records: Buffer, acks: int, now_ms: int, *, internal: bool = False, checked: Checked | None = None
     ) -> AppendInfo:
-        """Append one producer's batches as leader; what may be read moves on before this returns.
+        """Append one producer's batches as leader. The high watermark has moved when this returns.
 
-        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all and too small an ISR), and all that
-        `Log.append_as_leader` raises.
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all and the ISR is too small), and the
+        errors of `Log.append_as_leader`.
         """
         if not self.is_leader:
             self.check_leader()
@@ -246,7 +246,7 @@ class Partition:
                     lead.left_behind()
                 if len(self.isr) == 1:
                     self._advance(size)
-        finally:  # a watcher that fails does not hide the records from followers
+        finally:  # followers must get the records even if a watcher fails
             if self.end_watchers is not None:
                 self._notify_end(size)
         return info
@@ -256,22 +256,22 @@ class Partition:
         return self.log.high_watermark >= offset
 
     def acks_enough(self) -> bool:
-        """Whether the ISR is still large enough for what was just replicated to count as acknowledged."""
+        """Whether the ISR is still large enough to acknowledge the records that were just replicated."""
         isr = self.isr if self.lead is None else self.lead.maximal_isr
         return len(isr) >= self.min_isr
 
     def when_replicated(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
         """Call `done` once every record below `offset` is below the high watermark, or with an error code.
 
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR has become too small meanwhile, NOT_LEADER_OR_FOLLOWER when
-        this broker lost the partition. The caller bounds how many wait and for how long.
+        The code is NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR has become too small, NOT_LEADER_OR_FOLLOWER if this
+        broker lost the leadership. The caller limits the number and the duration of waits.
         """
         if self._acks is None:
             self._acks = Acks()
         self._acks.add(offset, done)
 
     def forget_ack(self, done: Callable[[ErrorCode], None]) -> None:
-        """Undo `when_replicated`; fine when it has been called."""
+        """Undo `when_replicated`. Allowed if `done` was called already."""
         acks = self._acks
         if acks is not None:
             acks.forget(done)
@@ -279,7 +279,7 @@ class Partition:
                 self._acks = None
 
     def _advance(self, appended_bytes: int) -> bool:
-        """Move the high watermark as far as the replicas that count allow; whether it moved."""
+        """Move the high watermark as far as the relevant replicas allow. Returns whether it moved."""
         log = self.log
         high_watermark = log.end_offset if self.lead is None else self.lead.replicated_end()
         if high_watermark <= log.high_watermark:
@@ -307,23 +307,23 @@ class Partition:
         self._acks = self._deletes = None
         call_each(waiting, error)
 
-    # --- followers, as the leader sees them ---
+    # --- followers of this leader ---
 
     def follower_fetched(
         self, broker_id: int, broker_epoch: int, offset: int, start_offset: int, *, names_epoch: bool = True
     ) -> None:
-        """A follower asks for what begins at `offset`, in its incarnation `broker_epoch` (-1: not said).
+        """Note that a follower fetches from `offset`, in its incarnation `broker_epoch` (-1: unknown).
 
-        So it has everything before: the high watermark may move, and the follower may join the ISR. Raises
-        UNKNOWN_LEADER_EPOCH for a broker that is no replica as far as is known here and names the leader's epoch
-        (`names_epoch`), NOT_LEADER_OR_FOLLOWER if it does not, or is an older incarnation than has fetched before.
+        It has all earlier records: the high watermark may move, and the follower may join the ISR. Raises
+        UNKNOWN_LEADER_EPOCH for a broker that is not a known replica and names the leader's epoch (`names_epoch`).
+        Raises NOT_LEADER_OR_FOLLOWER if it does not name the epoch, or if a newer incarnation has fetched before.
         """
         lead = self.lead
         follower = None if lead is None else lead.followers.get(broker_id)
         if lead is None or follower is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"broker {broker_id} is no replica of {self.topic}-{self.index} in partition epoch "
+                f"broker {broker_id} is not a replica of {self.topic}-{self.index} in partition epoch "
                 f"{self.partition_epoch}",
             )
         end_before = follower.end_offset
@@ -342,7 +342,7 @@ class Partition:
             self._settle_deletes()
 
     def isr_answered(self, proposal: Proposal, row: Any) -> bool:
-        """The controller's row of an AlterPartitionResponse for `proposal`; whether to ask again."""
+        """Handle the controller's row of an AlterPartitionResponse for `proposal`. Returns whether to propose again."""
         lead = self.lead
         if lead is None or proposal.leader_epoch != self.leader_epoch:
             return False
@@ -350,7 +350,7 @@ class Partition:
             again = lead.refused(proposal, ErrorCode(row.error_code))
             if not again:
                 log.info(
-                    "ISR %s of %s-%d is refused: %s",
+                    "ISR %s of %s-%d was refused: %s",
                     proposal.isr, self.topic, self.index, ErrorCode(row.error_code).name,
                 )  # fmt: skip
                 self._advance(0)
@@ -368,11 +368,11 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The offset from which on every living replica keeps its records."""
+        """The offset from which on all live replicas keep their records."""
         return self.log.start_offset if self.lead is None else self.lead.low_watermark()
 
     def when_deleted(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
-        """Call `done` once no living replica keeps records before `offset`, or with an error code."""
+        """Call `done` once no live replica keeps records before `offset`, or with an error code."""
         if self._deletes is None:
             self._deletes = []
         self._deletes.append((offset, done))
@@ -385,7 +385,7 @@ class Partition:
             call_each(due, ErrorCode.NONE)
 
     def look_at_followers(self) -> None:
-        """From time to time: who lags for too long leaves the ISR, who may join does."""
+        """Periodic check: lagging followers leave the ISR, caught-up followers join."""
         if self.lead is not None:
             self.lead.drop_laggards()
             self.lead.consider_all()
@@ -395,9 +395,9 @@ class Partition:
     # --- following ---
 
     def append_fetched(self, records: Buffer) -> bool:
-        """Append what the leader of the current epoch sent, as it is; whether there was anything.
+        """Append the batches of the current epoch's leader unchanged. Returns whether there were any.
 
-        Raises as `Log.append_as_follower`.
+        Raises like `Log.append_as_follower`.
         """
         log = self.log
         before = log.end_offset
@@ -409,7 +409,7 @@ class Partition:
         return True
 
     def leader_says(self, high_watermark: int, start_offset: int, appended_bytes: int) -> None:
-        """The leader's high watermark and log start, which this replica follows as far as its own log reaches."""
+        """Apply the leader's high watermark and log start, as far as this replica's log reaches."""
         log = self.log
         high_watermark = min(high_watermark, log.end_offset)
         if high_watermark > log.high_watermark:
@@ -422,21 +422,21 @@ class Partition:
     # --- watching ---
 
     def watch(self, watcher: Watcher, isolation: int = READ_UNCOMMITTED) -> None:
-        """Tell `watcher` once about the next change of what a reader of that isolation may see."""
+        """Notify `watcher` once about the next change that is visible to readers of that isolation."""
         if isolation == READ_LOG_END:
             self.end_watchers = added(self.end_watchers, watcher)
         else:
             self.watchers = added(self.watchers, watcher)
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Do not tell `watcher`; fine when it has been told or was never watching."""
+        """Do not notify `watcher`. Allowed if it was notified or was never watching."""
         if self.watchers is not None:
             self.watchers = removed(self.watchers, watcher)
         if self.end_watchers is not None:
             self.end_watchers = removed(self.end_watchers, watcher)
 
     def _notify(self, appended_bytes: int) -> None:
-        """Tell all watchers, whatever some of them raise; then raise the first exception."""
+        """Notify all watchers, even if some raise; then raise the first exception."""
         watchers, ends = self.watchers, self.end_watchers
         self.watchers = None
         try:
@@ -461,7 +461,7 @@ class Partition:
     # --- reading ---
 
     def readable_end(self, isolation: int) -> int:
-        """The offset before which a reader of that isolation may see records."""
+        """The offset before which readers of that isolation may see records."""
         if isolation == READ_UNCOMMITTED:
             return self.log.high_watermark
         if isolation == READ_COMMITTED:
@@ -471,14 +471,14 @@ class Partition:
     def read(self, offset: int, max_bytes: int, isolation: int, *, min_one: bool) -> FetchSlice:
         """Records from the batch that holds `offset` on, up to `max_bytes` (a first whole batch if `min_one`).
 
-        Raises OFFSET_OUT_OF_RANGE when `offset` is before the log's start or after its end.
+        Raises OFFSET_OUT_OF_RANGE if `offset` is before the log's start or after its end.
         """
         return self.log.read(offset, max_bytes, min_one=min_one, limit_offset=self.readable_end(isolation))
 
     def diverging(self, offset: int, last_fetched_epoch: int) -> EpochEnd | None:
-        """Where the reader's log and this one part, when its record before `offset` cannot be this log's.
+        """Where the reader's log and this one diverge; None if the reader's record before `offset` can be in this log.
 
-        Raises OFFSET_OUT_OF_RANGE when this log knows nothing of that epoch or any before it.
+        Raises OFFSET_OUT_OF_RANGE if this log has neither that epoch nor an earlier one.
         """
         if last_fetched_epoch == UNKNOWN_EPOCH:
             return None
@@ -500,7 +500,7 @@ class Partition:
         return EpochEnd(found_epoch, end_offset)
 
     def offset_for(self, timestamp: int, isolation: int) -> TimestampOffset:
-        """ListOffsets: the offset for a timestamp (milliseconds) or one of the special ones.
+        """ListOffsets: the offset for a timestamp (milliseconds), or for a special timestamp.
 
         Raises TimesUnread if a lane must read timestamps first; OFFSET_NOT_AVAILABLE while a new leader does not know
         yet how far its log is committed.
@@ -534,10 +534,10 @@ class Partition:
         )
 
     def delete_records(self, before_offset: int) -> int:
-        """Make `before_offset` (-1: the high watermark) the log's start; the new low watermark.
+        """Make `before_offset` (-1: the high watermark) the start of the log. Returns the new low watermark.
 
-        Raises OFFSET_OUT_OF_RANGE for an offset beyond the high watermark, POLICY_VIOLATION where only compaction
-        may delete.
+        Raises OFFSET_OUT_OF_RANGE for an offset above the high watermark, POLICY_VIOLATION if only compaction may
+        delete.
         """
         self.check_leader()
         log = self.log

@@ -1,8 +1,8 @@
-"""Between partitions and log directories: which directory a partition's log is in, and what happens to logs not wanted.
+"""The link between partitions and log directories: the directory of a partition's log, and unwanted logs.
 
-Called by `ReplicaManager` (open, delete) and by the broker (strays, configurations). A log is found by name; whether it
-is the log of this topic or of an older one with the same name is told by the topic id that it carries (KIP-516), and
-only a log with the id that was asked for is ever deleted.
+`ReplicaManager` calls it (open, delete), and so does the broker (strays, configurations). A log is found by name. Its
+topic id (KIP-516) tells whether it belongs to this topic or to an older one with the same name. Only a log with the
+requested id is ever deleted.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Assign = Callable[[Uuid, int, Uuid], None]
-"""Told (topic id, number, directory id) when a log is elsewhere than the metadata says."""
+"""Called with (topic id, number, directory id) if a log is not in the directory that the metadata names."""
 
 
 class Storage:
-    """The broker's log directories as partitions need them."""
+    """The broker's log directories, as partitions use them."""
 
     def __init__(
         self, logs: LogManager, node_id: int, topic_config: Callable[[str], TopicConfig], assign: Assign
@@ -41,33 +41,33 @@ class Storage:
         self._topic_config = topic_config
         self._assign = assign
         self._lost: set[tuple[str, int]] = set()
-        """Partitions whose log was in a directory that has died since the start."""
+        """Partitions whose log was in a directory that has failed since the start."""
         self._told_lost: set[tuple[Uuid, int]] = set()
-        """Replicas that were quarantined, until they have a log again."""
+        """Replicas that are quarantined, until they have a log again."""
         self._doomed: dict[tuple[str, int], Uuid] = {}
-        """Logs that are deleted in later turns of the loop, with the ids of their topics."""
+        """Logs that later turns of the loop delete, with the ids of their topics."""
         self._turns = Turns(logs.env)
         logs.topic_config = topic_config
 
     def open(self, topic: str, index: int, topic_id: Uuid, state: PartitionState) -> Log:
-        """The log of a partition, created when there is none, with the topic's configuration in force.
+        """The log of a partition with the topic's effective configuration. A missing log is created.
 
-        A quarantined log is set aside once the controller counts on other replicas alone; the leader has its records.
-        Raises KafkaError KAFKA_STORAGE_ERROR when its directory is dead, or the log is quarantined.
+        A quarantined log is set aside once the controller counts only on other replicas, because the leader has its
+        records. Raises KAFKA_STORAGE_ERROR if its directory has failed or the log is quarantined.
         """
         logs = self._logs
         doomed = self._doomed.pop((topic, index), None)
         if doomed is not None:
-            self._delete(topic, index, doomed)  # an older one of this name, whose turn has not come yet
+            self._delete(topic, index, doomed)  # an older log of this name that is not deleted yet
         wanted = state.directory(self._node_id)
         if logs.damage(topic, index) is not None and self._is_elsewhere(state):
-            log.warning("replica is fetched anew topic=%s partition=%d leader=%d", topic, index, state.leader)
+            log.warning("replica is fetched again topic=%s partition=%d leader=%d", topic, index, state.leader)
             logs.set_aside(topic, index)
         found = logs.get(topic, index)
         if found is not None and found.topic_id != topic_id:
             stranger = _stranger(found)
             if stranger is not None:
-                log.warning("The log of %s-%d is set aside: %s", topic, index, stranger)
+                log.warning("log is set aside partition=%s-%d reason=%s", topic, index, stranger)
                 logs.set_aside(topic, index)
                 found = None
         if found is None and self._is_completed_move(topic, index, topic_id, wanted):
@@ -81,14 +81,14 @@ class Storage:
         return found
 
     def _is_elsewhere(self, state: PartitionState) -> bool:
-        """Whether another broker leads, and nobody counts on what this replica has."""
+        """Whether another broker leads, and neither ISR nor ELR contains this replica."""
         me = self._node_id
         return state.leader not in (NO_LEADER, me) and me not in state.isr and me not in state.elr
 
     def _is_completed_move(self, topic: str, index: int, topic_id: Uuid, wanted: Uuid) -> bool:
-        """Whether a copy without its log is complete: a crash came between the two names of a move.
+        """Whether a copy without its log is complete: a crash happened between the two renames of a move.
 
-        So it is unless the log is only out of sight, in a directory that is not online.
+        It is complete unless the log is only invisible, in a directory that is not online.
         """
         futures = self._logs.futures
         directory = futures.directory_of(topic, index)
@@ -98,11 +98,12 @@ class Storage:
         return wanted in online or (not _is_assigned(wanted) and len(online) == len(self._logs.directories))
 
     def _check_may_create(self, topic: str, index: int, wanted: Uuid, state: PartitionState) -> None:
-        """An empty log must not take the place of one that lies in a dead directory: its records would be forgotten.
+        """An empty log must not replace a log in a failed directory: its records would be forgotten.
 
-        Raises KAFKA_STORAGE_ERROR when it may be so: the metadata names a directory that is not online, or it names
-        none, one is dead and the partition is not new. When all directories are well, the one that is named has been
-        replaced: what the in-sync replicas have is then fetched again, unless this broker is said to be one of them.
+        Raises KAFKA_STORAGE_ERROR if this is possible: the metadata names a directory that is not online, or it names
+        none, a directory has failed and the partition is not new. If all directories are online, the named directory
+        has been replaced. Then the records of the in-sync replicas are fetched again, unless this broker is one of
+        them.
         """
         online = self.directory_ids()
         assigned = _is_assigned(wanted)
@@ -119,16 +120,16 @@ class Storage:
             )
 
     def quarantined(self, topic_id: Uuid, index: int) -> None:
-        """Have the controller count on other replicas: it is told that this one is in a directory that is lost."""
+        """Make the controller count on other replicas: report that this replica is in a lost directory."""
         self._told_lost.add((topic_id, index))
         self._assign(topic_id, index, DIRECTORY_LOST)
 
     def lost(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """A directory has died with the logs of these partitions."""
+        """A directory has failed with the logs of these partitions."""
         self._lost.update(partitions)
 
     def _adopt(self, found: Log, topic_id: Uuid) -> None:
-        """An empty log whose making a crash interrupted becomes the topic's."""
+        """Give an empty log to the topic: a crash interrupted its creation."""
         try:
             partition_metadata.write(found.dir.env.disk, found.path, topic_id)
         except OSError as e:
@@ -141,15 +142,15 @@ class Storage:
         self._told_lost.discard((topic_id, index))
         if wanted == actual and not was_lost:
             return
-        # A broker's only directory needs no telling unless the metadata thinks of another one, or of none that works.
+        # A broker's only directory need not be reported unless the metadata names another directory or a failed one.
         if len(self._logs.directories) > 1 or _is_assigned(wanted) or was_lost:
             self._assign(topic_id, index, actual)
 
     def delete(self, topic: str, index: int, topic_id: Uuid) -> None:
         """Delete a partition's log soon, unless it belongs to another topic. Does nothing if the log is missing.
 
-        Topics have thousands of partitions, so each log has a turn of the loop. A log whose turn has not come when the
-        node stops is a stray at the next start; so is a log in a dead directory.
+        Topics have thousands of partitions, so each log gets its own turn of the loop. If the node stops before that
+        turn, the log is a stray at the next start; so is a log in a failed directory.
         """
         if not self._logs.has(topic, index):
             return
@@ -158,7 +159,7 @@ class Storage:
         self._doomed[topic, index] = topic_id
 
     def _delete_next(self) -> bool:
-        if self._doomed:  # the last one may have been deleted for a new one of its name
+        if self._doomed:  # the last log may have been deleted to make room for a new one of its name
             (topic, index), topic_id = next(iter(self._doomed.items()))
             del self._doomed[topic, index]
             self._delete(topic, index, topic_id)
@@ -169,17 +170,17 @@ class Storage:
             if self._logs.topic_id(topic, index) == topic_id:
                 self._logs.delete(topic, index)
         except KafkaError as e:
-            log.warning("The log of %s-%d is not deleted: %s", topic, index, e)
+            log.warning("log was not deleted partition=%s-%d error=%s", topic, index, e)
 
     def topics_known(self) -> None:
         """The image holds the configurations of all topics."""
         self._logs.topics_known()
 
     def remove_strays(self, is_hosted: Callable[[str, int], bool]) -> None:
-        """Set aside the logs of partitions that are not this broker's (deleted or moved while it was down).
+        """Set aside the logs of partitions that are not on this broker (deleted or moved while it was down).
 
-        Logs of an older topic with the name of a present one are found when that one is opened. Each stray has a turn
-        of the loop.
+        A log of an older topic with the name of a present one is found when the present one is opened. Each stray gets
+        its own turn of the loop.
         """
         strays = [key for key in self._logs.partitions() if not is_hosted(*key) and key not in self._doomed]
 
@@ -189,7 +190,7 @@ class Storage:
                 try:
                     self._logs.set_aside(topic, index)
                 except KafkaError as e:
-                    log.warning("The stray log of %s-%d stays where it is: %s", topic, index, e)
+                    log.warning("stray log was not set aside partition=%s-%d error=%s", topic, index, e)
             return bool(strays)
 
         if strays:
@@ -206,7 +207,7 @@ class Storage:
         return self._logs.directories
 
     def directory_of(self, topic: str, index: int) -> Directory | None:
-        """Where the log of a partition is; None when it has none yet."""
+        """The directory of a partition's log; None if there is no log yet."""
         return self._logs.directory_of(topic, index)
 
     def sizes(self, directory: Directory) -> Iterator[tuple[str, int, int]]:
@@ -214,22 +215,22 @@ class Storage:
         return self._logs.sizes(directory)
 
     def directory_ids(self) -> list[Uuid]:
-        """Those of the directories that can be used."""
+        """The ids of the online directories."""
         return [Uuid(directory.id) for directory in self._logs.directories if directory.online]
 
     def cordon(self, paths: Collection[str]) -> bool:
-        """New logs are to go to other directories than these; whether that is news."""
+        """Create new logs in other directories than these. Returns whether this changes anything."""
         before = self.cordoned_directory_ids()
         for directory in self._logs.directories:
             directory.cordoned = directory.path in paths
         return self.cordoned_directory_ids() != before
 
     def cordoned_directory_ids(self) -> list[Uuid]:
-        """Those of the directories that no new log goes to."""
+        """The ids of the directories that get no new logs."""
         return [Uuid(directory.id) for directory in self._logs.directories if directory.cordoned]
 
     def offline_directory_ids(self) -> list[Uuid]:
-        """Those of dead directories whose id is known."""
+        """The known ids of failed directories."""
         return [
             Uuid(directory.id)
             for directory in self._logs.directories
@@ -238,19 +239,18 @@ class Storage:
 
 
 def _is_assigned(directory_id: Uuid) -> bool:
-    """Whether it names a directory, and not that there is none or that it is lost (KIP-858)."""
+    """Whether the id names a directory, and is not one of the reserved ids for none or lost (KIP-858)."""
     return int.from_bytes(directory_id, "big") >= RESERVED_DIRECTORY_IDS
 
 
 def _stranger(found: Log) -> str | None:
-    """Why a log that does not carry the topic's id is not the topic's; None for an empty one without any id.
+    """Why a log without the topic's id does not belong to the topic; None for an empty log without an id.
 
-    The id is made durable with the first flush. A log without one was never flushed, so no record in it was promised to
-    anybody; whether they are this topic's or those of a deleted one of the same name cannot be told. Kafka takes such
-    logs for strays as well.
+    The first flush makes the id durable. A log without an id was never flushed, so its records were promised to no
+    client. They may belong to this topic or to a deleted one of the same name. Kafka treats such logs as strays, too.
     """
     if found.topic_id not in (None, ZERO_UUID):
-        return f"it is that of an older topic of this name ({uuid_text(Uuid(found.topic_id))})"
+        return f"it belongs to an older topic of this name ({uuid_text(Uuid(found.topic_id))})"
     if found.end_offset > 0:
-        return "it carries no topic id, a crash came before it was ever flushed"
+        return "it has no topic id, because a crash happened before its first flush"
     return None

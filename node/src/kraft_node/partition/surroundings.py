@@ -1,4 +1,4 @@
-"""What a partition asks of the broker it lives in, so that it can be led with others: time, the cluster, proposals."""
+"""The interface of a partition to its broker: time, the cluster, proposals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Surroundings(Protocol):
-    """Implemented by the broker's `replication` package; `Alone` is what a replica without a cluster sees."""
+    """The `replication` package of the broker implements it; `Alone` is the implementation without a cluster."""
 
     lag_max_ms: int
     """replica.lag.time.max.ms."""
@@ -20,23 +20,23 @@ class Surroundings(Protocol):
         """Monotonic milliseconds."""
 
     def clock_of(self, broker_id: int) -> FollowerClock:
-        """The clock of a follower, the same object each time."""
+        """The clock of a follower; always the same object."""
 
     def may_join_isr(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether the broker lives, in the incarnation `broker_epoch` (-1: any), and is not about to stop (KIP-841)."""
+        """Whether the broker is alive in incarnation `broker_epoch` (-1: any), and not about to stop (KIP-841)."""
 
     def is_alive(self, broker_id: int) -> bool:
         """Whether the broker is registered and not fenced."""
 
     def joins_later(self, partition: Partition, broker_id: int) -> None:
-        """A follower could join the ISR but for what is registered of its broker: look again when that changes."""
+        """A follower could join the ISR except for its broker's registration: check again when that changes."""
 
     def isr_proposed(self, partition: Partition) -> None:
-        """The partition has a proposal for the controller; it will be told by `isr_answered`."""
+        """The partition has a proposal for the controller; `isr_answered` must be called with the answer."""
 
 
 class Alone:
-    """No other broker, no controller."""
+    """No other brokers and no controller."""
 
     lag_max_ms = 30_000
 

@@ -1,8 +1,7 @@
-"""The watchers of one partition: readers that are told once when there is more to read.
+"""The watchers of one partition: readers that are notified once when there is more to read.
 
-Thousands may watch one partition, and each stops on its own when its time runs out. Up to `FEW` watchers are a list,
-which takes least memory. More are the keys of a dictionary, so one more or one less costs the same however many there
-are.
+Thousands may watch one partition, and each stops when it times out. Up to `FEW` watchers are a list, which needs least
+memory. More watchers are the keys of a dictionary, so adding and removing costs the same for any number.
 """
 
 from __future__ import annotations
@@ -13,21 +12,24 @@ FEW: Final = 8
 
 
 class Watcher(Protocol):
-    """A reader that wants to learn once that a partition has more to read, or is no longer what it was."""
+    """A reader that wants one notification when a partition has more to read or has changed otherwise."""
 
     def partition_changed(self, appended_bytes: int) -> None:
-        """About `appended_bytes` more can be read; 0 if something else changed. To learn more, watch again."""
+        """About `appended_bytes` more can be read; 0 if something else changed.
+
+        Watch again for further notifications.
+        """
 
     def high_watermark_moved(self) -> None:
-        """For readers of the log's end: the high watermark has moved, which is news but no records."""
+        """For readers of the log's end: the high watermark has moved, without new records."""
 
 
 Watchers: TypeAlias = "list[Watcher] | dict[Watcher, None] | None"
-"""In the order in which they began to watch; None if there are none."""
+"""Ordered by the time of `watch`; None if there are none."""
 
 
 def added(watchers: Watchers, watcher: Watcher) -> Watchers:
-    """`watchers`, changed in place where that is possible, with `watcher` behind the others."""
+    """`watchers`, changed in place if possible, with `watcher` at the end."""
     if watchers is None:
         return [watcher]
     if isinstance(watchers, dict):
@@ -40,7 +42,7 @@ def added(watchers: Watchers, watcher: Watcher) -> Watchers:
 
 
 def removed(watchers: Watchers, watcher: Watcher) -> Watchers:
-    """`watchers`, changed in place, without `watcher`, which need not be among them."""
+    """`watchers`, changed in place, without `watcher`, which may be missing."""
     if isinstance(watchers, dict):
         watchers.pop(watcher, None)
     elif watchers is not None and watcher in watchers:

@@ -1,4 +1,4 @@
-"""Which access control entries a request means; DescribeAcls (29), v1-3, which every node answers from its image."""
+"""The entries that a filter matches; DescribeAcls (29), v1-3, which every node answers from its image."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kraft_node.wire.messages import DescribeAclsRequest, DescribeAclsResponse
 UNKNOWN: Final = 0
 ANY: Final = 1
 MATCH: Final = 2
-"""A pattern type of filters: whatever concerns a resource of that name."""
+"""A pattern type of filters: all patterns that apply to a resource of that name."""
 ENTRIES_A_STEP: Final = 1000
 RESOURCE_TYPE_MAX: Final = max(ResourceType)
 OPERATION_MAX: Final = max(Operation)
@@ -21,7 +21,7 @@ PERMISSION_MAX: Final = max(Permission)
 
 
 class AclFilter(NamedTuple):
-    """Which entries are meant; None and ANY fit everything."""
+    """A filter of entries; None and ANY match everything."""
 
     resource_type: int
     resource_name: str | None
@@ -33,7 +33,7 @@ class AclFilter(NamedTuple):
 
     @classmethod
     def of(cls, asked: Any) -> AclFilter:
-        """Of a DescribeAcls request or one of DeleteAcls' filters."""
+        """The filter of a DescribeAcls request, or one of DeleteAcls' filters."""
         return cls(
             asked.resource_type_filter,
             asked.resource_name_filter,
@@ -45,7 +45,7 @@ class AclFilter(NamedTuple):
         )
 
     def check(self) -> None:
-        """Raise INVALID_REQUEST for kinds that nobody knows."""
+        """Raise INVALID_REQUEST for unknown numbers."""
         if not (ANY <= self.resource_type <= RESOURCE_TYPE_MAX and ANY <= self.pattern_type <= PatternType.PREFIXED):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.")
         if not (ANY <= self.operation <= OPERATION_MAX and ANY <= self.permission_type <= PERMISSION_MAX):
@@ -74,14 +74,14 @@ class AclFilter(NamedTuple):
 
 
 def matching(view: MetadataView, wanted: AclFilter) -> Iterator[tuple[Any, Any]]:
-    """The entries that fit, with their ids."""
+    """The matching entries, with their ids."""
     return ((acl_id, entry) for acl_id, entry in view.acls.items() if wanted.fits(entry))
 
 
 def describe_acls(request: DescribeAclsRequest, view: MetadataView) -> Generator[None, None, DescribeAclsResponse]:
-    """The entries that fit, by resource, found in steps.
+    """The matching entries by resource, computed in steps.
 
-    Kinds that only a later release may know find nothing; raises INVALID_REQUEST for those that stand for none.
+    Numbers that a later release may know match nothing; invalid ones raise INVALID_REQUEST.
     """
     wanted = AclFilter.of(request)
     if UNKNOWN in (wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type):

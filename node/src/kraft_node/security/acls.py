@@ -1,7 +1,7 @@
-"""The access control entries, found by resource: literal names in a dict, prefixes in a dict a length.
+"""The access control entries by resource: literal names in a dict, prefixes in one dict per length.
 
-A look-up costs one dict access for the name, one for the wildcard, one for each different length of prefix that exists
-for the type, and the entries found for the principal: it does not grow with the number of entries.
+A look-up costs one dict access for the name, one for the wildcard, one for each existing length of prefixes of the
+type, and the entries for the principal. It does not grow with the total number of entries.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kraft_node.base.ids import Uuid
 from kraft_node.security.names import WILDCARD, PatternType
 
 Entries: TypeAlias = "dict[str, list[Any]]"
-"""What there is for one resource pattern: by principal, AccessControlEntryRecords."""
+"""The entries of one resource pattern: AccessControlEntryRecords by principal."""
 
 NOTHING: Final[Entries] = {}
 
@@ -28,7 +28,7 @@ class _OfType:
         self.literal: dict[str, Entries] = {}
         self.prefixed: dict[str, Entries] = {}
         self.lengths: list[int] = []
-        """The different lengths of the prefixes, the shortest first."""
+        """The different lengths of prefixes, the shortest first."""
 
     def patterns(self, record: Any) -> dict[str, Entries]:
         return self.prefixed if record.pattern_type == PatternType.PREFIXED else self.literal
@@ -57,7 +57,7 @@ class _OfType:
 
 
 class AclIndex:
-    """All entries. Changed record by record, as the metadata is."""
+    """All entries. Updated record by record, like the metadata."""
 
     __slots__ = ("_by_id", "_types")
 
@@ -69,13 +69,13 @@ class AclIndex:
         return len(self._by_id)
 
     def put(self, acl_id: Uuid, record: Any) -> None:
-        """Add an AccessControlEntryRecord; one of the same id is replaced."""
+        """Add an AccessControlEntryRecord. It replaces an entry with the same id."""
         self.remove(acl_id)
         self._by_id[acl_id] = record
         self._types.setdefault(record.resource_type, _OfType()).add(record)
 
     def remove(self, acl_id: Uuid) -> None:
-        """Remove an entry; fine when it is not there."""
+        """Remove an entry; allowed if it is missing."""
         record = self._by_id.pop(acl_id, None)
         if record is not None:
             self._types[record.resource_type].remove(record)
@@ -88,7 +88,7 @@ class AclIndex:
             self.put(acl_id, record)
 
     def concerning(self, resource_type: int, name: str) -> Iterator[Entries]:
-        """The entries of each pattern that fits the resource."""
+        """The entries of each pattern that matches the resource."""
         of_type = self._types.get(resource_type)
         if of_type is None:
             return

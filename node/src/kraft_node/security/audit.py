@@ -1,7 +1,7 @@
-"""The audit log: a line for every decision, in Kafka's form, so that tools that read Kafka's understand it.
+"""The audit log: a line for every decision, in Kafka's format, for tools that read Kafka's.
 
-The logger has Kafka's name, `kafka.authorizer.logger`: what is denied is logged at INFO, what is allowed at DEBUG, and
-what was only asked to find something out (which operations somebody could do, say) at TRACE, which Python calls 5.
+The logger has Kafka's name, `kafka.authorizer.logger`. Denials are logged at INFO, permissions at DEBUG. Decisions that
+only compute information (for example a client's possible operations) are logged at TRACE, which is Python's level 5.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TRACE: Final = 5
 
 
 def level_of(*, allowed: bool, log_allowed: bool, log_denied: bool) -> int:
-    """At which level the decision is told."""
+    """The log level of a decision."""
     if allowed:
         return logging.DEBUG if log_allowed else TRACE
     return logging.INFO if log_denied else TRACE
@@ -41,7 +41,7 @@ def write(
     *,
     allowed: bool,
 ) -> None:
-    """One decision."""
+    """Log one decision."""
     log.log(
         level,
         "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s for request = %s with "
@@ -59,10 +59,10 @@ def write(
 
 
 def rule_among(records: Iterable[Any], host: str, operation: int) -> str | None:
-    """The entry that decides, as Kafka's authorizer would name it; None when none of `records` says anything.
+    """The deciding entry in Kafka's format; None if none of `records` applies.
 
-    Kafka goes through entries from the longest name to the shortest, then by pattern type, operation, principal and
-    host: the first denial decides, else the last permission.
+    Kafka checks entries from the longest name to the shortest, then by pattern type, operation, principal and host. The
+    first denial decides, else the last permission.
     """
     chosen = None
     for record in sorted(records, key=_kafka_order):

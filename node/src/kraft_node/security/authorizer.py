@@ -1,8 +1,8 @@
-"""Whether somebody may do something: Kafka's StandardAuthorizer, without its class loader (KIP-801).
+"""Decides whether a client may do an operation: Kafka's StandardAuthorizer, without its class loader (KIP-801).
 
-Super users may do everything. Otherwise the entries for the resource decide, whether they name it, a prefix of it or
-all of its type: a denial first, then a permission. Where entries exist and none fits, the answer is no; where none
-exist at all it is what `allow.everyone.if.no.acl.found` says.
+Super users may do everything. Otherwise the entries for the resource decide, by its name, by a prefix of it, or for its
+whole type. A denial takes precedence over a permission. If entries exist and none matches, the operation is denied. If
+no entry exists, `allow.everyone.if.no.acl.found` decides.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ SUPER_USERS_KEY: Final = "super.users"
 ALLOW_KEY: Final = "allow.everyone.if.no.acl.found"
 
 HOSTS_KEPT: Final = 1024
-"""IPv6 addresses whose other spelling is remembered: more clients are rarely connected at a time."""
+"""Maximum of IPv6 addresses whose Java form is cached: more clients are rarely connected at the same time."""
 
 _ANY_RESOURCE: Final = "hardcode"
-"""The name that Kafka asks for when it wants to know whether a whole type is open to somebody."""
+"""The name that Kafka uses to check whether a whole resource type is allowed."""
 
 
 class Authorizer:
-    """The decisions of one node. Not ready until `completed` is called: then only super users are served."""
+    """The decisions of one node. Until `completed` is called, only super users are served."""
 
     __slots__ = ("_allows_without_acls", "_index", "_super_users", "allowed", "denied", "generation", "is_ready")
 
@@ -58,19 +58,19 @@ class Authorizer:
         self._allows_without_acls = allows_without_acls
         self.is_ready = False
         self.generation = 0
-        """Goes up with every change of the entries: for those who keep what they were allowed."""
+        """Increases with every change of the entries, so that users of cached decisions can notice."""
         self.allowed = 0
-        """Decisions so far, as Kafka counts them."""
+        """Number of decisions, counted as in Kafka."""
         self.denied = 0
 
     def __len__(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         return len(self._index)
 
     # Following the metadata
 
     def follow(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """A publisher of the metadata loader: costs what changed."""
+        """A publisher of the metadata loader. The cost is proportional to the changes."""
         if delta.is_snapshot:
             self.generation += 1
             self._index.load(dict(image.acls.items()))
@@ -84,7 +84,7 @@ class Authorizer:
                 self._index.put(acl_id, record)
 
     def completed(self) -> None:
-        """What was committed before this start is in the image now."""
+        """Note that the image contains everything that was committed before this start."""
         self.is_ready = True
 
     # Asking
@@ -100,10 +100,10 @@ class Authorizer:
         log_denied: bool = True,
         count: int = 1,
     ) -> bool:
-        """Whether the client of `ctx` may do that to the resource; by default, the cluster.
+        """Whether the client of `ctx` may do the operation on the resource; by default, on the cluster.
 
-        `log_…`: whether the outcome is worth a line in the audit log. `count`: how often the request names the
-        resource, for that line. Raises KafkaError for everybody but super users while the entries are not known yet.
+        `log_…`: whether the outcome is logged in the audit log. `count`: how often the request names the resource, for
+        that line. Raises KafkaError for all but super users until the entries are known.
         """
         principal, host = ctx.principal, ctx.client_host
         if ":" in host:
@@ -141,7 +141,7 @@ class Authorizer:
         return permitted if exists else self._allows_without_acls
 
     def _rule(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> str:
-        """Why it was decided so, in Kafka's words: for the audit log alone."""
+        """The reason of the decision in Kafka's words, for the audit log only."""
         if principal in self._super_users:
             return "SuperUser"
         found = list(self._index.concerning(resource_type, name))
@@ -153,7 +153,7 @@ class Authorizer:
         return "DefaultAllow" if not found and self._allows_without_acls else "DefaultDeny"
 
     def allows_some(self, ctx: RequestContext, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether there is any resource of the type, existing or not, on which the client may do that (KIP-679)."""
+        """Whether the client may do the operation on any resource of the type, existing or not (KIP-679)."""
         if self.allows(ctx, operation, resource_type, _ANY_RESOURCE, log_denied=False, count=0):
             return True
         host = written_out(ctx.client_host) if ":" in ctx.client_host else ctx.client_host
@@ -161,7 +161,7 @@ class Authorizer:
         permitted: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
         for record in self._index.of_type(resource_type, tuple({ctx.principal, EVERYBODY})):
             if record.host not in (WILDCARD, host) or record.operation not in DENIED_BY[operation]:
-                continue  # what merely implies the operation does not count here, as in Kafka
+                continue  # operations that only imply this one do not count here, as in Kafka
             patterns = denied if record.permission_type == Permission.DENY else permitted
             patterns[record.pattern_type].add(record.resource_name)
         if WILDCARD in denied[PatternType.LITERAL]:
@@ -176,7 +176,7 @@ class Authorizer:
         )
 
     def require(self, ctx: RequestContext, operation: Operation) -> None:
-        """Raise CLUSTER_AUTHORIZATION_FAILED unless the client may do that to the cluster."""
+        """Raise CLUSTER_AUTHORIZATION_FAILED unless the client may do the operation on the cluster."""
         if not self.allows(ctx, operation, ResourceType.CLUSTER):
             message = f"{ctx.principal} needs {operation.name} permission on the cluster."
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
@@ -190,7 +190,7 @@ class Authorizer:
         *,
         log_denied: bool = True,
     ) -> set[str]:
-        """Those of the named resources on which the client may do that, each asked once."""
+        """The named resources on which the client may do the operation; each is checked once."""
         return {
             name
             for name, count in Counter(names).items()
@@ -198,7 +198,7 @@ class Authorizer:
         }
 
     def operations(self, ctx: RequestContext, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """All that the client may do to the resource, as a bit field (KIP-430)."""
+        """All operations that the client may do on the resource, as a bit field (KIP-430)."""
         return sum(
             1 << operation
             for operation in SUPPORTED[resource_type]
@@ -208,7 +208,7 @@ class Authorizer:
 
 @lru_cache(maxsize=HOSTS_KEPT)
 def written_out(host: str) -> str:
-    """An IPv6 address as Java writes it, and so as ACLs name it: 0:0:0:0:0:0:0:1 for ::1, IPv4 where that is inside."""
+    """An IPv6 address in Java's form, which ACLs use: 0:0:0:0:0:0:0:1 for ::1; the IPv4 address if it contains one."""
     import ipaddress  # noqa: PLC0415  (a few ms that nodes without IPv6 clients do not need)
 
     address = ipaddress.IPv6Address(host.partition("%")[0])
@@ -218,12 +218,12 @@ def written_out(host: str) -> str:
 
 
 def authorizer_of(config: NodeConfig) -> Authorizer | None:
-    """The authorizer that the configuration wants, None for none. Raises ValueError for what cannot be."""
+    """The configured authorizer; None if there is none. Raises ValueError for an unsupported class."""
     wanted = config.string(CLASS_KEY).strip()
     if not wanted:
         return None
     if wanted != STANDARD:
-        raise ValueError(f"{CLASS_KEY}={wanted} is not possible here: there is no JVM to load it, only {STANDARD}")
+        raise ValueError(f"{CLASS_KEY}={wanted} is not supported (there is no JVM to load classes); use {STANDARD}")
     super_users = [text.strip() for text in config.texts.get(SUPER_USERS_KEY, "").split(";") if text.strip()]
     for text in super_users:
         check_principal(SUPER_USERS_KEY, text)

@@ -1,4 +1,5 @@
-"""The guard of DescribeConfigs, which brokers and controllers share: a configuration is its resource's to show."""
+"""The guard of DescribeConfigs, for brokers and controllers: the permissions of a resource apply to its
+configuration."""
 
 from __future__ import annotations
 
@@ -26,18 +27,18 @@ OWNERS: Final[dict[int, ResourceType]] = {
     CLIENT_METRICS_RESOURCE: ResourceType.CLUSTER,
     GROUP_RESOURCE: ResourceType.GROUP,
 }
-"""A kind of configuration -> the type of resource whose permissions count."""
+"""Kind of configuration -> resource type whose permissions count."""
 
 
 def may(authorizer: Authorizer, ctx: RequestContext, operation: Operation, resource: Any) -> bool:
-    """Whether the client may do that to the configuration of a resource, of a kind that `OWNERS` has."""
+    """Whether the client may do the operation on the configuration of a resource whose kind is in `OWNERS`."""
     owner = OWNERS[resource.resource_type]
     name = CLUSTER_NAME if owner is ResourceType.CLUSTER else resource.resource_name
     return authorizer.allows(ctx, operation, owner, name)
 
 
 def describe_configs(authorizer: Authorizer, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE_CONFIGS of the topic or group, or of the cluster for everything else."""
+    """DESCRIBE_CONFIGS on the topic or group, on the cluster for all other resources."""
     if any(resource.resource_type not in OWNERS for resource in request.resources):
         return handler(ctx, request)  # which refuses it as a whole
     permitted: list[Any] = []

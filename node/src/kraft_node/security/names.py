@@ -1,4 +1,4 @@
-"""The numbers by which ACLs name things (org.apache.kafka.common.acl and .resource of 4.3.1), and what implies what."""
+"""The numbers of ACLs (org.apache.kafka.common.acl and .resource of 4.3.1), and which operations imply others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kraft_node.base.errors import ErrorCode
 
 
 class Operation(IntEnum):
-    """What is done to a resource (AclOperation)."""
+    """An operation on a resource (AclOperation)."""
 
     ALL = 2
     READ = 3
@@ -28,7 +28,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What something is done to (ResourceType)."""
+    """A type of resource (ResourceType)."""
 
     TOPIC = 2
     GROUP = 3
@@ -39,14 +39,14 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How an entry's resource name is meant (PatternType)."""
+    """The meaning of an entry's resource name (PatternType)."""
 
     LITERAL = 3
     PREFIXED = 4
 
 
 class Permission(IntEnum):
-    """What an entry says (AclPermissionType)."""
+    """The effect of an entry (AclPermissionType)."""
 
     DENY = 2
     ALLOW = 3
@@ -67,7 +67,7 @@ ALLOWED_BY: Final[dict[int, frozenset[int]]] = {
     _O.DESCRIBE: frozenset({_O.ALL, _O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER}),
     _O.DESCRIBE_CONFIGS: frozenset({_O.ALL, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS}),
 }
-"""An operation -> those whose permission permits it. A denial denies its own operation only, or all."""
+"""Operation -> operations whose permission implies it. A denial applies to its own operation, or to all."""
 
 DENIED_BY: Final[dict[int, frozenset[int]]] = {operation: frozenset({operation, _O.ALL}) for operation in _O}
 
@@ -80,10 +80,10 @@ SUPPORTED: Final[dict[int, tuple[Operation, ...]]] = {
         _O.CREATE, _O.CLUSTER_ACTION, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.IDEMPOTENT_WRITE, _O.ALTER, _O.DESCRIBE,
     ),
 }  # fmt: skip
-"""What can be done to a resource of a type, for the answers that say so (KIP-430)."""
+"""The possible operations on each type of resource, for answers that list them (KIP-430)."""
 
 ALL_OPERATIONS: Final = {kind: sum(1 << operation for operation in names) for kind, names in SUPPORTED.items()}
-"""The same as bit fields: what everybody may do without an authorizer."""
+"""The same as bit fields: everyone's operations without an authorizer."""
 
 REFUSALS: Final[dict[int, tuple[ErrorCode, str]]] = {
     ResourceType.TOPIC: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
@@ -94,9 +94,9 @@ REFUSALS: Final[dict[int, tuple[ErrorCode, str]]] = {
         "Transactional Id authorization failed.",
     ),
 }
-"""What is answered for a resource of the type, with Kafka's own words where an answer has room for some."""
+"""The refusal for each resource type, with Kafka's text for answers that have a message field."""
 
 
 def type_title(resource_type: int) -> str:
-    """A resource type as people write it: `TransactionalId`."""
+    """The name of a resource type for people: `TransactionalId`."""
     return "".join(part.capitalize() for part in ResourceType(resource_type).name.split("_"))

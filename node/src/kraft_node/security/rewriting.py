@@ -1,4 +1,4 @@
-"""How a guard takes what is denied out of a request, and puts it into the answer, be that given now or later."""
+"""How a guard removes denied items from a request, and adds them to the answer, now or later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kraft_node.base.request import Handler, RequestContext
 
 
 def changed(message: Any, **fields: Any) -> Any:
-    """A copy of the message with other values of some fields."""
+    """A copy of the message with changed fields."""
     cls: Any = type(message)  # of a message that was decoded it has no constructor
     made = cls.__new__(cls)
     for name in message._fields:
@@ -25,9 +25,9 @@ def answered(
     *,
     api_version: int | None = None,
 ) -> Any:
-    """Let `handler` answer `request`; what the client gets is what `complete` makes of the answer.
+    """Let `handler` answer `request`; the client gets the answer after `complete` has changed it.
 
-    `api_version`: handled as a request of that version, which must have the same answer.
+    `api_version`: handle it as a request of that version, which must have the same answer.
     """
 
     def reply(_: RequestContext, response: Any) -> None:
