@@ -46,7 +46,6 @@ LARGER_FOLDERS = {
     "bench": 35,
     "node/src/kraft_node/log": 40,
     "node/src/kraft_node/raft": 35,
-    "pipeline/src/kraft_pipeline/tables": 35,
     "tests/compat": 55,
     "tests/unit/operator": 45,
 }

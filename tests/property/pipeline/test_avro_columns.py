@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft_pipeline.tables import avrovalues
+from kraft_pipeline.tables.formats import avrovalues
 from kraft_pipeline.tables.spec import ValueSpec
 
 KINDS: list[tuple[Any, Any]] = [

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 
 from kraft_pipeline.client import ClientError
-from kraft_pipeline.tables import registry, spec
-from kraft_pipeline.tables.avrotypes import NoColumnError, written
-from kraft_pipeline.tables.avrovalues import AvroParser
+from kraft_pipeline.tables import spec
 from kraft_pipeline.tables.errors import Bad
-from kraft_pipeline.tables.registry import Registered, Registry, UnknownSchemaError
+from kraft_pipeline.tables.formats import registry
+from kraft_pipeline.tables.formats.avrotypes import NoColumnError, written
+from kraft_pipeline.tables.formats.avrovalues import AvroParser
+from kraft_pipeline.tables.formats.registry import Registered, Registry, UnknownSchemaError
 from kraft_pipeline.tables.spec import SpecError, ValueSpec
 from kraft_pipeline.tables.values import RESERVED
 from tests.registry import RegistryServer

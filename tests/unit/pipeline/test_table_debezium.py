@@ -17,7 +17,8 @@ from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
 from kraft_node.records.batch import build_batch
-from kraft_pipeline.tables import debezium, registry, spec
+from kraft_pipeline.tables import spec
+from kraft_pipeline.tables.formats import debezium, registry
 from kraft_pipeline.tables.spec import SpecError
 from tests.debezium import MYSQL, ORACLE, POSTGRES, ROW, SQLSERVER, event, key
 from tests.feed import Feed

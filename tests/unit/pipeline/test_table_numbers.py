@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kraft_pipeline.tables import spec, values
-from kraft_pipeline.tables.jsonvalues import Parsed
+from kraft_pipeline.tables.formats.jsonvalues import Parsed
 from tests.unit.pipeline.test_tables import document, jsons
 
 

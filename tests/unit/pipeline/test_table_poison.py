@@ -11,7 +11,8 @@ from kraft_node.records.batch import NewRecord, build_batch
 from kraft_pipeline.client import ClientError
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.codec.decode import TYPES
-from kraft_pipeline.tables import jsonvalues, partitions, values
+from kraft_pipeline.tables import partitions, values
+from kraft_pipeline.tables.formats import jsonvalues
 from tests.unit.pipeline.test_table_changes import parsed, records
 from tests.unit.pipeline.test_tables import jsons
 

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import jsonvalues, parquet, partitions, schemas, spec, values
+from kraft_pipeline.tables import parquet, partitions, schemas, spec, values
 from kraft_pipeline.tables.committer import Added, ConflictError
 from kraft_pipeline.tables.errors import Bad
 from kraft_pipeline.tables.fieldtypes import type_of
-from kraft_pipeline.tables.jsonvalues import parse
+from kraft_pipeline.tables.formats import jsonvalues
+from kraft_pipeline.tables.formats.jsonvalues import parse
 from kraft_pipeline.tables.opening import open_table
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.storage import Folder

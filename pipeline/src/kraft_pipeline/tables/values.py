@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 
 from kraft_pipeline.client import ClientError
 from kraft_pipeline.codec.decode import TYPES
-from kraft_pipeline.tables import debezium, jsonvalues, partitions
+from kraft_pipeline.tables import partitions
 from kraft_pipeline.tables.committer import DELETED
-from kraft_pipeline.tables.debeziumvalues import Events
 from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad
 from kraft_pipeline.tables.fieldtypes import type_of
+from kraft_pipeline.tables.formats import debezium, jsonvalues
+from kraft_pipeline.tables.formats.debeziumvalues import Events
 from kraft_pipeline.tables.partitions import FORMATS, OF_COLUMN
 from kraft_pipeline.tables.schemas import FLAT, aligned, check_names
 from kraft_pipeline.tables.spec import SpecError, TableSpec
@@ -98,7 +99,7 @@ def first_fields(spec: TableSpec) -> pa.Schema:
     """The fields that the spec names. Raises SpecError for a type that is none, and for a name that is taken."""
     try:
         if spec.value.avro:
-            from kraft_pipeline.tables.avrovalues import given  # noqa: PLC0415 - an extra that the others do without
+            from kraft_pipeline.tables.formats.avrovalues import given  # noqa: PLC0415 - an extra that the others do without
 
             known = given(spec.value)
             found = pa.schema([]) if known is None else known.columns
@@ -138,7 +139,7 @@ def parser(spec: TableSpec, settled: pa.Schema, *, retry_s: float) -> Parse:
         return Events(spec.value, settled, retry_s=retry_s, promotes=promotes)
     if spec.value.format != "avro":
         return jsonvalues.JsonParser(spec.value, settled)
-    from kraft_pipeline.tables.avrovalues import AvroParser  # noqa: PLC0415 - the same
+    from kraft_pipeline.tables.formats.avrovalues import AvroParser  # noqa: PLC0415 - the same
 
     return AvroParser(spec.value, retry_s=retry_s, promotes=promotes)
 

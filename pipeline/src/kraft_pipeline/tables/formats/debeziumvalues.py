@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kraft_pipeline.tables.connectjson import ConnectJson
 from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad
-from kraft_pipeline.tables.jsonvalues import Parsed
+from kraft_pipeline.tables.formats.connectjson import ConnectJson
+from kraft_pipeline.tables.formats.jsonvalues import Parsed
 from kraft_pipeline.tables.spec import ValueSpec
 
 NO_KEY: Final = Bad("key", "the record's key cannot be read: Avro without a registry has no schema of keys")
@@ -27,8 +27,8 @@ class Events:
             self._values = ConnectJson(spec, settled, promotes=promotes, events=True)
             self._keys = ConnectJson(spec, settled, promotes=promotes, events=False)
             return
-        from kraft_pipeline.tables.avroevents import AvroEvents  # noqa: PLC0415 - an extra that the others do without
-        from kraft_pipeline.tables.avrovalues import AvroParser  # noqa: PLC0415 - the same
+        from kraft_pipeline.tables.formats.avroevents import AvroEvents  # noqa: PLC0415 - an extra that the others do without
+        from kraft_pipeline.tables.formats.avrovalues import AvroParser  # noqa: PLC0415 - the same
 
         self._values = AvroEvents(spec, retry_s=retry_s, promotes=promotes, connect=True)
         keys = ValueSpec("avro", registry=spec.registry, registry_auth=spec.registry_auth)

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from kraft_pipeline.codec.varints import Bytes, Ints
-from kraft_pipeline.tables import debezium
-from kraft_pipeline.tables.avrotypes import NoColumnError
-from kraft_pipeline.tables.avrovalues import AvroParser, AvroWay
-from kraft_pipeline.tables.byschema import Reading, Way
 from kraft_pipeline.tables.errors import RecordError
+from kraft_pipeline.tables.formats import debezium
+from kraft_pipeline.tables.formats.avrotypes import NoColumnError
+from kraft_pipeline.tables.formats.avrovalues import AvroParser, AvroWay
+from kraft_pipeline.tables.formats.byschema import Reading, Way
 from kraft_pipeline.tables.schemas import aligned
 
 

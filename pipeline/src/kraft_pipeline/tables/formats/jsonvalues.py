@@ -22,7 +22,7 @@ import pyarrow.json
 from numpy.typing import NDArray
 
 from kraft_pipeline.tables.errors import Bad, RecordError
-from kraft_pipeline.tables.jsonsingle import Single, grown, loaded
+from kraft_pipeline.tables.formats.jsonsingle import Single, grown, loaded
 from kraft_pipeline.tables.schemas import DEPTH_MAX, aligned, check_names
 from kraft_pipeline.tables.spec import ValueSpec
 

@@ -6,6 +6,7 @@ A number stands for a schema: the id that a registry gave it, or its place among
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from kraft_pipeline.codec.varints import Bytes, Ints
 from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad, RecordError
-from kraft_pipeline.tables.jsonvalues import Parsed
+from kraft_pipeline.tables.formats.jsonvalues import Parsed
 from kraft_pipeline.tables.schemas import aligned, check_names, misfit, promoted, widened
 
 MAGIC: Final = 0
@@ -46,7 +47,7 @@ class Way(Protocol):
         """The values between the bounds as columns of `fields`. Raises ClientError and OSError only."""
 
 
-class BySchema:
+class BySchema(ABC):
     """What parsers of such values have in common. One thread only."""
 
     def __init__(self, code: str, *, promotes: bool) -> None:
@@ -54,9 +55,9 @@ class BySchema:
         self._code, self._grown = code, promoted if promotes else widened
         self._ways: dict[int, Way | str] = {}
 
+    @abstractmethod
     def found(self, number: int) -> Way | str:
         """How values of a schema are read, or why they are not. Asked once for each schema."""
-        raise NotImplementedError
 
     def what(self, number: int) -> str:
         """What a reason calls the schema."""

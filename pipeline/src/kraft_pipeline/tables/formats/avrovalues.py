@@ -15,12 +15,12 @@ from fastavro import schemaless_reader
 from numpy.typing import NDArray
 
 from kraft_pipeline.codec.varints import Bytes, Ints
-from kraft_pipeline.tables import avrocolumns
-from kraft_pipeline.tables.avrotypes import NoColumnError, Written, written
-from kraft_pipeline.tables.byschema import NO_ID, PREFIX_BYTES, BySchema, Reading, Way, ids_of
 from kraft_pipeline.tables.errors import Bad, RecordError
-from kraft_pipeline.tables.jsonvalues import Parsed
-from kraft_pipeline.tables.registry import Registered, Registry, UnknownSchemaError
+from kraft_pipeline.tables.formats import avrocolumns
+from kraft_pipeline.tables.formats.avrotypes import NoColumnError, Written, written
+from kraft_pipeline.tables.formats.byschema import NO_ID, PREFIX_BYTES, BySchema, Reading, Way, ids_of
+from kraft_pipeline.tables.formats.jsonvalues import Parsed
+from kraft_pipeline.tables.formats.registry import Registered, Registry, UnknownSchemaError
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.spec import SpecError, ValueSpec
 

@@ -16,8 +16,8 @@ import fastavro
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
-from kraft_pipeline.tables.avrocolumns import Flat, flat
-from kraft_pipeline.tables.registry import Registered
+from kraft_pipeline.tables.formats.avrocolumns import Flat, flat
+from kraft_pipeline.tables.formats.registry import Registered
 
 PRIMITIVES: Final = {
     "null": pa.null(),

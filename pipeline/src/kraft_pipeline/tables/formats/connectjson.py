@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from kraft_pipeline.codec.varints import Bytes, Ints
-from kraft_pipeline.tables import connecttypes, debezium
-from kraft_pipeline.tables.byschema import BySchema, Reading, Way, joined
-from kraft_pipeline.tables.connecttypes import Column, NoConnectError
 from kraft_pipeline.tables.errors import Bad, RecordError
-from kraft_pipeline.tables.jsonvalues import JsonParser, Parsed
+from kraft_pipeline.tables.formats import connecttypes, debezium
+from kraft_pipeline.tables.formats.byschema import BySchema, Reading, Way, joined
+from kraft_pipeline.tables.formats.connecttypes import Column, NoConnectError
+from kraft_pipeline.tables.formats.jsonvalues import JsonParser, Parsed
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.spec import ValueSpec
 
