@@ -1,4 +1,4 @@
-"""Calls that must all be made, whatever some of them raise: whoever waits for one of them would wait for ever."""
+"""Makes all calls of a list, even if some of them raise: a waiter that is never called would wait forever."""
 
 from __future__ import annotations
 

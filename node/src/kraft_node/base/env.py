@@ -1,9 +1,9 @@
 """The outside world as the node sees it: clock, timers, randomness, disk, background work.
 
-The cores are handed an `Env` and nothing else. `runtime.env` provides the real one, `testing` one in which a single
-seed decides everything; the code between cannot tell which. The network's protocols are in `base.net`.
+The cores get only an `Env`. `runtime.env` provides the real one, `testing` one in which a single seed decides
+everything; the cores cannot distinguish them. The network's interfaces are in `base.net`.
 
-Every call back (timer, background completion, network) runs on the one event loop, never concurrently.
+All callbacks (timer, background completion, network) run on one event loop, never concurrently.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Reads the time; both in whole milliseconds."""
+    """Reads the time in whole milliseconds."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed moment; never goes back. For timeouts and leases."""
+        """Milliseconds since some fixed moment; never decreases. For time-outs and leases."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the Unix epoch; may jump. For record timestamps and retention only."""
+        """Milliseconds since the Unix epoch; may jump. Only for record timestamps and retention."""
 
 
 class Timer(Protocol):
-    """A call that has been asked for."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Forget the call; harmless when it has run already."""
+        """Cancel the call; harmless if it has run already."""
 
 
 class Scheduler(Protocol):
     """Runs functions on the event loop later."""
 
     def call_soon(self, function: Callable[..., None], *args: Any) -> Timer:
-        """Run `function` after what is now being handled."""
+        """Run `function` after the current callback."""
 
     def call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> Timer:
         """Run `function` no sooner than `delay_ms` milliseconds from now."""
@@ -57,12 +57,12 @@ class Rng(Protocol):
 
 
 class Background(Protocol):
-    """Work that would block the loop (fsync, deleting, compressing big things), one thread a lane."""
+    """Work that would block the loop (fsync, deleting, compressing), with one thread per lane."""
 
     def submit(self, lane: str, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Run `work` in the thread of `lane`, after what that lane already has; then `done(result)` on the loop.
+        """Run `work` in the thread of `lane`, after the lane's earlier work; then `done(result)` on the loop.
 
-        What `work` raises is handed to `done` as the result. `work` may touch files, never the node's state.
+        An exception of `work` becomes the result. `work` may use files, but never the node's state.
         """
 
 
@@ -77,7 +77,7 @@ class File(Protocol):
         """The bytes at `position`; fewer than `length` only at the end of the file."""
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> None:
-        """Write all of `buffers`, one after the other, at `position` (one system call where possible)."""
+        """Write all `buffers` in order at `position` (with one system call if possible)."""
 
     def truncate(self, size: int) -> None: ...
 
@@ -85,7 +85,7 @@ class File(Protocol):
         """Return once data and size are on stable storage. After an OSError the contents are unknown: never retry."""
 
     def fileno(self) -> int:
-        """The descriptor for sendfile, or -1 where there is none (simulated files)."""
+        """The descriptor for sendfile; -1 if there is none (simulated files)."""
 
     def close(self) -> None: ...
 
@@ -94,12 +94,12 @@ class Disk(Protocol):
     """A file system. Paths are absolute or relative strings; every method may raise OSError."""
 
     open_max: int
-    """How many files may be kept open for later use; the process needs descriptors for other things, too."""
+    """How many files may be kept open for later use. The process needs descriptors for other purposes, too."""
     relief: Callable[[], bool] | None
-    """Asked on the loop to close files that can be opened again, when descriptors run out: whether it closed any."""
+    """Called on the loop if descriptors run out: closes files that can be reopened. Returns whether it closed any."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        """Open for reading and writing; FileNotFoundError when missing and not `create`."""
+        """Open for reading and writing. Raises FileNotFoundError if the file is missing and not `create`."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -113,16 +113,19 @@ class Disk(Protocol):
         """The names in the directory, sorted."""
 
     def mkdir(self, path: str, *, new: bool = False) -> None:
-        """Make the directory and its missing parents; fine when it is there.
+        """Create the directory and its missing parents; allowed if it exists.
 
-        With `new`: only itself, FileExistsError when it is there.
+        With `new`: create only this directory; raises FileExistsError if it exists.
         """
 
     def link(self, path: str, new: str) -> None:
-        """Another name for a file: far cheaper than another file. Not all file systems have that, nor without end."""
+        """Create another name for a file, far cheaper than another file.
+
+        Not all file systems support this, and links are limited.
+        """
 
     def rename(self, old: str, new: str) -> None:
-        """Replace `new` atomically. Durable only after `fsync_dir` of the directory (of both, when they differ)."""
+        """Replace `new` atomically. Durable only after `fsync_dir` of the directory (of both, if they differ)."""
 
     def remove(self, path: str) -> None: ...
 
@@ -131,13 +134,16 @@ class Disk(Protocol):
     def fsync_dir(self, path: str) -> None: ...
 
     def lock(self, path: str) -> DiskLock:
-        """Take the exclusive lock on `path`, creating it; BlockingIOError when another process holds it."""
+        """Take the exclusive lock on `path`, and create the file.
+
+        Raises BlockingIOError if another process holds it.
+        """
 
     def file_system(self, path: str) -> FileSystem | None:
-        """The file system that `path` is on; None where a whole one cannot be made durable with all errors told."""
+        """The file system of `path`; None if it cannot be made durable as a whole with all errors reported."""
 
     def identity(self, path: str) -> str:
-        """The identity of a directory on this machine; a copy or another volume has another one."""
+        """The identity of a directory on this machine. A copy or another volume has another identity."""
 
     def free_bytes(self, path: str) -> int: ...
 
@@ -145,27 +151,27 @@ class Disk(Protocol):
 
 
 class FileSystem(Protocol):
-    """A file system as a whole, for when very many of its files are to become durable together."""
+    """A file system as a whole, for making very many files durable together."""
 
     def sync(self) -> None:
-        """Make durable everything that has been written to it and every name in it, whoever did that.
+        """Make all writes to the file system and all names in it durable, of all processes.
 
-        Raises OSError, also for a write that has failed behind anybody's back since this object was made: what an
-        fsync of each file would tell, and more. It takes as long as the dirtiest user of the file system makes it.
+        Raises OSError, also for an asynchronous write that has failed since this object was created. It reports every
+        error that fsyncs of the files would report. The duration depends on all dirty data of the file system.
         """
 
     def close(self) -> None: ...
 
 
 class DiskLock(Protocol):
-    """An exclusive lock that ends with the process at the latest."""
+    """An exclusive lock. It ends with the process at the latest."""
 
     def release(self) -> None: ...
 
 
 @dataclass(slots=True, frozen=True)
 class Env:
-    """All of the outside world, handed down from the composition root."""
+    """The whole outside world; the composition root passes it down."""
 
     clock: Clock
     scheduler: Scheduler
@@ -174,27 +180,27 @@ class Env:
     background: Background
     net: Net
     boot_id: str | None = None
-    """Changes with each boot of the machine; None where the system does not say."""
+    """Changes with each boot of the machine; None if the system does not provide it."""
     lag: LoopLag | None = None
-    """How long the turns of the loop take; None where time stands still in a turn (simulation)."""
+    """Measures the turns of the loop; None if time does not advance in a turn (simulation)."""
 
 
 @dataclass(slots=True, frozen=True)
 class FileSlice:
-    """Bytes in a file that need not be read to be sent: `runtime` hands them to sendfile.
+    """Bytes in a file that are sent without being read: `runtime` passes them to sendfile.
 
-    Stands for a records field in a response. The file may be renamed or unlinked meanwhile; it stays open until the
-    slice has been sent (the holder of a slice keeps `file` referenced).
+    Stands for a records field in a response. The file may be renamed or unlinked meanwhile. It stays open until the
+    slice is sent, because the slice references `file`.
     """
 
     file: File
     position: int
     length: int
     is_recent: bool = False
-    """Whether it was written a moment ago, so that it is in memory."""
+    """Whether it was written recently, so that it is in memory."""
 
     def read(self) -> bytes:
-        """The bytes themselves, for tests, simulation and connections without sendfile."""
+        """The bytes, for tests, simulation and connections without sendfile."""
         return self.file.pread(self.position, self.length)
 
 
@@ -202,10 +208,10 @@ TEMPORARY: Final = ".tmp"
 
 
 def write_atomic(disk: Disk, path: str, data: bytes, beside: str = TEMPORARY) -> None:
-    """Replace the file at `path` so that after a crash it holds either the old or the new bytes.
+    """Replace the file at `path` atomically: after a crash it holds either the old or the new bytes.
 
-    Write beside, fsync, rename, fsync the directory: the order is what makes it durable. `beside` is added to the name
-    of the file beside; two writers at one time need different ones.
+    Writes a temporary file, fsyncs it, renames it, and fsyncs the directory, in this order. `beside` is the suffix of
+    the temporary file; concurrent writers need different suffixes.
     """
     temporary = path + beside
     file = disk.open(temporary, create=True)
@@ -214,7 +220,7 @@ def write_atomic(disk: Disk, path: str, data: bytes, beside: str = TEMPORARY) ->
         file.pwrite(0, [data])
         file.fsync()
     except OSError as e:
-        e.filename = e.filename or temporary  # calls on descriptors do not know it
+        e.filename = e.filename or temporary  # calls on descriptors lack the name
         raise
     finally:
         file.close()
@@ -224,7 +230,7 @@ def write_atomic(disk: Disk, path: str, data: bytes, beside: str = TEMPORARY) ->
 
 
 def read_file(disk: Disk, path: str) -> bytes:
-    """All of a small file."""
+    """The content of a small file."""
     file = disk.open(path, read_only=True)
     try:
         return file.pread(0, file.size())

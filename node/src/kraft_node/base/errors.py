@@ -7,7 +7,7 @@ from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """The number that stands for an error on the wire."""
+    """The number of an error in the protocol."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -182,22 +182,22 @@ RETRIABLE = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-"""The errors after which a client may ask again and can hope for another answer."""
+"""The errors after which a client may retry."""
 
 
 _MESSAGE_BYTES_MAX: Final = 32_767
-"""The protocol's limit of any text."""
+"""The protocol's limit of any string, in bytes."""
 
 
 def fitting(message: str) -> str:
-    """`message`, cut off where the protocol has no room for more: it may quote a name as long as names can be."""
+    """`message`, truncated to the protocol's limit: it may quote a name of maximum length."""
     if len(message) <= _MESSAGE_BYTES_MAX // 4:
         return message
     return message.encode()[:_MESSAGE_BYTES_MAX].decode(errors="ignore")
 
 
 class KafkaError(Exception):
-    """An error that is answered to a client: its code, and words that say what is wrong and where (or None)."""
+    """An error that is sent to a client: its code, and a text that says what is wrong and where (or None)."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code, message)

@@ -1,10 +1,10 @@
-"""UUIDs of topics, directories, incarnations and clusters: their type, their text form, and the reserved ones.
+"""UUIDs of topics, directories, incarnations and clusters: type, text form, and reserved UUIDs.
 
 A UUID is its 16 big-endian bytes. Its text form is URL-safe base64 without padding, 22 characters
-(org.apache.kafka.common.Uuid), never that with dashes.
+(org.apache.kafka.common.Uuid), never the form with dashes.
 
-Offsets, epochs and node ids are plain ints. A type of their own would end at each addition, and every sum on a hot path
-would have to call it again.
+Offsets, epochs and node ids are plain ints. A separate type would be lost at each addition, and every sum on a hot path
+would have to restore it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ DIRECTORY_MIGRATING: Final = ZERO_UUID
 DIRECTORY_UNASSIGNED: Final = ONE_UUID
 DIRECTORY_LOST: Final = Uuid(bytes(15) + b"\x02")
 RESERVED_DIRECTORY_IDS: Final = 100
-"""Directory ids whose number is below this are reserved (KIP-858)."""
+"""Directory ids with a number below this are reserved (KIP-858)."""
 
 
 def uuid_text(uuid: Uuid) -> str:
-    """The 22 characters under which Kafka prints and stores a UUID."""
+    """The 22 characters that Kafka prints and stores for a UUID."""
     return base64.urlsafe_b64encode(uuid).decode("ascii").rstrip("=")
 
 
 def parse_uuid(text: str) -> Uuid:
-    """The UUID that `text` (22 characters, padding allowed) names.
+    """The UUID of `text` (22 characters, padding allowed).
 
-    Raises ValueError, naming the text, when it is not one.
+    Raises ValueError, which names the text, if it is not a UUID.
     """
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
@@ -51,7 +51,7 @@ def parse_uuid(text: str) -> Uuid:
 
 
 def random_uuid(rng: Rng) -> Uuid:
-    """A version-4 UUID that is not reserved and whose text does not begin with a dash, as Kafka generates them."""
+    """A version-4 UUID that is not reserved and whose text does not begin with a dash, as in Kafka."""
     while True:
         raw = bytearray(rng.random_bytes(UUID_SIZE))
         raw[6] = (raw[6] & 0x0F) | 0x40

@@ -1,8 +1,8 @@
-"""How long the event loop keeps others waiting: a histogram of its turns, and a log line for each slow callback.
+"""How long the event loop makes others wait: a histogram of its turns, and a log line for each slow callback.
 
-A turn lasts from the moment at which the loop learns what is ready until it asks again. Whatever becomes ready in a
-turn waits for its end, so the length of turns bounds the lag. `runtime.loop` measures; the cost is a reading of the
-clock a callback, which is no system call on Linux.
+A turn begins when the loop learns which descriptors are ready, and ends when it polls again. Everything that becomes
+ready in a turn waits for its end, so the length of turns limits the lag. `runtime.loop` measures. The cost is one
+reading of the clock per callback, which is not a system call on Linux.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, Final
 log = logging.getLogger("kraft_node.loop")
 
 SLOW_S: Final = 0.1
-"""A callback that takes longer gets a log line: heartbeats and clients wait for so long."""
+"""A longer callback gets a log line: heartbeats and clients wait for this long."""
 
 BUCKETS: Final = 33
-"""Bucket n counts turns shorter than 2^n microseconds; the last one holds all that are longer than an hour."""
+"""Bucket n counts turns shorter than 2^n microseconds; the last bucket counts all longer turns."""
 
 FIRST_TOLD: Final = 6
 LAST_TOLD: Final = 24
-"""Buckets that metrics tell: from 64 microseconds to 16 seconds."""
+"""The range of buckets in the metrics: from 64 microseconds to 16 seconds."""
 
 
 class LoopLag:
@@ -36,7 +36,7 @@ class LoopLag:
         self.slow_callbacks = 0
 
     def turn(self, seconds: float) -> None:
-        """Count a turn that has taken so long."""
+        """Count a turn of this duration."""
         bucket = int(seconds * 1_000_000).bit_length()
         self.counts[bucket if bucket < BUCKETS else BUCKETS - 1] += 1
         self.total_s += seconds
@@ -48,11 +48,11 @@ class LoopLag:
 
     @property
     def count(self) -> int:
-        """How many turns there were."""
+        """The number of turns."""
         return sum(self.counts)
 
     def cumulative(self) -> Iterator[tuple[str, int]]:
-        """(bound in seconds, turns up to it) of each bucket, as Prometheus has them."""
+        """(bound in seconds, turns up to it) for each bucket, as in Prometheus."""
         seen = sum(self.counts[:FIRST_TOLD])
         for bucket in range(FIRST_TOLD, LAST_TOLD + 1):
             seen += self.counts[bucket]
@@ -61,7 +61,7 @@ class LoopLag:
 
 
 def name_of(function: Callable[..., Any], args: tuple[Any, ...] = ()) -> str:
-    """A callback for people, as key=value pairs. Its owner may say more: `callback_name()` returns such pairs."""
+    """A callback for the log, as key=value pairs. Its owner may add pairs with `callback_name()`."""
     inner: Any = function
     while isinstance(inner, partial):
         inner, args = inner.func, (*inner.args, *args)

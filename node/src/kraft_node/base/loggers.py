@@ -1,6 +1,6 @@
-"""The levels of this process's loggers under Kafka's names for levels (KIP-412). Kept in memory, lost at restart.
+"""The levels of this process's loggers, under Kafka's names of levels (KIP-412). Kept in memory, lost on restart.
 
-Brokers and controllers answer for their own, whoever leads.
+Each broker and controller handles its own loggers, active or not.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAMES: Final = {
 
 
 def levels() -> Iterator[tuple[str, str]]:
-    """Every logger with the level in force, the root first."""
+    """Every logger with its effective level, the root first."""
     yield ROOT, _name(logging.getLogger())
     known = logging.Logger.manager.loggerDict
     for name in sorted(known):
@@ -50,7 +50,7 @@ def _name(logger: logging.Logger) -> str:
 
 
 def described() -> list[ConfigEntry]:
-    """Every logger as DescribeConfigs shows it."""
+    """Every logger in the form of DescribeConfigs."""
     from kraft_node.base.config.describe import (  # noqa: PLC0415  (administrators' requests only)
         DYNAMIC_BROKER_LOGGER_CONFIG,
         ConfigEntry,
@@ -72,7 +72,7 @@ def described() -> list[ConfigEntry]:
 
 
 def alter(resource: Any, node_id: int, *, validate_only: bool) -> None:
-    """Set what a resource of IncrementalAlterConfigs says. Raises KafkaError, and then has set nothing."""
+    """Set the levels in a resource of IncrementalAlterConfigs. If it raises KafkaError, nothing was set."""
     check_own(node_id, resource.resource_name)
     for config in resource.configs:
         _check(config)
@@ -82,7 +82,7 @@ def alter(resource: Any, node_id: int, *, validate_only: bool) -> None:
         if config.config_operation == SET:
             logging.getLogger(None if config.name == ROOT else config.name).setLevel(_LEVELS[config.value])
         else:
-            logging.getLogger(config.name).setLevel(logging.NOTSET)  # its parent's again
+            logging.getLogger(config.name).setLevel(logging.NOTSET)  # inherit from its parent again
 
 
 def check_own(own: int, name: str) -> None:

@@ -1,8 +1,8 @@
-"""The network as the node sees it: byte streams with back-pressure, and nothing of requests.
+"""The network's interface for the node: byte streams with back-pressure, without knowledge of requests.
 
-A `Receiver` (a server's connection, a client's channel) is sans-IO: it owns its receive buffer, gets told how many
-bytes arrived, and writes through its `Transport`. `runtime.net` runs it on asyncio's buffered protocols,
-`testing.net` on simulated links.
+A `Receiver` (a server's connection, a client's channel) is sans-IO: it owns its receive buffer, is told how many bytes
+arrived, and writes through its `Transport`. `runtime.net` connects it to sockets on the node's event loop,
+`testing.net` to simulated links.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ class Transport(Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """What was written and has not left yet."""
+        """Bytes that were written and are not sent yet."""
 
     @property
     def held_bytes(self) -> int:
-        """As much of `unsent_bytes` as takes memory: all but file slices."""
+        """The part of `unsent_bytes` that uses memory: everything except file slices."""
 
     def write(self, parts: Sequence[Outgoing]) -> None:
-        """Send all of `parts` in order; file slices go by sendfile where the connection is plain."""
+        """Send all `parts` in order. File slices are sent by sendfile on plain connections."""
 
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
 
     def close(self) -> None:
-        """Send what was written, then close."""
+        """Send the written data, then close."""
 
     def abort(self) -> None:
         """Close at once."""
 
 
 class Receiver(Protocol):
-    """The reading half, told what happens. Called on the loop only.
+    """The reading half: gets the events of a connection. Called on the loop only.
 
-    Between `get_buffer` and its `buffer_updated` nothing else of the node runs: receivers lend out one shared buffer.
+    Between `get_buffer` and its `buffer_updated` no other code of the node runs, so receivers can share one buffer.
     """
 
     def get_buffer(self, size_hint: int) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """The buffer for the next bytes; never empty."""
 
     def buffer_updated(self, count: int) -> None:
-        """`count` bytes have been put at the start of the last buffer given."""
+        """`count` bytes were put at the start of the last buffer."""
 
     def drained(self) -> None:
-        """What had been written has left (after `unsent_bytes` was above the transport's high mark)."""
+        """All written data was sent (after `unsent_bytes` was above the transport's high mark)."""
 
     def connection_lost(self, error: OSError | None) -> None:
-        """No more bytes either way; called once."""
+        """The connection is closed in both directions; called once."""
 
 
 class Listener(Protocol):
@@ -68,17 +68,17 @@ class Listener(Protocol):
 
     @property
     def port(self) -> int:
-        """The port bound, also when 0 was asked for."""
+        """The bound port, also if port 0 was requested."""
 
     def close(self) -> None:
-        """Accept no more; open connections stay."""
+        """Stop accepting; open connections stay."""
 
 
 class Net(Protocol):
     """Listens and connects."""
 
     def listen(self, host: str, port: int, accept: Callable[[Transport], Receiver]) -> Listener:
-        """Bind now (OSError when that fails), then call `accept` for every new connection."""
+        """Bind now (raises OSError if that fails), then call `accept` for every new connection."""
 
     def connect(
         self,
@@ -87,4 +87,4 @@ class Net(Protocol):
         connected: Callable[[Transport], Receiver],
         failed: Callable[[OSError], None],
     ) -> None:
-        """Connect in the background; exactly one of the two is called."""
+        """Connect in the background; exactly one of the two callbacks is called."""

@@ -1,7 +1,7 @@
-"""A rate over the last few windows, and how long to be silent for it to come down: Kafka's Rate and QuotaUtils.
+"""A rate over the last few windows, and how long to pause until it is low enough: Kafka's Rate and QuotaUtils.
 
-Used by the quotas of clients and of new connections. It starts from nothing: of a rate that is younger than all windows
-but one, the missing ones count as if they had been quiet.
+Used by the quotas of clients and of new connections. A rate starts at zero: if it is younger than all windows but one,
+the missing windows count as empty.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections import deque
 from typing import Final
 
 THROTTLE_MS_MAX: Final = 2**31 - 1
-"""Whoever has a limit of zero is silent for as long as an answer can say."""
+"""With a limit of zero, a client pauses for the longest time that an answer can carry."""
 
 
 class Rate:
-    """What has been recorded in `windows` windows of `window_ms` each, a second."""
+    """The recorded amount per second, over `windows` windows of `window_ms` each."""
 
     __slots__ = ("_samples", "used_ms", "window_ms", "windows")
 
@@ -22,7 +22,7 @@ class Rate:
         self.windows = windows
         self.window_ms = window_ms
         self.used_ms = 0
-        """When something was last recorded."""
+        """The time of the last recorded value."""
         self._samples: deque[_Sample] = deque(maxlen=windows + 1)
 
     def record(self, value: float, now_ms: int) -> None:
@@ -34,7 +34,7 @@ class Rate:
         sample.last_ms = now_ms
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long nothing may be recorded for the rate to come down to `limit`; 0 while it is not above."""
+        """How long to pause until the rate is down to `limit`, in milliseconds; 0 if it is not above."""
         span_ms = self._span_ms(now_ms)
         excess = sum(sample.total for sample in self._samples) * 1000 / span_ms - limit
         if excess <= 0:
@@ -42,7 +42,7 @@ class Rate:
         return min(THROTTLE_MS_MAX, int(excess / limit * span_ms + 0.5)) if limit > 0 else THROTTLE_MS_MAX
 
     def _span_ms(self, now_ms: int) -> int:
-        """What the rate is taken over: since the oldest sample, but at least all windows but one."""
+        """The time span of the rate: since the oldest sample, but at least all windows but one."""
         samples = self._samples
         while samples and now_ms - samples[0].last_ms >= self.windows * self.window_ms:
             samples.popleft()
@@ -52,7 +52,7 @@ class Rate:
 
 
 class _Sample:
-    """What was recorded from `start_ms` on."""
+    """The amount that was recorded since `start_ms`."""
 
     __slots__ = ("last_ms", "start_ms", "total")
 

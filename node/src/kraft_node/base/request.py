@@ -1,18 +1,18 @@
-"""A request on its way through the node: what the connection knows about it, and how it is answered.
+"""A request in the node: its properties, and how to answer it.
 
-`server.connection` makes one `RequestContext` a request and calls the `Handler` of its api key; broker, controller and
-coordinators see nothing else of the connection.
+`server.connection` makes one `RequestContext` per request and calls the `Handler` of its api key. Broker, controller
+and coordinators see nothing else of the connection.
 
-What a handler may rely on and must do:
+The contract of a handler:
 
 1. Requests of one connection are handled in the order in which they arrived, and answered in it.
 2. It returns the response message to answer at once, or returns None and calls `ctx.respond(message)` later, exactly
    once, on the event loop. `ctx.respond(None)` ends a request that has no response (Produce with acks=0).
-3. A `KafkaError` that it raises becomes the error response that the api's schema has room for.
-4. Memoryviews inside the request (records) point into the connection's receive buffer. They are valid until the
-   handler returns, and not a moment longer: who defers copies what it keeps (`bytes(view)`).
-5. While a request other than Produce is unanswered, the connection handles no further one, as in Kafka; a waiting
-   Produce lets only further Produces pass. So a handler need not expect two of its own requests of one connection.
+3. If it raises `KafkaError`, the response is the api's error response.
+4. Memoryviews inside the request (records) point into the connection's receive buffer. They are valid only until the
+   handler returns. A handler that answers later must copy what it keeps (`bytes(view)`).
+5. While a request other than Produce is unanswered, the connection handles no other request, as in Kafka. A waiting
+   Produce lets only further Produces pass. So a handler (except Produce) never has two requests of one connection.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 ANONYMOUS: Final = "User:ANONYMOUS"
-"""The principal of a connection that has not authenticated (KafkaPrincipal.ANONYMOUS)."""
+"""The principal of an unauthenticated connection (KafkaPrincipal.ANONYMOUS)."""
 
 
 class RequestContext:
-    """One request. `received_ms` is of the monotonic clock; `listener` is the listener's name."""
+    """One request. `received_ms` is monotonic time; `listener` is the listener's name."""
 
     __slots__ = (
         "_reply",
@@ -71,15 +71,15 @@ class RequestContext:
         self.received_ms = received_ms
         self._reply: Callable[[RequestContext, Any], None] | None = reply
         self.output: Any = None
-        """For the connection's use: the encoded response that waits for its turn."""
+        """For the connection: the encoded response that waits for its turn."""
         self.handled_ms = -1
-        """When its handling began, of a request that counts for quotas; others have no `received_bytes` and `spent_ms`,
-        the request's size and the time that the handler took (-1 until it returns)."""
+        """When handling began, for a request that counts for quotas. Other requests lack `received_bytes` (the
+        request's size) and `spent_ms` (the handler's time; -1 until it returns)."""
 
     def respond(self, response: Any) -> None:
-        """Answer with a response message, or with None where the protocol wants no answer (acks=0).
+        """Answer with a response message, or with None if the protocol has no answer (acks=0).
 
-        Raises AssertionError when it was answered before: that is a defect of the handler.
+        Raises AssertionError if it was answered before: this is a defect of the handler.
         """
         reply = self._reply
         assert reply is not None, f"{self!r} was answered twice"
@@ -91,7 +91,7 @@ class RequestContext:
         self._reply = None
 
     def close_connection(self) -> None:
-        """End the request, and the connection with it, as Kafka does when a Produce with acks=0 fails."""
+        """End the request and close the connection, as Kafka does when a Produce with acks=0 fails."""
         assert self._reply is not None, f"{self!r} was answered before"
         self._reply = None
         self.connection.close()
@@ -102,7 +102,7 @@ class RequestContext:
 
     @property
     def abandoned(self) -> bool:
-        """Whether the client has gone, so that answering (still allowed) is of no use."""
+        """Whether the client has disconnected, so that an answer (still allowed) is useless."""
         return bool(getattr(self.connection, "closed", False))
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""Work that is longer than a turn of the loop may be: jobs that go on step by step, each in its turn.
+"""Work that is longer than a turn of the loop may be: jobs that run step by step in turns.
 
-A step is what may be done without asking again: about a millisecond. Between two turns the loop looks at its
-descriptors and timers, so a client that costs much delays the others by one turn, whatever it costs in all.
+A step takes at most about a millisecond. Between two turns the loop handles its descriptors and timers. So an expensive
+client delays others by one turn only.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from kraft_node.base.env import Env
 
 TURN_MS: Final = 2
-"""After so long the other work of the loop has its turn; the clock counts whole milliseconds."""
+"""After this time other work of the loop gets its turn; the clock counts whole milliseconds."""
 
 STEPS_A_TURN: Final = 16
-"""The bound where time stands still (simulation), and for steps that are much shorter than a turn."""
+"""Maximum of steps per turn, for simulations (where time does not advance) and for very short steps."""
 
 
 class Turns:
-    """The jobs of one owner, in the order in which they wait."""
+    """The jobs of one owner, in the order of their arrival."""
 
     __slots__ = ("_clock", "_latest", "_queue", "_scheduled", "_scheduler")
 
@@ -36,7 +36,7 @@ class Turns:
         return len(self._queue)
 
     def add(self, step: Callable[[], bool]) -> None:
-        """Call `step` in a later turn, and again in later ones as long as it returns True."""
+        """Call `step` in a later turn, and again in later turns as long as it returns True."""
         self._queue.append(step)
         if not self._scheduled:
             self._scheduled = True
@@ -49,7 +49,7 @@ class Turns:
     def _run(self) -> None:
         try:
             self._take_turn()
-        finally:  # a step that raises is gone; those behind it go on
+        finally:  # a step that raises is dropped; the others continue
             self._scheduled = bool(self._queue)
             if self._queue:
                 self._scheduler.call_soon(self._run)
@@ -66,10 +66,10 @@ class Turns:
 
 
 class OneByOne:
-    """Generators that run in turns, one after the other: the next begins when the one before it has ended.
+    """Generators that run in turns, one after the other.
 
-    `done` of each is called exactly once, with what the generator returned or raised. A `done` that raises does not
-    stop those behind it.
+    `done` of each is called exactly once, with the value or exception of the generator. A `done` that raises does not
+    stop the next generators.
     """
 
     __slots__ = ("_busy", "_queue", "_turns")
@@ -83,7 +83,7 @@ class OneByOne:
         return len(self._queue)
 
     def add(self, steps: Generator[Any, None, Any], done: Callable[[Any], None]) -> None:
-        """Run `steps` after those before it, then call `done` with its value or its exception."""
+        """Run `steps` after earlier generators, then call `done` with its value or its exception."""
         self._queue.append((steps, done))
         if not self._busy:
             self._busy = True
@@ -96,14 +96,14 @@ class OneByOne:
             next(steps)
         except StopIteration as end:
             outcome = end.value
-        except Exception as error:  # told to `done`, which knows what it costs
+        except Exception as error:  # passed to `done`, which handles it
             outcome = error
         else:
             return True
         self._queue.popleft()
         try:
             done(outcome)
-        finally:  # a `done` that raises is the loop's business; those behind it go on
+        finally:  # the loop logs a `done` that raises; the next generators continue
             self._busy = bool(self._queue)
             if self._busy:
                 self._turns.add(self._step)

@@ -1,4 +1,4 @@
-"""What the metadata says of a registered broker or controller. Immutable values, replaced on change."""
+"""The metadata of a registered broker or controller. Values are immutable and replaced on change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Endpoint(NamedTuple):
-    """Where a listener of a node can be reached."""
+    """The address of a node's listener."""
 
     name: str
     host: str
@@ -22,7 +22,7 @@ class Endpoint(NamedTuple):
 
 
 class BrokerRegistration(NamedTuple):
-    """A broker from its RegisterBrokerRecord on, as later records changed it."""
+    """A broker: its RegisterBrokerRecord, updated by later records."""
 
     id: int
     epoch: int
@@ -34,19 +34,19 @@ class BrokerRegistration(NamedTuple):
     in_controlled_shutdown: bool
     is_migrating_zk_broker: bool
     directories: tuple[Uuid, ...]
-    """Its online log directories; empty when the record version or metadata.version does not carry them."""
+    """The online log directories; empty if the record version or metadata.version has none."""
     cordoned_directories: tuple[Uuid, ...] | None
 
     @property
     def active(self) -> bool:
-        """May lead partitions and is shown to clients."""
+        """Whether the broker may lead partitions and is shown to clients."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener: str) -> Endpoint | None:
         return self.endpoints.get(listener)
 
     def has_online_directory(self, directory: Uuid) -> bool:
-        """Whether a replica assigned to `directory` can be served: unassigned ones always can (KIP-858)."""
+        """Whether a replica in `directory` can be served; unassigned replicas always can (KIP-858)."""
         number = int.from_bytes(directory, "big")
         if not self.directories or number in (0, 1):
             return True
@@ -54,7 +54,7 @@ class BrokerRegistration(NamedTuple):
 
 
 class ControllerRegistration(NamedTuple):
-    """A controller from its RegisterControllerRecord."""
+    """A controller, from its RegisterControllerRecord."""
 
     id: int
     incarnation_id: Uuid
@@ -72,12 +72,12 @@ def _features(record: RegisterBrokerRecord | RegisterControllerRecord) -> dict[s
 
 
 def flat_features(features: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, int, int]]:
-    """Inverse of what a registration's features are read into: (name, lowest, highest level)."""
+    """(name, lowest level, highest level) for each feature of a registration."""
     return ((name, low, high) for name, (low, high) in features.items())
 
 
 def broker_of_record(record: RegisterBrokerRecord) -> BrokerRegistration:
-    """What a RegisterBrokerRecord says."""
+    """The registration in a RegisterBrokerRecord."""
     cordoned = record.cordoned_log_dirs
     return BrokerRegistration(
         record.broker_id,
@@ -95,7 +95,7 @@ def broker_of_record(record: RegisterBrokerRecord) -> BrokerRegistration:
 
 
 def controller_of_record(record: RegisterControllerRecord) -> ControllerRegistration:
-    """What a RegisterControllerRecord says."""
+    """The registration in a RegisterControllerRecord."""
     return ControllerRegistration(
         record.controller_id,
         record.incarnation_id,

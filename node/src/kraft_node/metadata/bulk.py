@@ -1,8 +1,8 @@
-"""Partitions by the million, between the bytes of a snapshot and the rows of an image, without an object for each.
+"""Conversion of millions of partitions between the bytes of a snapshot and the rows of an image, without objects.
 
-Nearly every record of a large snapshot is a PartitionRecord with nothing unusual in it: such a one is read and written
-here in some two microseconds. Whatever is unusual (a reassignment, eligible leaders, an old version, a damaged value)
-is left to the codec, which decides alone what is right: `RowReader.take` then returns False, `RowWriter` encodes by it.
+Nearly every record of a large snapshot is a PartitionRecord without unusual content. It is read or written here in some
+two microseconds. Unusual records (a reassignment, eligible leaders, an old version, a damaged value) are left to the
+codec, which alone decides what is valid: then `RowReader.take` returns False, and `RowWriter` encodes with the codec.
 
 Called by `loader` and `snapshot`. It must not know files or batches.
 """
@@ -23,32 +23,32 @@ T = TypeVar("T")
 
 PARTITION_TYPE: Final = next(number for number, name in RECORD_TYPES.items() if name == "PartitionRecord")
 DIRECTORIES_SINCE: Final = 1
-"""The version of PartitionRecord that has directories first."""
+"""The first version of PartitionRecord with directories."""
 
 _HEADS: Final = tuple(bytes((FRAME_VERSION, PARTITION_TYPE, version)) for version in (1, 2))
 _HEAD: Final = 3
 _TOPIC_ID: Final = _HEAD + 4
 _LISTS: Final = _TOPIC_ID + 16
-"""Where the lists begin: after the partition's number and the topic's id."""
+"""Position of the lists: after the partition's number and the topic's id."""
 _NOTHING_MOVES: Final = b"\x01\x01"
-"""No replicas being removed, none being added: two empty compact arrays."""
+"""No replicas are being removed or added: two empty compact arrays."""
 _NO_TAGS: Final = b"\x00"
 _ONE_BYTE: Final = 0x80
-"""Counts from here on take more bytes than one."""
+"""Counts from here on need more than one byte."""
 _NUMBER: Final = Struct(">i")
 _EPOCHS: Final = Struct(">iii")
 _ROW: Final = Struct(f"={WIDTH}i")
 _FIXED: Final = _LISTS + len(_NOTHING_MOVES) + _EPOCHS.size + len(_NO_TAGS)
-"""Bytes of a value beside its three lists."""
+"""Bytes of a value without its three lists."""
 
 
 class _Shape:
-    """All values of one length and number of replicas, which have everything in the same places."""
+    """The layout of all values with one length and number of replicas."""
 
     __slots__ = ("isr_count", "unpack")
 
     def __init__(self, length: int, count: int) -> None:
-        """`count` is the replicas' as encoded, one more than there are. Raises ValueError where nothing fits."""
+        """`count` is the encoded number of replicas, which is greater by one. Raises ValueError if nothing fits."""
         replicas, directories = 1 + 4 * (count - 1), 1 + 16 * (count - 1)
         isr = length - _FIXED - replicas - directories
         if not 0 < count < _ONE_BYTE or isr < 1 or (isr - 1) % 4 or isr // 4 >= _ONE_BYTE - 1:
@@ -58,7 +58,7 @@ class _Shape:
 
 
 class RowReader:
-    """Takes values of PartitionRecords into the rows of `topics`. Make one for one snapshot; `close` it."""
+    """Reads values of PartitionRecords into the rows of `topics`. Create one for one snapshot, and `close` it."""
 
     __slots__ = ("_brokers", "_directories", "_first", "_next", "_shapes", "_topic", "_topic_id", "_topics")
 
@@ -68,16 +68,16 @@ class RowReader:
         self._topic: Topic | None = None
         self._first = 0
         self._next = 0
-        """The partitions of the topic from `_first` up to this one have been taken and are not yet told of."""
+        """The topic's partitions from `_first` up to this one were read and are not noted yet."""
         self._brokers: dict[bytes, int] = {}
-        """Encoded list -> its interned number, of which one count is held until `close`."""
+        """Encoded list -> its interned number; one count of each is held until `close`."""
         self._directories: dict[bytes, int] = {}
         self._shapes: dict[tuple[int, int], _Shape] = {}
 
     def take(self, value: bytes) -> bool:
-        """Add the partition that `value` describes. False: it is something else, or unusual, and nothing was done."""
+        """Add the partition in `value`. Returns False without any effect if it is something else, or unusual."""
         if value[:_HEAD] not in _HEADS or len(value) <= _LISTS:
-            self._leave_topic()  # it may be about the topic
+            self._leave_topic()  # it may concern the topic
             return False
         count = value[_LISTS]
         shape = self._shapes.get((len(value), count))
@@ -102,7 +102,7 @@ class RowReader:
             or tags != _NO_TAGS
         ):
             self._leave_topic()
-            return False  # not the next partition of a topic that has been created, or not a usual one
+            return False  # not the next partition of a created topic, or unusual
         lists = topic.lists
         known = self._brokers
         replicas_number = known.get(replicas)
@@ -132,7 +132,7 @@ class RowReader:
             self._first = self._next = len(topic)
 
     def _leave_topic(self) -> None:
-        """Note what was taken, before anybody else changes or reads the topic."""
+        """Note the partitions that were read, before other code changes or reads the topic."""
         topic = self._topic
         if topic is not None and self._next > self._first:
             self._topics.changes[topic.id].note_all(self._first, self._next)
@@ -146,7 +146,7 @@ class RowReader:
         return number
 
     def close(self) -> None:
-        """Give back what was held for the look-ups."""
+        """Release the interned numbers."""
         self._leave_topic()
         for number in self._brokers.values():
             self._topics.lists.brokers.release(number)
@@ -165,7 +165,7 @@ def _directory_ids(encoded: bytes) -> tuple[Uuid, ...]:
 
 
 class RowWriter:
-    """Encodes the partitions of topics in one record version. The lists must be pinned as long as it is used."""
+    """Encodes the partitions of topics in one record version. The lists must be pinned while it is used."""
 
     __slots__ = ("_brokers", "_directories", "_head")
 
@@ -175,7 +175,7 @@ class RowWriter:
         self._directories: dict[int, bytes] = {}
 
     def values(self, topic: Topic, first: int, end: int, unusual: Callable[[int], bytes]) -> list[bytes]:
-        """The encoded partitions of `topic` from `first` up to `end`; `unusual` encodes those that are."""
+        """The encoded partitions of `topic` from `first` up to `end`; `unusual` encodes the unusual ones."""
         rows = topic.rows
         topic_id = bytes(topic.id)
         found: list[bytes] = []
@@ -184,7 +184,7 @@ class RowWriter:
             at = number * WIDTH
             replicas, isr, leader, leader_epoch, epoch, directory, extra = rows[at : at + WIDTH]
             if replicas < 0:
-                continue  # a number never spoken of
+                continue  # a partition that does not exist
             if extra or not head:
                 found.append(unusual(number))
                 continue

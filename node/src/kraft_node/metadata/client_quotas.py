@@ -1,7 +1,6 @@
-"""Which quota applies to a client, and which clients share it: Kafka's ClientQuotaManager (KIP-13, KIP-55).
+"""The quota that applies to a client, and the clients that share it: Kafka's ClientQuotaManager (KIP-13, KIP-55).
 
-Called by the controller (controller_mutation_rate) and by brokers (bytes and requests), for a client that has no quota
-remembered yet.
+The controller (controller_mutation_rate) and brokers (bytes and requests) call it for a client without a cached quota.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ if TYPE_CHECKING:
     from kraft_node.metadata.sections import SectionView
 
 Share: TypeAlias = tuple[str, str]
-"""User and client id of those who use a quota together; "" for whoever it is."""
+"""User and client id of the clients that share a quota; "" means any."""
 
 
 def quota_of(
     quotas: SectionView[Entity, Mapping[str, float]], key: str, user: str, client: str
 ) -> tuple[Share, float] | None:
-    """Who shares the client's quota `key`, and its value; the most particular one wins, None when there is none."""
+    """The share and value of the client's quota `key`. The most specific quota counts; None if there is none."""
     candidates: list[tuple[Entity, Share]] = []
     if client:
         candidates += [(_entity(user, client), (user, client)), (_entity(user, None), (user, client))]

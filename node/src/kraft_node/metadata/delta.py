@@ -1,7 +1,7 @@
-"""What a run of committed records changed in the image: keys, not copies, so that its cost is that of the change.
+"""The changes of a run of committed records in the image: keys, not copies, so the cost is proportional to the change.
 
-Made by `MetadataImage.take_delta`, given to the publishers (broker, controller) together with the image, which by then
-holds the new state. For keyed sections the value before is kept too.
+`MetadataImage.take_delta` creates it. The publishers (broker, controller) get it with the image, which already has the
+new state. For keyed sections the previous value is stored, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 class MetadataDelta:
-    """Each mapping: what was created, changed or removed, to what was there before (None: nothing)."""
+    """Each mapping: created, changed or removed keys -> the previous value (None: none)."""
 
     features: Mapping[str, int | None]
     brokers: Mapping[int, BrokerRegistration | None]
@@ -38,19 +38,19 @@ class MetadataDelta:
 
     def __init__(self) -> None:
         self.last_offset = -1
-        """Offset of the last record that is in the image now."""
+        """Offset of the last record in the image."""
         self.epoch = -1
         self.is_snapshot = False
-        """True when the image was loaded anew: everything may have changed, and what is not in it is gone."""
+        """True if the image was loaded from a snapshot: everything may have changed, and missing objects are gone."""
         self.topics: Mapping[Uuid, TopicChange] = {}
-        """By topic id; a name deleted and created again is two entries."""
+        """By topic id; a name that was deleted and created again has two entries."""
 
     @property
     def is_empty(self) -> bool:
-        """Nothing to do but to note the offset."""
+        """Whether only the offset has changed."""
         return not (self.is_snapshot or self.topics or any(getattr(self, name) for name in SECTION_NAMES))
 
 
 for _name in SECTION_NAMES:
-    # An instance has only what changed; most commits change one section or none.
+    # An instance has only the changed sections; most commits change one section or none.
     setattr(MetadataDelta, _name, _NOTHING)

@@ -1,9 +1,9 @@
 """Feature levels of Apache Kafka 4.3.1: metadata.version, and the other finalized features.
 
-The controller, the storage tool and the broker's ApiVersions read this. Pure tables and look-ups; what is finalized in
-a cluster is in the image (`image.features`), what a node supports is `SUPPORTED_RANGES`.
+The controller, the storage tool and the broker's ApiVersions read this. Pure tables and look-ups. The finalized levels
+of a cluster are in the image (`image.features`); a node's supported levels are in `SUPPORTED_RANGES`.
 
-A feature level that is not written anywhere counts as 0 (KIP-584); metadata.version always has a level (KIP-778).
+A feature without a finalized level has level 0 (KIP-584); metadata.version always has a level (KIP-778).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class MetadataVersion(NamedTuple):
 
     level: int
     name: str
-    """As tools print it: `4.3-IV0`."""
+    """The form of tools: `4.3-IV0`."""
     did_metadata_change: bool
-    """Whether going below this level could lose something that records of it say."""
+    """Whether a downgrade below this level could lose content of records."""
 
     @property
     def release(self) -> str:
-        """The Kafka release that brought it: `4.3`."""
+        """The Kafka release that introduced it: `4.3`."""
         return self.name.partition("-")[0]
 
 
@@ -55,7 +55,7 @@ _BY_NAME: Final = {version.name: version for version in METADATA_VERSIONS}
 
 
 def metadata_version(level: int) -> MetadataVersion:
-    """The version of that level. ValueError when 4.3.1 does not know it."""
+    """The version of that level. Raises ValueError if 4.3.1 does not know it."""
     index = level - MINIMUM_METADATA_VERSION
     if not 0 <= index < len(METADATA_VERSIONS):
         known = f"{MINIMUM_METADATA_VERSION} to {LATEST_PRODUCTION_METADATA_VERSION}"
@@ -66,7 +66,7 @@ def metadata_version(level: int) -> MetadataVersion:
 def parse_metadata_version(text: str) -> MetadataVersion:
     """The version of `4.3-IV0`, of a release (`4.3`, `4.3.1`: its last level), or of a level in digits.
 
-    Raises ValueError naming the text.
+    Raises ValueError, which names the text.
     """
     found = _BY_NAME.get(text)
     if found is not None:
@@ -81,7 +81,7 @@ def parse_metadata_version(text: str) -> MetadataVersion:
     return of_release[-1]
 
 
-# What a level can say. Each constant is the first level that has it.
+# The abilities of levels. Each constant is the first level that has the ability.
 IN_CONTROLLED_SHUTDOWN: Final = 7
 MIGRATION_SUPPORTED: Final = 8
 SCRAM_SUPPORTED: Final = 11
@@ -95,12 +95,12 @@ CORDONED_LOG_DIRS_SUPPORTED: Final = 30
 
 
 def fetch_version(metadata_level: int) -> int:
-    """The highest Fetch version brokers use among one another at that level."""
+    """The highest Fetch version between brokers at that level."""
     return _step(metadata_level, ((7, 13), (9, 14), (10, 15), (19, 16), (21, 17), (27, 18)))
 
 
 def list_offsets_version(metadata_level: int) -> int:
-    """The highest ListOffsets version brokers use among one another at that level."""
+    """The highest ListOffsets version between brokers at that level."""
     return _step(metadata_level, ((7, 7), (9, 8), (21, 9), (25, 10), (29, 11)))
 
 
@@ -127,7 +127,7 @@ SUPPORTED_RANGES: Final[Mapping[str, FeatureRange]] = {
     SHARE_VERSION: FeatureRange(0, 1),
     STREAMS_VERSION: FeatureRange(0, 1),
 }
-"""What a node of this release supports, and says in its registration and in ApiVersions."""
+"""The levels that a node of this release supports and reports in its registration and in ApiVersions."""
 
 _BOOTSTRAP_LEVELS: Final[Mapping[str, tuple[int, ...]]] = {
     # For each level of the feature from 0: the metadata.version from which on it is that release line's default.
@@ -145,12 +145,12 @@ _DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
 
 
 def bootstrap_metadata_level(feature: str, level: int) -> int:
-    """The metadata.version level with which that level of a feature came."""
+    """The metadata.version level that introduced that level of a feature."""
     return _BOOTSTRAP_LEVELS[feature][level]
 
 
 def default_level(feature: str, metadata_level: int) -> int:
-    """The level of `feature` in a cluster that is formatted at a metadata.version level and says nothing else."""
+    """The level of `feature` in a cluster that is formatted at a metadata.version level without further options."""
     if feature == METADATA_VERSION:
         return metadata_level
     needed = _BOOTSTRAP_LEVELS[feature]
@@ -158,10 +158,10 @@ def default_level(feature: str, metadata_level: int) -> int:
 
 
 def dependencies(feature: str, level: int) -> Mapping[str, int]:
-    """Which levels of other features that level needs at least."""
+    """The minimum levels of other features that this level needs."""
     return _DEPENDENCIES.get((feature, level), {})
 
 
 def missing_dependencies(feature: str, level: int, finalized: Mapping[str, int]) -> dict[str, int]:
-    """The features, with the level they would need, that stop `feature` from having `level`."""
+    """The features below the level that `feature` needs for `level`, with that level."""
     return {other: needed for other, needed in dependencies(feature, level).items() if finalized.get(other, 0) < needed}

@@ -1,16 +1,10 @@
-"""The committed metadata of the cluster, changed in place. One a process; everything but `loader` only reads it.
+"""The committed metadata of the cluster, changed in place. There is one per process; only `loader` changes it.
 
-Reading interface (the same in `overlay.Overlay`):
-  features      name -> level; levels of 0 are absent. `metadata_level`, `feature_level(name)`
-  brokers       id -> BrokerRegistration
-  controllers   id -> ControllerRegistration
-  topics        by_name, by_id, partition(topic_id, number), led_by, assigned_to
-  configs       (resource type, name) -> {key: value}; types 2 topic, 4 broker, 16 client-metrics, 32 group
-  quotas        entity -> {key: value}
-  producer_ids  `next_producer_id`
-  acls          id -> AccessControlEntryRecord
-  scram         (mechanism, user) -> UserScramCredentialRecord
-  tokens        token id -> DelegationTokenRecord
+Reading interface (the same in `overlay.Overlay`): features name -> level; levels of 0 are absent. `metadata_level`,
+`feature_level(name)` brokers id -> BrokerRegistration controllers id -> ControllerRegistration topics by_name, by_id,
+partition(topic_id, number), led_by, assigned_to configs (resource type, name) -> {key: value}; types 2 topic, 4 broker,
+16 client-metrics, 32 group quotas entity -> {key: value} producer_ids `next_producer_id` acls id ->
+AccessControlEntryRecord scram (mechanism, user) -> UserScramCredentialRecord tokens token id -> DelegationTokenRecord
 """
 
 from __future__ import annotations
@@ -28,7 +22,7 @@ from kraft_node.metadata.topics import Topics, TopicsView
 
 
 class MetadataView(Protocol):
-    """What controller and broker may read, from an image or an overlay alike."""
+    """The interface for controller and broker to read an image or an overlay."""
 
     @property
     def features(self) -> SectionView[str, int]: ...
@@ -67,7 +61,7 @@ class MetadataView(Protocol):
 
 
 class MetadataImage(MetadataStore):
-    """All committed metadata up to and with the record at `offset`."""
+    """All committed metadata up to and including the record at `offset`."""
 
     __slots__ = ("_sections", "epoch", "offset", "timestamp_ms", "topics", *SECTION_NAMES)
 
@@ -75,7 +69,7 @@ class MetadataImage(MetadataStore):
 
     def __init__(self) -> None:
         self.offset = -1
-        """Offset of the last record that counts (those of an open metadata transaction do not yet)."""
+        """Offset of the last record that counts (records of an open metadata transaction do not count yet)."""
         self.epoch = -1
         """Leader epoch of that record."""
         self.timestamp_ms = -1
@@ -86,29 +80,29 @@ class MetadataImage(MetadataStore):
             setattr(self, name, section)
 
     def section(self, name: str) -> Section[Any, Any]:
-        """The keyed section of that name, of SECTION_NAMES."""
+        """The keyed section with a name of SECTION_NAMES."""
         found: Section[Any, Any] = getattr(self, name)
         return found
 
     def replay(self, record: Any) -> None:
-        """Change the image as a committed record says. Raises MetadataError when the record does not fit."""
+        """Apply a committed record. Raises MetadataError if the record does not fit."""
         kind_of(record).replay(self, record)
 
     def moved_to(self, offset: int, epoch: int, timestamp_ms: int) -> None:
-        """Note that everything up to and with `offset` has been replayed."""
-        assert offset >= self.offset, f"law: the image never goes back (from {self.offset} to {offset})"
+        """Note that everything up to and including `offset` was replayed."""
+        assert offset >= self.offset, f"law: the offset of the image never decreases (from {self.offset} to {offset})"
         self.offset = offset
         self.epoch = epoch
         self.timestamp_ms = timestamp_ms
 
     def clear(self) -> None:
-        """Forget everything: a snapshot from the leader is to be loaded in its place."""
+        """Remove everything: a snapshot from the leader will be loaded instead."""
         self.topics.clear()
         for _, section in self._sections:
             section.clear()
 
     def take_delta(self) -> MetadataDelta:
-        """What changed since the last call."""
+        """The changes since the last call."""
         delta = MetadataDelta()
         delta.last_offset = self.offset
         delta.epoch = self.epoch

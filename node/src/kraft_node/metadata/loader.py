@@ -1,8 +1,8 @@
-"""Applies committed records to the image and tells the publishers, one batch at a time (KIP-868 respected).
+"""Applies committed records to the image and calls the publishers, one batch at a time (with KIP-868).
 
-Called by the raft driver with what has been committed, in order. Records of a metadata transaction are held back until
-its EndTransactionRecord is committed, and dropped by an AbortTransactionRecord, so that no reader ever sees half of
-one: `image.offset` stays at the record before the transaction began.
+The raft driver calls it with committed records, in order. Records of a metadata transaction are held back until its
+EndTransactionRecord is committed; an AbortTransactionRecord drops them. So no reader ever sees half of a transaction:
+`image.offset` stays at the record before the transaction.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from kraft_node.wire.errors import DecodeError
 Publisher: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
 
 TRANSACTION_RECORDS_MAX: Final = 5_000_000
-"""A transaction larger than this is a damaged log: the largest real one carries a whole cluster (a migration)."""
+"""A larger transaction means a damaged log: the largest real transaction is a migration of a whole cluster."""
 
 
 class MetadataLoader:
-    """Owns the image; the only one that changes it."""
+    """Owns the image; nothing else changes it."""
 
     __slots__ = ("_held", "_in_transaction", "_position", "followers", "image", "publishers")
 
     def __init__(self, image: MetadataImage | None = None) -> None:
         self.image = image or MetadataImage()
         self.publishers: list[Publisher] = []
-        """Called in order after each batch that moved the image."""
+        """Called in order after each batch that changed the image."""
         self.followers: list[Callable[[Any], None]] = []
-        """Told of each record before the image replays it, but not of those in snapshots."""
+        """Called with each record before the image replays it, except for records of snapshots."""
         self._in_transaction = False
         self._held: list[Any] = []
         self._position = (-1, -1, -1)
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a committed transaction is open: a new leader aborts it before anything else."""
+        """Whether a committed transaction is open; a new leader aborts it first."""
         return self._in_transaction
 
     def apply(self, records: Sequence[tuple[int, Any]], epoch: int, timestamp_ms: int) -> None:
         """Replay committed (offset, record) pairs of one epoch.
 
-        Raises MetadataError, naming the offset, when a record does not fit; the image is then not to be used.
+        Raises MetadataError, which names the offset, if a record does not fit; then the image must not be used.
         """
         for offset, record in records:
             try:
@@ -60,7 +60,7 @@ class MetadataLoader:
         self._move()
 
     def load(self, records: Iterable[Any], last_offset: int, epoch: int, timestamp_ms: int) -> None:
-        """Make the image what a snapshot says, which holds everything up to and with `last_offset`."""
+        """Replace the image by a snapshot, which covers everything up to and including `last_offset`."""
         self._begin_anew()
         for record in records:
             self.image.replay(record)
@@ -70,9 +70,9 @@ class MetadataLoader:
     def load_values(
         self, values: Iterable[bytes], last_offset: int, epoch: int, timestamp_ms: Callable[[], int]
     ) -> None:
-        """`load` from encoded records, a million partitions of which take no object each.
+        """Like `load`, from encoded records; a million partitions need no object each.
 
-        `timestamp_ms` is asked once all values have been read. Raises MetadataError.
+        `timestamp_ms` is called once all values have been read. Raises MetadataError.
         """
         self._begin_anew()
         reader = RowReader(self.image.topics)
@@ -92,7 +92,7 @@ class MetadataLoader:
         self._held = []
 
     def skip(self, last_offset: int, epoch: int, timestamp_ms: int) -> None:
-        """Control records up to and with `last_offset` were committed: they say nothing to the image."""
+        """Control records up to and including `last_offset` were committed; they do not change the image."""
         if not self._in_transaction:
             self._position = (last_offset, epoch, timestamp_ms)
             self._move()
@@ -102,7 +102,7 @@ class MetadataLoader:
             self.image.moved_to(*self._position)
 
     def publish(self, *, is_snapshot: bool = False) -> MetadataDelta:
-        """Tell the publishers what has changed since the last call."""
+        """Call the publishers with the changes since the last call."""
         delta = self.image.take_delta()
         delta.is_snapshot = is_snapshot
         for publisher in self.publishers:

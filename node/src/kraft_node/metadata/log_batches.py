@@ -1,4 +1,4 @@
-"""Metadata records in and out of the batches of the metadata log and of snapshots (KIP-631, KIP-630)."""
+"""Conversion of metadata records to batches of the metadata log and of snapshots, and back (KIP-631, KIP-630)."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from kraft_node.wire.codec import encode
 from kraft_node.wire.errors import DecodeError
 
 SNAPSHOT_BATCH_BYTES: Final = 16 * 1024
-"""About how large a batch in a snapshot gets. The format allows 8 MiB, but commits wait while a batch is made."""
+"""Approximate size of a batch in a snapshot. The format allows 8 MiB, but commits wait while a batch is made."""
 
 VARINTS_KEPT: Final = 4_000
-"""Offsets within a batch and lengths that are not encoded anew: more than the records of a snapshot's batch."""
+"""Cached varints of offset deltas and lengths: more than the records of a snapshot's batch."""
 
 
 def encode_values(records: Iterable[Any], metadata_level: int) -> list[bytes]:
-    """Record values as that metadata.version level writes them."""
+    """Record values at that metadata.version level."""
     return [encode_record(record, kind_of(record).version(metadata_level)) for record in records]
 
 
 def data_batch(values: Sequence[bytes], base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
-    """One uncompressed batch of record values: what `build_batch` makes of them, without an object a record."""
+    """One uncompressed batch of record values: equal to the result of `build_batch`, without an object per record."""
     parts: list[bytes] = []
     for delta, value in enumerate(values):
         place, length = _varint(delta), _varint(len(value))
@@ -61,9 +61,9 @@ def _varint(number: int) -> bytes:
 
 
 def iter_values(buffer: Buffer, header: BatchHeader) -> Iterator[bytes]:
-    """The record values of a batch of metadata, in order: `iter_records` without an object a record.
+    """The record values of a batch of metadata, in order: `iter_records` without an object per record.
 
-    Raises BatchError as that does, to which everything goes that is not as `data_batch` writes it.
+    Raises BatchError. Records in any other form than `data_batch` writes are read by `iter_records`.
     """
     data = bytes(records_section(buffer, header))
     position = 0
@@ -82,7 +82,7 @@ def iter_values(buffer: Buffer, header: BatchHeader) -> Iterator[bytes]:
 
 
 def _plain_value(data: bytes, position: int, delta: int) -> tuple[bytes, int] | None:
-    """The value of the record at `position` and where the next one is; None unless it is a plain one."""
+    """The value of the record at `position`, and the next position; None unless it has the plain form."""
     try:
         size = data[position]
         start = position + 1
@@ -121,7 +121,7 @@ def leader_change_batch(
     timestamp_ms: int,
     extra: Sequence[tuple[int, bytes]] = (),
 ) -> bytes:
-    """The batch that opens an epoch (KIP-595), LeaderChange at version 0 as the release writes it, then `extra`."""
+    """The first batch of an epoch (KIP-595): LeaderChange at version 0, as in the release, then `extra`."""
     voter = stored.LeaderChangeMessage.Voter
     message = stored.LeaderChangeMessage(
         version=0,
@@ -136,14 +136,14 @@ def leader_change_batch(
 
 
 def voters_batch(offset: int, epoch: int, records: Sequence[tuple[int, bytes]], timestamp_ms: int) -> bytes:
-    """The batch that states the voters anew, perhaps behind kraft.version (KIP-853): (control type, value) pairs."""
+    """The batch that states the voters, perhaps after kraft.version (KIP-853): (control type, value) pairs."""
     return build_control_batch(records, base_offset=offset, leader_epoch=epoch, timestamp=timestamp_ms)
 
 
 def snapshot_header_batch(
     epoch: int, last_contained_ms: int, timestamp_ms: int, extra: Sequence[tuple[int, bytes]] = ()
 ) -> bytes:
-    """The batch that opens a snapshot: its header, then (`extra`) kraft.version and voters where the log has them."""
+    """The first batch of a snapshot: its header, then (`extra`) kraft.version and voters if the log has them."""
     message = stored.SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_ms)
     value = encode(message, 0)
     return build_control_batch(
@@ -159,7 +159,7 @@ def snapshot_footer_batch(base_offset: int, epoch: int, timestamp_ms: int) -> by
 
 
 class MetadataBatch(NamedTuple):
-    """A batch as read: its records with their offsets, or else its control records."""
+    """A batch as read: its records with their offsets, or its control records."""
 
     last_offset: int
     epoch: int
@@ -177,7 +177,10 @@ def _decode(offset: int, value: bytes | None) -> tuple[int, Any]:
 
 
 def decode_batches(buffer: Buffer) -> Iterator[MetadataBatch]:
-    """The batches in `buffer`, their records decoded. Raises BatchError, MetadataError naming the record's offset."""
+    """The batches in `buffer`, with decoded records.
+
+    Raises BatchError; MetadataError, which names the record's offset.
+    """
     for header in iter_headers(buffer):
         records: list[tuple[int, Any]] = []
         control: list[ControlRecord] = []

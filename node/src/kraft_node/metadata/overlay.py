@@ -1,8 +1,8 @@
-"""The metadata as it will be once the active controller's appended records are committed (design decision 2).
+"""The metadata that will be valid once the active controller's appended records are committed.
 
-The controller plans against it, calls `apply` with what it is about to append, and answers after commit. On commit the
-loader has changed the image below; `committed` then takes out of the overlay what the image says by itself.
-Losing leadership: `clear`. All of it costs what was appended, not what exists.
+The controller plans against it, calls `apply` with the records that it is about to append, and answers after commit. On
+a commit the loader has changed the image below; `committed` then removes the overlay's data that the image contains.
+After a loss of leadership: `clear`. All costs depend on the appended records, not on the size of the metadata.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Overlay(MetadataStore):
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a metadata transaction has been begun here and not yet ended."""
+        """Whether a metadata transaction was begun here and has not ended."""
         return self._begun_at is not None
 
     @property
@@ -45,7 +45,7 @@ class Overlay(MetadataStore):
         return not self._records
 
     def apply(self, first_offset: int, records: Sequence[Any]) -> None:
-        """Add records appended at `first_offset` and the offsets after it."""
+        """Add records that are appended at `first_offset` and the following offsets."""
         for offset, record in enumerate(records, start=first_offset):
             self._records.append((offset, record))
             kind = kind_of(record)
@@ -60,31 +60,31 @@ class Overlay(MetadataStore):
                 self._abort()
 
     def _abort(self) -> None:
-        """Undo what the open transaction said, by saying all but that again."""
+        """Undo the open transaction: apply all other records again."""
         begun_at = self._begun_at
         if begun_at is not None:
             for offset, record in self.take_back(begun_at):
                 self.apply(offset, (record,))
 
     def take_back(self, offset: int) -> list[tuple[int, Any]]:
-        """Forget everything; what was applied below `offset` is for the caller to apply again, in that order."""
+        """Drop everything. Returns the entries below `offset`; the caller must apply them again, in that order."""
         kept = [entry for entry in self._records if entry[0] < offset]
         self.clear()
         return kept
 
     def committed(self) -> None:
-        """The image below has moved on to its `offset`: forget what it holds by now."""
+        """The image below has moved to its `offset`: drop the data that it contains."""
         offset = self.base.offset
         while self._records and self._records[0][0] <= offset:
             self._records.popleft()
         self._touched.expire(offset)
 
     def uncommitted(self) -> list[Any]:
-        """The records that the image below does not hold yet, in order."""
+        """The records that the image below does not have yet, in order."""
         return [record for _, record in self._records]
 
     def clear(self) -> None:
-        """Leadership is lost: what was not committed may never be."""
+        """Leadership is lost: uncommitted records may never be committed."""
         self._touched.clear()
         self._records.clear()
         self._begun_at = None

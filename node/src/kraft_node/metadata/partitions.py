@@ -1,8 +1,8 @@
-"""How a topic keeps its partitions: seven 4-byte numbers each, lists of brokers and directories interned.
+"""How a topic stores its partitions: seven 4-byte numbers each; lists of brokers and directories are interned.
 
-`PartitionState` is one partition unpacked, for whoever reads; it is made on reading and never kept by the image.
-Clusters have few distinct replica lists compared with partitions (placement is striped), so a row holds numbers
-that an `Interner` hands out for a list, counted so that ISRs of long ago do not pile up.
+`PartitionState` is one unpacked partition; it is created on reading and never stored by the image. Clusters have few
+distinct replica lists compared with partitions (placement is striped). So a row holds numbers that an `Interner`
+assigns to lists. Numbers are counted, so that old ISRs do not pile up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class MetadataError(Exception):
-    """A record does not fit what came before it: the log is damaged or was written by a broken controller."""
+    """A record does not fit the earlier records: the log is damaged, or a broken controller wrote it."""
 
 
 class PartitionState:
@@ -84,7 +84,7 @@ class PartitionState:
         return self.leader == self.preferred_leader
 
     def directory(self, broker_id: int) -> Uuid:
-        """The directory of a replica. KeyError when the broker holds none."""
+        """The directory of a replica. Raises KeyError if the broker has no replica."""
         for replica, directory in zip(self.replicas, self.directories, strict=True):
             if replica == broker_id:
                 return directory
@@ -103,7 +103,7 @@ class PartitionState:
 
     @classmethod
     def of_record(cls, record: Any) -> PartitionState:
-        """What a PartitionRecord says."""
+        """The state in a PartitionRecord."""
         return cls(
             tuple(record.replicas),
             tuple(record.isr),
@@ -119,9 +119,9 @@ class PartitionState:
         )
 
     def changed_by(self, record: Any) -> PartitionState:
-        """This partition after a PartitionChangeRecord: absent fields stay, the partition epoch goes up by one.
+        """This partition after a PartitionChangeRecord: absent fields stay, the partition epoch increases by one.
 
-        Naming a leader, even the same or none, starts a new leader epoch.
+        A record with a leader, even with the same leader or none, starts a new leader epoch.
         """
         moved = record.leader != NO_LEADER_CHANGE
         recovering = record.leader_recovery_state
@@ -141,7 +141,7 @@ class PartitionState:
         )
 
     def _directories_after(self, record: Any, replicas: Brokers) -> Directories:
-        """Records of before the metadata.version that has directories change replicas and name none (KIP-858)."""
+        """Records below the metadata.version with directories change replicas without naming directories (KIP-858)."""
         if record.directories is not None:
             return tuple(record.directories)
         if replicas == self.replicas:
@@ -167,7 +167,7 @@ class PartitionState:
 
 
 class Interner(Generic[T]):
-    """Numbers for values, the same number for equal values, counted; number 0 is the value given at the start."""
+    """Numbers for values: equal values have the same number. Uses are counted. Number 0 is the initial value."""
 
     __slots__ = ("_free", "_numbers", "_pins", "_released", "counts", "values")
 
@@ -175,7 +175,7 @@ class Interner(Generic[T]):
         self.values: list[T] = [zero]
         self._numbers: dict[T, int] = {zero: 0}
         self.counts = array("i", [1])
-        """How often each number is in use: for whoever adds many uses at a time."""
+        """The uses of each number, for code that adds many uses at once."""
         self._free: list[int] = []
         self._pins = 0
         self._released: list[int] = []
@@ -208,7 +208,7 @@ class Interner(Generic[T]):
                 self._drop(number)
 
     def pin(self) -> None:
-        """Keep every number readable until `unpin`: a snapshot holds copies of rows that the image has let go."""
+        """Keep every number readable until `unpin`: a snapshot holds copies of rows that the image has released."""
         self._pins += 1
 
     def unpin(self) -> None:
@@ -226,13 +226,13 @@ class Interner(Generic[T]):
 
 
 Extra: TypeAlias = tuple[Brokers, Brokers, Brokers, Brokers, int]
-"""removing, adding, ELR, last known ELR, recovering: nearly always all empty, hence one number for all of them."""
+"""removing, adding, ELR, last known ELR, recovering: nearly always all empty, so one number stands for all of them."""
 
 NO_EXTRA: Final[Extra] = ((), (), (), (), 0)
 
 
 class PartitionLists:
-    """The interned lists that all rows of one image point into."""
+    """The interned lists that all rows of one image reference."""
 
     __slots__ = ("brokers", "directories", "extras")
 
@@ -255,11 +255,11 @@ class PartitionLists:
 WIDTH: Final = 7
 _REPLICAS, _ISR, _LEADER, _LEADER_EPOCH, _EPOCH, _DIRECTORIES, _EXTRA = range(WIDTH)
 _HOLE: Final = array("i", [-1] * WIDTH)
-"""A partition number not yet spoken of, below one that was. Never left behind by a correct log."""
+"""An undefined partition number below a defined one. A correct log never leaves one."""
 
 
 class TopicView(Protocol):
-    """What a topic offers to readers, be it committed or in an overlay."""
+    """The interface of a topic for readers, committed or in an overlay."""
 
     @property
     def name(self) -> str: ...
@@ -268,25 +268,25 @@ class TopicView(Protocol):
     def id(self) -> Uuid: ...
 
     def __len__(self) -> int:
-        """How many partitions it has."""
+        """The number of partitions."""
 
     def partition(self, number: int) -> PartitionState | None: ...
 
     def leader(self, number: int) -> int:
-        """The leader's broker id, -1 when there is none. IndexError when there is no such partition."""
+        """The leader's broker id; -1 if there is none. Raises IndexError if the partition does not exist."""
 
     def partitions(self) -> Iterator[tuple[int, PartitionState]]:
         """Every partition with its number, ascending."""
 
     def in_sync(self, broker_id: int, first: int, end: int) -> list[int]:
-        """The partitions from `first` up to `end` whose ISR holds the broker, ascending."""
+        """The partitions from `first` up to `end` whose ISR contains the broker, ascending."""
 
     def is_led_by(self, broker_id: int, first: int, end: int) -> bool:
         """Whether the broker leads a partition from `first` up to `end`."""
 
 
 class Topic:
-    """A committed topic and its partitions' rows. Changed by `Topics` only."""
+    """A committed topic and the rows of its partitions. Only `Topics` changes it."""
 
     __slots__ = ("id", "lists", "name", "rows")
 
@@ -350,7 +350,7 @@ class Topic:
         return {broker for number in column if number >= 0 for broker in brokers[number]}
 
     def unusual(self) -> Iterator[tuple[int, PartitionState]]:
-        """The partitions that another leads than the preferred replica, or that have anything in their `Extra`."""
+        """The partitions that are not led by their preferred replica, or that have a non-empty `Extra`."""
         replicas, leaders, extras = (self.rows[at::WIDTH] for at in (_REPLICAS, _LEADER, _EXTRA))
         brokers = self.lists.brokers.values
         rows = list(zip(replicas, leaders, extras, strict=True))
@@ -360,11 +360,11 @@ class Topic:
         for number, row in enumerate(rows) if found else ():
             if row in found:
                 state = self.partition(number)
-                assert state is not None, "law: a row that is there can be read"
+                assert state is not None, "law: an existing row can be read"
                 yield number, state
 
     def put(self, number: int, state: PartitionState) -> bool:
-        """Set one partition; whether it is new."""
+        """Set one partition. Returns whether it is new."""
         at = number * WIDTH
         rows = self.rows
         while len(rows) <= at:
@@ -397,16 +397,16 @@ class Topic:
         lists.extras.release(row[_EXTRA])
 
     def release_all(self) -> None:
-        """Give back what the rows hold, once the topic is gone. The rows themselves stay readable while pinned."""
+        """Release the numbers of the rows after the topic's deletion. The rows stay readable while pinned."""
         for at in range(0, len(self.rows), WIDTH):
             self._release(self.rows[at : at + WIDTH])
 
     def pack(self) -> None:
-        """Give back the room that growing left over: most topics never change their number of partitions."""
+        """Release the memory that growing left over: most topics never change their number of partitions."""
         self.rows = self.rows[:]
 
     def copy(self) -> Topic:
-        """The topic as it is now, for a snapshot that has pinned the lists; it owns no counts."""
+        """A copy of the topic for a snapshot that has pinned the lists; the copy does not count uses."""
         other = Topic(self.name, self.id, self.lists)
         other.rows = self.rows[:]
         return other

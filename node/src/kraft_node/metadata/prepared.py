@@ -1,7 +1,7 @@
-"""Metadata records on their way into the log: encoded, cut into batches, with the offsets that they will have.
+"""Metadata records before their append: encoded, split into batches, with their future offsets.
 
-`server.raft_driver` prepares, the controller replays the records on its overlay, the driver schedules. Nothing is in
-the log before, so a record that cannot be replayed never gets there.
+`server.raft_driver` prepares, the controller replays the records on its overlay, the driver schedules. Nothing gets
+into the log before, so a record that cannot be replayed never gets there.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Prepared(NamedTuple):
     epoch: int
     first_offset: int
     batches: Sequence[Sequence[Any]]
-    """The records, by batch: each is committed or lost together."""
+    """The records by batch; each batch is committed or lost as a whole."""
     values: Sequence[Sequence[bytes]]
-    """The same, encoded."""
+    """The encoded records by batch."""
 
     @property
     def last_offset(self) -> int:
@@ -32,7 +32,7 @@ class Prepared(NamedTuple):
 def encoded_batches(
     records: Sequence[Any], metadata_level: int, *, atomic: bool
 ) -> tuple[list[Sequence[Any]], list[Sequence[bytes]]]:
-    """The records by batch, and the same encoded. `atomic`: all in one batch, however large."""
+    """The records by batch, and the same encoded. `atomic`: all in one batch, of any size."""
     values = encode_values(records, metadata_level)
     if atomic:
         return [records], [values]
@@ -42,7 +42,7 @@ def encoded_batches(
 
 
 def _ends(values: Sequence[bytes]) -> list[int]:
-    """Where each batch ends that is as full as one may be."""
+    """The end of each batch, if batches are filled to the limit."""
     ends = []
     size = 0
     for index, value in enumerate(values):

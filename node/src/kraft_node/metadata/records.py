@@ -1,7 +1,7 @@
 """The framing of metadata records: frame version 1, type, version, body (KIP-631, MetadataRecordSerde).
 
-The keys of these records are null; the value is an unsigned varint 1 (the KIP's draft said 0), the record's type and
-version as unsigned varints, and the body in the flexible encoding, with nothing after it.
+The keys of these records are null. The value is an unsigned varint 1 (the KIP's draft says 0), the record's type and
+version as unsigned varints, and the body in the flexible encoding.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ MAX_RECORD_VERSION: Final = 32767
 
 
 RECORD_TYPES: Final[dict[int, str]] = {
-    # Tiered storage numbers the records of its own topic from 0 as well; they are never in the metadata log.
+    # Tiered storage also numbers the records of its own topic from 0; they are never in the metadata log.
     entry.number: name
     for name, entry in index().items()
     if entry.kind == "metadata" and entry.file == "metadata_records"
 }
-"""Record type -> message name, of all metadata records of the release."""
+"""Record type -> message name, for all metadata records of the release."""
 
 
 @cache
@@ -38,7 +38,7 @@ def _class_of(record_type: int) -> type[Message]:
 
 
 def encode_record(record: Message, version: int) -> bytes:
-    """The value of a metadata record. Raises EncodeError when the record does not fit the version."""
+    """The value of a metadata record. Raises EncodeError if the record does not fit the version."""
     return b"".join(codec.encode_parts(record, version, _head(record.SCHEMA.api_key, version)))  # type: ignore[arg-type]
 
 
@@ -58,7 +58,7 @@ def decode_record(value: Buffer) -> Message:
 def decode_record_versioned(value: Buffer) -> tuple[Message, int]:
     """The record in a value, and its version.
 
-    Raises DecodeError for a frame version, type or version not known here, and leftovers.
+    Raises DecodeError for an unknown frame version, type or version, and for trailing bytes.
     """
     view = memoryview(value)
     try:

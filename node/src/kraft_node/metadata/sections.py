@@ -1,7 +1,7 @@
 """Keyed cells: the parts of an image other than topics.
 
-A value, once in a cell, is never changed, only replaced. So whoever wants the state of a moment (a snapshot being
-written) needs only the old values of what has been replaced since, and a delta only the keys.
+A value in a cell never changes; it is only replaced. So a reader of an earlier state (a snapshot writer) needs only the
+old values of cells that were replaced since, and a delta needs only the keys.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class SectionView(Protocol[K, V_co]):
-    """What readers may ask, committed or overlaid."""
+    """The interface of a section for readers, committed or in an overlay."""
 
     def get(self, key: K) -> V_co | None: ...
 
@@ -31,16 +31,16 @@ class SectionView(Protocol[K, V_co]):
 
 
 class Cells(SectionView[K, V], Protocol[K, V]):
-    """What records may change, committed or overlaid."""
+    """The interface of a section for records, committed or in an overlay."""
 
     def put(self, key: K, value: V) -> None: ...
 
     def remove(self, key: K) -> None:
-        """Empty the cell; fine when it is empty."""
+        """Empty the cell; allowed if it is empty."""
 
 
 class Section(Generic[K, V]):
-    """The committed cells of one kind."""
+    """The committed cells of one section."""
 
     __slots__ = ("_cells", "_frozen", "changes")
 
@@ -48,7 +48,7 @@ class Section(Generic[K, V]):
         self._cells: dict[K, V] = {}
         self._frozen: list[FrozenSection[K, V]] = []
         self.changes: dict[K, V | None] = {}
-        """What the current delta has touched, with the value before (None: was not there)."""
+        """The cells changed in the current delta, with their previous values (None: the cell was empty)."""
 
     def get(self, key: K) -> V | None:
         return self._cells.get(key)
@@ -73,13 +73,13 @@ class Section(Generic[K, V]):
         self._cells[key] = value
 
     def remove(self, key: K) -> None:
-        """Empty the cell; fine when it is empty."""
+        """Empty the cell; allowed if it is empty."""
         if key in self._cells:
             self._before(key)
             del self._cells[key]
 
     def clear(self) -> None:
-        """Empty every cell, before a snapshot fills them anew."""
+        """Empty every cell, before a snapshot fills them again."""
         for key in self._cells:
             self._before(key)
         self._cells.clear()
@@ -92,7 +92,7 @@ class Section(Generic[K, V]):
             frozen.keep(key, old)
 
     def take_changes(self) -> dict[K, V | None]:
-        """What was touched since the last call."""
+        """The changes since the last call."""
         if not self.changes:
             return self.changes
         taken = self.changes
@@ -100,7 +100,7 @@ class Section(Generic[K, V]):
         return taken
 
     def freeze(self) -> FrozenSection[K, V]:
-        """The cells as they are now, to be read while they change; end it with `thaw`."""
+        """A view of the present cells that stays readable while they change; end it with `thaw`."""
         frozen = FrozenSection(self, list(self._cells))
         self._frozen.append(frozen)
         return frozen
@@ -111,7 +111,7 @@ class Section(Generic[K, V]):
 
 
 class FrozenSection(Generic[K, V]):
-    """A section as it was when frozen: the keys of then, and the old value of each cell replaced since."""
+    """A section at the time of `freeze`: its keys, and the old value of each cell that was replaced since."""
 
     __slots__ = ("_kept", "_section", "keys")
 
@@ -134,24 +134,24 @@ class _Gone:
 
 
 GONE: Final = _Gone()
-"""In an overlay: the committed cell is to be taken as empty."""
+"""In an overlay: the committed cell counts as empty."""
 
 
 class Touched:
-    """What the overlay wrote at which offset, in order, so that commits can take it out again."""
+    """The overlay's writes with their offsets, in order, so that commits can remove them."""
 
     __slots__ = ("entries", "offset")
 
     def __init__(self) -> None:
         self.offset = -1
-        """The offset of the record being replayed."""
+        """The offset of the record that is being replayed."""
         self.entries: list[tuple[int, dict[Any, tuple[int, Any]], Any]] = []
 
     def note(self, cells: dict[Any, tuple[int, Any]], key: Any) -> None:
         self.entries.append((self.offset, cells, key))
 
     def expire(self, offset: int) -> None:
-        """Drop every cell that was last written at or below `offset`: the committed image says the same by now."""
+        """Drop every cell that was last written at or below `offset`: the committed image contains the same."""
         done = 0
         for written, cells, key in self.entries:
             if written > offset:
@@ -169,7 +169,7 @@ class Touched:
 
 
 class OverlaySection(Generic[K, V]):
-    """A section as it will be once the overlay's records are committed."""
+    """A section with the overlay's records."""
 
     __slots__ = ("_base", "_cells", "_touched")
 

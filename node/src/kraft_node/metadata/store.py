@@ -1,7 +1,7 @@
 """The parts of the cluster's metadata that records write: the common base of `MetadataImage` and `Overlay`.
 
 The kinds of records (`kinds`) change a store through `get`, `put` and `remove` of its cells and of its topics. They
-cannot tell whether it is the committed image or an overlay.
+work in the same way on the committed image and on an overlay.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class MetadataStore:
 
     @property
     def metadata_level(self) -> int:
-        """The finalized metadata.version; the oldest that 4.3.1 knows before there is any."""
+        """The finalized metadata.version; before there is one, the oldest that 4.3.1 knows."""
         level = self.features.get(METADATA_VERSION)
         return MINIMUM_METADATA_VERSION if level is None else int(level)
 
     def feature_level(self, name: str) -> int:
-        """The finalized level of a feature, 0 when it has none."""
+        """The finalized level of a feature; 0 if it has none."""
         return int(self.features.get(name) or 0)
 
     @property
     def next_producer_id(self) -> int:
-        """The first producer id not yet given to any broker."""
+        """The first producer id that no broker has got yet."""
         record = self.producer_ids.get(PRODUCER_IDS)
         return 0 if record is None else int(record.next_producer_id)
 

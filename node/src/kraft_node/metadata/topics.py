@@ -19,7 +19,7 @@ from kraft_node.metadata.sections import Touched
 
 
 class TopicChange:
-    """What a delta says of one topic."""
+    """The changes of one topic in a delta."""
 
     __slots__ = ("_below", "_some", "created", "deleted", "id", "name", "partition_count_before")
 
@@ -29,22 +29,22 @@ class TopicChange:
         self.created = False
         self.deleted = False
         self._below = 0
-        """All partitions below are meant: those of a snapshot, by the million, take no room here."""
+        """All partitions below this are included: millions of partitions of a snapshot need no memory here."""
         self._some: set[int] = set()
         self.partition_count_before = partition_count_before
-        """0 for a created topic; for a deleted one the number of partitions that it had."""
+        """0 for a created topic; for a deleted topic its number of partitions."""
 
     @property
     def partitions(self) -> set[int]:
-        """Created or changed ones; look their state up in the image."""
+        """Created or changed partitions; their state is in the image."""
         return self._some.union(range(self._below)) if self._below else self._some
 
     def note(self, number: int) -> None:
-        """That partition was created or changed."""
+        """Note that the partition was created or changed."""
         self._some.add(number)
 
     def note_all(self, first: int, end: int) -> None:
-        """The partitions from `first` up to `end` were created."""
+        """Note that the partitions from `first` up to `end` were created."""
         if first <= self._below:
             self._below = max(self._below, end)
         else:
@@ -60,7 +60,7 @@ class TopicChange:
 
 
 class TopicsView(Protocol):
-    """What readers may ask of topics, committed or overlaid."""
+    """The interface of all topics for readers, committed or in an overlay."""
 
     @property
     def partition_count(self) -> int: ...
@@ -77,14 +77,14 @@ class TopicsView(Protocol):
 
 
 class TopicStore(TopicsView, Protocol):
-    """What records may change, committed or overlaid. All raise MetadataError if the topic is not as expected."""
+    """The interface of all topics for records, committed or in an overlay. Methods raise MetadataError for misfits."""
 
     def create(self, topic_id: Uuid, name: str) -> None: ...
 
     def put_partition(self, topic_id: Uuid, number: int, state: PartitionState) -> None: ...
 
     def remove(self, topic_id: Uuid) -> str:
-        """Delete a topic; its name."""
+        """Delete a topic. Returns its name."""
 
 
 class Topics:
@@ -135,7 +135,7 @@ class Topics:
             self.partition_count += 1
 
     def remove(self, topic_id: Uuid) -> str:
-        """Delete a topic; its name."""
+        """Delete a topic. Returns its name."""
         topic = self._by_id.get(topic_id)
         if topic is None:
             raise MetadataError(f"removing a topic that does not exist: {uuid_text(topic_id)}")
@@ -174,11 +174,11 @@ class Topics:
         return taken
 
     def led_by(self, broker_id: int) -> Iterator[tuple[Topic, int]]:
-        """The partitions that a broker leads. Looks at every partition, a column at a time."""
+        """The partitions that a broker leads. Reads every partition, column by column."""
         return self._having(COLUMN_LEADER, {broker_id})
 
     def assigned_to(self, broker_id: int) -> Iterator[tuple[Topic, int]]:
-        """The partitions that have a broker among their replicas. Looks at every partition, a column at a time."""
+        """The partitions that have a replica on a broker. Reads every partition, column by column."""
         return self._having(COLUMN_REPLICAS, self._lists_with(broker_id))
 
     def _lists_with(self, broker_id: int) -> set[int]:
@@ -202,7 +202,7 @@ class Topics:
 
 
 class FrozenTopics:
-    """The topics as they were when frozen: those of then, and a copy of each one changed since and not yet visited."""
+    """The topics at the time of `freeze`, and a copy of each topic that was changed since and not visited yet."""
 
     __slots__ = ("_kept", "topics")
 
@@ -224,7 +224,7 @@ _DELETED: Final = object()
 
 
 class OverlayTopic:
-    """A topic with partitions that are not yet committed; reads through to the committed one."""
+    """A topic with uncommitted partitions; other partitions are read from the committed topic."""
 
     __slots__ = ("_partitions", "_topics", "id", "name")
 
@@ -288,7 +288,7 @@ class OverlayTopic:
 
 
 class OverlayTopics:
-    """The topics as they will be once the overlay's records are committed."""
+    """The topics with the overlay's records."""
 
     __slots__ = ("_by_id", "_by_name", "_touched", "base")
 

@@ -55,7 +55,7 @@ FAMILIES: Final = (
 
 
 def registry(kinds: Iterable[AnyKind], record_types: Mapping[int, str]) -> dict[int, AnyKind]:
-    """The kinds by record type. Raises ValueError unless each record type has exactly one, with every answer."""
+    """The kinds by record type. Raises ValueError unless each record type has exactly one complete entry."""
     kinds = list(kinds)
     numbers = {name: number for number, name in record_types.items()}
     names = sorted(kind.name for kind in kinds)
@@ -66,7 +66,7 @@ def registry(kinds: Iterable[AnyKind], record_types: Mapping[int, str]) -> dict[
         raise ValueError(f"each part of the store needs one kind that writes its snapshot; these have one: {parts}")
     for kind in kinds:
         if (kind.stale is None) != (kind.index is None and kind.names is None):
-            raise ValueError(f"{kind.name} must say what is stale exactly if the controller derives something from it")
+            raise ValueError(f"{kind.name} must set `stale` if and only if it sets `index` or `names`")
     return {numbers[kind.name]: kind for kind in kinds}
 
 
@@ -81,7 +81,7 @@ SECTION_NAMES: Final = tuple(kind.changes[0] for kind in SNAPSHOT_KINDS if kind.
 
 
 _BY_CLASS: Final[dict[type, AnyKind]] = {}
-"""Filled on first use, as the classes are. Objects as decoded are of a subclass, which has an item of its own."""
+"""Filled on first use, like the classes. Decoded objects belong to a subclass, which has its own entry."""
 
 
 def kind_of(record: Message) -> AnyKind:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def _registered(store: MetadataStore, broker_id: int, epoch: int) -> BrokerRegistration:
     broker = store.brokers.get(broker_id)
     if broker is None:
-        raise MetadataError(f"a record speaks of broker {broker_id}, which is not registered")
+        raise MetadataError(f"a record names broker {broker_id}, which is not registered")
     if broker.epoch != epoch:
-        raise MetadataError(f"a record speaks of broker {broker_id} in epoch {epoch}, which is in epoch {broker.epoch}")
+        raise MetadataError(f"a record names broker {broker_id} in epoch {epoch}, but its epoch is {broker.epoch}")
     return broker
 
 

@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-900). The node keeps and copies them; it does not issue any."""
+"""Delegation tokens (KIP-900). The node stores and copies them; it does not issue any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The form of the registry's entries: every question that a part of the node asks about a kind of metadata record."""
+"""The form of the registry's entries: all properties of a kind of metadata record that parts of the node need."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound="Message")
 
 VersionSteps: TypeAlias = tuple[tuple[int, int], ...]
-"""(metadata.version level, record version) pairs, ascending: from that level on the record has that version."""
+"""(metadata.version level, record version) pairs, ascending: from that level on, the record has that version."""
 
 VERSION_0: Final[VersionSteps] = ((0, 0),)
-"""Every level writes version 0."""
+"""Version 0 at every level."""
 
 TOPICS: Final = "topics"
 """The part of a store that is not a keyed section."""
 
 
 class TransactionMark(Enum):
-    """What a record does to metadata transactions (KIP-868). `loader` and `overlay` act on it; it is not replayed."""
+    """The effect of a record on metadata transactions (KIP-868).
+
+    `loader` and `overlay` handle it; it is not replayed.
+    """
 
     BEGIN = "begins"
     END = "ends"
@@ -40,7 +43,7 @@ class TransactionMark(Enum):
 
 
 class PartitionFollower(Protocol):
-    """What the controller derives from partitions, as far as records change it. `topics`: before the replay."""
+    """The data that the controller derives from partitions. `topics`: the state before the replay."""
 
     def partition_created(self, record: PartitionRecord) -> None: ...
 
@@ -49,11 +52,11 @@ class PartitionFollower(Protocol):
     def topic_removed(self, topic_id: Uuid, topics: TopicsView) -> None: ...
 
     def elr_cleared(self, topic_name: str, topics: TopicsView) -> None:
-        """An empty name stands for every topic."""
+        """An empty name means every topic."""
 
 
 class NameFollower(Protocol):
-    """The topic names that the controller keeps."""
+    """The topic names that the controller stores."""
 
     def add(self, name: str) -> None: ...
 
@@ -61,7 +64,7 @@ class NameFollower(Protocol):
 
 
 class AppendFollower(Protocol):
-    """What only the active controller keeps: leases of brokers, its own configuration."""
+    """The data that only the active controller keeps: leases of brokers, its own configuration."""
 
     def broker_registered(self, record: RegisterBrokerRecord) -> None: ...
 
@@ -73,41 +76,40 @@ class AppendFollower(Protocol):
 
 
 class Stale(NamedTuple):
-    """What the controller derives anew if a record that it followed is never committed."""
+    """The data that the controller must derive again if a record that it followed is never committed."""
 
     topic_id: Uuid | None
     """The topic; None: every topic."""
     name: str | None = None
-    """A topic name that does not exist if the record is not committed."""
+    """A topic name that does not exist unless the record is committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordKind(Generic[R]):
-    """One kind of record. No field has a default: None states that the kind does nothing there."""
+    """One kind of record. Fields have no defaults: None states that the kind has no effect there."""
 
     name: str
-    """The name of the schema, which is that of the class in `stored`."""
+    """The name of the schema, and of the class in `stored`."""
     versions: VersionSteps
-    """The versions in which it is written."""
+    """The versions in which the record is written."""
     mark: TransactionMark | None
     changes: tuple[str, ...]
-    """The parts of the store that it changes, and so the parts of the delta: keyed sections or TOPICS."""
+    """The changed parts of the store, and so of the delta: keyed sections or TOPICS."""
     replay: Callable[[MetadataStore, R], None]
-    """Change an image or an overlay. Raises MetadataError if the record does not fit what came before."""
+    """Changes an image or an overlay. Raises MetadataError if the record does not fit."""
     index: Callable[[PartitionFollower, R, TopicsView], None] | None
-    """Tell the controller's partition index, before the replay."""
+    """Notifies the controller's partition index, before the replay."""
     names: Callable[[NameFollower, R, TopicsView], None] | None
-    """Tell the controller's topic names, before the replay."""
+    """Notifies the controller's topic names, before the replay."""
     stale: Callable[[R], Stale] | None
-    """Which of the above to derive anew after the record was followed in vain. Set if `index` or `names` is."""
+    """The data to derive again if the record is never committed. Set if `index` or `names` is."""
     appended: Callable[[AppendFollower, R], None] | None
-    """Tell the active controller that it has appended the record."""
+    """Notifies the active controller after an append of the record."""
     snapshot: Callable[[SnapshotCursor], Iterator[Message | bytes]] | None
-    """The records that stand for the first of `changes` in a snapshot; one kind does that for each part. Bytes are
-    encoded records."""
+    """The records of the first of `changes` in a snapshot; one kind per part does this. Bytes are encoded records."""
 
     def version(self, metadata_level: int) -> int:
-        """The version in which a record of this kind is written at a metadata.version level."""
+        """The record version at a metadata.version level."""
         found = 0
         for first_level, version in self.versions:
             if metadata_level < first_level:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def _no_op(store: MetadataStore, record: stored.NoOpRecord) -> None:
-    """Moves the high watermark and nothing else."""
+    """Moves the high watermark only."""
 
 
 def _not_replayed(_: MetadataStore, record: Message) -> None:
-    raise MetadataError(f"a {type(record).__name__} is not replayed: it stands in a snapshot or inside a transaction")
+    raise MetadataError(f"a {type(record).__name__} cannot be replayed: it is in a snapshot or inside a transaction")
 
 
 def _mark(name: str, mark: TransactionMark) -> AnyKind:

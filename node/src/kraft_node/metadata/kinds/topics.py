@@ -1,6 +1,7 @@
 """Topics and their partitions (KIP-516, KIP-631, KIP-858, KIP-966).
 
-A snapshot interleaves both kinds: a topic, then its partitions, which are encoded in blocks where bytes are wanted.
+A snapshot interleaves both kinds: a topic, then its partitions. If bytes are requested, partitions are encoded in
+blocks.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from kraft_node.wire.classes import Message
 
 BLOCK_PARTITIONS: Final = 64
-"""Partitions encoded at a time."""
+"""Partitions that are encoded at once."""
 
 PARTITION_VERSIONS: Final[VersionSteps] = ((7, 0), (17, 1), (23, 2))
 
@@ -116,7 +117,7 @@ def _clear_elr_index(index: PartitionFollower, record: stored.ClearElrRecord, to
 
 
 def _clear_elr_stale(record: stored.ClearElrRecord) -> Stale:
-    """A record for one topic counts as one for all, too: a cluster sees few of either in its life."""
+    """A record for one topic counts as a record for all, too: a cluster has few of either."""
     del record
     return Stale(None)
 
@@ -134,11 +135,11 @@ def _one_topic(cursor: SnapshotCursor, index: int) -> Iterator[Message | bytes]:
     yield stored.TopicRecord(name=topic.name, topic_id=topic.id)
     if cursor.writer is not None:
         for first in range(0, len(topic), BLOCK_PARTITIONS):
-            # What was true when frozen stays true: a block may be encoded before it is asked for.
+            # The frozen state does not change, so a block may be encoded before it is needed.
             yield from _block(cursor, index, first, cursor.writer)
         return
     for number in range(len(topic)):
-        # Asked anew each time: the topic may have changed, and a copy been kept, since the last slice.
+        # Look the topic up each time: it may have changed since the last slice, and then a copy was kept.
         state = cursor.topics.topic(index).partition(number)
         if state is not None:
             yield partition_record(topic.id, number, state, cursor.metadata_level)
@@ -150,14 +151,14 @@ def _block(cursor: SnapshotCursor, index: int, first: int, writer: RowWriter) ->
 
     def unusual(number: int) -> bytes:
         state = topic.partition(number)
-        assert state is not None, "law: a row that is there can be read"
+        assert state is not None, "law: an existing row can be read"
         return encode_record(partition_record(topic.id, number, state, level), PARTITION.version(level))
 
     return writer.values(topic, first, first + BLOCK_PARTITIONS, unusual)
 
 
 def partition_record(topic_id: Uuid, number: int, state: PartitionState, level: int) -> stored.PartitionRecord:
-    """The PartitionRecord that says `state`, as far as a metadata.version level can say it."""
+    """The PartitionRecord for `state`, as far as a metadata.version level can express it."""
     record = stored.PartitionRecord(
         partition_id=number,
         topic_id=topic_id,
