@@ -74,7 +74,7 @@ def test_a_section_that_no_snapshot_would_hold_is_refused() -> None:
 
 def test_a_kind_that_is_followed_but_cannot_be_taken_back_is_refused() -> None:
     without = [dataclasses.replace(kind, stale=None) if kind.name == "PartitionRecord" else kind for kind in ALL]
-    with pytest.raises(ValueError, match="PartitionRecord must say what is stale"):
+    with pytest.raises(ValueError, match="PartitionRecord must set `stale`"):
         kinds.registry(without, RECORD_TYPES)
 
 
