@@ -132,7 +132,7 @@ def test_a_snapshot_holds_only_kinds_of_the_part_that_it_stands_for() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in ALL if kind.mark is not None], ids=lambda kind: kind.name)
 def test_a_mark_of_a_transaction_is_not_replayed(kind: AnyKind) -> None:
-    with pytest.raises(MetadataError, match=f"a {kind.name} is not replayed"):
+    with pytest.raises(MetadataError, match=f"a {kind.name} cannot be replayed"):
         MetadataImage().replay(fresh(kind))
 
 
