@@ -100,7 +100,7 @@ def test_batches_are_micro_batches_that_listeners_see(spark: Any, cluster: Ours,
     listener = Listener()
     spark.streams.addListener(listener)
     try:
-        with writing(given, SparkEngine(spark, streaming=True)) as run:
+        with writing(given, SparkEngine(spark)) as run:
             run.until(lambda: run.runner.behind == 0)
             produced(cluster, name, 100)
             run.until(lambda: sum(done.rows for done in run.told) == 100 and run.runner.behind == 0)
@@ -124,10 +124,10 @@ def test_a_table_goes_on_where_it_stands_without_a_checkpoint(
     create(cluster, name)
     given = spec.parse(document(cluster, name, tmp_path / "t", "iceberg"))
     engines: list[Engine] = [
-        SparkEngine(spark, streaming=True),
+        SparkEngine(spark),
         InlineEngine(),
-        SparkEngine(spark, streaming=True),
-        SparkEngine(spark, streaming=True),
+        SparkEngine(spark),
+        SparkEngine(spark),
     ]
     written = []
     for number, engine in enumerate(engines):
@@ -141,10 +141,10 @@ def test_a_table_goes_on_where_it_stands_without_a_checkpoint(
 def test_a_failure_to_plan_keeps_its_type(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
     given = document(cluster, name, tmp_path / "t", "parquet", kafka={"kafkaConsumer.pollTimeoutMs": "500"})
     with pytest.raises(TaskError, match=f"^topic {name}: UNKNOWN_TOPIC_OR_PARTITION") as told:
-        runner.Runner(spec.parse(given), SparkEngine(spark, streaming=True)).run(once=True)
+        runner.Runner(spec.parse(given), SparkEngine(spark)).run(once=True)
     assert (told.value.failure.kind, told.value.failure.retriable) == ("environment", True)
     given["spec"]["commit"] = {"maxDelay": "1ms"}
-    with writing(given, SparkEngine(spark, streaming=True)) as run:
+    with writing(given, SparkEngine(spark)) as run:
         run.until(lambda: run.waited)
         create(cluster, name)
         produced(cluster, name, 10)
@@ -152,14 +152,14 @@ def test_a_failure_to_plan_keeps_its_type(spark: Any, cluster: Ours, name: str, 
     assert run.raised is None
     with pytest.raises(spec.SpecError, match="no backfill by key"):
         given["spec"]["table"] |= {"format": "delta", "path": f"{tmp_path}/k", "mode": "upsert", "key": ["key"]}
-        runner.Runner(spec.parse(given), SparkEngine(spark, streaming=True), backfill=True).run()
+        runner.Runner(spec.parse(given), SparkEngine(spark), backfill=True).run()
 
 
 def test_a_writer_that_was_replaced_ends_while_it_idles(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
     create(cluster, name)
     produced(cluster, name, 10)
     given = document(cluster, name, tmp_path / "t", "delta", commit={"maxDelay": "1ms"})
-    with writing(given, SparkEngine(spark, streaming=True)) as run:
+    with writing(given, SparkEngine(spark)) as run:
         run.until(lambda: run.told)
         runner.Runner(spec.parse(given), InlineEngine()).run(once=True)
         run._thread.join(WAIT_S)
@@ -170,7 +170,7 @@ def test_new_fields_and_dead_letters_as_without_spark(spark: Any, cluster: Ours,
     create(cluster, name)
     value = {"format": "json", "evolve": "additive"}
     sent = [b'{"n": 1}', b"no object", b'{"n": 2, "more": {"a": [1]}}', b'{"n": "text"}']
-    engines: dict[str, Engine] = {"spark": SparkEngine(spark, streaming=True), "inline": InlineEngine()}
+    engines: dict[str, Engine] = {"spark": SparkEngine(spark), "inline": InlineEngine()}
     for first in (0, 4):
         send(cluster, name, sent if not first else [b'{"n": 3, "last": 1.5}'])
         for where, engine in engines.items():
@@ -196,6 +196,25 @@ def test_a_task_that_spark_runs_twice_leaves_no_file(spark: Any, cluster: Ours, 
             return super().run(job, ranges)
 
     given = spec.parse(document(cluster, name, tmp_path / "t", "parquet"))
-    assert runner.Runner(given, Twice(spark, streaming=True)).run(once=True) == 50
+    assert runner.Runner(given, Twice(spark)).run(once=True) == 50
     assert Counter(row["offset"] for row in rows(tmp_path / "t", "parquet")) == Counter(range(50))
+    assert written_files(given) == runner.open_table(given).files()
+
+
+def test_an_attempt_that_writes_after_its_batch_leaves_no_file(cluster: Ours, name: str, tmp_path: Path) -> None:
+    """Spark ends the slower attempt of a speculated task, and does not wait until it has ended."""
+    create(cluster, name, 2)
+    produced(cluster, name, 50)
+    given = spec.parse(document(cluster, name, tmp_path / "t", "parquet"))
+    begun: list[tuple[Job, Sequence[Range]]] = []
+
+    class Remembers(InlineEngine):
+        def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
+            begun.append((job, ranges))
+            return super().run(job, ranges)
+
+    def late(_: runner.Progress) -> None:
+        InlineEngine().run(*begun[-1])
+
+    assert runner.Runner(given, Remembers(), tell=late).run(once=True) == 50
     assert written_files(given) == runner.open_table(given).files()

@@ -163,10 +163,10 @@ def test_an_error_in_maintenance_ends_no_batches(tmp_path: Path, monkeypatch: py
     parsed = spec.parse(document)
     runner, told = Runner(parsed, InlineEngine(), wait=waited.append), served.Told(parsed)
     told.watch(runner)
-    runner._care()
+    runner._caretaker._pass()
     assert waited == ["maintenance failed, batches go on: a file that is no Parquet"]
     assert told.status()["maintenanceError"] == "a file that is no Parquet"
     assert 'kraft_table_maintenance_failures_total{table="t"} 1' in told.metrics()
     monkeypatch.setattr(maintenance, "care", lambda *_: "")
-    runner._care()
+    runner._caretaker._pass()
     assert (told.status()["maintenanceFailures"], "maintenanceError" in told.status()) == (1, False)

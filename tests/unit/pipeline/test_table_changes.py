@@ -14,18 +14,20 @@ import pytest
 from kraft_pipeline.client import BrokerError, ClientError, DataLossError
 from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import changes, maintenance, parquet, partitions, schemas, spec, values
+from kraft_pipeline.tables import changes, intents, maintenance, parquet, partitions, schemas, spec, values
 from kraft_pipeline.tables.committer import DELETED, Added, Changes, ConflictError, FencedError, State
 from kraft_pipeline.tables.delta import DeltaTableOf
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.errors import RefusedError, TaskError, failure_of
 from kraft_pipeline.tables.formats import jsonvalues
 from kraft_pipeline.tables.formats.jsonvalues import parse
+from kraft_pipeline.tables.ordering import Order
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.plans import _begun
 from kraft_pipeline.tables.runner import may_pass
 from kraft_pipeline.tables.storage import Folder
-from kraft_pipeline.tables.tasks import encoded
+from kraft_pipeline.tables.tasks import FILE_BYTES, encoded
+from kraft_pipeline.tables.upserts import Gather
 
 
 def parsed(value: Any = None, **table: Any) -> spec.TableSpec:
@@ -124,13 +126,26 @@ def test_the_last_change_of_each_key_counts(tmp_path: Path) -> None:
     levels = partitions.parse(["hour"], schema)
     whole = partitions.with_columns(schema, levels)
     order = changes.order_of(schema)
-    found = changes.gathered(storage, files, ["k"], whole, levels, order)
-    assert found.column_names == [*whole.names, DELETED]
-    kept = {(row["k"], row["n"], row[DELETED], row["_hour"]) for row in found.to_pylist()}
-    assert kept == {("a", 3, False, "1970-01-01-00"), ("b", 6, True, "1970-01-01-00"), ("c", 5, False, "1970-01-01-00")}
-    assert changes.gathered(storage, [], ["k"], whole, levels, order).num_rows == 0
-    found = changes.gathered(storage, files, ["k"], whole, levels, changes.order_of(schema, "n"))
-    assert {row["k"]: row["n"] for row in found.to_pylist()} == {"a": 8, "b": 6, "c": 7}
+    work = intents.batch(storage, "app", 0, 0)
+
+    def gathered(order: Order, size: int) -> pa.Table:
+        some = tuple(file.path for file in files)
+        gather = Gather(work, some, ("k",), whole, tuple(levels), order, 60.0)
+        return gather.changes(size, InlineEngine().map).read(storage)
+
+    for size in (0, 10 * FILE_BYTES):  # in one part, and in as many as there are keys
+        found = gathered(order, size)
+        assert found.column_names == [*whole.names, DELETED]
+        kept = {(row["k"], row["n"], row[DELETED], row["_hour"]) for row in found.to_pylist()}
+        assert kept == {
+            ("a", 3, False, "1970-01-01-00"),
+            ("b", 6, True, "1970-01-01-00"),
+            ("c", 5, False, "1970-01-01-00"),
+        }
+        found = gathered(changes.order_of(schema, "n"), size)
+        assert {row["k"]: row["n"] for row in found.to_pylist()} == {"a": 8, "b": 6, "c": 7}
+    nothing = Gather(work, (), ("k",), whole, tuple(levels), order, 60.0).changes(0, InlineEngine().map).read(storage)
+    assert nothing.num_rows == 0
     with pytest.raises(spec.SpecError, match=r"spec.table.orderBy: there is no column 'x'"):
         changes.order_of(schema, "x")
     with pytest.raises(spec.SpecError, match="there is no column 'x'"):

@@ -303,6 +303,12 @@ class KafkaTableSpec(PipelineSpec):
     fail_on_data_loss: bool = True
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
     kafka: Annotated[Words, Field(description="further options of the client")] = {}
+    transform: Annotated[
+        str, Field(max_length=65536, description="a SELECT from records, whose rows are the table's; else the records")
+    ] = ""
+    functions: Annotated[
+        Free, Field(description="that transform calls, by name: python (module:function, in the image), returns")
+    ] = {}
 
 
 # KafkaScrub

@@ -6,6 +6,7 @@ import argparse
 import json
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kraft_pipeline.tables.engine import Engine
+    from kraft_pipeline.tables.fleet import Fleet
     from kraft_pipeline.tables.runner import Progress, Runner
     from kraft_pipeline.tables.served import Told
     from kraft_pipeline.tables.spec import TableSpec
@@ -28,13 +30,15 @@ def add(groups: Any) -> None:
     run = _command(commands, "run", _run, "write batches until stopped")
     run.add_argument("--once", action="store_true", help="until all that is there now has been written")
     run.add_argument("--http", type=int, metavar="PORT", help="serve /status, /metrics and /readyz meanwhile")
-    backfill = _command(commands, "backfill", _backfill, "write what came before the table began, also while it runs")
+    backfill = _command(
+        commands, "backfill", _of_each(_backfill), "write what came before the table, while it runs, too"
+    )
     backfill.add_argument("--since", type=_time, metavar="TIME", help="only from then on: 2024-02-29T10:00:00+00:00")
-    _command(commands, "status", _status, "where the table stands, and how far behind the topics")
-    _command(commands, "acknowledge", _acknowledge, "records that topics lost are known: go on behind them")
-    compact = _command(commands, "compact", _compact, "small files to large ones, and old ones away")
+    _command(commands, "status", _of_each(_status), "where the table stands, and how far behind the topics")
+    _command(commands, "acknowledge", _of_each(_acknowledge), "records that topics lost are known: go on behind them")
+    compact = _command(commands, "compact", _of_each(_compact), "small files to large ones, and old ones away")
     compact.add_argument("--no-vacuum", action="store_true", help="keep the files of earlier versions")
-    reset = _command(commands, "reset", _reset, "forget the table: files, dead letters and where it stood")
+    reset = _command(commands, "reset", _of_each(_reset), "forget the table: files, dead letters and where it stood")
     reset.add_argument("--yes", action="store_true", help="really")
 
 
@@ -56,7 +60,7 @@ def _guarded(run: Any, options: argparse.Namespace) -> int:
     from kraft_pipeline.tables.runner import DeadLetterError
 
     try:
-        result: int = run(options, spec.load(options.file))
+        result: int = run(options, spec.load_all(options.file))
     except FencedError as e:
         tell("kraft-pipeline", e, debug=options.debug)
         return FENCED
@@ -76,19 +80,67 @@ def engine_of(given: TableSpec) -> Engine:
     return InlineEngine() if given.engine.mode == "inline" else SparkEngine.start(given.app_id, given.engine)
 
 
-def _run(options: argparse.Namespace, given: TableSpec) -> int:
+def _is_many(given: list[TableSpec]) -> bool:
+    return len(given) > 1 or given[0].is_for_each_topic
+
+
+def _of_each(command: Callable[[argparse.Namespace, TableSpec], int]) -> Callable[..., int]:
+    """A command for each table that there is now, one after the other; the greatest exit code."""
+
+    def run(options: argparse.Namespace, given: list[TableSpec]) -> int:
+        from kraft_pipeline.tables.fleet import tables_of
+
+        tables = tables_of(given) if _is_many(given) else given
+        return max((command(options, table) for table in tables), default=0)
+
+    return run
+
+
+def _run(options: argparse.Namespace, given: list[TableSpec]) -> int:
     from kraft_pipeline.tables.runner import Runner
     from kraft_pipeline.tables.served import Told, serve
 
-    told = None if options.http is None else Told(given)
-    engine = engine_of(given)
+    if _is_many(given):
+        return _run_many(options, given)
+    told = None if options.http is None else Told(given[0])
+    engine = engine_of(given[0])
     try:
-        runner = Runner(given, engine, tell=lambda progress: _tell(options, progress, told), wait=_wait)
+        runner = Runner(given[0], engine, tell=lambda progress: _tell(options, progress, told), wait=_wait)
         _stop_at_signals(runner)
         with nullcontext() if told is None else serve(told, options.http):
             if told is not None:
                 told.watch(runner)
             rows = runner.run(once=options.once)
+        print(json.dumps({"rows": rows}) if options.json else f"{rows} rows written", flush=True)
+    finally:
+        engine.close()
+    return 0
+
+
+def _run_many(options: argparse.Namespace, given: list[TableSpec]) -> int:
+    from kraft_pipeline.tables.fleet import Fleet
+    from kraft_pipeline.tables.runner import Runner
+    from kraft_pipeline.tables.served import ToldOfAll, serve
+
+    told, engine = ToldOfAll(given[0].name), engine_of(given[0])
+
+    def writer(table: TableSpec) -> Runner:
+        mine = told.of(table)
+        found = Runner(
+            table,
+            engine.another(),
+            tell=lambda progress: _tell(options, progress, mine, table.label),
+            wait=lambda text: _wait(f"{table.label}: {text}"),
+        )
+        mine.watch(found)
+        return found
+
+    try:
+        fleet = Fleet(given, writer, wait=_wait)
+        told.watch(fleet)
+        _stop_at_signals(fleet)
+        with nullcontext() if options.http is None else serve(told, options.http):
+            rows = fleet.run(once=options.once)
         print(json.dumps({"rows": rows}) if options.json else f"{rows} rows written", flush=True)
     finally:
         engine.close()
@@ -118,7 +170,7 @@ def _time(text: str) -> int:
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _stop_at_signals(runner: Runner) -> None:
+def _stop_at_signals(runner: Runner | Fleet) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: runner.stop())
 
@@ -127,16 +179,18 @@ def _wait(text: str) -> None:
     print(f"kraft-pipeline: waiting: {text}", file=sys.stderr, flush=True)
 
 
-def _tell(options: argparse.Namespace, done: Progress, told: Told | None) -> None:
+def _tell(options: argparse.Namespace, done: Progress, told: Told | None, label: str = "") -> None:
     if told is not None:
         told.tell(done)
     if options.json:
         names = ("batch", "rows", "dead", "files", "seconds", "lag")
-        print(json.dumps({name: getattr(done, name) for name in names}), flush=True)
+        table = {"table": label} if label else {}
+        print(json.dumps({**table, **{name: getattr(done, name) for name in names}}), flush=True)
         return
     letters = f", {done.dead} dead letters" if done.dead else ""
     behind = f", {done.lag} behind" if done.lag else ""
-    print(f"batch {done.batch}: {done.rows} rows in {done.seconds:.2f} s{letters}{behind}", flush=True)
+    begin = f"{label}: " if label else ""
+    print(f"{begin}batch {done.batch}: {done.rows} rows in {done.seconds:.2f} s{letters}{behind}", flush=True)
 
 
 def _status(options: argparse.Namespace, given: TableSpec) -> int:
@@ -149,7 +203,7 @@ def _status(options: argparse.Namespace, given: TableSpec) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    shown = Table("topic", "partition", "table is at", "topic ends at", "lag", title=f"{given.name}: {given.path}")
+    shown = Table("topic", "partition", "table is at", "topic ends at", "lag", title=f"{given.label}: {given.path}")
     for row in found["partitions"]:
         shown.add_row(row["topic"], *(str(row[name]) for name in ("partition", "offset", "end", "lag")))
     console = Console()

@@ -16,12 +16,14 @@ is committed first and says where its batch ended; a runner that finds it a batc
   rows by key.
 - `tasks`: one range of offsets to Parquet files, on an executor; `engine`: where tasks run (Spark, or this process);
   `feeds`: what an engine asks for batches; `streaming`: the query of Structured Streaming that does so on Spark.
+- `upserts` and `merging`: rows by key, put together and merged by tasks; `transforms`: a SELECT over a batch.
 - `storage`: files by URI. `committer`: what a table must be able to do; `delta`, `iceberg` (its `path`: without a
   catalog), `parquet`: those who can.
 - `opening`: from a spec to the table. `plans`: which records come next, of the live stream or of what came before it.
-- `runner`: has batches written and commits them. `maintenance`: care, status, reset.
+- `runner`: has batches written and commits them. `maintenance`: care, status, reset; `caretaker`: care beside batches.
+- `fleet`: many tables of one specification.
 - `served`: what a running table tells over HTTP.
 
 Nothing here moves records through the driver or through Spark's JVM: a task fetches, decodes and writes Arrow columns
-in its own process and reports files. Only `engine` and `streaming` import Spark.
+in its own process and reports files. Only `engine`, `streaming` and `transforms` import Spark.
 """

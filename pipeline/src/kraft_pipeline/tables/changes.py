@@ -1,27 +1,21 @@
 """Records as changes of rows by key: of a batch the last one of each key, a tombstone for a row that goes.
 
-A task writes what it has as a file beside the table's (`STAGED`, which readers do not see and the next start sweeps);
-the driver puts these together and merges them into the table in one transaction. Of two records with one key the newer
-one counts (`ordering`).
+A task writes what it has as a file beside the table's (`STAGED`, which readers do not see and the next start sweeps).
+Other tasks put these together (`upserts`) and merge them into the table's files (`merging`); the driver commits. Of two
+records with one key the newer one counts (`ordering`).
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from kraft_pipeline.tables.committer import DELETED, Added
 from kraft_pipeline.tables.ordering import Order, matches, newer
-from kraft_pipeline.tables.partitions import By, with_values
-from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.spec import SpecError
-from kraft_pipeline.tables.storage import Storage
 from kraft_pipeline.tables.values import META
 
 STAGED: Final = "_staged"
@@ -54,18 +48,6 @@ def order_of(schema: pa.Schema, by: str = "") -> Order:
         raise SpecError(f"spec.table.orderBy: {by!r} is {schema.field(by).type}, which has no order")
     topic, partition, offset, time = (names.get(name, name) for name in ("topic", "partition", "offset", "timestamp"))
     return Order(topic, partition, offset, time, by)
-
-
-def gathered(
-    storage: Storage, files: Sequence[Added], keys: Sequence[str], schema: pa.Schema, levels: Sequence[By], order: Order
-) -> pa.Table:
-    """What the files of a batch change: rows of `schema`, and `DELETED`; the newest of each key."""
-    plain = pa.schema([f for f in schema if f.name not in {by.name for by in levels if by.transform}])
-    staged = plain.append(pa.field(DELETED, pa.bool_()))
-    parts: list[Any] = [staged.empty_table()]
-    parts += [aligned(pq.ParquetFile(io.BytesIO(storage.read(file.path))).read(), staged) for file in files]
-    found = newest(pa.concat_tables(parts), keys, order)
-    return with_values(found, levels).select([*schema.names, DELETED])
 
 
 def newest(rows: pa.Table, keys: Sequence[str], order: Order) -> pa.Table:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.ordering import Order
 from kraft_pipeline.tables.partitions import By
+from kraft_pipeline.tables.storage import Storage
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,14 +44,42 @@ class Added:
     """False where it is not ours to replace: rows of it are deleted elsewhere, or it is filed otherwise than others."""
 
 
+class Part(NamedTuple):
+    """Some of the changes of a batch: rows in memory, or in a Parquet file beside the table's."""
+
+    rows: pa.Table | None = None
+    path: str = ""
+
+    def read(self, storage: Storage, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows, or some of their columns. Raises OSError."""
+        if self.rows is not None:
+            return self.rows if columns is None else self.rows.select(list(columns))
+        with storage.open(self.path) as source:
+            return pq.ParquetFile(source).read(None if columns is None else list(columns))
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What one batch changes: `rows` have the table's columns and DELETED; no two of them have the same `keys`."""
+    """What one batch changes: rows with the table's columns and DELETED; no two of them have the same `keys`.
 
-    rows: pa.Table
+    The rows are in one table, or in `parts` that executors have put aside.
+    """
+
+    rows: pa.Table | None
     keys: tuple[str, ...]
     order: Order | None = None
     """None where a change is newer than whatever is there."""
+    files: tuple[Part, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What `rows` or `files` are."""
+        return self.files if self.rows is None else (Part(self.rows),)
+
+    def read(self, storage: Storage) -> pa.Table | None:
+        """All rows, None if there is no part. Raises OSError."""
+        parts = [part.read(storage) for part in self.parts]
+        return pa.concat_tables(parts) if parts else None
 
 
 @dataclass(frozen=True, slots=True)

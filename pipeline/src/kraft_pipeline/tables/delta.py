@@ -28,7 +28,7 @@ from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import intents
 from kraft_pipeline.tables.committer import DELETED, Added, Changes, ConflictError, Each, State
 from kraft_pipeline.tables.intents import Work
-from kraft_pipeline.tables.merging import Merge, accepted, inserted
+from kraft_pipeline.tables.merging import Left, Merge, accepted
 from kraft_pipeline.tables.partitions import By, with_columns
 from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.storage import open_storage, s3_options
@@ -171,16 +171,16 @@ class DeltaTableOf:
         properties = self._properties(state, Transaction(self._app, batch))
         feeds = self._table.metadata().configuration.get(CHANGE_FEED) == "true"
         merge = Merge.of(work, changes, whole=False, only_look=feeds)
-        found = [left for left in each(merge.left, merge.may_hold(self._live(changes.keys))) if left is not None]
-        rows = accepted(changes, found)
+        candidates = merge.candidates(self._live(changes.keys), each)
+        found = [left for left in each(merge.left, candidates) if left is not None]
         if feeds:
             with self._kept(state):
-                self._merge(rows, changes.keys, properties)
+                self._merge(self._accepted(merge, found), changes.keys, properties)
                 if self.state().batch != batch:  # nothing was to be changed, and so nothing was committed
                     self._write([], properties)
             return []
         levels = [By(name, name, None) for name in self._table.metadata().partition_columns]
-        new = [*merge.added(inserted(rows), levels), *(left.rest for left in found if left.rest is not None)]
+        new = [*merge.rows(found, levels, each), *(left.rest for left in found if left.rest is not None)]
         gone = [_remove(left.old, data_change=True) for left in found if left.changed]
         with self._kept(state):
             self._write([*gone, *(_add(file, new=True) for file in new)], properties)
@@ -205,6 +205,14 @@ class DeltaTableOf:
             done = int(number) <= state.batch if number.isdigit() else file.modified < limit
             if done and file.path != name:
                 storage.delete(file.path)
+
+    def _accepted(self, merge: Merge, found: Sequence[Left]) -> pa.Table:
+        """All changes that no row refuses, in this process: delta-rs merges them here."""
+        storage, parts = merge.work.storage, []
+        for number, part in enumerate(merge.parts):
+            refused = [place for left in found for place in left.refused.get(number, [])]
+            parts.append(accepted(part.read(storage), refused))
+        return pa.concat_tables(parts)
 
     def _merge(self, rows: pa.Table, keys: Sequence[str], properties: CommitProperties) -> None:
         """By delta-rs, which writes a change data feed as well; what it leaves when it is killed, VACUUM removes."""

@@ -7,9 +7,9 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -17,21 +17,30 @@ from kraft_pipeline.client import Cluster
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.tables.errors import Failure, TaskError, failure_of
 from kraft_pipeline.tables.feeds import Writer, poll
-from kraft_pipeline.tables.spec import EngineSpec, SpecError
+from kraft_pipeline.tables.spec import EngineSpec, SpecError, TableSpec
 from kraft_pipeline.tables.tasks import Job, Result, run_task
+
+if TYPE_CHECKING:
+    from kraft_pipeline.tables.transforms import Transform
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-COMMON: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+COMMON: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Maintenance runs beside batches: the first job must not keep all cores until its end.
+    "spark.scheduler.mode": "FAIR",
+}
 LOCAL: Final = {
-    "spark.master": "local[*]",
+    # With one try, as `local[*]` has it, a Python worker that is killed would end the batch.
+    "spark.master": "local[*,4]",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
 STREAMING: Final = "spark.kraft.table.streaming"
-"""Setting of `engine.spark`: `true` has a query of Structured Streaming ask for the batches."""
+"""Setting of earlier versions, which ran a loop of their own unless it was `true`."""
 JAVA_MIB: Final = 512
 """Of an executor's memory: about the least that Spark takes. Records never come to Java, they are Python's."""
 PYTHON_MIB_MIN: Final = 256
@@ -40,6 +49,8 @@ PYTHON_MIB_MIN: Final = 256
 
 def settings(spec: EngineSpec) -> dict[str, str]:
     """Spark's, of what a specification says. Raises SpecError for executors that are too small."""
+    if spec.spark.get(STREAMING, "true") != "true":
+        raise SpecError(f"spec.engine.spark.{STREAMING}: tables on Spark are streaming queries; remove the setting")
     if spec.mode == "local":
         return LOCAL
     python = spec.memory // (1 << 20) - JAVA_MIB
@@ -64,6 +75,11 @@ def _outcome(call: Callable[[T], R], work: T) -> R | Failure:
         return failure_of(e)
 
 
+def _packed(number: int, outcome: Any) -> pa.RecordBatch:
+    text = base64.b85encode(pickle.dumps(outcome)).decode()
+    return pa.RecordBatch.from_pydict({"number": [number], "result": [text]})
+
+
 class Engine(Protocol):
     """Runs the tasks of a batch; `parallelism` says how many at once."""
 
@@ -75,11 +91,20 @@ class Engine(Protocol):
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
         """The results in the order of the ranges. Raises what a task raised, or TaskError."""
 
+    def transform(self, spec: TableSpec) -> Transform | None:
+        """What makes the table's rows of records; None if they are the records. Raises SpecError."""
+
     def drive(self, writer: Writer, cluster: Cluster) -> None:
         """Hand batch after batch to the writer, until it stops, or with `once` until there is nothing for one.
 
         Raises what a batch raised, and TaskError for a failure to plan one.
         """
+
+    def beside(self) -> AbstractContextManager[None]:
+        """Within it, this thread's tasks leave room for those of batches."""
+
+    def another(self) -> Engine:
+        """An engine for another table beside this one, on the same Spark."""
 
     def close(self) -> None:
         """Let go of what runs tasks."""
@@ -98,19 +123,33 @@ class InlineEngine:
         """As `Engine.run`, one range after the other."""
         return self.map(partial(run_task, job), ranges)
 
+    def transform(self, spec: TableSpec) -> Transform | None:
+        """As `Engine.transform`. Raises SpecError for a SELECT, which needs Spark."""
+        if spec.transform:
+            raise SpecError("spec.transform: SQL runs on Spark; engine.mode inline has none")
+        return None
+
     def drive(self, writer: Writer, cluster: Cluster) -> None:
         """As `Engine.drive`, in this thread."""
         poll(writer, cluster)
+
+    def beside(self) -> AbstractContextManager[None]:
+        """Each thread runs its own tasks."""
+        return nullcontext()
+
+    def another(self) -> InlineEngine:
+        """As `Engine.another`: nothing is kept between batches."""
+        return self
 
     def close(self) -> None:
         """Nothing runs between batches."""
 
 
 class SparkEngine:
-    """Tasks run on whatever cluster the session has; if `streaming`, batches are micro-batches of a query."""
+    """Tasks run on whatever cluster the session has; batches are micro-batches of a query of Structured Streaming."""
 
-    def __init__(self, spark: Any, *, streaming: bool = False) -> None:
-        self.session, self._streaming = spark, streaming
+    def __init__(self, spark: Any) -> None:
+        self.session = spark
         self._ranges: Any = None
         """Of the batch that is under way, as the query's source names them."""
         self.parallelism = int(spark.sparkContext.defaultParallelism)
@@ -126,17 +165,22 @@ class SparkEngine:
             builder = builder.config(key, value)
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
-        engine = cls(session, streaming=session.conf.get(STREAMING, "false") == "true")
+        engine = cls(session)
         if spec.mode != "local" and str(session.sparkContext.master).startswith("local"):
             engine.close()
             raise SpecError(f"spec.engine.mode: for {spec.mode}, Spark's configuration has to name a spark.master")
         return engine
 
+    def transform(self, spec: TableSpec) -> Transform | None:
+        """As `Engine.transform`."""
+        if not spec.transform:
+            return None
+        from kraft_pipeline.tables.transforms import Transform  # noqa: PLC0415 - PySpark's classes
+
+        return Transform(spec, self)
+
     def drive(self, writer: Writer, cluster: Cluster) -> None:
-        """As `Engine.drive`, by a query of Structured Streaming if the engine is `streaming`."""
-        if not self._streaming:
-            poll(writer, cluster)
-            return
+        """As `Engine.drive`, by a query of Structured Streaming."""
         from kraft_pipeline.tables.streaming import stream  # noqa: PLC0415 - PySpark's classes
 
         stream(self, writer, cluster)
@@ -159,11 +203,19 @@ class SparkEngine:
         return self._results(self._ranges, lambda row: run_task(job, range_of(row)), len(ranges))
 
     def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
-        """As `Engine.map`: a task for each item. Failures of Spark itself are TaskErrors of kind `defect`."""
+        """As `Engine.map`: a task for each item. Failures of Spark itself are TaskErrors, too."""
         if not work:
             return []
         rows = self.session.range(0, len(work), 1, len(work)).withColumnRenamed("id", "number")
         return self._results(rows, lambda row: call(work[row["number"]]), len(work))
+
+    def written(self, frame: Any, call: Callable[[Iterator[pa.RecordBatch]], R]) -> list[R]:
+        """What `call` returns for the rows of each partition of a DataFrame. Raises TaskError."""
+
+        def on_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield _packed(0, _outcome(call, batches))
+
+        return [result for _, result in self._collected(frame, on_executor)]
 
     def _results(self, tasks: Any, call: Callable[[dict[str, Any]], R], count: int) -> list[R]:
         """What `call` returns for each row, by its number. Raises TaskError."""
@@ -171,19 +223,59 @@ class SparkEngine:
         def on_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for row in batch.to_pylist():
-                    packed = base64.b85encode(pickle.dumps(_outcome(call, row))).decode()
-                    yield pa.RecordBatch.from_pydict({"number": [row["number"]], "result": [packed]})
+                    yield _packed(row["number"], _outcome(call, row))
 
-        try:
-            rows = tasks.mapInArrow(on_executor, "number long, result string").collect()
-        except Exception as e:  # of Spark itself: what our tasks raise is among the results
-            raise TaskError(Failure("spark", "defect", False, str(e).partition("\n")[0], str(e))) from e
-        # What comes back was packed by our own tasks a moment ago, on executors that run our code anyway.
-        found = {row["number"]: pickle.loads(base64.b85decode(row["result"])) for row in rows}  # noqa: S301
-        failures = [outcome for outcome in found.values() if isinstance(outcome, Failure)]
-        if failures:  # one that waiting does not help is told before the others
-            raise TaskError(min(failures, key=lambda failure: failure.retriable))
+        found = dict(self._collected(tasks, on_executor))
         return [found[number] for number in range(count)]
 
+    def _collected(self, frame: Any, on_executor: Callable[..., Any]) -> list[tuple[int, Any]]:
+        """The outcomes of tasks with their numbers. Raises TaskError."""
+        try:
+            rows = frame.mapInArrow(on_executor, "number long, result string").collect()
+        except Exception as e:  # of Spark itself: what our tasks raise is among the results
+            raise TaskError(self.failure(e)) from e
+        # What comes back was packed by our own tasks a moment ago, on executors that run our code anyway.
+        found = [(row["number"], pickle.loads(base64.b85decode(row["result"]))) for row in rows]  # noqa: S301
+        failures = [outcome for _, outcome in found if isinstance(outcome, Failure)]
+        if failures:  # one that waiting does not help is told before the others
+            raise TaskError(min(failures, key=lambda failure: failure.retriable))
+        return found
+
+    def failure(self, error: Exception) -> Failure:
+        """Of Spark itself. Lost executors and workers may pass; a JVM that has ended, or a defect of ours, does not."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - PySpark's
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+
+        text = str(error).partition("\n")[0]
+        if self.is_gone:
+            return Failure("spark.ended", "environment", False, f"Spark has ended: {text}", str(error))
+        if isinstance(error, Py4JError | PySparkException | OSError):
+            return Failure("spark", "environment", True, text, str(error))
+        return Failure("spark", "defect", False, text, str(error))
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """As `Engine.beside`, by a pool of Spark's fair scheduler."""
+        context = self.session.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", "maintenance")
+        try:
+            yield
+        finally:
+            context.setLocalProperty("spark.scheduler.pool", None)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether Spark has ended: no batch can run any more in this process."""
+        try:
+            return bool(self.session.sparkContext._jsc.sc().isStopped())
+        except Exception:  # no JVM answers
+            return True
+
+    def another(self) -> SparkEngine:
+        """As `Engine.another`: its batch has ranges of its own."""
+        return type(self)(self.session)
+
     def close(self) -> None:
-        self.session.stop()
+        """Stop Spark, unless it has ended by itself."""
+        if not self.is_gone:
+            self.session.stop()

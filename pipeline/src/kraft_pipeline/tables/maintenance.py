@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-import itertools
+import math
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -33,8 +34,10 @@ STATUS_S: Final = 15.0
 """For brokers that do not answer: somebody waits to see it."""
 REPLACE_TRIES: Final = 20
 """As long as all that is in the way are batches that were committed meanwhile."""
-CARE_FILES: Final = 8
-"""Merged files of one time of care: batches wait meanwhile."""
+TIER: Final = 2.0
+"""A running table merges a file only with others that have half of its size together. So a row is written anew a few
+times (the logarithm of `compactTo` by the size of a batch), however often maintenance runs and however large the table
+is."""
 
 
 def status(spec: TableSpec) -> dict[str, Any]:
@@ -51,7 +54,7 @@ def status(spec: TableSpec) -> dict[str, Any]:
         at = there.get((topic, partition), begins[topic, partition])
         rows.append({"topic": topic, "partition": partition, "offset": at, "end": end, "lag": max(0, end - at)})
     return {
-        "name": spec.name,
+        "name": spec.label,
         "batch": state.batch,
         "rows": sum(file.rows for file in live),
         "files": len(live),
@@ -68,17 +71,15 @@ def acknowledge(spec: TableSpec) -> int:
     return Losses(open_storage(spec.path, spec.storage), spec.app_id).acknowledge()
 
 
-def compact(
-    spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool = False, most: int | None = None
-) -> tuple[int, int]:
-    """Merge small files of one folder into ones of `compactTo` bytes; how many, into how many (at most `most`).
+def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool = False) -> tuple[int, int]:
+    """Merge small files of one folder into ones of `compactTo` bytes; how many, into how many.
 
     Each merged file is a transaction of its own, so that a writer which commits meanwhile is in the way of one only.
     Raises ConflictError when files that were to be merged are no longer the table's, FencedError when a writer started.
     """
     table, path = open_table(spec, dead_letters=dead_letters), spec.dead_letter_path if dead_letters else spec.path
     work = Work(open_storage(path, spec.storage), spec.app_id, table.join(), f"{COMPACT}{uuid.uuid4().hex}")
-    groups = list(itertools.islice(_groups(table.live(), spec.compact_to), most))
+    groups = list(_groups(table.live(), spec.compact_to))
     if not groups:
         return 0, 0
     kept: list[str] = []
@@ -118,33 +119,83 @@ def _replace(table: Committer, old: Sequence[str], new: Added) -> None:
     return None
 
 
-def care(spec: TableSpec, engine: Engine) -> str:
-    """What a running table needs from time to time, in bounds: what has been done, "" for nothing."""
+def care(
+    spec: TableSpec,
+    engine: Engine,
+    gate: AbstractContextManager[Any] = nullcontext(),  # noqa: B008 - has no state
+    is_over: Callable[[], bool] = lambda: False,
+) -> str:
+    """What a running table needs from time to time, in proportion to what came in: what has been done, "" for nothing.
+
+    It commits within `gate`, where no batch is being committed, and ends after a merged file once `is_over`.
+    """
     done = []
     for dead_letters in (False, True):
-        merged, into = compact(spec, engine, dead_letters=dead_letters, most=CARE_FILES)
-        removed = vacuum(spec, dead_letters=dead_letters)
+        merged, into = _compact_beside(spec, engine, gate, is_over, dead_letters=dead_letters)
+        removed = 0 if is_over() else vacuum(spec, dead_letters=dead_letters)
         if merged or removed:
             what = "dead letters: " if dead_letters else ""
             done.append(f"{what}{merged} files made {into}, {removed} old ones removed")
-    if spec.keys:
-        Tombstones(open_storage(spec.path, spec.storage), spec.tombstones_s).care()
+    if spec.keys and not is_over():
+        with gate:
+            Tombstones(open_storage(spec.path, spec.storage), spec.tombstones_s).care()
     return "; ".join(done)
 
 
-def _groups(live: list[Added], wanted: int) -> Iterator[list[Added]]:
-    """Small files that have the same partition values, as many as make one of the size wanted."""
+def _compact_beside(
+    spec: TableSpec,
+    engine: Engine,
+    gate: AbstractContextManager[Any],
+    is_over: Callable[[], bool],
+    *,
+    dead_letters: bool,
+) -> tuple[int, int]:
+    """As `compact`, but in small steps beside a run; files that a batch has replaced meanwhile are left out."""
+    table = open_table(spec, dead_letters=dead_letters)
+    path = spec.dead_letter_path if dead_letters else spec.path
+    groups = [] if table.schema() is None else list(_groups(table.live(), spec.compact_to, tier=TIER))
+    merged = into = 0
+    at_once = max(1, engine.parallelism // 2)
+    for first in range(0, len(groups), at_once):
+        if is_over():
+            break
+        work = Work(open_storage(path, spec.storage), spec.app_id, table.join(), f"{COMPACT}{uuid.uuid4().hex}")
+        kept: list[str] = []
+        some = groups[first : first + at_once]
+        try:
+            for group, file in zip(some, engine.map(partial(_merge, spec, work), some), strict=True):
+                with gate, suppress(ConflictError):
+                    _replace(table, [old.path for old in group], file)
+                    kept.append(file.path)
+                    merged, into = merged + len(group), into + 1
+        finally:
+            work.settle(lambda found=tuple(kept): found)
+    return merged, into
+
+
+def _groups(live: list[Added], wanted: int, *, tier: float = math.inf) -> Iterator[list[Added]]:
+    """Small files that have the same partition values, as many as make one of the size wanted.
+
+    `tier`: without the largest ones that are so many times as large as all others of the group.
+    """
+    for group in _whole_groups(live, wanted):
+        found = sorted(group, key=lambda file: file.size)
+        while len(found) > 1 and found[-1].size > tier * sum(file.size for file in found[:-1]):
+            found.pop()
+        if len(found) > 1:
+            yield found
+
+
+def _whole_groups(live: list[Added], wanted: int) -> Iterator[list[Added]]:
     small = [file for file in live if file.whole and file.size < SMALL * wanted]
     group: list[Added] = []
     for file in sorted(small, key=lambda file: (repr(sorted(file.values.items())), file.path)):
         full = sum(other.size for other in group) + file.size > wanted
         if group and (full or file.values != group[0].values):
-            if len(group) > 1:
-                yield group
+            yield group
             group = []
         group.append(file)
-    if len(group) > 1:
-        yield group
+    yield group
 
 
 def vacuum(spec: TableSpec, *, dead_letters: bool = False) -> int:

@@ -16,7 +16,8 @@ from kraft_pipeline.client import ClientError, Cluster
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.groups import commit_offsets
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import changes, intents, maintenance, partitions, values
+from kraft_pipeline.tables import changes, intents, partitions, values
+from kraft_pipeline.tables.caretaker import Caretaker
 from kraft_pipeline.tables.committer import Added, Changes, Committer, ConflictError, FencedError, Keyed, is_left
 from kraft_pipeline.tables.engine import Engine
 from kraft_pipeline.tables.errors import TaskError, failure_of
@@ -30,7 +31,7 @@ from kraft_pipeline.tables.schemas import merged, promoted
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import Storage, open_storage
 from kraft_pipeline.tables.tasks import Job, Result, run_task
-from kraft_pipeline.tables.tombstones import Tombstones
+from kraft_pipeline.tables.upserts import Gather
 
 __all__ = ["DeadLetterError", "Progress", "Runner", "open_table", "run_task"]
 
@@ -40,6 +41,9 @@ COMMIT_TRIES: Final = 20
 """Of one commit, as long as all that is in its way are commits of others to the same table."""
 WAIT_S_MAX: Final = 30.0
 """Between tries of a run whose brokers, disk or registry do not let it go on."""
+LATE_S: Final = 30.0
+"""How often a run looks for files that an attempt of a task has written after its batch was committed. Spark ends such
+attempts within seconds, but it does not wait for them."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -87,21 +91,31 @@ class Runner:
         self._dead = open_table(spec, dead_letters=True, backfill=backfill)
         self.sizes = Sizes(spec, self._options)
         self.feed = Feed(spec, once=True, backfill=backfill)
-        self._rows, self._pause_s, self._cared = 0, POLL_S, time.monotonic()
+        self._rows, self._pause_s = 0, POLL_S
+        self._settled = time.monotonic()
         self._losses = Losses(open_storage(spec.path, spec.storage), spec.app_id)
         self._run = uuid.uuid4().hex[:8]
         self._epoch = 0
         self._stopping = False
         self.behind: int | None = None
         """Records that are not in the table, as of the last look at the topics; None before it."""
-        self.care_failures = 0
-        self.care_error: str | None = None
-        """Why the last maintenance failed; None if it did not."""
+        self._caretaker = Caretaker(spec, engine, wait)
         self._first_fields = values.first_fields(spec)
+        self._transform = engine.transform(spec)
 
     def stop(self) -> None:
         """Return after the batch that is under way."""
         self._stopping = True
+
+    @property
+    def care_failures(self) -> int:
+        """Passes of maintenance that failed."""
+        return self._caretaker.failures
+
+    @property
+    def care_error(self) -> str | None:
+        """Why the last pass of maintenance failed; None if it did not."""
+        return self._caretaker.error
 
     @property
     def stopping(self) -> bool:
@@ -121,7 +135,11 @@ class Runner:
             try:
                 with Cluster(self._options.settings) as cluster:
                     self.begin()
-                    self._engine.drive(self, cluster)
+                    try:
+                        self._engine.drive(self, cluster)
+                    finally:
+                        self._caretaker.end()
+                self._settle_late()
                 return self._rows
             except (ClientError, TaskError, OSError) as e:
                 if once or not may_pass(e):
@@ -133,25 +151,19 @@ class Runner:
 
     def between(self) -> None:
         """Time for maintenance. Raises FencedError if another writer has taken the table over."""
-        if not self.feed.once and 0 < self.spec.care_every_s <= time.monotonic() - self._cared:
-            self._care()
-            self._cared = time.monotonic()
+        if not self.feed.once:
+            self._caretaker.look()
+        if time.monotonic() - self._settled >= LATE_S:
+            self._settle_late()
         self._table.state().check(self.spec.path, self._epoch)
 
-    def _care(self) -> None:
-        """Between batches, so that neither is in the other's way."""
-        self.care_error = None
-        try:
-            done = maintenance.care(self.spec, self._engine)
-        except ConflictError as e:  # somebody else looks after the table
-            done = str(e)
-        except Exception as e:  # batches need none of it; the next time of care tries again
-            _LOG.warning("maintenance failed: %s", e, exc_info=True)
-            self.care_failures, self.care_error = self.care_failures + 1, f"{e}" or type(e).__name__
-            self._wait(f"maintenance failed, batches go on: {e}")
-            return
-        if done:
-            _LOG.info("maintenance: %s", done)
+    def _settle_late(self) -> None:
+        """Remove what was written for batches of this run after they were committed."""
+        self._settled = time.monotonic()
+        for path, table in ((self.spec.path, self._table), (self.spec.dead_letter_path, self._dead)):
+            for work in intents.unsettled(open_storage(path, self.spec.storage), self._app):
+                if work.epoch == self._epoch and work.batch is not None:
+                    work.settle(table.files)
 
     def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -219,17 +231,20 @@ class Runner:
         counts = Counts.of(tasks, results)
         judged(first.differences(plan, number, counts), self._losses, strict=self.spec.fail_on_data_loss)
         self._commit_dead(number, plan, counts, [file for result in results for file in result.dead_files])
-        files = [file for result in results for file in result.files]
+        made = self._transformed(number, results)
+        files = [file for result in made for file in result.files]
+        found = self._changes(number, files, sum(result.size for result in results))
         kept: list[str] = []
 
         def commit() -> None:
-            kept[:] = self._commit(number, plan.end, files)
+            with self._caretaker.gate:
+                kept[:] = self._commit(number, plan.end, files, found)
 
         _tried(commit, lambda: self._table.state().batch == plan.state.batch)
         self._work(self.spec.path, number).settle(lambda: kept)
         self.sizes.learn(plan.records, sum(result.size for result in results))
         self._tell_group(cluster, plan.end)
-        rows, settled = sum(result.rows for result in results), sum(map(len, first.dead.values()))
+        rows, settled = sum(result.rows for result in made), sum(map(len, first.dead.values()))
         self.behind = plan.lag
         self._rows, self._pause_s = self._rows + rows, POLL_S
         self._tell(Progress(number, rows, dead + settled, len(files), time.monotonic() - begun, plan.lag, settled))
@@ -244,24 +259,19 @@ class Runner:
     def _written(self, number: int, tasks: Sequence[Range], first: Record) -> list[Result]:
         """The results of all tasks, the table having the columns that they need."""
         there = self._table.schema()
-        fields = self._first_fields if there is None else values.fields_of(self.spec, there)
+        given = there is None or self._transform is not None
+        fields = self._first_fields if given else values.fields_of(self.spec, there)
         if there is not None and self.spec.format == "iceberg":  # a type that the spec has widened since
             fields = pa.schema(promoted(fields, self._first_fields).field(name) for name in fields.names)
         infer = not len(fields)  # nothing has been given, and no record has come yet
-        known = there is not None or not infer
+        known = there is not None or not infer or self._transform is not None
         for tries_left in reversed(range(SCHEMA_TRIES)):
             # Tasks that have learnt enough from one another write what else is new as dead letters.
             additive = tries_left > 0 and (infer or self.spec.value.evolve == "additive")
             if known:  # also the table is: what is written before anybody can claim it would be swept
                 self._create(fields)
-            job = Job(
-                self.spec,
-                self._app,
-                self._epoch,
-                self._options.settings,
-                fields,
-                number,
-                self._run,
+            job = replace(
+                self._job(number, fields),
                 additive=additive,
                 taken=values.reserved(self.spec, fields if known else None),
                 settled=first.dead,
@@ -276,27 +286,62 @@ class Runner:
             _LOG.info("batch %d: the table gets the fields %s", number, ", ".join(fields.names))
         raise ValueError(f"batch {number}: its values teach new fields again and again")
 
-    def _commit(self, number: int, end: Position, files: Sequence[Added]) -> list[str]:
-        """The paths of the files that the table has of it now."""
-        table, schema = self._table, self._table.schema()
+    def _job(self, number: int, fields: pa.Schema) -> Job:
+        return Job(
+            self.spec,
+            self._app,
+            self._epoch,
+            self._options.settings,
+            fields,
+            number,
+            self._run,
+            additive=False,
+            taken=frozenset(),
+            staged=self._transform is not None,
+        )
+
+    def _transformed(self, number: int, results: list[Result]) -> list[Result]:
+        """The rows of the table that records become."""
+        if self._transform is None:
+            return results
+        return self._transform.run(self._job(number, self._first_fields), [f for r in results for f in r.files])
+
+    def _changes(self, number: int, files: Sequence[Added], size: int) -> Changes | None:
+        """What the files of a batch change by key, put together by the engine; None for rows that are appended."""
+        schema = self._table.schema()
         if not self.spec.keys:
-            table.commit(number, end, files, after=number - 1)
-            return [file.path for file in files]
-        assert isinstance(table, Keyed) and schema is not None, "the spec says so, and it has been created"
-        storage, order = open_storage(self.spec.path, self.spec.storage), changes.order_of(schema, self.spec.order_by)
+            return None
+        assert schema is not None, "it has been created"
         levels = partitions.parse(
             self.spec.partition_by, values.schema_of(self.spec, values.fields_of(self.spec, schema))
         )
-        found = Changes(changes.gathered(storage, files, self.spec.keys, schema, levels, order), self.spec.keys, order)
-        tombstones = Tombstones(storage, self.spec.tombstones_s)
-        tombstones.remember(found)
-        return table.upsert(number, end, tombstones.fresh(found), after=number - 1, each=self._engine.map)
+        gather = Gather(
+            self._work(self.spec.path, number),
+            tuple(file.path for file in files),
+            self.spec.keys,
+            schema,
+            tuple(levels),
+            changes.order_of(schema, self.spec.order_by),
+            self.spec.tombstones_s,
+        )
+        return gather.changes(size, self._engine.map)
+
+    def _commit(self, number: int, end: Position, files: Sequence[Added], found: Changes | None) -> list[str]:
+        """The paths of the files that the table has of it now."""
+        table = self._table
+        if found is None:
+            table.commit(number, end, files, after=number - 1)
+            return [file.path for file in files]
+        assert isinstance(table, Keyed), "the spec says so"
+        return table.upsert(number, end, found, after=number - 1, each=self._engine.map)
 
     def _work(self, path: str, number: int) -> Work:
         return intents.batch(open_storage(path, self.spec.storage), self._app, self._epoch, number)
 
     def _create(self, fields: pa.Schema) -> None:
         schema = values.schema_of(self.spec, fields)
+        if self._transform is not None:
+            schema = self._transform.columns(self._table.schema())
         changes.check(self.spec.keys, schema)
         changes.order_of(schema, self.spec.order_by)
         levels = partitions.parse(self.spec.partition_by, schema)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
+from kraft_pipeline.tables.fleet import Fleet
 from kraft_pipeline.tables.runner import Progress, Runner, open_table
 from kraft_pipeline.tables.spec import TableSpec
 
@@ -54,7 +55,7 @@ class Told:
 
         lag once the topics have been looked at; batch, lastBatchTime, … after a batch.
         """
-        found: dict[str, Any] = {"name": self._spec.name, "rows": self._rows, "deadLetters": self._dead}
+        found: dict[str, Any] = {"name": self._spec.label, "rows": self._rows, "deadLetters": self._dead}
         if self._runner is not None:
             found["maintenanceFailures"] = self._runner.care_failures
             if self._runner.care_error is not None:
@@ -68,16 +69,57 @@ class Told:
 
     def metrics(self) -> str:
         """The same in Prometheus' text format."""
-        status, lines = self.status(), []
-        for field, name, kind, text in METRICS:
-            if field in status:
-                lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
-                lines.append(f'{name}{{table="{self._spec.name}"}} {status[field]}')
-        return "\n".join(lines) + "\n"
+        return _text([(self._spec.label, self.status())])
+
+
+class ToldOfAll:
+    """The status of the tables of one specification, which come one after the other."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._each = name, dict[str, Told]()
+        self._fleet: Fleet | None = None
+
+    def watch(self, fleet: Fleet) -> None:
+        """Tell its failures, too."""
+        self._fleet = fleet
+
+    def of(self, spec: TableSpec) -> Told:
+        """That of one more table. Raises OSError."""
+        found = self._each[spec.path] = Told(spec)
+        return found
+
+    def status(self) -> dict[str, Any]:
+        """name; sums of rows, deadLetters, maintenanceFailures, and of lag once all have looked; `tables`."""
+        tables = [self._table(path, told) for path, told in list(self._each.items())]
+        found: dict[str, Any] = {"name": self._name, "tables": tables}
+        for field in ("rows", "deadLetters", "maintenanceFailures"):
+            found[field] = sum(table.get(field, 0) for table in tables)
+        if tables and all("lag" in table for table in tables):
+            found["lag"] = sum(table["lag"] for table in tables)
+        return found
+
+    def _table(self, path: str, told: Told) -> dict[str, Any]:
+        failure = None if self._fleet is None else self._fleet.failures.get(path)
+        error = {} if failure is None else {"error": f"{failure}" or type(failure).__name__}
+        return {**told.status(), "path": path, **error}
+
+    def metrics(self) -> str:
+        """Those of each table, its label told by `table`."""
+        return _text([(table["name"], table) for table in self.status()["tables"]])
+
+
+def _text(tables: Sequence[tuple[str, dict[str, Any]]]) -> str:
+    lines = []
+    for field, name, kind, text in METRICS:
+        values = [(label, status[field]) for label, status in tables if field in status]
+        if values:
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+            lines += [f'{name}{{table="{label}"}} {value}' for label, value in values]
+    return "\n".join(lines) + "\n"
 
 
 @contextmanager
-def serve(told: Told, port: int) -> Iterator[int]:
+def serve(told: Told | ToldOfAll, port: int) -> Iterator[int]:
     """Answer on `port` (0: any) until the block ends; yields the port. Raises OSError where it is taken."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -106,7 +148,7 @@ def serve(told: Told, port: int) -> Iterator[int]:
         thread.join()
 
 
-def _answer(told: Told, path: str) -> tuple[int, str, str]:
+def _answer(told: Told | ToldOfAll, path: str) -> tuple[int, str, str]:
     if path == "/status":
         return 200, "application/json", json.dumps(told.status())
     if path == "/metrics":

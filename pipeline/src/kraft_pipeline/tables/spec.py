@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +33,14 @@ NAME_MAX: Final = 180
 """Characters: names of files begin with it, and have some seventy more."""
 _SIZES: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 _TIMES: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+TOPIC: Final = "{topic}"
+"""In `table.path`, and in a catalog's name: the name of a topic, each of which has a table then."""
+ROUTED: Final = ("name", "topics", "value", "table", "commit", "deadLetter", "maintenance", "transform", "functions")
+"""Fields of a route."""
+WHOLE: Final = ("topics", "value", "transform", "functions")
+"""Of these: what takes the place of the specification's field; the fields of other sections do so one by one."""
 
 
 class SpecError(ValueError):
@@ -76,6 +84,19 @@ class EngineSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionSpec:
+    """A Python function that a transform may call."""
+
+    name: str
+    module: str
+    attribute: str
+    returns: str
+    """Its type, in Spark's DDL."""
+    file: Path | None
+    """The module's file if it is beside the specification; else the module is installed."""
+
+
+@dataclass(frozen=True, slots=True)
 class TableSpec:
     """One KafkaTable."""
 
@@ -115,6 +136,16 @@ class TableSpec:
     """PyIceberg's options of a catalog, and `name`: the table's in it; empty for a table at a path."""
     kafka: Mapping[str, str]
     """Further options of the client."""
+    transform: str = ""
+    """A SELECT from `records`, whose rows are the table's; "": the records are."""
+    functions: tuple[FunctionSpec, ...] = ()
+    label: str = ""
+    """What messages and metrics call the table; the specification's name, and more if that has many tables."""
+
+    @property
+    def is_for_each_topic(self) -> bool:
+        """Whether it stands for a table for each topic."""
+        return TOPIC in self.path
 
     @property
     def dead_letter_path(self) -> str:
@@ -144,6 +175,10 @@ class _Section:
         self._asked.add(name)
         found = self._given.get(name)
         return default if found is None else found
+
+    def names(self) -> list[str]:
+        """All of its fields, for a mapping whose names are the user's."""
+        return [str(name) for name in self._given]
 
     def section(self, name: str) -> _Section:
         return _Section(f"{self.path}.{name}", self.get(name, {}))
@@ -203,11 +238,71 @@ class _Section:
 
 
 def load(path: Path) -> TableSpec:
-    """The spec in a file. Raises SpecError, and OSError where it cannot be read."""
+    """The spec of one table in a file. Raises SpecError, and OSError where it cannot be read."""
+    return parse(_document(path), path.parent)
+
+
+def load_all(path: Path) -> list[TableSpec]:
+    """The spec of each table in a file. Raises SpecError, and OSError where it cannot be read."""
+    return parse_all(_document(path), path.parent)
+
+
+def _document(path: Path) -> Any:
     try:
-        return parse(yaml.safe_load(path.read_text()), path.parent)
+        return yaml.safe_load(path.read_text())
     except yaml.YAMLError as e:
         raise SpecError(f"{path}: {e}") from None
+
+
+def parse_all(document: Any, folder: Path | None = None) -> list[TableSpec]:
+    """The tables of a document: of each of its routes, or its only one. Raises SpecError."""
+    given = document.get("spec") if isinstance(document, Mapping) else None
+    routes = given.get("routes") if isinstance(given, Mapping) else None
+    if not routes:
+        return [parse(document, folder)]
+    if not isinstance(routes, list) or not all(isinstance(route, Mapping) for route in routes):
+        raise SpecError("spec.routes: a list of mappings is wanted")
+    if given.get("topics"):
+        raise SpecError("spec.topics: each of spec.routes has topics of its own")
+    found: list[TableSpec] = []
+    for number, route in enumerate(routes):
+        try:
+            table = parse({**document, "spec": _routed(given, route)}, folder)
+            label = route.get("name") or table.path.rstrip("/").rpartition("/")[2]
+            table = replace(table, label=f"{table.name}/{label}")
+            _check_place(table, found)
+        except SpecError as e:
+            raise SpecError(f"spec.routes[{number}]: {e}") from None
+        found.append(table)
+    return found
+
+
+def _routed(given: Mapping[str, Any], route: Mapping[str, Any]) -> dict[str, Any]:
+    """The specification of one route."""
+    for name in route:
+        if name not in ROUTED:
+            raise SpecError(f"{name}: there is no such field; a route has {', '.join(ROUTED)}")
+    found = {name: value for name, value in given.items() if name != "routes"}
+    for name, value in route.items():
+        if name != "name":
+            by_field = name not in WHOLE and isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
+            found[name] = {**found[name], **value} if by_field else value
+    return found
+
+
+def _check_place(table: TableSpec, others: list[TableSpec]) -> None:
+    for other in others:
+        one, two = (f"{path.rstrip('/')}/" for path in (table.path, other.path))
+        letters = {other.dead_letter_path, table.dead_letter_path} & {table.path.rstrip("/"), other.path.rstrip("/")}
+        if one.startswith(two) or two.startswith(one) or letters:
+            raise SpecError(f"spec.table.path: {table.path!r} is within {other.path!r} of another route, or around it")
+
+
+def of_topic(spec: TableSpec, topic: str) -> TableSpec:
+    """The table of one topic."""
+    catalog = {name: value.replace(TOPIC, topic) if name == "name" else value for name, value in spec.catalog.items()}
+    path, label = spec.path.replace(TOPIC, topic), f"{spec.name}/{topic}"
+    return replace(spec, topics=(topic,), pattern=None, path=path, catalog=catalog, label=label)
 
 
 def parse(document: Any, folder: Path | None = None) -> TableSpec:
@@ -226,6 +321,8 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         spec.get(field_of_operators)
     if spec.get("clusterRef") and not spec.get("bootstrapServers"):
         raise SpecError("spec.clusterRef: only the operator knows clusters by name; give bootstrapServers here")
+    if spec.get("routes"):
+        raise SpecError("spec.routes: there are several tables, and one is wanted")
     topics, value = spec.section("topics"), spec.section("value")
     table, commit = spec.section("table"), spec.section("commit")
     letters, care, engine = spec.section("deadLetter"), spec.section("maintenance"), spec.section("engine")
@@ -269,6 +366,9 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         storage=table.mapping("storageOptions"),
         catalog=table.mapping("catalog"),
         kafka=spec.mapping("kafka"),
+        transform=str(spec.get("transform", "")).strip().rstrip(";"),
+        functions=_functions(spec.section("functions"), folder or Path()),
+        label=name,
     )
     _check(found)
     for section in (meta, topics, value, table, commit, letters, care, engine, spec, top):
@@ -286,6 +386,22 @@ def _pattern(topics: _Section) -> str | None:
     except re.error as e:
         raise SpecError(f"{topics.path}.pattern: {found!r} is no regular expression: {e}") from None
     return found
+
+
+def _functions(given: _Section, folder: Path) -> tuple[FunctionSpec, ...]:
+    found = []
+    for name in given.names():
+        section = given.section(name)
+        python = section.text("python")
+        module, _, attribute = python.partition(":")
+        if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            raise SpecError(f"{section.path}: {name!r} is no name of a function")
+        if not (re.fullmatch(r"\w+(\.\w+)*", module) and attribute.isidentifier()):
+            raise SpecError(f"{section.path}.python: {python!r} is not of the form module:function")
+        file = (folder / f"{module}.py").absolute()
+        found.append(FunctionSpec(name, module, attribute, section.text("returns"), file if file.is_file() else None))
+        section.done()
+    return tuple(found)
 
 
 def _value(given: _Section, folder: Path) -> ValueSpec:
@@ -347,6 +463,7 @@ def _check(found: TableSpec) -> None:
         raise SpecError(f"spec.table.partitionBy: {', '.join(found.partition_by)} names something twice")
     if found.catalog and found.format != "iceberg":
         raise SpecError(f"spec.table.catalog: a table of format {found.format} has none")
+    _check_transform(found)
     if found.mode == "append" and found.keys:
         raise SpecError("spec.table.key: only mode upsert has keys")
     if found.mode == "append" and found.order_by:
@@ -357,3 +474,16 @@ def _check(found: TableSpec) -> None:
         raise SpecError(
             "spec.table.mode: upsert is not for parquet, whose readers see replaced files too; delta, iceberg have it"
         )
+
+
+def _check_transform(found: TableSpec) -> None:
+    if found.functions and not found.transform:
+        raise SpecError("spec.functions: only a transform calls functions; give spec.transform")
+    if not found.transform:
+        return
+    if found.engine.mode == "inline":
+        raise SpecError("spec.transform: SQL runs on Spark; engine.mode inline has none")
+    if found.mode == "upsert":
+        raise SpecError("spec.transform: rows by key cannot be transformed; write the records to another table first")
+    if found.value.evolve != "none":
+        raise SpecError("spec.transform: the columns of records must be known; spec.value.evolve cannot be additive")

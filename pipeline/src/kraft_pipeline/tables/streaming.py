@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -165,7 +165,6 @@ def _put(path: Path, value: Any) -> None:
 
 def stream(engine: SparkEngine, writer: Writer, cluster: Cluster) -> None:
     """Run the query until the writer stops, or with `once` until there is nothing left. Raises what a batch raised."""
-    engine.session.dataSource.register(TableSource)
     left = STARTS
     while left:
         with tempfile.TemporaryDirectory(prefix="kraft-table-") as folder:
@@ -174,7 +173,7 @@ def stream(engine: SparkEngine, writer: Writer, cluster: Cluster) -> None:
         if found is None or writer.stopping:
             return
         left = STARTS if query.batches else left - 1
-        if not left:
+        if not (left and found.retriable):
             raise TaskError(found)
 
 
@@ -189,33 +188,38 @@ class _Query:
 
     def run(self) -> Failure | None:
         """None at its end, or why Spark ended it. Raises what a batch raised."""
+        failure: Failure | None = None
+        query: Any = None
+        try:
+            query = self._start()
+            self._watch(query)
+        except (PySparkException, Py4JError, ConnectionError) as e:
+            found = self._engine.failure(e)
+            failure = found._replace(message=f"the query has failed: {found.message}")
+        finally:
+            if query is not None and not self._engine.is_gone and query.isActive:
+                with self._working:  # the batch that is under way ends; the next one is refused
+                    pass
+                query.stop()
+        if self._raised is not None and not (failure is not None and failure.code == "spark.ended"):
+            raise self._raised
+        return failure
+
+    def _start(self) -> Any:
         feed = self._writer.feed
         (self._folder / "feed").write_bytes(pickle.dumps((feed, self._engine.parallelism)))
+        self._engine.session.dataSource.register(TableSource)
         source = self._engine.session.readStream.format(FORMAT).option("feed", str(self._folder)).load()
         trigger: dict[str, Any] = {"availableNow": True}
         if not (feed.once or feed.backfill):
             trigger = {"processingTime": f"{int(1000 * POLL_S)} milliseconds"}
-        query = (
-            source.writeStream.queryName(f"{feed.spec.name}-{os.path.basename(self._folder)}")
+        return (
+            source.writeStream.queryName(f"{feed.spec.label}-{os.path.basename(self._folder)}")
             .foreachBatch(self._batch)
             .option("checkpointLocation", (self._folder / "checkpoint").as_uri())
             .trigger(**trigger)
             .start()
         )
-        failure: Failure | None = None
-        try:
-            self._watch(query)
-        except (StreamingQueryException, Py4JError) as e:
-            text = f"{e}".partition("\n")[0]
-            failure = Failure("spark", "environment", True, f"the query has failed: {text}", f"{e}")
-        finally:
-            if query.isActive:
-                with self._working:  # the batch that is under way ends; the next one is refused
-                    pass
-                query.stop()
-        if self._raised is not None:
-            raise self._raised
-        return failure
 
     def _watch(self, query: Any) -> None:
         while not query.awaitTermination(POLL_S):

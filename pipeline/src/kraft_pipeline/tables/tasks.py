@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +23,8 @@ from kraft_pipeline.tables.storage import Storage, open_storage
 
 FILE_BYTES: Final = 96 * 1024 * 1024
 """Arrow bytes that a task holds before it writes them: files large enough for readers, memory small enough for two."""
+STAGED_ROWS: Final = 50_000
+"""Of a group of rows in files that merges by key read in parts."""
 STATISTICS: Final = 32
 """Columns with a minimum and a maximum in the commit, as Delta's writers have by default."""
 KEY_LENGTH: Final = 64
@@ -47,6 +49,8 @@ class Job:
     """Names, in small letters, that no new field may have."""
     settled: Mapping[Key, np.ndarray] = field(default_factory=dict)
     """Offsets of records that are committed dead letters of this batch already, in order."""
+    staged: bool = False
+    """Whether rows are put aside, for a transform to make the table's rows of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +82,9 @@ def run_task(job: Job, wanted: Range) -> Result:
 def write(job: Job, wanted: Range, batches: Iterable[pa.RecordBatch], damaged: Collection[int]) -> Result:
     """Write the rows of record batches; `damaged` is the decoder's and grows with them."""
     spec = job.spec
-    rows = _Writer(open_storage(spec.path, spec.storage), job, wanted, spec.partition_by, spec.keys)
-    dead = _Writer(open_storage(spec.dead_letter_path, spec.storage), job, wanted, ())
+    rows = RowFiles(open_storage(spec.path, spec.storage), job, wanted, spec.partition_by, spec.keys)
+    plain = replace(job, staged=False)
+    dead = RowFiles(open_storage(spec.dead_letter_path, spec.storage), plain, wanted, ())
     fields, reason, size = job.fields, "", 0
     parse = values.parser(spec, fields, retry_s=job.settings.retry_s)
     settled = job.settled.get((wanted.topic, wanted.partition))
@@ -122,7 +127,7 @@ def _where(dead: pa.Table) -> str:
     return f"{first['topic']}-{first['partition']}, offset {first['offset']}: {first['reason']}"
 
 
-class _Writer:
+class RowFiles:
     """Holds rows until they are worth a file."""
 
     def __init__(
@@ -160,9 +165,12 @@ class _Writer:
         whole = pa.concat_tables(self._held, promote_options="default")
         self._held, self._bytes = [], 0
         if self._keys:
-            # Of one key only the newest in the end, which the driver finds: an order may be another than the offsets'.
+            # Of one key only the newest in the end, which the merge finds: an order may be another than the offsets'.
             kept = whole if self._job.spec.order_by else changes.last(whole, self._keys)
-            self._put([({}, kept)], changes.STAGED)
+            self._put([({}, kept.sort_by([(key, "ascending") for key in self._keys]))], changes.STAGED)
+            return
+        if self._job.staged:
+            self._put([({}, whole)], changes.STAGED)
             return
         levels = partitions.parse(self._partition_by, whole.schema)
         self._put(list(partitions.split(whole, levels, whole=self._job.spec.format == "iceberg")))
@@ -171,7 +179,7 @@ class _Writer:
         paths = [self._path(folder or partitions.folder(texts, rows.column_names)) for texts, rows in parts]
         self._work.intend(paths)
         for path, (texts, rows) in zip(paths, parts, strict=True):
-            data, minima, maxima = encoded(rows)
+            data, minima, maxima = encoded(rows, group=STAGED_ROWS if self._keys else None)
             self._storage.write(path, data)
             self.files.append(Added(path, data.size, rows.num_rows, texts, minima, maxima))
 
@@ -181,10 +189,15 @@ class _Writer:
         return f"{folder}/{begin}-{uuid.uuid4().hex[:8]}.parquet".lstrip("/")
 
 
-def encoded(rows: pa.Table, keys: Sequence[str] = ()) -> tuple[pa.Buffer, dict[str, Any], dict[str, Any]]:
-    """The rows as a Parquet file, and the least and greatest of integer columns, and of `keys` that are short texts."""
+def encoded(
+    rows: pa.Table, keys: Sequence[str] = (), *, group: int | None = None
+) -> tuple[pa.Buffer, dict[str, Any], dict[str, Any]]:
+    """The rows as a Parquet file, and the least and greatest of integer columns, and of `keys` that are short texts.
+
+    `group`: rows that a reader has to read together, if fewer than Arrow's default.
+    """
     out = pa.BufferOutputStream()
-    pq.write_table(rows, out, compression="zstd", compression_level=1)
+    pq.write_table(rows, out, compression="zstd", compression_level=1, row_group_size=group)
     minima, maxima = {}, {}
     for name in dict.fromkeys([*keys, *rows.column_names[:STATISTICS]]):
         kind = rows.schema.field(name).type

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
@@ -22,7 +20,7 @@ from pyiceberg.transforms import (
     Transform,
     YearTransform,
 )
-from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, PrimitiveType, StringType
+from pyiceberg.types import BinaryType, IntegerType, LongType, PrimitiveType, StringType
 
 from kraft_pipeline.tables.partitions import FORMATS, By
 
@@ -61,23 +59,16 @@ def bounds(schema: Schema, values: Mapping[str, Any]) -> dict[int, bytes]:
     return {f.field_id: to_bytes(f.field_type, value) for f, value in fields if isinstance(f.field_type, PrimitiveType)}
 
 
-def holding(schema: Schema, files: Mapping[str, DataFile], keys: pa.Table) -> list[str]:
-    """Which of the files, by path, may have a row with one of `keys`, as far as the bounds of their columns tell."""
-    columns = []
-    for name in keys.column_names:
+def bounds_of(schema: Schema, file: DataFile, names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The least and greatest values of columns of a data file, as far as its entry has them."""
+    found: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+    for name in names:
         field = schema.find_field(name)
-        if isinstance(field.field_type, IntegerType | LongType | StringType | BinaryType):
-            columns.append((field, pc.unique(keys.column(name)).sort()))
-    return [path for path, file in files.items() if all(_within(file, field, some) for field, some in columns)]
-
-
-def _within(file: DataFile, field: NestedField, some: pa.Array) -> bool:
-    least, most = ((given or {}).get(field.field_id) for given in (file.lower_bounds, file.upper_bounds))
-    if least is None or most is None:
-        return True
-    kind: Any = field.field_type
-    at = bisect_left(some, from_bytes(kind, least), key=lambda key: key.as_py())
-    return at < len(some) and some[at].as_py() <= from_bytes(kind, most)
+        for values, given in zip(found, (file.lower_bounds, file.upper_bounds), strict=True):
+            value = (given or {}).get(field.field_id)
+            if value is not None and isinstance(field.field_type, IntegerType | LongType | StringType | BinaryType):
+                values[name] = from_bytes(field.field_type, value)
+    return found
 
 
 EPOCH: Final = date(1970, 1, 1)

@@ -45,10 +45,10 @@ from kraft_pipeline.tables import intents
 from kraft_pipeline.tables.committer import Added, Changes, ConflictError, Each, State
 from kraft_pipeline.tables.iceberg.commits import TAG_CHARACTERS, Overwrite, shared, tag
 from kraft_pipeline.tables.iceberg.expiry import Expired, due, referred
-from kraft_pipeline.tables.iceberg.fields import bounds, holding, levels_of, number, shown, small, spec_of, text_of
+from kraft_pipeline.tables.iceberg.fields import bounds, bounds_of, levels_of, number, shown, small, spec_of, text_of
 from kraft_pipeline.tables.iceberg.path import FOLDER, PathCatalog
 from kraft_pipeline.tables.intents import COMMIT, COMPACT, Work
-from kraft_pipeline.tables.merging import Merge, accepted, inserted
+from kraft_pipeline.tables.merging import Merge
 from kraft_pipeline.tables.partitions import By
 from kraft_pipeline.tables.spec import SpecError
 from kraft_pipeline.tables.storage import Storage
@@ -208,12 +208,12 @@ class IcebergTable:
             assert self._table is not None
             schema, spec = self._table.schema(), self._table.spec()
             there, clean = self._present()
-            some = [there[path] for path in holding(schema, there, merge.there.select(list(changes.keys)))]
-            old = [self._added(file, clean=clean) for file in some]
-            if not all(file.whole for file in old):
+            files = [self._added(file, clean=clean, bounded=changes.keys) for file in there.values()]
+            old = merge.candidates(files, each)
+            if not all(one.file.whole for one in old):
                 raise ValueError(f"table {self._uri}: another writer has {FOREIGN}; rows by key cannot be kept in it")
             found = [left for left in each(merge.left, old) if left is not None]
-            new[:] = merge.added(inserted(accepted(changes, found)), levels_of(spec, schema))
+            new[:] = merge.rows(found, levels_of(spec, schema), each)
             new.extend(left.rest for left in found if left.rest is not None)
             gone = {left.old.path: there[left.old.path] for left in found if left.changed}
             self._snapshot(tx, State(batch, position), gone, new)
@@ -431,14 +431,16 @@ class IcebergTable:
             spec_id=spec.spec_id,
         )
 
-    def _added(self, file: DataFile, *, clean: bool) -> Added:
+    def _added(self, file: DataFile, *, clean: bool, bounded: Sequence[str] = ()) -> Added:
+        """`bounded`: the columns whose bounds are wanted."""
         assert self._table is not None
         schema, spec = self._table.schema(), self._table.spec()
         path, size, rows = self._path(file.file_path), file.file_size_in_bytes, file.record_count
+        least, most = bounds_of(schema, file, bounded) if bounded else ({}, {})
         if file.spec_id != spec.spec_id:
-            return Added(path, size, rows, whole=False)
+            return Added(path, size, rows, {}, least, most, whole=False)
         values = {f.name: text_of(f, schema, file.partition[i]) for i, f in enumerate(spec.fields)}
-        return Added(path, size, rows, values, whole=clean)
+        return Added(path, size, rows, values, least, most, whole=clean)
 
     def _present(self) -> tuple[dict[str, DataFile], bool]:
         """The data files of the present version by path, and whether none of their rows is deleted by other files."""

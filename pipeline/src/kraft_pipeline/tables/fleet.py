@@ -1,0 +1,130 @@
+"""Many tables of one specification: a runner for each, in threads of their own, on one Spark.
+
+A table whose path has `{topic}` stands for a table for each topic; topics that come later get theirs within `LOOK_S`.
+Tables have their own offsets and transactions. A table that fails for good ends alone: the others go on, the failure is
+in the status, and the process tells it at its end.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from kraft_pipeline.client import ClientError, Cluster
+from kraft_pipeline.sources import offsets
+from kraft_pipeline.tables.opening import options_of
+from kraft_pipeline.tables.runner import Runner, may_pass
+from kraft_pipeline.tables.spec import TableSpec, of_topic
+
+LOOK_S: Final = 15.0
+"""How often topics are listed for new ones."""
+STEP_S: Final = 0.5
+
+
+def tables_of(specs: Sequence[TableSpec]) -> list[TableSpec]:
+    """The tables that there are now, those of topics too. Raises ClientError, SpecError."""
+    found: dict[str, TableSpec] = {}
+    for spec in specs:
+        for table in _expanded(spec):
+            found.setdefault(table.path, table)
+    return list(found.values())
+
+
+def _expanded(spec: TableSpec) -> Iterator[TableSpec]:
+    if not spec.is_for_each_topic:
+        yield spec
+        return
+    options = options_of(spec)
+    with Cluster(options.settings) as cluster:
+        names = sorted({topic for topic, _ in offsets.partitions(cluster, options, may_miss=True)})
+    for topic in names:
+        yield of_topic(spec, topic)
+
+
+class Fleet:
+    """Runs the writers of several tables; as a `Runner` it is told to stop."""
+
+    def __init__(
+        self,
+        specs: Sequence[TableSpec],
+        writer: Callable[[TableSpec], Runner],
+        *,
+        wait: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`writer` makes the runner of a table, with an engine of its own; `wait` is told what is waited for."""
+        self._specs, self._writer, self._wait = specs, writer, wait
+        self._stopping = False
+        self.runners: dict[str, Runner] = {}
+        """By path, in the order of their beginning."""
+        self.failures: dict[str, Exception] = {}
+        """By path: why a table ended before it was told to."""
+        self._threads: list[threading.Thread] = []
+
+    def stop(self) -> None:
+        """Return after the batches that are under way."""
+        self._stopping = True
+        for runner in list(self.runners.values()):
+            runner.stop()
+
+    def run(self, *, once: bool = False) -> int:
+        """How many rows were written. Raises the first failure of a table, when all others have ended."""
+        rows = self._each_once() if once else self._all_on()
+        if self.failures:
+            raise next(iter(self.failures.values()))
+        return rows
+
+    def _each_once(self) -> int:
+        """One after the other: a batch uses all of Spark."""
+        rows = 0
+        for table in tables_of(self._specs):
+            if not self._stopping:
+                try:
+                    rows += self._begun(table).run(once=True)
+                except Exception as e:
+                    self.failures[table.path] = e
+        return rows
+
+    def _all_on(self) -> int:
+        rows: list[int] = []
+        looked = -LOOK_S
+        while not self._stopping:
+            if time.monotonic() - looked >= LOOK_S:
+                self._look(rows)
+                looked = time.monotonic()
+            if self._threads and not any(thread.is_alive() for thread in self._threads):
+                break  # each has failed
+            time.sleep(STEP_S)
+        for thread in self._threads:
+            thread.join()
+        return sum(rows)
+
+    def _look(self, rows: list[int]) -> None:
+        """Begin what has no runner yet."""
+        try:
+            tables = tables_of(self._specs)
+        except (ClientError, OSError) as e:
+            if not may_pass(e):
+                raise
+            self._wait(f"topics cannot be listed: {e}")
+            return
+        for table in tables:
+            if table.path not in self.runners and not self._stopping:
+                runner = self._begun(table)
+                thread = threading.Thread(target=self._work, args=(table, runner, rows), name=table.label, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _begun(self, table: TableSpec) -> Runner:
+        runner = self.runners[table.path] = self._writer(table)
+        if self._stopping:
+            runner.stop()
+        return runner
+
+    def _work(self, table: TableSpec, runner: Runner, rows: list[int]) -> None:
+        try:
+            rows.append(runner.run())
+        except Exception as e:
+            self.failures[table.path] = e
+            self._wait(f"{table.label} has ended, other tables go on: {e}")

@@ -1,0 +1,159 @@
+"""`spec.transform`: one SELECT over the decoded rows of each batch, run by Spark between decoding and writing.
+
+Tasks decode their ranges and put the rows aside (`changes.STAGED`). Spark reads them as the view `records`, and writes
+what the SELECT returns as the batch's files. So dead letters, counts and repeated batches are those of the records, and
+the table's transaction is the same. A batch is transformed by itself, wherever it begins and ends; therefore only
+operators that look at one row at a time are allowed. The columns of the records must be known before the first batch:
+then a wrong SELECT ends the run at its start, and the table's columns never depend on which values came first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.tables import partitions, values
+from kraft_pipeline.tables.committer import Added, Part
+from kraft_pipeline.tables.schemas import aligned
+from kraft_pipeline.tables.spec import FunctionSpec, SpecError, TableSpec
+from kraft_pipeline.tables.storage import open_storage
+from kraft_pipeline.tables.tasks import Job, Result, RowFiles
+
+if TYPE_CHECKING:
+    from kraft_pipeline.tables.engine import SparkEngine
+
+VIEW: Final = "records"
+ROW_BY_ROW: Final = frozenset(
+    {"Project", "Filter", "SubqueryAlias", "View", "Generate", "Union", "WithCTE", "CTERelationDef", "CTERelationRef"}
+    | {"LogicalRDD", "MapInArrow", "Range", "LocalRelation", "OneRowRelation", "LateralJoin", "ArrowEvalPython"}
+    | {"BatchEvalPython", "ResolvedHint", "UnresolvedSubqueryColumnAliases"}
+)
+"""Spark's operators whose result for a row depends on this row alone."""
+
+
+class Transform:
+    """The SELECT of a specification, checked. Raises SpecError."""
+
+    def __init__(self, spec: TableSpec, engine: SparkEngine) -> None:
+        self._spec, self._engine = spec, engine
+        fields = values.first_fields(spec)
+        if spec.value.format != "raw" and not len(fields):
+            raise SpecError("spec.transform: the columns of records must be known; give spec.value.schema")
+        self._given = values.schema_of(spec, fields)
+        # A session of its own has its own views, functions and settings; the executors are the same.
+        self._session = engine.session.newSession()
+        self._session.conf.set("spark.sql.session.timeZone", "UTC")
+        self._session.conf.set("spark.sql.ansi.enabled", spec.engine.spark.get("spark.sql.ansi.enabled", "false"))
+        for function in spec.functions:
+            self._session.udf.register(function.name, loaded(function, engine.session), function.returns)
+        self.schema = self._checked()
+        """The columns of the result."""
+
+    def _checked(self) -> pa.Schema:
+        try:
+            frame = self._frame([])
+            found = to_arrow_schema(frame.schema, timezone="UTC")
+            operators = _operators(frame._jdf.queryExecution().analyzed())
+        except PySparkException as e:
+            raise SpecError(f"spec.transform: {' '.join(str(e).partition(';')[0].split())}") from None
+        except TypeError as e:
+            raise SpecError(f"spec.transform: {e}") from None
+        wrong = sorted(operators - ROW_BY_ROW)
+        if wrong:
+            raise SpecError(
+                f"spec.transform: {', '.join(wrong)} needs several rows, and a table is written batch by batch: "
+                f"the result would depend on where batches end; select, filter and explode single rows"
+            )
+        names = [name.lower() for name in found.names]
+        for name in names:
+            if names.count(name) > 1:
+                raise SpecError(f"spec.transform: two columns are called {name!r}; name them with AS")
+        for field in found:
+            if pa.types.is_null(field.type) or pa.types.is_duration(field.type) or pa.types.is_int8(field.type):
+                raise SpecError(f"spec.transform: column {field.name!r} is {field.type}, which tables lack; CAST it")
+        partitions.parse(self._spec.partition_by, found)
+        return found
+
+    def columns(self, there: pa.Schema | None) -> pa.Schema:
+        """The columns of the result as the table has them. Raises SpecError if a type differs."""
+        for field in self.schema:
+            if there is not None and field.name in there.names and there.field(field.name).type != field.type:
+                raise SpecError(
+                    f"spec.transform: column {field.name!r} is {field.type}, but {there.field(field.name).type} in the "
+                    f"table; CAST it, or write to another path"
+                )
+        return self.schema
+
+    def run(self, job: Job, staged: Sequence[Added]) -> list[Result]:
+        """Write what the SELECT makes of files that tasks have put aside. Raises TaskError."""
+        if not staged:
+            return []
+        schema = self.schema
+
+        def write(batches: Iterator[pa.RecordBatch]) -> Result:
+            return _write(job, schema, batches)
+
+        return self._engine.written(self._frame([file.path for file in staged]), write)
+
+    def _frame(self, paths: Sequence[str]) -> Any:
+        schema, storage = self._given, open_storage(self._spec.path, self._spec.storage)
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for place in batch.column("id").to_pylist():
+                    yield from aligned(Part(None, paths[place]).read(storage), schema).to_batches()
+
+        count = max(1, len(paths))
+        places = self._session.range(0, len(paths), 1, count)
+        places.mapInArrow(read, from_arrow_schema(schema)).createOrReplaceTempView(VIEW)
+        return self._session.sql(self._spec.transform)
+
+
+def _write(job: Job, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Result:
+    """The rows of one of Spark's partitions as files."""
+    spec = job.spec
+    storage = open_storage(spec.path, spec.storage)
+    writer = RowFiles(storage, replace(job, staged=False), Range("", b"", 0, 0, 0), spec.partition_by)
+    for batch in batches:
+        rows = pa.table(batch).cast(schema)
+        bad = partitions.unfiled(rows, spec.partition_by)
+        if bad:
+            place, why = next(iter(bad.items()))
+            raise SpecError(f"spec.transform: {why.reason}; the row is {rows.slice(place, 1).to_pylist()[0]}")
+        writer.add(rows)
+    writer.close()
+    return Result(writer.rows, files=writer.files)
+
+
+def loaded(function: FunctionSpec, session: Any) -> Any:
+    """A function of the user. Raises SpecError if there is none of that name."""
+    if function.file is not None:
+        folder = str(function.file.parent)
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        session.sparkContext.addPyFile(str(function.file))
+    path = f"spec.functions.{function.name}"
+    try:
+        found = getattr(importlib.import_module(function.module), function.attribute)
+    except Exception as e:  # of a module of somebody else
+        raise SpecError(f"{path}: {function.module}:{function.attribute}: {type(e).__name__}: {e}") from e
+    if not callable(found):
+        raise SpecError(f"{path}: {function.module}:{function.attribute} is no function")
+    return found
+
+
+def _operators(plan: Any) -> set[str]:
+    """The names of the operators of a plan of Spark's, subqueries' too."""
+    found: set[str] = {plan.nodeName()}
+    for kind in (plan.children(), plan.innerChildren()):
+        for place in range(kind.size()):
+            found |= _operators(kind.apply(place))
+    return found

@@ -1,0 +1,123 @@
+"""The changes of a batch by key, put together on executors: the driver learns of paths, bounds and counts.
+
+Tasks have written the rows of their ranges aside (`changes.STAGED`), sorted by key. Each part is a range of keys, and
+one task reads its rows from all of these files, keeps the newest row of each key, and puts the rows aside again for the
+merge. A batch of one part is the usual case. The keys between parts come from samples of the files.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kraft_pipeline.tables import changes
+from kraft_pipeline.tables.committer import DELETED, Changes, Each, Part, stem
+from kraft_pipeline.tables.intents import Work
+from kraft_pipeline.tables.ordering import Order
+from kraft_pipeline.tables.partitions import By, with_values
+from kraft_pipeline.tables.schemas import aligned
+from kraft_pipeline.tables.tasks import FILE_BYTES, encoded
+from kraft_pipeline.tables.tombstones import Tombstones
+
+PARTS_MAX: Final = 256
+SAMPLES: Final = 200
+"""Keys of a file, from which the bounds of parts are taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """What the tasks that put parts together have in common."""
+
+    work: Work
+    files: tuple[str, ...]
+    keys: tuple[str, ...]
+    schema: pa.Schema
+    """The table's."""
+    levels: tuple[By, ...]
+    order: Order
+    tombstones_s: float
+
+    def changes(self, size: int, each: Each) -> Changes:
+        """All changes in parts; `size`: their bytes, uncompressed. Raises OSError and what `each` raises."""
+        if not self.files:
+            rows = self.schema.append(pa.field(DELETED, pa.bool_())).empty_table()
+            return Changes(rows, self.keys, self.order)
+        count = min(PARTS_MAX, 1 + size // FILE_BYTES)
+        bounds = self._bounds(count, each) if count > 1 else None
+        ranges = [(0, None)] if bounds is None else [(n, bounds) for n in range(bounds.num_rows + 1)]
+        found = each(self._part, ranges)
+        return Changes(None, self.keys, self.order, tuple(found))
+
+    def _bounds(self, count: int, each: Each) -> pa.Table | None:
+        """The first keys of all parts but the first one; None if there are too few different keys."""
+        some = pa.concat_tables(each(self._sample, self.files)).sort_by([(key, "ascending") for key in self.keys])
+        places = np.unique(np.linspace(0, some.num_rows, count, endpoint=False).astype(int)[1:])
+        return changes.last(some.take(pa.array(places)), self.keys) if len(places) else None
+
+    def _sample(self, path: str) -> pa.Table:
+        with self.work.storage.open(path) as source:
+            rows = aligned(pq.ParquetFile(source).read(list(self.keys)), self._key_schema)
+        places = np.unique(np.linspace(0, max(rows.num_rows - 1, 0), SAMPLES).astype(int)) if rows.num_rows else []
+        return rows.take(pa.array(places, pa.int64()))
+
+    def _part(self, wanted: tuple[int, pa.Table | None]) -> Part:
+        """The part of a number among `bounds`: its rows are aside after it, and its tombstones are on record."""
+        number, bounds = wanted
+        low = None if bounds is None or not number else bounds.slice(number - 1, 1).to_pylist()[0]
+        high = None if bounds is None or number == bounds.num_rows else bounds.slice(number, 1).to_pylist()[0]
+        names = {by.name for by in self.levels if by.transform}
+        staged = pa.schema([*(f for f in self.schema if f.name not in names), pa.field(DELETED, pa.bool_())])
+        parts = [staged.empty_table(), *(aligned(self._read(path, low, high), staged) for path in self.files)]
+        newest = changes.newest(pa.concat_tables(parts), self.keys, self.order)
+        rows = with_values(newest, self.levels).select([*self.schema.names, DELETED])
+        tombstones = Tombstones(self.work.storage, self.tombstones_s)
+        found = Changes(rows, self.keys, self.order)
+        tombstones.remember(found)
+        return self._put(tombstones.fresh(found).rows)
+
+    def _read(self, path: str, low: dict[str, Any] | None, high: dict[str, Any] | None) -> pa.Table:
+        """The rows of a file from a key on, and below another. Groups of rows that have none of them are not read."""
+        with self.work.storage.open(path) as source, pq.ParquetFile(source) as opened:
+            if low is None and high is None:
+                return opened.read()
+            parts = []
+            for group in range(opened.num_row_groups):
+                keys = aligned(opened.read_row_group(group, list(self.keys)), self._key_schema)
+                kept = np.ones(keys.num_rows, np.bool_)
+                if low is not None:
+                    kept &= self._from(keys, low)
+                if high is not None:
+                    kept &= ~self._from(keys, high)
+                if kept.any():
+                    parts.append(opened.read_row_group(group).filter(pa.array(kept)))
+            return pa.concat_tables(parts) if parts else opened.schema_arrow.empty_table()
+
+    def _from(self, rows: pa.Table, bound: dict[str, Any]) -> np.ndarray:
+        """Which rows have that key or a greater one, column after column."""
+
+        def longer(found: Any, key: str) -> Any:
+            value = pa.scalar(bound[key], rows.schema.field(key).type)
+            equal, greater = pc.equal(rows.column(key), value), pc.greater(rows.column(key), value)
+            return pc.or_(greater, pc.and_(equal, found))
+
+        every = pa.chunked_array([pa.array(np.ones(rows.num_rows, np.bool_))])
+        return np.asarray(reduce(longer, reversed(self.keys), every)).astype(np.bool_)
+
+    @property
+    def _key_schema(self) -> pa.Schema:
+        return pa.schema([self.schema.field(key) for key in self.keys])
+
+    def _put(self, rows: pa.Table | None) -> Part:
+        assert rows is not None
+        begin = f"{stem(self.work.app, self.work.epoch)}{self.work.name}"
+        path = f"{changes.STAGED}/{begin}-{uuid.uuid4().hex}.parquet"
+        self.work.intend([path])
+        self.work.storage.write(path, encoded(rows)[0])
+        return Part(None, path)

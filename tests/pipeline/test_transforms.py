@@ -1,0 +1,144 @@
+"""SQL and user functions over the decoded rows: what the table has, and what is refused at the start."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft_pipeline.tables import maintenance, runner, spec
+from kraft_pipeline.tables.engine import InlineEngine, SparkEngine
+from tests.compat.targets import Ours
+from tests.compat.test_pipeline_client import create
+from tests.compat.test_pipeline_table import FORMATS, document, rows, send, written_files
+from tests.spark import spark
+
+__all__ = ["spark"]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("spark-kraftcluster")]
+VALUE = {"format": "json", "schema": {"id": "long", "name": "string", "tags": "array<string>", "at": "timestamp"}}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ours]:
+    target = Ours("kraftcluster", tmp_path_factory.mktemp("server"))
+    yield target.start()
+    target.kill()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    return "".join(c if c.isalnum() else "_" for c in str(request.node.name).removeprefix("test_"))
+
+
+def transformed(target: Ours, topic: str, path: Path, kind: str, transform: str, **more: Any) -> dict[str, Any]:
+    given = document(target, topic, path, kind, value=VALUE, transform=transform, **more)
+    given["spec"]["engine"] = {"mode": "local"}
+    return given
+
+
+def run(given: dict[str, Any], engine: SparkEngine, folder: Path | None = None) -> list[runner.Progress]:
+    told: list[runner.Progress] = []
+    runner.Runner(spec.parse(given, folder), engine, tell=told.append).run(once=True)
+    return told
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_table_of_a_select(spark: Any, cluster: Ours, name: str, tmp_path: Path, kind: str) -> None:
+    """Rows filtered, exploded and computed; dead letters are those of the records; nothing is left over."""
+    create(cluster, name, 2)
+    sent = [b'{"id": %d, "name": "N%d", "tags": ["a", "b"], "at": "2024-02-29T10:00:00Z"}' % (n, n) for n in range(40)]
+    send(cluster, name, [*sent, b"no object", b'{"id": "text"}'])
+    transform = """
+        SELECT id * 10 AS n, lower(name) AS name, tag, CAST(name AS INT) AS no_number, at, _topic, _offset
+        FROM records LATERAL VIEW explode(tags) t AS tag
+        WHERE id % 2 = 0;
+    """
+    given = transformed(cluster, name, tmp_path / "t", kind, transform, table={"partitionBy": ["tag"]})
+    assert [(done.rows, done.dead) for done in run(given, SparkEngine(spark))] == [(40, 2)]
+    send(cluster, name, [b'{"id": 100, "tags": ["c"]}', b'{"id": 101, "tags": ["c"]}', b'{"id": 102}'])
+    assert [(done.rows, done.dead) for done in run(given, SparkEngine(spark))] == [(1, 0)]
+    assert run(given, SparkEngine(spark)) == []
+    found = rows(tmp_path / "t", kind)
+    expected = Counter((10 * n, f"n{n}", tag) for n in range(0, 40, 2) for tag in "ab")
+    assert Counter((row["n"], row["name"], row["tag"]) for row in found) == expected + Counter([(1000, None, "c")])
+    assert {row["no_number"] for row in found} == {None}, "an expression that fails on a record is null"
+    assert {row["at"].isoformat() for row in found if row["at"]} == {"2024-02-29T10:00:00+00:00"}
+    parsed = spec.parse(given)
+    assert written_files(parsed) == runner.open_table(parsed).files()
+    assert maintenance.compact(parsed)[0] > 0
+    assert len(rows(tmp_path / "t", kind)) == 41
+
+
+def test_a_function_of_the_user(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
+    (tmp_path / "my_masks.py").write_text("def mask(text):\n    return None if text is None else text[0] + '***'\n")
+    create(cluster, name)
+    send(cluster, name, [b'{"name": "ada"}', b'{"id": 1}'])
+    functions = {"mask": {"python": "my_masks:mask", "returns": "string"}}
+    given = transformed(cluster, name, tmp_path / "t", "delta", "SELECT mask(name) AS who FROM records")
+    given["spec"]["functions"] = functions
+    run(given, SparkEngine(spark), tmp_path)
+    assert sorted(str(row["who"]) for row in rows(tmp_path / "t", "delta")) == ["None", "a***"]
+    functions["mask"]["python"] = "my_masks:other"
+    with pytest.raises(spec.SpecError, match=r"^spec.functions.mask: my_masks:other: AttributeError"):
+        run(given, SparkEngine(spark), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("transform", "message"),
+    [
+        ("SELECT nothing FROM records", r"^spec.transform: .*nothing"),
+        ("SELEC * FROM records", r"^spec.transform: .*SELEC"),
+        ("SELECT * FROM orders", r"^spec.transform: .*orders"),
+        ("SELECT count(*) AS n FROM records", "^spec.transform: Aggregate needs several rows"),
+        ("SELECT id FROM records ORDER BY id", "^spec.transform: Sort needs several rows"),
+        ("SELECT id, name AS ID FROM records", "^spec.transform: two columns are called 'id'"),
+        ("SELECT NULL AS n FROM records", "^spec.transform: column 'n' is null, which tables lack; CAST it"),
+        ("SELECT (SELECT max(id) FROM records) AS n FROM records", "^spec.transform: Aggregate needs several rows"),
+    ],
+)
+def test_a_wrong_select_is_refused_at_the_start(
+    spark: Any, cluster: Ours, tmp_path: Path, transform: str, message: str
+) -> None:
+    given = transformed(cluster, "no topic is asked for", tmp_path / "t", "delta", transform)
+    with pytest.raises(spec.SpecError, match=message):
+        runner.Runner(spec.parse(given), SparkEngine(spark))
+
+
+def test_a_select_whose_columns_the_table_does_not_have(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
+    """New columns come; another type of a column is refused."""
+    create(cluster, name)
+    send(cluster, name, [b'{"id": 1}'])
+    given = transformed(cluster, name, tmp_path / "t", "delta", "SELECT id FROM records")
+    run(given, SparkEngine(spark))
+    send(cluster, name, [b'{"id": 2, "name": "x"}'])
+    given["spec"]["transform"] = "SELECT id, name FROM records"
+    run(given, SparkEngine(spark))
+    assert sorted((row["id"], row["name"]) for row in rows(tmp_path / "t", "delta")) == [(1, None), (2, "x")]
+    send(cluster, name, [b'{"id": 3}'])
+    given["spec"]["transform"] = "SELECT CAST(id AS STRING) AS id FROM records"
+    with pytest.raises(spec.SpecError, match="column 'id' is string, but int64 in the table; CAST it"):
+        run(given, SparkEngine(spark))
+
+
+def test_what_a_specification_with_a_select_may_not_have() -> None:
+    def given(**more: Any) -> Any:
+        base = {"bootstrapServers": "a:1", "topics": {"names": ["t"]}, "table": {"path": "/t"}, "value": VALUE}
+        document = {"apiVersion": spec.API_VERSION, "kind": spec.KIND, "metadata": {"name": "t"}}
+        return spec.parse(json.loads(json.dumps({**document, "spec": {**base, "transform": "SELECT 1", **more}})))
+
+    for more, message in (
+        ({"engine": {"mode": "inline"}}, "SQL runs on Spark"),
+        ({"table": {"path": "/t", "mode": "upsert", "key": ["_key"]}}, "rows by key cannot be transformed"),
+        ({"value": {"format": "json", "evolve": "additive"}}, "evolve cannot be additive"),
+        ({"transform": "", "functions": {"f": {"python": "a:b", "returns": "int"}}}, "only a transform calls"),
+        ({"functions": {"f": {"python": "a.b", "returns": "int"}}}, "is not of the form module:function"),
+        ({"functions": {"f": {"python": "a:b"}}}, "spec.functions.f.returns: is missing"),
+    ):
+        with pytest.raises(spec.SpecError, match=message):
+            given(**more)
+    with pytest.raises(spec.SpecError, match="SQL runs on Spark"):
+        InlineEngine().transform(given())

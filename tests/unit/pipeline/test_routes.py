@@ -1,0 +1,107 @@
+"""Many tables of one specification: what routes and `{topic}` mean, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft_pipeline.tables import served, spec
+from kraft_pipeline.tables.committer import Added
+from kraft_pipeline.tables.maintenance import TIER, _groups
+
+
+def given(*routes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    table = {"format": "parquet", "storageOptions": {"AWS_REGION": "x"}}
+    base = {"bootstrapServers": "a:1", "table": table, "value": {"format": "json"}, **more}
+    routed = {"routes": list(routes)} if routes else {}
+    return {
+        "apiVersion": spec.API_VERSION,
+        "kind": spec.KIND,
+        "metadata": {"name": "shop"},
+        "spec": {**base, **routed},
+    }
+
+
+ORDERS = {"topics": {"names": ["orders"]}, "table": {"path": "/data/orders"}}
+
+
+def test_a_route_replaces_what_it_has_and_keeps_the_rest() -> None:
+    logs = {"name": "raw-logs", "topics": {"pattern": "log.*"}, "value": {"format": "raw"}, "table": {"path": "/l"}}
+    orders, other = spec.parse_all(given(ORDERS, logs))
+    assert (orders.topics, orders.path, orders.format, orders.value.format) == (
+        ("orders",),
+        "/data/orders",
+        "parquet",
+        "json",
+    )
+    assert (other.pattern, other.path, other.value.format) == ("log.*", "/l", "raw")
+    assert {table.storage["AWS_REGION"] for table in (orders, other)} == {"x"}
+    assert [table.label for table in (orders, other)] == ["shop/orders", "shop/raw-logs"]
+    assert {table.app_id for table in (orders, other)} == {"kafkatable-shop"}
+
+
+def test_a_path_with_topic_is_a_table_for_each() -> None:
+    (found,) = spec.parse_all(given(topics={"pattern": ".*"}, table={"path": "/data/{topic}/rows", "format": "delta"}))
+    assert found.is_for_each_topic
+    one = spec.of_topic(found, "eu.orders")
+    assert (one.path, one.topics, one.pattern, one.label) == (
+        "/data/eu.orders/rows",
+        ("eu.orders",),
+        None,
+        "shop/eu.orders",
+    )
+    assert not one.is_for_each_topic
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (given(ORDERS, {**ORDERS, "name": "again"}), r"^spec.routes\[1\]: spec.table.path: '/data/orders' is within"),
+        (given(ORDERS, {**ORDERS, "table": {"path": "/data/orders/x"}}), r"^spec.routes\[1\]: .* is within"),
+        (given(ORDERS, {**ORDERS, "table": {"path": "/data/orders_dead_letters"}}), r"^spec.routes\[1\]: .* is within"),
+        (given({**ORDERS, "engine": {}}), r"^spec.routes\[0\]: engine: there is no such field; a route has name"),
+        (given({"table": {"path": "/t"}}), r"^spec.routes\[0\]: spec.topics: either names or pattern is wanted"),
+        (given(ORDERS, topics={"names": ["t"]}), "^spec.topics: each of spec.routes has topics of its own"),
+        (given("orders"), "^spec.routes: a list of mappings is wanted"),
+    ],
+)
+def test_what_is_wrong_with_routes(document: Any, message: str) -> None:
+    with pytest.raises(spec.SpecError, match=message):
+        spec.parse_all(document)
+
+
+def test_one_table_is_wanted_where_there_are_several() -> None:
+    with pytest.raises(spec.SpecError, match=r"^spec.routes: there are several tables"):
+        spec.parse(given(ORDERS))
+
+
+def test_the_status_of_all_has_sums_and_each(tmp_path: Path) -> None:
+    told = served.ToldOfAll("shop")
+    for name, lag in (("a", 3), ("b", 4)):
+        (table,) = spec.parse_all(given({**ORDERS, "name": name, "table": {"path": f"{tmp_path}/{name}"}}))
+        one = told.of(table)
+
+        class Behind:
+            care_failures, care_error, behind = 0, None, lag
+
+        one.watch(Behind())  # type: ignore[arg-type]
+    found = told.status()
+    assert (found["lag"], found["rows"], [table["name"] for table in found["tables"]]) == (7, 0, ["shop/a", "shop/b"])
+    assert 'kraft_table_lag_records{table="shop/b"} 4' in told.metrics()
+    assert told.metrics().count("# TYPE kraft_table_lag_records") == 1
+
+
+def test_a_running_table_writes_a_row_anew_a_few_times() -> None:
+    """A pass after each batch: before, it merged the table's largest small file with each new one."""
+    wanted, size, written = 1000.0, 4, 0
+    live: list[Added] = []
+    for batch in range(500):
+        live.append(Added(f"b{batch}", size, size))
+        for group in list(_groups(live, int(wanted), tier=TIER)):
+            whole = sum(file.size for file in group)
+            written += whole
+            live = [file for file in live if file not in group] + [Added(f"m{batch}-{written}", whole, whole)]
+    assert len(live) < 20
+    assert written < 12 * 500 * size
