@@ -74,16 +74,20 @@ def test_a_table_of_a_select(spark: Any, cluster: Ours, name: str, tmp_path: Pat
 
 
 def test_a_function_of_the_user(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
-    (tmp_path / "my_masks.py").write_text("def mask(text):\n    return None if text is None else text[0] + '***'\n")
+    (tmp_path / "my_masks.py").write_text("def hide(text):\n    return None if text is None else text[0] + '***'\n")
     create(cluster, name)
     send(cluster, name, [b'{"name": "ada"}', b'{"id": 1}'])
-    functions = {"mask": {"python": "my_masks:mask", "returns": "string"}}
-    given = transformed(cluster, name, tmp_path / "t", "delta", "SELECT mask(name) AS who FROM records")
+    functions = {"hide": {"python": "my_masks:hide", "returns": "string"}}
+    given = transformed(cluster, name, tmp_path / "t", "delta", "SELECT hide(name) AS who FROM records")
     given["spec"]["functions"] = functions
     run(given, SparkEngine(spark), tmp_path)
     assert sorted(str(row["who"]) for row in rows(tmp_path / "t", "delta")) == ["None", "a***"]
-    functions["mask"]["python"] = "my_masks:other"
-    with pytest.raises(spec.SpecError, match=r"^spec.functions.mask: my_masks:other: AttributeError"):
+    functions["hide"]["python"] = "my_masks:other"
+    with pytest.raises(spec.SpecError, match=r"^spec.functions.hide: my_masks:other: AttributeError"):
+        run(given, SparkEngine(spark), tmp_path)
+    functions["mask"] = {"python": "my_masks:hide", "returns": "string"}
+    del functions["hide"]
+    with pytest.raises(spec.SpecError, match=r"^spec.functions.mask: Spark has a function of this name"):
         run(given, SparkEngine(spark), tmp_path)
 
 

@@ -53,6 +53,8 @@ class Transform:
         self._session.conf.set("spark.sql.session.timeZone", "UTC")
         self._session.conf.set("spark.sql.ansi.enabled", spec.engine.spark.get("spark.sql.ansi.enabled", "false"))
         for function in spec.functions:
+            if self._session.catalog.functionExists(function.name):
+                raise SpecError(f"spec.functions.{function.name}: Spark has a function of this name; give it another")
             self._session.udf.register(function.name, loaded(function, engine.session), function.returns)
         self.schema = self._checked()
         """The columns of the result."""
