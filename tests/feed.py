@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from kraft_node.records.batch import build_batch
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import values
+from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.opening import open_table
 from kraft_pipeline.tables.plans import Plan
 from kraft_pipeline.tables.runner import Runner
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.tasks import Job, Result, write
 
-T = TypeVar("T")
-R = TypeVar("R")
 
-
-class Fed:
+class Fed(InlineEngine):
     """An engine whose tasks find their records here rather than at brokers."""
-
-    parallelism = 1
 
     def __init__(self, logs: dict[int, bytes]) -> None:
         self._logs = logs
-
-    def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
-        return [call(one) for one in work]
 
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
         return [self._task(job, one) for one in ranges if one.end > one.start]
@@ -38,9 +31,6 @@ class Fed:
         decoder = Decoder(wanted.topic, wanted.partition, values.RAW)
         batches = decoder.decode(self._logs[wanted.start], check_crc=False)
         return write(job, wanted, batches, decoder.damaged)
-
-    def close(self) -> None:
-        """Nothing runs."""
 
 
 class Feed:

@@ -136,6 +136,9 @@ class SparkRun:
         if self.status is None:
             self._process.kill()
         self._process.wait()
+        assert self._process.stdout is not None
+        self._reader.join(30)
+        self._process.stdout.close()
         deadline = time.monotonic() + 30
         while (left := self._left()) and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kraft_pipeline.cli.main import main
-from kraft_pipeline.tables import fleet, runner, spec
+from kraft_pipeline.tables import fleet, routes, runner
 from kraft_pipeline.tables.committer import FencedError
 from kraft_pipeline.tables.engine import Engine, InlineEngine, SparkEngine
 from tests.compat.targets import Ours
@@ -56,12 +56,12 @@ def test_commands_are_for_all_tables(cluster: Ours, tmp_path: Path, capsys: pyte
     for topic, count in (("orders", 20), ("log-a", 5), ("log-b", 7)):
         create(cluster, topic)
         produced(cluster, topic, count)
-    routes = [
+    given_routes = [
         {"topics": {"names": ["orders"]}, "table": {"path": str(tmp_path / "orders")}},
         {"topics": {"pattern": "log-.*"}, "table": {"path": str(tmp_path / "logs" / "{topic}")}},
     ]
     file = tmp_path / "tables.yaml"
-    file.write_text(json.dumps(given(cluster, routes=routes)))
+    file.write_text(json.dumps(given(cluster, routes=given_routes)))
     assert main(["table", "run", str(file), "--once"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert [line.partition(" rows")[0] for line in told[:3]] == [
@@ -85,7 +85,7 @@ def test_topics_that_come_later_get_a_table(
 ) -> None:
     monkeypatch.setattr(fleet, "LOOK_S", 1.0)
     engine: Engine = InlineEngine() if where == "inline" else SparkEngine(request.getfixturevalue("spark"))
-    tables = spec.parse_all(given(cluster, topics={"pattern": "t-.*"}, table={"path": str(tmp_path / "{topic}")}))
+    tables = routes.parse_all(given(cluster, topics={"pattern": "t-.*"}, table={"path": str(tmp_path / "{topic}")}))
     all_of_them = fleet.Fleet(tables, lambda table: runner.Runner(table, engine.another()))
     thread = threading.Thread(target=all_of_them.run)
     create(cluster, "t-one")
@@ -110,7 +110,7 @@ def test_a_table_that_fails_ends_alone(cluster: Ours, tmp_path: Path) -> None:
     for topic in ("a", "b"):
         create(cluster, topic)
         send(cluster, topic, [b"1", b"2"])
-    tables = spec.parse_all(given(cluster, topics={"names": ["a", "b"]}, table={"path": str(tmp_path / "{topic}")}))
+    tables = routes.parse_all(given(cluster, topics={"names": ["a", "b"]}, table={"path": str(tmp_path / "{topic}")}))
     waited: list[str] = []
     both = fleet.Fleet(tables, lambda table: runner.Runner(table, InlineEngine()), wait=waited.append)
     raised: list[BaseException] = []
@@ -125,7 +125,7 @@ def test_a_table_that_fails_ends_alone(cluster: Ours, tmp_path: Path) -> None:
     thread.start()
     try:
         until(lambda: all((tmp_path / t / "_delta_log").exists() and rows(tmp_path / t, "delta") for t in "ab"))
-        runner.Runner(spec.of_topic(tables[0], "a"), InlineEngine()).run(once=True)
+        runner.Runner(routes.of_topic(tables[0], "a"), InlineEngine()).run(once=True)
         until(lambda: both.failures)
         send(cluster, "b", [b"3"])
         until(lambda: len(rows(tmp_path / "b", "delta")) == 3)

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.tables import served, spec
+from kraft_pipeline.tables import routes, served, spec
 from kraft_pipeline.tables.committer import Added
 from kraft_pipeline.tables.maintenance import TIER, _groups
 
 
-def given(*routes: dict[str, Any], **more: Any) -> dict[str, Any]:
+def given(*some: dict[str, Any], **more: Any) -> dict[str, Any]:
     table = {"format": "parquet", "storageOptions": {"AWS_REGION": "x"}}
     base = {"bootstrapServers": "a:1", "table": table, "value": {"format": "json"}, **more}
-    routed = {"routes": list(routes)} if routes else {}
+    routed = {"routes": list(some)} if some else {}
     return {
         "apiVersion": spec.API_VERSION,
         "kind": spec.KIND,
@@ -29,7 +29,7 @@ ORDERS = {"topics": {"names": ["orders"]}, "table": {"path": "/data/orders"}}
 
 def test_a_route_replaces_what_it_has_and_keeps_the_rest() -> None:
     logs = {"name": "raw-logs", "topics": {"pattern": "log.*"}, "value": {"format": "raw"}, "table": {"path": "/l"}}
-    orders, other = spec.parse_all(given(ORDERS, logs))
+    orders, other = routes.parse_all(given(ORDERS, logs))
     assert (orders.topics, orders.path, orders.format, orders.value.format) == (
         ("orders",),
         "/data/orders",
@@ -43,9 +43,11 @@ def test_a_route_replaces_what_it_has_and_keeps_the_rest() -> None:
 
 
 def test_a_path_with_topic_is_a_table_for_each() -> None:
-    (found,) = spec.parse_all(given(topics={"pattern": ".*"}, table={"path": "/data/{topic}/rows", "format": "delta"}))
+    (found,) = routes.parse_all(
+        given(topics={"pattern": ".*"}, table={"path": "/data/{topic}/rows", "format": "delta"})
+    )
     assert found.is_for_each_topic
-    one = spec.of_topic(found, "eu.orders")
+    one = routes.of_topic(found, "eu.orders")
     assert (one.path, one.topics, one.pattern, one.label) == (
         "/data/eu.orders/rows",
         ("eu.orders",),
@@ -69,7 +71,7 @@ def test_a_path_with_topic_is_a_table_for_each() -> None:
 )
 def test_what_is_wrong_with_routes(document: Any, message: str) -> None:
     with pytest.raises(spec.SpecError, match=message):
-        spec.parse_all(document)
+        routes.parse_all(document)
 
 
 def test_one_table_is_wanted_where_there_are_several() -> None:
@@ -80,7 +82,7 @@ def test_one_table_is_wanted_where_there_are_several() -> None:
 def test_the_status_of_all_has_sums_and_each(tmp_path: Path) -> None:
     told = served.ToldOfAll("shop")
     for name, lag in (("a", 3), ("b", 4)):
-        (table,) = spec.parse_all(given({**ORDERS, "name": name, "table": {"path": f"{tmp_path}/{name}"}}))
+        (table,) = routes.parse_all(given({**ORDERS, "name": name, "table": {"path": f"{tmp_path}/{name}"}}))
         one = told.of(table)
 
         class Behind:

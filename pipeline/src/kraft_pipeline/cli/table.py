@@ -54,13 +54,13 @@ def _guarded(run: Any, options: argparse.Namespace) -> int:
     from kraft_pipeline.cli.errors import tell
     from kraft_pipeline.client import ClientError
     from kraft_pipeline.codec import CodecError
-    from kraft_pipeline.tables import spec
+    from kraft_pipeline.tables import routes
     from kraft_pipeline.tables.committer import ConflictError, FencedError
     from kraft_pipeline.tables.errors import TaskError
     from kraft_pipeline.tables.runner import DeadLetterError
 
     try:
-        result: int = run(options, spec.load_all(options.file))
+        result: int = run(options, routes.load_all(options.file))
     except FencedError as e:
         tell("kraft-pipeline", e, debug=options.debug)
         return FENCED

@@ -15,8 +15,9 @@ from typing import Final
 from kraft_pipeline.client import ClientError, Cluster
 from kraft_pipeline.sources import offsets
 from kraft_pipeline.tables.opening import options_of
+from kraft_pipeline.tables.routes import of_topic
 from kraft_pipeline.tables.runner import Runner, may_pass
-from kraft_pipeline.tables.spec import TableSpec, of_topic
+from kraft_pipeline.tables.spec import TableSpec
 
 LOOK_S: Final = 15.0
 """How often topics are listed for new ones."""

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -37,10 +37,6 @@ _TIMES: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 TOPIC: Final = "{topic}"
 """In `table.path`, and in a catalog's name: the name of a topic, each of which has a table then."""
-ROUTED: Final = ("name", "topics", "value", "table", "commit", "deadLetter", "maintenance", "transform", "functions")
-"""Fields of a route."""
-WHOLE: Final = ("topics", "value", "transform", "functions")
-"""Of these: what takes the place of the specification's field; the fields of other sections do so one by one."""
 
 
 class SpecError(ValueError):
@@ -239,70 +235,15 @@ class _Section:
 
 def load(path: Path) -> TableSpec:
     """The spec of one table in a file. Raises SpecError, and OSError where it cannot be read."""
-    return parse(_document(path), path.parent)
+    return parse(read(path), path.parent)
 
 
-def load_all(path: Path) -> list[TableSpec]:
-    """The spec of each table in a file. Raises SpecError, and OSError where it cannot be read."""
-    return parse_all(_document(path), path.parent)
-
-
-def _document(path: Path) -> Any:
+def read(path: Path) -> Any:
+    """The document in a file. Raises SpecError, and OSError where it cannot be read."""
     try:
         return yaml.safe_load(path.read_text())
     except yaml.YAMLError as e:
         raise SpecError(f"{path}: {e}") from None
-
-
-def parse_all(document: Any, folder: Path | None = None) -> list[TableSpec]:
-    """The tables of a document: of each of its routes, or its only one. Raises SpecError."""
-    given = document.get("spec") if isinstance(document, Mapping) else None
-    routes = given.get("routes") if isinstance(given, Mapping) else None
-    if not routes:
-        return [parse(document, folder)]
-    if not isinstance(routes, list) or not all(isinstance(route, Mapping) for route in routes):
-        raise SpecError("spec.routes: a list of mappings is wanted")
-    if given.get("topics"):
-        raise SpecError("spec.topics: each of spec.routes has topics of its own")
-    found: list[TableSpec] = []
-    for number, route in enumerate(routes):
-        try:
-            table = parse({**document, "spec": _routed(given, route)}, folder)
-            label = route.get("name") or table.path.rstrip("/").rpartition("/")[2]
-            table = replace(table, label=f"{table.name}/{label}")
-            _check_place(table, found)
-        except SpecError as e:
-            raise SpecError(f"spec.routes[{number}]: {e}") from None
-        found.append(table)
-    return found
-
-
-def _routed(given: Mapping[str, Any], route: Mapping[str, Any]) -> dict[str, Any]:
-    """The specification of one route."""
-    for name in route:
-        if name not in ROUTED:
-            raise SpecError(f"{name}: there is no such field; a route has {', '.join(ROUTED)}")
-    found = {name: value for name, value in given.items() if name != "routes"}
-    for name, value in route.items():
-        if name != "name":
-            by_field = name not in WHOLE and isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
-            found[name] = {**found[name], **value} if by_field else value
-    return found
-
-
-def _check_place(table: TableSpec, others: list[TableSpec]) -> None:
-    for other in others:
-        one, two = (f"{path.rstrip('/')}/" for path in (table.path, other.path))
-        letters = {other.dead_letter_path, table.dead_letter_path} & {table.path.rstrip("/"), other.path.rstrip("/")}
-        if one.startswith(two) or two.startswith(one) or letters:
-            raise SpecError(f"spec.table.path: {table.path!r} is within {other.path!r} of another route, or around it")
-
-
-def of_topic(spec: TableSpec, topic: str) -> TableSpec:
-    """The table of one topic."""
-    catalog = {name: value.replace(TOPIC, topic) if name == "name" else value for name, value in spec.catalog.items()}
-    path, label = spec.path.replace(TOPIC, topic), f"{spec.name}/{topic}"
-    return replace(spec, topics=(topic,), pattern=None, path=path, catalog=catalog, label=label)
 
 
 def parse(document: Any, folder: Path | None = None) -> TableSpec:
@@ -352,13 +293,7 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         compact_to=int(care.quantity("compactTo", "128Mi", _SIZES)),
         vacuum_after_s=care.quantity("vacuumAfter", "7d", _TIMES),
         care_every_s=care.quantity("every", "1h", _TIMES),
-        engine=EngineSpec(
-            engine.one_of("mode", ENGINES, "local"),
-            engine.count("executors", 2),
-            engine.count("cores", 1),
-            int(engine.quantity("memory", "2Gi", _SIZES)),
-            engine.mapping("spark"),
-        ),
+        engine=_engine(engine),
         starting=spec.one_of("startingOffsets", ("earliest", "latest"), "earliest"),
         fail_on_data_loss=spec.flag("failOnDataLoss", default=True),
         committed=spec.one_of("isolationLevel", ("read_committed", "read_uncommitted"), "read_committed")
@@ -371,10 +306,19 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         label=name,
     )
     _check(found)
-    for section in (meta, topics, value, table, commit, letters, care, engine, spec, top):
-        if section is not meta:
-            section.done()
+    for section in (topics, value, table, commit, letters, care, engine, spec, top):
+        section.done()
     return found
+
+
+def _engine(given: _Section) -> EngineSpec:
+    return EngineSpec(
+        given.one_of("mode", ENGINES, "local"),
+        given.count("executors", 2),
+        given.count("cores", 1),
+        int(given.quantity("memory", "2Gi", _SIZES)),
+        given.mapping("spark"),
+    )
 
 
 def _pattern(topics: _Section) -> str | None:

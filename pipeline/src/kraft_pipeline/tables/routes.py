@@ -1,0 +1,71 @@
+"""Many tables of one specification: its `routes`, and paths with `{topic}`, which stand for a table for each topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from kraft_pipeline.tables.spec import TOPIC, SpecError, TableSpec, parse, read
+
+ROUTED: Final = ("name", "topics", "value", "table", "commit", "deadLetter", "maintenance", "transform", "functions")
+"""Fields of a route."""
+WHOLE: Final = ("topics", "value", "transform", "functions")
+"""Of these: what takes the place of the specification's field; the fields of other sections do so one by one."""
+
+
+def load_all(path: Path) -> list[TableSpec]:
+    """The spec of each table in a file. Raises SpecError, and OSError where it cannot be read."""
+    return parse_all(read(path), path.parent)
+
+
+def parse_all(document: Any, folder: Path | None = None) -> list[TableSpec]:
+    """The tables of a document: of each of its routes, or its only one. Raises SpecError."""
+    given = document.get("spec") if isinstance(document, Mapping) else None
+    routes = given.get("routes") if isinstance(given, Mapping) else None
+    if not routes:
+        return [parse(document, folder)]
+    if not isinstance(routes, list) or not all(isinstance(route, Mapping) for route in routes):
+        raise SpecError("spec.routes: a list of mappings is wanted")
+    if given.get("topics"):
+        raise SpecError("spec.topics: each of spec.routes has topics of its own")
+    found: list[TableSpec] = []
+    for number, route in enumerate(routes):
+        try:
+            table = parse({**document, "spec": _routed(given, route)}, folder)
+            label = route.get("name") or table.path.rstrip("/").rpartition("/")[2]
+            table = replace(table, label=f"{table.name}/{label}")
+            _check_place(table, found)
+        except SpecError as e:
+            raise SpecError(f"spec.routes[{number}]: {e}") from None
+        found.append(table)
+    return found
+
+
+def _routed(given: Mapping[str, Any], route: Mapping[str, Any]) -> dict[str, Any]:
+    """The specification of one route."""
+    for name in route:
+        if name not in ROUTED:
+            raise SpecError(f"{name}: there is no such field; a route has {', '.join(ROUTED)}")
+    found = {name: value for name, value in given.items() if name != "routes"}
+    for name, value in route.items():
+        if name != "name":
+            by_field = name not in WHOLE and isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
+            found[name] = {**found[name], **value} if by_field else value
+    return found
+
+
+def _check_place(table: TableSpec, others: list[TableSpec]) -> None:
+    for other in others:
+        one, two = (f"{path.rstrip('/')}/" for path in (table.path, other.path))
+        letters = {other.dead_letter_path, table.dead_letter_path} & {table.path.rstrip("/"), other.path.rstrip("/")}
+        if one.startswith(two) or two.startswith(one) or letters:
+            raise SpecError(f"spec.table.path: {table.path!r} is within {other.path!r} of another route, or around it")
+
+
+def of_topic(spec: TableSpec, topic: str) -> TableSpec:
+    """The table of one topic."""
+    catalog = {name: value.replace(TOPIC, topic) if name == "name" else value for name, value in spec.catalog.items()}
+    path, label = spec.path.replace(TOPIC, topic), f"{spec.name}/{topic}"
+    return replace(spec, topics=(topic,), pattern=None, path=path, catalog=catalog, label=label)
