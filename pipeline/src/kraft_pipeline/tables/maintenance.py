@@ -169,7 +169,7 @@ def _compact_beside(
                     kept.append(file.path)
                     merged, into = merged + len(group), into + 1
         finally:
-            work.settle(lambda found=tuple(kept): found)
+            work.settle(partial(tuple, kept))
     return merged, into
 
 

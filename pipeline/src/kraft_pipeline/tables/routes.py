@@ -23,9 +23,9 @@ def load_all(path: Path) -> list[TableSpec]:
 def parse_all(document: Any, folder: Path | None = None) -> list[TableSpec]:
     """The tables of a document: of each of its routes, or its only one. Raises SpecError."""
     given = document.get("spec") if isinstance(document, Mapping) else None
-    routes = given.get("routes") if isinstance(given, Mapping) else None
-    if not routes:
+    if not isinstance(given, Mapping) or not given.get("routes"):
         return [parse(document, folder)]
+    routes = given["routes"]
     if not isinstance(routes, list) or not all(isinstance(route, Mapping) for route in routes):
         raise SpecError("spec.routes: a list of mappings is wanted")
     if given.get("topics"):

@@ -45,6 +45,7 @@ class Tombstones:
     def fresh(self, changes: Changes) -> Changes:
         """The changes without the rows that are older than a tombstone."""
         order, rows = changes.order, changes.rows
+        assert rows is not None, "tasks gather rows in memory"
         if order is None or not rows.num_rows or not self._kept_s:
             return changes
         there = rows.column(DELETED)
@@ -64,6 +65,7 @@ class Tombstones:
 
     def remember(self, changes: Changes) -> None:
         """Put down the tombstones among the changes."""
+        assert changes.rows is not None, "tasks gather rows in memory"
         gone = changes.rows.filter(changes.rows.column(DELETED))
         if gone.num_rows and changes.order is not None and self._kept_s:
             self._put(gone.select(_columns(changes)), _ms(pc.max(gone.column(changes.order.time))), _now_ms())

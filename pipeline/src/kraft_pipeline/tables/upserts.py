@@ -64,8 +64,9 @@ class Gather:
     def _sample(self, path: str) -> pa.Table:
         with self.work.storage.open(path) as source:
             rows = aligned(pq.ParquetFile(source).read(list(self.keys)), self._key_schema)
-        places = np.unique(np.linspace(0, max(rows.num_rows - 1, 0), SAMPLES).astype(int)) if rows.num_rows else []
-        return rows.take(pa.array(places, pa.int64()))
+        if not rows.num_rows:
+            return rows
+        return rows.take(pa.array(np.unique(np.linspace(0, rows.num_rows - 1, SAMPLES).astype(int))))
 
     def _part(self, wanted: tuple[int, pa.Table | None]) -> Part:
         """The part of a number among `bounds`: its rows are aside after it, and its tombstones are on record."""
