@@ -1,4 +1,4 @@
-"""What a connection answers: in the order of the requests, encoded, corked, and sent in few writes."""
+"""The sending half of a connection: responses in the order of the requests, encoded, corked, and sent in few writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("kraft_node.server.connection")
 
 PRODUCE: Final = 0
 PENDING: Final = object()
-"""In `ctx.output` of a request that its handler has not answered, or whose answer is being encoded."""
+"""The value of `ctx.output` while the handler has not answered, or while its answer is being encoded."""
 SIZE: Final = Struct(">i")
 
 
@@ -48,7 +48,7 @@ class Answering(Received):
         super().__init__(server, transport)
         self.closed = False
         self.held_bytes = 0
-        """Of answers in memory that the client has not taken, as `server.unread` counts them."""
+        """Bytes of answers in memory that the client has not read, as counted by `server.unread`."""
         # Unanswered requests in order, once there is one; what is to be sent; whether requests are being handled;
         # whether reading is paused; what large requests that are not answered named.
         self._waiting: deque[RequestContext] | None = None
@@ -63,14 +63,17 @@ class Answering(Received):
 
     @abstractmethod
     def _goes_on_at_once(self) -> bool:
-        """Send what is corked and read on, if nothing has been received meanwhile; whether that is all."""
+        """Send corked responses and continue reading, if nothing has been received meanwhile.
+
+        Returns whether all is sent.
+        """
 
     @abstractmethod
     def catch_up(self) -> None:
-        """Send what was answered meanwhile, and go on."""
+        """Send responses that were given meanwhile, and continue."""
 
     def _take(self, ctx: RequestContext, message: Any) -> None:
-        """The answer to the newest request: send it, or queue it behind those that are not answered yet."""
+        """Take the answer to the newest request: send it, or queue it behind unanswered requests."""
         if self._waiting:
             ctx.output = (message,)
             self._waiting.append(ctx)
@@ -85,7 +88,7 @@ class Answering(Received):
         self._waiting.append(ctx)
 
     def _answer(self, ctx: RequestContext, message: Any) -> None:
-        """`ctx.respond`: the answer to an older request, or to the newest before its handler has returned."""
+        """`ctx.respond`: take the answer to an older request, or to the newest before its handler has returned."""
         waiting = self._waiting
         if self.closed:
             return
@@ -99,7 +102,7 @@ class Answering(Received):
         self._send_answered()
 
     def _send_answered(self) -> None:
-        """Send the answers that are first in line."""
+        """Send the answers whose earlier requests are all answered."""
         waiting = self._waiting
         while waiting and waiting[0].output is not PENDING:
             first = waiting.popleft()
@@ -115,7 +118,10 @@ class Answering(Received):
             self.server.touch(self)
 
     def _send(self, ctx: RequestContext, message: Any) -> bool:
-        """Encode a response and cork it; None for a request that wants none. False: it is long, and comes later."""
+        """Encode a response and cork it.
+
+        None: the request has no response. Returns False if it is long and comes later.
+        """
         if ctx.handled_ms >= 0:
             throttle_ms = self.server.quotas.charge(ctx, message)
             if throttle_ms > 0:
@@ -161,7 +167,7 @@ class Answering(Received):
         if isinstance(outcome, Exception):
             self._unfit(ctx, outcome)
             return
-        assert waiting[0] is ctx, "law: a long answer is first in line"
+        assert waiting[0] is ctx, "law: a long answer is the next to send"
         waiting.popleft().output = None
         self._out += outcome
         self._corked_bytes += SIZE.unpack_from(outcome[0])[0]  # type: ignore[arg-type]
@@ -173,12 +179,12 @@ class Answering(Received):
         self.closed = True
 
     def _release_items(self) -> None:
-        """What large requests of this connection named counts no more."""
+        """The items of this connection's large requests no longer count."""
         self.server.large.held -= self._items
         self._items = 0
 
     def mute(self, for_ms: int) -> None:
-        """Handle nothing more for so long: the answer that goes out next tells the client to be silent (KIP-219)."""
+        """Handle no requests for this time: the answer that goes out next asks the client to pause (KIP-219)."""
         until_ms = self.server.clock.monotonic_ms() + for_ms
         if not self._muted or until_ms > self._muted_until_ms:
             self._muted = True

@@ -1,11 +1,10 @@
-"""What a listener says about itself: ApiVersions (18), versions 0-4, and the SASL requests on a plain listener.
+"""ApiVersions (18), versions 0-4, and the SASL requests on a plain listener.
 
-The table is what the listener serves, no more: an API without a handler is not advertised, nor is telemetry, for which
-there is no receiver (KIP-714). Produce is advertised from
-version 0 on broker listeners although nothing below 3 is served, because librdkafka takes its absence for a broker that
-is too old (KAFKA-18659). Features are those of the release; finalized ones come from the committed metadata, whose
-offset is the epoch (KIP-584). A request of a version that is not served is answered in version 0, error 35, naming only
-ApiVersions' own range (KIP-511).
+The table contains exactly the APIs that the listener serves. An API without a handler is not advertised, nor is
+telemetry, which has no receiver (KIP-714). Broker listeners advertise Produce from version 0, although nothing below 3
+is served, because librdkafka otherwise assumes that the broker is too old (KAFKA-18659). Features are those of the
+release; finalized features come from the committed metadata, whose offset is the epoch (KIP-584). A request with an
+unsupported version is answered in version 0 with error 35, which names only ApiVersions' own range (KIP-511).
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_VERSION_WITH_SOFTWARE: Final = 3
 
 FIRST_VERSION_WITH_ZERO_MINIMUM: Final = 4
-"""Older clients take a supported range that begins at 0 for damaged: it is told from 1 (KAFKA-17492)."""
+"""Older clients reject a supported range that begins at 0, so it is reported from 1 (KAFKA-17492)."""
 
 
 SERVED_UNTOLD: Final = frozenset((ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY))
-"""Answered, but not advertised, as by Apache Kafka without a plugin that receives metrics."""
+"""Answered, but not advertised, as in Apache Kafka without a plugin that receives metrics."""
 
 
 class ApiVersions:
-    """Answers for one listener; the table of keys is made once."""
+    """The answers for one listener; the table of keys is made once."""
 
     def __init__(
         self,
@@ -90,12 +89,12 @@ class ApiVersions:
 
 
 def sasl_handshake(ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
-    """SaslHandshake (17) where no authentication takes place."""
+    """SaslHandshake (17) on a listener without authentication."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
 def sasl_authenticate(ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
-    """SaslAuthenticate (36) where no authentication takes place."""
+    """SaslAuthenticate (36) on a listener without authentication."""
     raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication")
 
 
@@ -106,9 +105,9 @@ def with_connection_apis(
     is_broker: bool,
     kraft_version: Callable[[], int] = lambda: 0,
 ) -> tuple[dict[ApiKey, Handler], Callable[[], Any]]:
-    """`handlers` and those that every plain listener has; also the fallback for unknown ApiVersions.
+    """`handlers` with the handlers that every plain listener has, and the fallback for unknown ApiVersions versions.
 
-    `kraft_version` is not in the image: it is the quorum's own, finalized in its control records (KIP-853).
+    `kraft_version` is not in the image: the quorum finalizes it in its control records (KIP-853).
     """
     table = {
         **handlers,

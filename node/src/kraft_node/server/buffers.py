@@ -1,9 +1,9 @@
-"""Receive memory: one scratch buffer shared by all connections of a loop, and large buffers lent to large requests.
+"""Receive memory: one scratch buffer for all connections of a loop, and large buffers for large requests.
 
-Between two reads almost every connection has nothing left over: it owns no buffer and reads into the scratch. The
-begin of an incomplete small request is kept as just those bytes; a large request gets a buffer that its rest is
-received into directly. How large follows what has arrived rather than what the length field claims, once the claim is
-past what is trusted: a client that announces 2 GiB and sends ten bytes holds little.
+Between two reads almost every connection has no leftover bytes: it has no buffer and reads into the scratch buffer. The
+beginning of an incomplete small request is stored in exactly its size. A large request gets a buffer that receives its
+rest directly. Above a trusted size, the buffer grows with the received bytes, not with the announced length: a client
+that announces 2 GiB and sends ten bytes uses little memory.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import Callable
 from typing import Final
 
 SCRATCH_SIZE: Final = 256 * 1024
-"""One read's most: enough for sixteen default batches at a time, and it stays within the processor's cache."""
+"""Maximum of one read: enough for sixteen default batches, and within the processor's cache."""
 
 LARGE: Final = 128 * 1024
-"""Requests beyond this are received into a buffer of their own; also the unit of such buffers' sizes."""
+"""Larger requests get their own buffer; also the unit of such buffers' sizes."""
 
 LARGE_BEGUN: Final = 64 * 1024
-"""Bytes of a large request that must have come before it gets its buffer: thousands of mere promises cost nothing."""
+"""Bytes of a large request that must arrive before it gets its buffer: thousands of announcements cost nothing."""
 
 TRUSTED: Final = 2 << 20
-"""A claimed request size up to which the buffer is made for the whole request at once, so that the common batch is
-never moved; beyond, buffers double with what arrives."""
+"""Up to this announced size the buffer is made for the whole request at once, so that common batches are never moved.
+Above it, buffers double with the received bytes."""
 
 TRUSTED_SUM_MAX: Final = 128 << 20
-"""Bytes lent to unfinished requests at a time beyond which no claim is trusted any more."""
+"""If more bytes than this are lent to unfinished requests, no announced size is trusted."""
 
 KEPT_MAX: Final = 8 << 20
-"""Bytes of returned buffers kept for the next large request: making one anew costs a page fault each 4 KiB."""
+"""Bytes of returned buffers that are kept for the next large request: a new buffer costs a page fault each 4 KiB."""
 
 
 class BufferPool:
@@ -37,7 +37,7 @@ class BufferPool:
     __slots__ = ("_kept", "_kept_bytes", "_lent_max", "_waiting", "lent", "scratch")
 
     def __init__(self, lent_max: int = -1) -> None:
-        """`lent_max`: bytes beyond which nothing more is lent (`queued.max.request.bytes`), -1 for no limit."""
+        """`lent_max`: no buffers are lent above this number of bytes (`queued.max.request.bytes`); -1: no limit."""
         self._lent_max = lent_max
         self._waiting: list[Callable[[], None]] = []
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
@@ -46,9 +46,10 @@ class BufferPool:
         self.lent = 0
 
     def is_exhausted(self, freed: Callable[[], None]) -> bool:
-        """Whether nothing may be lent now; `freed` is called once when that may have changed.
+        """Whether no buffer may be lent now. Then `freed` is called once when this may have changed.
 
-        As in Kafka, the last request that is let in may exceed the limit: one of any size comes in at last.
+        As in Kafka, the last accepted request may exceed the limit, so that a request of any size is accepted
+        eventually.
         """
         if self._lent_max < 0 or self.lent < self._lent_max:
             return False
@@ -67,7 +68,7 @@ class BufferPool:
         return bytearray(size)
 
     def give(self, buffer: bytearray) -> None:
-        """Take a buffer back. The caller reads no more from it."""
+        """Take a buffer back. The caller must not use it any more."""
         size = len(buffer)
         self.lent -= size
         if self._kept_bytes + size <= KEPT_MAX:
@@ -79,6 +80,6 @@ class BufferPool:
                 freed()
 
     def trim(self) -> None:
-        """Let go of what is kept; called when the node has been quiet."""
+        """Free the kept buffers; called when the node has been idle."""
         self._kept.clear()
         self._kept_bytes = 0

@@ -1,11 +1,10 @@
-"""The client side: one connection to another node, many requests on it (`Channel`).
+"""The client side: one connection to another node, with many requests on it (`Channel`).
 
-The connection is made with the first request and made again with the next one after it broke; after failures attempts
-pause, longer each time. ApiVersions goes first, so that `version=None` means the newest that both sides know. Requests
-are answered in any order of their own time-outs: each `done` is called exactly once, on the event loop, never from
-within `send`.
+The first request makes the connection; after a failure the next request makes it again. After failures, attempts pause
+for increasing times. ApiVersions is sent first, so that `version=None` means the newest version that both sides know.
+Each request has its own time-out. Each `done` is called exactly once, on the event loop, never from within `send`.
 
-Bounds: requests under way, response size, and nothing is sent while a megabyte of requests waits in the socket.
+Limits: pending requests, response size, and unsent request bytes.
 """
 
 from __future__ import annotations
@@ -31,32 +30,34 @@ if TYPE_CHECKING:
 log = logging.getLogger("kraft_node.server.channel")
 
 UNDER_WAY_MAX: Final = 1_000
-"""Requests sent or waiting to be: between nodes a handful is usual; more means that the other side hangs."""
+"""Maximum of pending requests: a few are usual between nodes; more means that the other side hangs."""
 
 RESPONSE_BYTES_MAX: Final = 100 << 20
-"""A longer response is taken for garbage: it is what `socket.request.max.bytes` allows the other way."""
+"""A longer response counts as garbage: this is the limit of `socket.request.max.bytes` in the other direction."""
 
 UNSENT_MAX: Final = 1 << 20
-"""Request bytes in the socket's queue beyond which further requests are refused."""
+"""If more request bytes than this wait in the socket's queue, further requests are refused."""
 
 BUFFER_BYTES: Final = 16 * 1024
-"""The receive buffer to begin with, and to return to after a large response."""
+"""The initial size of the receive buffer, and its size after a large response."""
 
 TRUSTED: Final = 2 << 20
-"""A response that claims no more than this gets its buffer at once, and keeps it: nothing is copied."""
+"""A response that announces at most this size gets its buffer at once and keeps it, without copying."""
 
 PAUSE_FIRST_MS: Final = 20
 PAUSE_MAX_MS: Final = 1_000
-"""Pauses between attempts to connect double from the first to this: a node that returns is found within a second."""
+"""Pauses between attempts to connect double from the first to the maximum: a node that returns is found within a
+second.
+"""
 
 CONNECT_TIMEOUT_MS: Final = 10_000
-"""How long connecting and ApiVersions may take together."""
+"""Maximum time for connecting and ApiVersions together."""
 
 _SIZE: Final = Struct(">i")
 
 
 class _Pending:
-    """A request under way."""
+    """A pending request."""
 
     __slots__ = ("api_key", "done", "request", "timer", "version")
 
@@ -76,18 +77,19 @@ class _Pending:
 
 
 class Channel:
-    """Asks the node at `host:port`; `done` gets a response message, a KafkaError or an OSError."""
+    """Sends requests to the node at `host:port`; `done` gets a response message, a KafkaError or an OSError."""
 
     def __init__(self, env: Env, host: str, port: int, client_id: str, *, patient: bool = True) -> None:
-        """`patient`: requests wait out the pause after a failed attempt to connect instead of failing at once."""
+        """`patient`: after a failed attempt to connect, requests wait for the next attempt instead of failing at
+        once."""
         self.env = env
         self.host = host
         self.port = port
         self.client_id = client_id
         self.versions: dict[int, tuple[int, int]] | None = None
-        """What the other side serves, (lowest, highest) by api key; None while not connected."""
+        """The other side's APIs, (lowest, highest version) by api key; None while not connected."""
         self.on_lost: Callable[[], None] | None = None
-        """Called when the other side closes the connection, or refuses one: its process is gone, or going."""
+        """Called when the other side closes or refuses a connection: its process is gone or stopping."""
         self._patient = patient
         self._transport: Transport | None = None
         self._connecting = False
@@ -113,12 +115,12 @@ class Channel:
         *,
         on_behalf_of: RequestContext | None = None,
     ) -> None:
-        """Ask; the answer, or the failure, comes to `done` within about `timeout_ms`.
+        """Send a request. `done` gets the answer or the failure within about `timeout_ms`.
 
-        KafkaError UNSUPPORTED_VERSION when the other side does not know the api in `version` (None: in any of ours).
-        Requests cannot be sent on behalf of clients here: those travel in an Envelope, which the caller makes.
+        The failure is KafkaError UNSUPPORTED_VERSION if the other side does not know the API in `version` (None: in any
+        of our versions). Requests of clients must be wrapped in an Envelope by the caller.
         """
-        assert on_behalf_of is None, "law: what is forwarded between nodes travels in an Envelope (KIP-590)"
+        assert on_behalf_of is None, "law: forwarded requests are in an Envelope (KIP-590)"
         pending = _Pending(request, version, done)
         if self._closed or len(self._waiting) + len(self._sent) >= UNDER_WAY_MAX or self._is_clogged():
             reason = "closed" if self._closed else "too many requests are under way"
@@ -135,7 +137,7 @@ class Channel:
             self._connect_soon()
 
     def close(self) -> None:
-        """Refuse everything under way, close the connection."""
+        """Refuse all pending requests and close the connection."""
         self._closed = True
         if self._transport is not None:
             self._transport.close()
@@ -254,7 +256,8 @@ class Channel:
         transport.write(parts)
 
     def _timed_out(self, pending: _Pending) -> None:
-        """The connection is given up as well when the request was sent: answers come in order, so it hangs."""
+        """Fail the request. If it was sent, also close the connection: answers come in order, so the connection
+        hangs."""
         if pending.done is None:
             return
         error = TimeoutError(f"{self.host}:{self.port} did not answer {ApiKey(pending.api_key).name} in time")
@@ -267,11 +270,11 @@ class Channel:
     # Receiving
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes go."""
+        """The buffer for the next bytes."""
         return memoryview(self._buffer)[self._have :]
 
     def received(self, count: int) -> None:
-        """Take in responses that are complete; make room for the rest of one that is not."""
+        """Handle complete responses; make room for the rest of an incomplete one."""
         self._have += count
         position = 0
         while self._have - position >= 4:
@@ -290,7 +293,7 @@ class Channel:
         self._make_room(position, 4)
 
     def _take(self, position: int, end: int) -> memoryview:
-        """The bytes of one response, which may be kept: a copy, but for a large one that has the buffer to itself."""
+        """The bytes of one response, for keeping: a copy, unless a large response has the buffer to itself."""
         buffer = self._buffer
         if end == self._have == len(buffer) > BUFFER_BYTES:
             self._buffer = bytearray(BUFFER_BYTES)
@@ -299,7 +302,7 @@ class Channel:
         return memoryview(bytes(memoryview(buffer)[position:end]))
 
     def _make_room(self, position: int, need: int) -> None:
-        """Have what is there of the response at `position`, which takes `need` bytes, at the front with room behind."""
+        """Move the bytes of the response at `position`, which needs `need` bytes, to the front, with room after it."""
         buffer, left = self._buffer, max(0, self._have - position)
         size = len(buffer)
         if need <= BUFFER_BYTES:
@@ -323,7 +326,7 @@ class Channel:
         version = pending.version
         assert version is not None
         if pending.api_key == ApiKey.API_VERSIONS and bytes(frame[4:6]) == b"\x00\x23":
-            version = 0  # UNSUPPORTED_VERSION is always said in version 0 (KIP-511)
+            version = 0  # UNSUPPORTED_VERSION always comes in version 0 (KIP-511)
         try:
             _, response = decode_response(frame, pending.api_key, version)
         except DecodeError as e:
@@ -335,13 +338,13 @@ class Channel:
     # The end of a connection
 
     def lost(self, transport: Transport, error: OSError | None) -> None:
-        """The transport is gone."""
+        """The transport is closed."""
         if transport is self._transport:
             self._broken(error or ConnectionResetError(f"{self.host}:{self.port} closed the connection"))
             self._tell_lost()
 
     def _tell_lost(self) -> None:
-        """Last of all, behind the failures of what was under way."""
+        """Called last, after the failures of pending requests."""
         if self.on_lost is not None and not self._closed:
             self.env.scheduler.call_soon(self.on_lost)
 
@@ -352,7 +355,7 @@ class Channel:
             transport.abort()
 
     def _broken(self, error: OSError) -> None:
-        """Everything under way fails; the next request connects again, after a pause."""
+        """Fail all pending requests; the next request connects again, after a pause."""
         log.debug("connection failed node=%s:%d error=%s", self.host, self.port, error)
         self._last_problem = str(error)
         self._transport = None
@@ -387,7 +390,7 @@ class _Link:
             self.channel.received(count)
 
     def drained(self) -> None:
-        """Room again; `send` looks for itself."""
+        """There is room again; `send` checks this itself."""
 
     def connection_lost(self, error: OSError | None) -> None:
         self.channel.lost(self.transport, error)

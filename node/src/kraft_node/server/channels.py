@@ -1,12 +1,12 @@
-"""A channel to each node of the cluster that is asked for, made when first needed and again when the node has moved.
+"""A channel to each node of the cluster, made on first use and made again if the node has moved.
 
-Responses come in the order of requests: whoever must not wait for another's asks over a lane, a connection, of its own
-(`num.replica.fetchers`).
+Responses come in the order of requests. A request that must not wait for another one uses its own lane, which is a
+separate connection (`num.replica.fetchers`).
 
-Two of these a node at most: the Raft driver's and the controller link's ways to controllers (by the endpoints that the
-quorum knows), and the broker's ways to other brokers (by their registrations). `find` is what both hand out as
-`peers: node id, lane -> channel, or None when nobody knows where that node is`. It must not retry: channels say at once
-that they are broken, who asks decides what then.
+A node has at most two of these: one for the Raft driver and the controller link, to controllers (with the endpoints
+that the quorum knows), and one for the broker, to other brokers (with their registrations). Both pass `find` on as
+`peers: node id, lane -> channel, or None if the node's address is unknown`. This module must not retry: channels report
+failures at once, and the caller decides what to do.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from kraft_node.base.env import Env
 
 CHANNELS_MAX: Final = 10_000
-"""One a node and lane, and no cluster has more; at the limit those of nodes that are gone are closed."""
+"""Maximum of channels, one per node and lane, more than in any cluster; at the limit those of removed nodes are
+closed."""
 
 
 class Channels:
-    """`locate(node_id)` says where a node listens now; `on_lost(node_id)` hears of connections that it closed."""
+    """`locate(node_id)` returns a node's address; `on_lost(node_id)` is called when the node has closed a
+    connection."""
 
     __slots__ = ("_by_node", "_client_id", "_closed", "_env", "_locate", "_on_lost", "_patient")
 
@@ -37,7 +39,8 @@ class Channels:
         on_lost: Callable[[int], None] | None = None,
         patient: bool = True,
     ) -> None:
-        """`patient`: requests wait out the pause after a failed attempt to connect instead of failing at once."""
+        """`patient`: after a failed attempt to connect, requests wait for the next attempt instead of failing at
+        once."""
         self._env = env
         self._client_id = client_id
         self._locate = locate
@@ -48,7 +51,7 @@ class Channels:
         self._closed = False
 
     def find(self, node_id: int, lane: int = 0) -> Channel | None:
-        """The channel to that node; None when it is not known where it listens, or the node stops."""
+        """The channel to that node; None if its address is unknown, or this node stops."""
         where = None if self._closed else self._locate(node_id)
         key = (node_id, lane)
         channel = self._by_node.get(key)
@@ -68,7 +71,7 @@ class Channels:
         return channel
 
     def drop(self, node_id: int) -> None:
-        """Give up the connections to a node: what is under way there fails. The next `find` makes a new one."""
+        """Close the connections to a node: pending requests fail. The next `find` makes a new channel."""
         for key in [key for key in self._by_node if key[0] == node_id]:
             self._by_node.pop(key).close()
 
@@ -77,7 +80,7 @@ class Channels:
             self.drop(node_id)
 
     def close(self) -> None:
-        """The node stops: everything under way fails."""
+        """The node stops: all pending requests fail."""
         self._closed = True
         channels, self._by_node = self._by_node, {}
         for channel in channels.values():
@@ -85,7 +88,7 @@ class Channels:
 
 
 class _Lost:
-    """Tells which node closed its connection."""
+    """Reports which node closed its connection."""
 
     __slots__ = ("_node_id", "_tell")
 

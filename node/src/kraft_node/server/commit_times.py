@@ -1,7 +1,7 @@
-"""How long records take from the append until they are committed, and how many were (KIP-631, "New Metrics").
+"""How long records take from append to commit, and how many were committed (KIP-631, "New Metrics").
 
-Part of `raft_driver`, which owns it. The latency is the active controller's: only who appends knows when. Records that
-other leaders appended count as committed all the same.
+Part of `raft_driver`, which owns it. Only the active controller has a latency, because only it appends. Records of
+other leaders count as committed, too.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Final
 from kraft_node.server.metrics import Histogram
 
 WAITING_MAX: Final = 10_000
-"""Appends that are followed at a time; what comes beyond that is committed unmeasured, and shows as a lag anyway."""
+"""Maximum of measured pending appends. Further appends are committed unmeasured, and visible as lag anyway."""
 
 
 class CommitTimes:
-    """Of one driver."""
+    """The commit times of one driver."""
 
     __slots__ = ("_counted", "_waiting", "committed", "latency_ms")
 
@@ -28,11 +28,11 @@ class CommitTimes:
         self._waiting: deque[tuple[int, int]] = deque()
 
     def start(self, end_offset: int) -> None:
-        """What is below `end_offset` was there before the start."""
+        """Records below `end_offset` existed before the start."""
         self._counted = end_offset
 
     def appended(self, last_offset: int, now_ms: int) -> None:
-        """This node, leading, has appended records up to and with `last_offset`."""
+        """This node, as leader, has appended records up to and including `last_offset`."""
         if len(self._waiting) < WAITING_MAX:
             self._waiting.append((last_offset, now_ms))
 
@@ -45,5 +45,5 @@ class CommitTimes:
             self.latency_ms.observe(max(0, now_ms - waiting.popleft()[1]))
 
     def lost(self) -> None:
-        """Another node leads: what becomes of the rest is not known here."""
+        """Another node leads: what happens to the pending records is unknown here."""
         self._waiting.clear()

@@ -1,14 +1,15 @@
 """One client connection: bytes in, requests to handlers, responses out in the order of the requests.
 
-Sans-IO (`base.net.Receiver`). A read's worth of requests is handled in one go, and what they answer leaves in one
-write. What a client may cost is bounded:
+Sans-IO (`base.net.Receiver`). All requests of a read are handled together, and their responses leave in one write. The
+cost of a client is limited:
 
-- Only Produce may be pipelined into the handlers while it waits (for replicas); any other unanswered request stops the
-  connection from handling more, and from reading, as Kafka mutes a channel. What has been read stays undecoded.
-- While more than `UNSENT_MAX` bytes wait to be sent, nothing is handled or read. While all connections together hold
-  too much (`server.unread`), nothing is handled for those that have unread answers.
-- A request longer than `socket.request.max.bytes`, an unknown api or version, or bytes that do not decode close the
-  connection, with a line in the log; ApiVersions of an unknown version is answered in version 0 (KIP-511).
+- Only Produce may be pipelined into the handlers while it waits for replicas. Any other unanswered request stops the
+  connection from handling further requests and from reading, like Kafka's muted channels. Received bytes stay
+  undecoded.
+- While more than `UNSENT_MAX` bytes wait to be sent, the connection handles and reads nothing. While all connections
+  together hold too much (`server.unread`), connections with unread answers handle nothing.
+- A request longer than `socket.request.max.bytes`, an unknown API or version, or undecodable bytes close the connection
+  and are logged. ApiVersions of an unknown version is answered in version 0 (KIP-511).
 """
 
 from __future__ import annotations
@@ -36,34 +37,34 @@ log = logging.getLogger("kraft_node.server.connection")
 API_VERSIONS: Final = 18
 
 PIPELINED_MAX: Final = 256
-"""Produce requests of one connection that may wait for replicas: far more than any client's window (Java: 5)."""
+"""Maximum of Produce requests of one connection that wait for replicas: far more than any client's window (Java: 5)."""
 
 CORKED_MAX: Final = 256 * 1024
-"""Response bytes collected before they are handed to the socket even though more requests are at hand."""
+"""Response bytes that are collected before they are passed to the socket, even if more requests are available."""
 
 TURN_MS: Final = 2
 TURN_COSTS: Final = 1024
-"""What a connection may use of the loop before others have their turn: a read of 256 KiB may hold 18,000 requests."""
+"""The loop time of a connection before others get their turn: a read of 256 KiB may hold 18,000 requests."""
 
 COSTS_OF_OTHERS: Final = 4
-"""What requests count that are not Produce, which is cheap and comes in hundreds."""
+"""The cost of a request other than Produce. Produce is cheap and comes in hundreds."""
 
 CLOCK_COSTS: Final = 32
-"""How much is handled between two looks at the clock."""
+"""The cost that is handled between two readings of the clock."""
 
 COSTLY_BYTES: Final = 16 * 1024
-"""A request that is not Produce and has more bytes names thousands of things: it is decoded in turns of the loop, and
-so is a Produce that names as many."""
+"""A larger request other than Produce names thousands of items: it is decoded in turns of the loop, like a Produce with
+many items."""
 
 UNSENT_MAX: Final = 1 << 20
-"""Unsent response bytes above which the connection rests: one default max.partition.fetch.bytes."""
+"""Unsent response bytes above which the connection pauses: one default max.partition.fetch.bytes."""
 
 _KEY: Final = Struct(">h")
 _KEY_VERSION_CORRELATION: Final = Struct(">hhi")
 
 
 class Connection(Answering):
-    """Reads requests for `server`, its listener, and answers through `transport`."""
+    """Reads requests for its listener `server`, and answers through `transport`."""
 
     __slots__ = (
         "_barred",
@@ -84,7 +85,7 @@ class Connection(Answering):
         super().__init__(server, transport)
         self.principal = ANONYMOUS
         self.client_software: tuple[str, str] | None = None
-        """Name and version, as ApiVersions said (KIP-511)."""
+        """Name and version in ApiVersions (KIP-511)."""
         self.last_active_ms = now_ms
         self.reply = self._answer
         # Of the last request: key, version, the header's bytes after the correlation id, their end, client id. The next
@@ -104,14 +105,14 @@ class Connection(Answering):
     # Receiver
 
     def drained(self) -> None:
-        """There is room again for responses."""
+        """There is room for responses again."""
         if self.held_bytes:
             self.server.gate.unread.note(self)
         if self._resting and not self._yielded and not self._short:
             self._work_again()
 
     def connection_lost(self, error: OSError | None) -> None:
-        """Forget everything; handlers that still answer are ignored."""
+        """The connection is closed: drop everything, and ignore later answers of handlers."""
         if error is not None:
             log.debug("connection lost peer=%s listener=%s error=%s", self.peer_host, self.server.name, error)
         self.closed = True
@@ -127,7 +128,7 @@ class Connection(Answering):
 
     @property
     def lost(self) -> bool:
-        """Whether it is closed: the controller takes it for a sign that a broker died."""
+        """Whether it is closed; for the controller a sign that the broker died."""
         return self.closed
 
     def callback_name(self) -> str:
@@ -136,9 +137,9 @@ class Connection(Answering):
         return "" if last is None else f"api={self.server.apis[last[0]].metrics.name} client={last[4]!r}"
 
     def idle_ms(self, now_ms: int) -> int:
-        """For how long the client alone has been waited for; 0 while a request is unanswered.
+        """How long the connection has waited for its client, in milliseconds; 0 while a request is unanswered.
 
-        A client that takes answers is active: what waits to be sent has changed since the last call.
+        A client that reads answers is active: the unsent bytes have changed since the last call.
         """
         unsent = self.transport.unsent_bytes
         if unsent != self._unsent_seen:
@@ -147,7 +148,10 @@ class Connection(Answering):
         return 0 if self._waiting and not self.closed else now_ms - self.last_active_ms
 
     def expire(self) -> None:
-        """End an idle connection. If its client takes nothing, closing would wait for a drain that never comes."""
+        """Close an idle connection.
+
+        If its client reads nothing, a clean close would wait for a drain that never happens.
+        """
         if self.closed or self.transport.unsent_bytes:
             self.closed = True
             self.transport.abort()
@@ -155,7 +159,7 @@ class Connection(Answering):
             self.close()
 
     def _work(self, view: memoryview, end: int) -> None:
-        """Handle what has arrived, view[:end], as far as the limits allow; send; settle what is left over."""
+        """Handle the received bytes view[:end] within the limits; send responses; keep the rest."""
         now_ms = self.server.clock.monotonic_ms()
         self.last_active_ms = now_ms
         position = 0
@@ -227,7 +231,7 @@ class Connection(Answering):
         return True
 
     def _begin_decoding(self) -> None:
-        """Decode the request that is first of what has been received, in turns."""
+        """Decode the first received request in turns."""
         self._costly = False
         kept = memoryview(self._large if self._large is not None else self._rest or b"")
         (size,) = SIZE.unpack_from(kept)
@@ -257,7 +261,7 @@ class Connection(Answering):
             self._work_again()
 
     def _decoded_at_last(self, api: ServedApi, frame: memoryview, position: int, version: int) -> Any:
-        """A large request; None for a Produce that is to be decoded in turns. Raises DecodeError."""
+        """Decode a large request; None for a Produce that must be decoded in turns. Raises DecodeError."""
         decoded, self._decoded = self._decoded, None
         if decoded is None:
             try:
@@ -272,22 +276,23 @@ class Connection(Answering):
         return handled >= TURN_COSTS or self.server.clock.monotonic_ms() - start_ms >= TURN_MS
 
     def _turn(self) -> bool:
-        """Go on with what has been received, as a job of the listener."""
+        """Continue with received bytes, as a job of the listener."""
         self._yielded = False
         if not self.closed and self._may_handle():
             self._work_again()
         return False
 
     def bar(self) -> None:
-        """Handle nothing more, not even a Produce, until `unbar`: for a handler whose request must be done first."""
+        """Handle no further request, not even a Produce, until `unbar`: for a handler whose request must finish
+        first."""
         self._barred = True
 
     def unbar(self) -> None:
-        """Go on once the request has been answered."""
+        """Continue once the request has been answered."""
         self._barred = False
 
     def _may_handle(self) -> bool:
-        """Whether the limits allow another request now; sends what is corked when that is much."""
+        """Whether the limits allow another request now; sends corked responses if they are large."""
         if self._corked_bytes > CORKED_MAX:
             self._flush()
         unsent = self.transport.unsent_bytes
@@ -302,7 +307,9 @@ class Connection(Answering):
         return not self._held and waiting[-1].api_key == PRODUCE and len(waiting) < PIPELINED_MAX
 
     def _settle(self, view: memoryview, position: int, end: int, size: int) -> None:
-        """Keep view[position:end], the begin of a request of `size` bytes (0: not known), and read on or rest."""
+        """Keep view[position:end], the beginning of a request of `size` bytes (0: unknown), and continue reading or
+        pause.
+        """
         large = self._large
         if large is None:
             if position != end:
@@ -311,7 +318,7 @@ class Connection(Answering):
                     self._begin_large(view[position:end], size + 4)
                 else:
                     left = view[position:end]
-                    # What goes on in turns is copied once, not once a turn.
+                    # The rest for later turns is copied once, not once per turn.
                     self._rest = left if self._yielded and view.readonly else bytes(left)
                     self._short = is_large
         elif position and position == end:
@@ -330,14 +337,14 @@ class Connection(Answering):
                 self.transport.resume_reading()
 
     def _memory_freed(self) -> None:
-        """Another large request has been handled: there may be memory for this one."""
+        """Another large request was handled: there may be memory for this one."""
         self._short = False
         if not self.closed and not self._yielded:
             self._yielded = True
             self.server.turns.add(self._turn)
 
     def _handle(self, frame: memoryview, now_ms: int) -> ApiMetrics | None:
-        """Handle one request; None when the connection must end."""
+        """Handle one request; None if the connection must be closed."""
         server = self.server
         key, version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
         api = server.apis.get(key)
@@ -349,7 +356,7 @@ class Connection(Answering):
                 header = decode_request_header(frame)
                 body = header.body_offset
                 self._last_header = last = (key, version, bytes(frame[8:body]), body, header.client_id)
-            # Bytes behind the message are ignored, as Kafka does: librdkafka's Metadata 13 has three of them.
+            # Extra bytes after the message are ignored, as in Kafka: librdkafka's Metadata 13 has three of them.
             if len(frame) > COSTLY_BYTES:
                 request = self._decoded_at_last(api, frame, last[3], version)
                 if request is None:
@@ -387,7 +394,10 @@ class Connection(Answering):
         return None if self.closed else metric
 
     def _failed(self, request: Any, version: int, error: KafkaError) -> Any:
-        """The answer to a request that failed; None closes the connection, the only sign for a Produce with acks=0."""
+        """The answer to a failed request.
+
+        None closes the connection, which is the only signal for a Produce with acks=0.
+        """
         if getattr(request, "acks", None) == 0:
             self.close()
             return None
@@ -404,7 +414,7 @@ class Connection(Answering):
         return True
 
     def catch_up(self) -> None:
-        """Send what was answered meanwhile, go on with what had to wait; called by the listener."""
+        """Send responses that were given meanwhile, and continue with waiting work; the listener calls it."""
         self._touched = False
         if self.closed:
             return
@@ -420,7 +430,7 @@ class Connection(Answering):
     # The end
 
     def close(self) -> None:
-        """Send what there is, then close."""
+        """Send the remaining responses, then close."""
         self.closed = True
         self._flush()
         self.transport.close()
@@ -434,11 +444,11 @@ class Connection(Answering):
     def _refuse_api(
         self, frame: memoryview, key: int, version: int, correlation_id: int, now_ms: int
     ) -> ApiMetrics | None:
-        """What this listener does not speak: ApiVersions falls back to version 0, all else ends the connection."""
+        """Handle an unsupported request: ApiVersions falls back to version 0, all others close the connection."""
         api = self.server.apis.get(API_VERSIONS)
         if key == API_VERSIONS and api is not None and self.server.versions_fallback is not None:
             try:
-                # Whatever the version, its header is one of those known.
+                # Whatever the version, the header has a known form.
                 decode_request_header(frame)
                 if version > api.max_version:
                     decode_request_header(_as_version(frame, api.max_version))

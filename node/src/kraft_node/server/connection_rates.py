@@ -1,8 +1,8 @@
-"""How many connections may be made in a second: by all, on a listener (KIP-402), from an address (KIP-612).
+"""Limits of new connections per second: for the node, for a listener (KIP-402), for an address (KIP-612).
 
-As in Kafka: beyond the node's or the listener's rate, connections wait for their turn, one after the other; beyond its
-address's a connection is closed, but not at once, so that who tries again does so later. The node's own rate does not
-hold back the listener of brokers among themselves where there are others.
+As in Kafka: above the rate of the node or the listener, new connections wait, one after the other. Above the rate of
+its address, a connection is closed after a delay, so that the client retries later. The node's rate does not hold back
+the inter-broker listener if there are other listeners.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ UNLIMITED: Final = 2**31 - 1
 IP: Final = "ip"
 KEY: Final = "connection_creation_rate"
 ADDRESSES_MAX: Final = 10_000
-"""Addresses whose connections are remembered; beyond that the one that was quiet for longest begins anew."""
+"""Maximum of tracked addresses; beyond it, the longest idle address starts again."""
 
 
 class ConnectionRates:
-    """Of one node. `is_limited` is false while nothing needs to be counted."""
+    """The rates of one node. `is_limited` is False while nothing needs to be counted."""
 
     __slots__ = (
         "_by_address",
@@ -43,7 +43,7 @@ class ConnectionRates:
     )
 
     def __init__(self, image: MetadataView, windows: int, window_ms: int, protected: str | None) -> None:
-        """`protected` is the listener that the node's own rate does not hold back, if there is one."""
+        """`protected` is the listener that the node's own rate does not hold back, if any."""
         self.is_limited = False
         self.addresses_limited = False
         self._image = image
@@ -57,13 +57,13 @@ class ConnectionRates:
         self._by_address: OrderedDict[str, Rate] = OrderedDict()
 
     def configure(self, node_limit: int, by_listener: Mapping[str, int]) -> None:
-        """`max.connection.creation.rate` as in force, of the node and of listeners that have their own."""
+        """Apply `max.connection.creation.rate` of the node, and of listeners with their own value."""
         self._node_limit = node_limit
         self._limits = by_listener
         self._decide()
 
     def quotas_changed(self) -> None:
-        """Those of addresses may have."""
+        """Quotas of addresses may have changed."""
         self.addresses_limited = any(entity[0][0] == IP for entity, _ in self._image.quotas.items())
         self._decide()
 
@@ -71,7 +71,7 @@ class ConnectionRates:
         self.is_limited = self.addresses_limited or min(self._node_limit, *self._limits.values(), UNLIMITED) < UNLIMITED
 
     def wait_ms(self, listener: str, now_ms: int) -> int:
-        """A connection has its turn: for how long it is to wait."""
+        """Count a connection. Returns how long it must wait, in milliseconds."""
         wait_ms = 0
         for rate, limit in self._rates_of(listener):
             rate.record(1, now_ms)
@@ -79,7 +79,7 @@ class ConnectionRates:
         return min(wait_ms, self._window_ms)
 
     def close_ms(self, listener: str, address: str, now_ms: int) -> int:
-        """0 when a connection from `address` may stay, or after how long it is to be closed; then it counts nowhere."""
+        """0 if a connection from `address` may stay; else the delay after which it must be closed, uncounted."""
         limit = self._limit_of(address)
         if limit is None:
             return 0
@@ -108,7 +108,7 @@ class ConnectionRates:
 
 
 class Arrivals:
-    """The connections of one listener that nothing is read of yet: they wait for their turn, or for their end."""
+    """The connections of one listener that are not read yet: they wait for their turn, or for being closed."""
 
     __slots__ = ("_doomed", "_env", "_held", "_let_in", "_listener", "_waiting")
 
@@ -117,10 +117,10 @@ class Arrivals:
         self._listener = listener
         self._let_in = let_in
         self._waiting: dict[Connection, None] = {}
-        """In the order of their arrival; there are as many as `max.connections` allows."""
+        """In the order of arrival; at most `max.connections`."""
         self._doomed: set[Connection] = set()
         self._held = False
-        """Whether all wait for the one whose turn it is, or was before it went away."""
+        """Whether all wait for the first connection, or for one that has been closed meanwhile."""
 
     def __contains__(self, connection: Connection) -> bool:
         return connection in self._waiting or connection in self._doomed
@@ -132,12 +132,12 @@ class Arrivals:
             self._go_on(rates)
 
     def discard(self, connection: Connection) -> None:
-        """It is gone."""
+        """The connection was closed."""
         self._waiting.pop(connection, None)
         self._doomed.discard(connection)
 
     def _go_on(self, rates: ConnectionRates) -> None:
-        """Give everybody a turn; whoever has to wait then holds up those behind."""
+        """Give each connection its turn; a connection that must wait holds up those after it."""
         while self._waiting:
             first = next(iter(self._waiting))
             wait_ms = rates.wait_ms(self._listener, self._env.clock.monotonic_ms())

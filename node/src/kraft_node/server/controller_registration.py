@@ -1,8 +1,8 @@
-"""Every controller, active or not, tells the active one where it listens and what it supports (KIP-919).
+"""Every controller, active or not, reports its endpoints and supported features to the active one (KIP-919).
 
-ControllerRegistration (70), once in the life of a process, as soon as the metadata.version has such records; again when
-the log, for whatever reason, does not say so of this incarnation. `server.node` makes it for nodes with the role
-controller and lets it follow the committed metadata.
+It sends ControllerRegistration (70) once per process, as soon as the metadata.version has such records; again if the
+log does not contain the registration of this incarnation. `server.node` creates it for nodes with the role controller
+and lets it follow the committed metadata.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("kraft_node.server.controller_registration")
 
 TIMEOUT_MS: Final = 5_000
-"""How long one request may wait for an active controller before it is made anew."""
+"""How long a request may wait for an active controller before it is sent again."""
 
 RETRY_FIRST_MS: Final = 100
 RETRY_MAX_MS: Final = 120_000
-"""Pauses after refusals double from the first to this; Kafka's figures."""
+"""Pauses after refusals double from the first to this maximum; Kafka's values."""
 
 
 class ControllerRegistration:
-    """Keeps this controller registered. `moved` after every change of the image, `close` at the end."""
+    """Keeps this controller registered. Call `moved` after every change of the image, `close` at the end."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ControllerRegistration:
 
     @property
     def is_registered(self) -> bool:
-        """Whether the log says so of this process."""
+        """Whether the log contains the registration of this process."""
         registration = self._image.controllers.get(self._node_id)
         return registration is not None and registration.incarnation_id == self.incarnation_id
 
@@ -94,10 +94,10 @@ class ControllerRegistration:
         self._under_way = False
         if isinstance(answer, BaseException) or answer.error_code:
             problem = str(answer) if isinstance(answer, BaseException) else ErrorCode(answer.error_code).name
-            log.info("controller %d is not registered yet: %s", self._node_id, problem)
+            log.info("controller is not registered yet id=%d reason=%s", self._node_id, problem)
         else:
             self._retry_ms = RETRY_FIRST_MS
-        # Also after a success: the record must still arrive here, or the request is made again.
+        # Also after a success: the record must still arrive here, or the request is repeated.
         self._timer = self._env.scheduler.call_later(self._retry_ms, self._look_again)
         self._retry_ms = min(RETRY_MAX_MS, 2 * self._retry_ms)
 

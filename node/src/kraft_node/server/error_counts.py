@@ -1,7 +1,8 @@
-"""Which error codes a response holds: what Kafka counts as `ErrorsPerSec`, what went well as NONE.
+"""The error codes in a response: Kafka's `ErrorsPerSec`, with NONE for successes.
 
-Where codes are is compiled from the schema of the response when its API first answers: one list comprehension, which
-costs a request some tenths of a microsecond. `server.metrics` asks; the rules are those of Kafka's response classes.
+The positions of codes are compiled from the response's schema when its API first answers: one list comprehension, which
+costs some tenths of a microsecond per request. `server.metrics` uses it; the rules are those of Kafka's response
+classes.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ UNCOUNTED: Final = {
     "DescribeUserScramCredentialsResponse": ("error_code",),
     "MetadataResponse": ("error_code",),
 }
-"""Fields of the top, or lists, whose codes Kafka does not count."""
+"""Top-level fields, or lists, whose codes Kafka does not count."""
 ONLY_WITHOUT: Final = {
     "FindCoordinatorResponse": "coordinators",
     "OffsetFetchResponse": "groups",
 }
-"""The code at the top counts unless this list has something."""
+"""The top-level code counts unless this list has items."""
 ONLY_FAILURES: Final = frozenset(
     {"AddRaftVoterResponse", "FetchSnapshotResponse", "RemoveRaftVoterResponse", "UpdateRaftVoterResponse"}
 )
-"""The code at the top counts unless it is NONE."""
+"""The top-level code counts unless it is NONE."""
 
 
 def codes_of(response: type[Message]) -> Codes:
-    """What lists the codes of responses of that class, 0 for each thing that went well."""
+    """The function that lists the codes of responses of that class, 0 for each success."""
     name = response.SCHEMA.name
     uncounted = UNCOUNTED.get(name, ())
     found = [text for path, text in _places(response.SCHEMA.top, "m", 0) if not set(path).intersection(uncounted)]

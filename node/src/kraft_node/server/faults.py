@@ -1,14 +1,16 @@
-"""Where failures end: the node, or a count. One for each node; nothing else may swallow an unexpected exception.
+"""Handles failures: they end the node or are counted.
 
-Fatal: what is on disk or in memory is unknown from now on. A write or an fsync failed, a law was broken, a committed
-record or a snapshot does not replay, a follower of the metadata stopped half way. The node ends and names why; its
-next start reads the disk anew.
+There is one per node; no other place may hide unexpected exceptions.
 
-Counted: a defect that has changed nothing, such as a plan of the controller that was refused and taken back. It is
-logged with its traceback and counted as Kafka's MetadataErrorCount; the node goes on. A broken law (AssertionError) is
-never only counted: what it is about is wrong in memory, and a restart builds it anew.
+Fatal: the state on disk or in memory is unknown. A write or an fsync failed, a law was broken, a committed record or a
+snapshot cannot be replayed, a follower of the metadata stopped half-way. The node exits and names the reason; its next
+start reads the disk again.
 
-`tests/tidy` holds the list of the other places that may catch every exception.
+Counted: a defect that has changed nothing, such as a plan of the controller that was refused and undone. It is logged
+with its traceback and counted as Kafka's MetadataErrorCount; the node continues. A broken law (AssertionError) is
+always fatal: the state in memory is wrong, and a restart rebuilds it.
+
+`tests/tidy` lists the other places that may catch every exception.
 """
 
 from __future__ import annotations
@@ -22,21 +24,21 @@ from kraft_node.metadata.partitions import MetadataError
 log = logging.getLogger("kraft_node.server.faults")
 
 FROM_OUTSIDE: Final = (OSError, ValueError, MetadataError)
-"""What a failing disk or a damaged log raises: the reason says enough. Anything else is a defect of this node, whose
-place is worth a traceback."""
+"""Errors of a failing disk or a damaged log: their text is sufficient. All others are defects of this node and are
+logged with a traceback."""
 
 
 class Faults:
-    """Tells fatal from counted. `end(reason)` ends the node; it is called once."""
+    """Separates fatal from counted failures. `end(reason)` ends the node; it is called once."""
 
     __slots__ = ("_end", "counted", "reason")
 
     def __init__(self, end: Callable[[str], None]) -> None:
         self._end = end
         self.reason: str | None = None
-        """Why the node ends; None as long as it lives."""
+        """The reason why the node ends; None while it runs."""
         self.counted = 0
-        """Defects that have changed nothing (MetadataErrorCount)."""
+        """Number of defects that have changed nothing (MetadataErrorCount)."""
 
     def fatal(self, where: str, error: BaseException) -> None:
         """End the node: its state is unknown."""
@@ -47,13 +49,13 @@ class Faults:
             self.end(f"{where}: {type(error).__name__}: {error}")
 
     def end(self, reason: str) -> None:
-        """End the node for that reason, unless it ends already."""
+        """End the node for that reason, unless it is already ending."""
         if self.reason is None:
             self.reason = reason
             self._end(reason)
 
     def count(self, where: str, error: BaseException) -> None:
-        """Note a defect that has changed nothing, unless it is a broken law."""
+        """Count a defect that has changed nothing, unless it is a broken law."""
         self.counted += 1
         if isinstance(error, AssertionError):
             self.fatal(where, error)
@@ -62,5 +64,5 @@ class Faults:
 
 
 def raising(reason: str) -> None:
-    """The end of a node that nobody runs: raise."""
+    """The end of a node without a process: raise."""
     raise RuntimeError(reason)

@@ -1,8 +1,8 @@
-"""Where the node is watched: `/metrics` for Prometheus, `/livez` and `/readyz` for whoever starts and stops nodes.
+"""The HTTP server of the node: `/metrics` for Prometheus, `/livez` and `/readyz` for supervisors.
 
-HTTP/1.1 as far as probes and scrapers need it: GET and HEAD, one request after the other, `Connection: close` obeyed.
-`/livez` is 200 while the loop turns; `/readyz` is 200 once clients are served (else 503 with the reason); `/status`
-has, as JSON, what the process runs with and how much metadata it knows.
+It implements the part of HTTP/1.1 that probes and scrapers need: GET and HEAD, one request after the other,
+`Connection: close`. `/livez` is 200 while the loop runs. `/readyz` is 200 once clients are served (else 503 with the
+reason). `/status` is a JSON object with the process's configuration revision and its metadata counts.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("kraft_node.server.http")
 
 REQUEST_MAX: Final = 8 * 1024
-"""Bytes of a request with all its headers: a scraper sends a few hundred."""
+"""Maximum size of a request with all headers: a scraper sends a few hundred bytes."""
 
 CONNECTIONS_MAX: Final = 64
-"""A probe and a scraper or two use one each; the one that has been silent for longest gives way to a new one."""
+"""A probe and a scraper or two use one each; a new connection replaces the one that was silent longest."""
 
 UNSENT_MAX: Final = 1024 * 1024
-"""Bytes of answers that may wait to be read when the next request comes."""
+"""Unsent answer bytes that may be pending when the next request arrives."""
 
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
@@ -40,7 +40,7 @@ _REASONS: Final = {
 
 
 class HttpServer:
-    """Serves `registry`; `not_ready` says why clients are not served yet, None when they are; `status` is JSON."""
+    """Serves `registry`. `not_ready` returns why clients are not served, None if they are; `status` returns JSON."""
 
     def __init__(
         self, env: Env, registry: Registry, not_ready: Callable[[], str | None], status: Callable[[], str] = str
@@ -51,10 +51,10 @@ class HttpServer:
         self._status = status
         self._socket: Listener | None = None
         self.open: dict[_Session, None] = {}
-        """Who has been silent for longest comes first."""
+        """The connection that was silent longest comes first."""
 
     def listen(self, host: str, port: int) -> int:
-        """Bind; the port, also when 0 was asked for. Raises OSError."""
+        """Bind. Returns the port, also if 0 was requested. Raises OSError."""
         self._socket = self._env.net.listen(host, port, self.accept)
         return self._socket.port
 
@@ -69,13 +69,13 @@ class HttpServer:
         return session
 
     def heard(self, session: _Session) -> None:
-        """It has asked something."""
+        """Note that the session has sent a request."""
         if session in self.open:
             del self.open[session]
             self.open[session] = None
 
     def close(self) -> None:
-        """Stop listening, close what is open."""
+        """Stop listening, and close open connections."""
         if self._socket is not None:
             self._socket.close()
         for session in list(self.open):
@@ -128,7 +128,7 @@ class _Session:
                 return
 
     def _serve(self, lines: list[str]) -> bool:
-        """Answer one request; whether the next one may be."""
+        """Answer one request. Returns whether the next one may follow."""
         if self.transport.unsent_bytes > UNSENT_MAX:
             self.transport.abort()
             return False

@@ -1,6 +1,6 @@
-"""Requests that name very many things: decoded in turns of the loop, one of a listener at a time.
+"""Requests with very many items: decoded in turns of the loop, one per listener at a time.
 
-What they hold in objects is many times their size in bytes, so it is counted until they are answered.
+Their objects need many times their size in bytes, so items are counted until the requests are answered.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from kraft_node.wire.classes import Message
 
 ITEMS_MAX: Final = 1 << 20
-"""Items of one request: as many as a cluster may have partitions. They take about 250 MB."""
+"""Maximum of items of one request: the maximum number of partitions of a cluster. They use about 250 MB."""
 
 PRODUCE_ITEMS_MAX: Final = 20_000
-"""Items of one Produce, which is handled in one go: batches for so many partitions exceed the `max.request.size` of
-clients."""
+"""Maximum of items of one Produce, which is handled at once: batches for more partitions exceed the `max.request.size`
+of clients."""
 
 HELD_MAX: Final = 4 * ITEMS_MAX
-"""Items of all unanswered large requests of a listener. Beyond it a request of more than `FEW_ITEMS` is refused."""
+"""Maximum of items of all unanswered large requests of a listener. Above it, a request with more than `FEW_ITEMS` is
+refused.
+"""
 
 FEW_ITEMS: Final = 16 * STEP_ITEMS
 
@@ -40,7 +42,7 @@ class LargeRequests:
     def __init__(self, turns: Turns) -> None:
         self._line = OneByOne(turns)
         self.held = 0
-        """Items of large requests that are not answered yet; whoever was given them takes them off."""
+        """Items of unanswered large requests; the connection that got them subtracts them."""
 
     def decode(
         self,
@@ -50,9 +52,9 @@ class LargeRequests:
         is_wanted: Callable[[], bool],
         done: Callable[[Any], None],
     ) -> None:
-        """Decode `frame`, then call `done` with (request, items held), or with what was raised.
+        """Decode `frame`, then call `done` with (request, items held), or with the exception.
 
-        `frame` must stay as it is until then, or until `is_wanted` says no.
+        `frame` must not change until then, or until `is_wanted` returns False.
         """
         self._line.add(self._steps(request, frame, version, is_wanted), done)
 

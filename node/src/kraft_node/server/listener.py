@@ -1,4 +1,4 @@
-"""What the connections of one listening socket share: handlers, limits, receive memory, idle closing."""
+"""The shared parts of the connections of one listening socket: handlers, limits, receive memory, idle closing."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("kraft_node.server.listener")
 
 REFUSALS_LOGGED_PER_MINUTE: Final = 60
-"""Garbage that arrives faster is counted, not told: whoever sends it must not fill our disk."""
+"""Further refusals are counted but not logged: a hostile client must not fill the disk."""
 
 IDLE_SWEEPS: Final = 10
-"""How often within one idle time the connections are looked through: closing is late by a tenth at most."""
+"""Checks of idle connections per idle time: closing is late by at most a tenth."""
 
 
 class ServedApi:
@@ -60,19 +60,19 @@ class ServedApi:
         return self.min_version <= version <= self.max_version
 
     def is_long(self, response: Any) -> bool:
-        """Whether the answer is to be encoded in steps."""
+        """Whether the answer must be encoded in steps."""
         if self._is_long is None:
             self._is_long = is_long(self._spec.response)
         return self._is_long(response)
 
 
 class Quotas(Protocol):
-    """What clients may use: `broker.client_quotas`."""
+    """The quotas of clients: `broker.client_quotas` implements it."""
 
     is_active: bool
 
     def charge(self, ctx: RequestContext, response: Any) -> int:
-        """Count an answer that leaves; for how many milliseconds nothing is to be read then."""
+        """Count an outgoing answer. Returns for how many milliseconds the client must not be read."""
 
 
 class _NoQuotas:
@@ -83,11 +83,11 @@ class _NoQuotas:
 
 
 NO_QUOTAS: Final = _NoQuotas()
-"""Of listeners that only nodes use."""
+"""For listeners that only nodes use."""
 
 
 class Limits:
-    """What one client, and all together, may cost. Defaults are Kafka's."""
+    """The limits of one client, and of all together. Defaults are Kafka's."""
 
     __slots__ = (
         "connections_max",
@@ -117,10 +117,10 @@ class Limits:
 
 
 class Gate:
-    """Counts the connections of the whole node: in all, by listener, and by address across listeners.
+    """Counts the connections of the whole node: in total, by listener, and by address across listeners.
 
-    As in Kafka, those of controllers do not count for the node's limit. Beyond it the listener of brokers among
-    themselves goes on accepting, and the connection of a client that was quiet for longest is closed.
+    As in Kafka, connections of controllers do not count for the node's limit. Above the limit the inter-broker listener
+    still accepts, and the client connection that was idle longest is closed.
     """
 
     __slots__ = (
@@ -136,22 +136,22 @@ class Gate:
     )
 
     unread: Unread
-    """What clients have not taken; made with the first listener."""
+    """The unread answers; created with the first listener."""
 
     def __init__(self, limits: Limits, *, inter_broker: str | None = None, controllers: Iterable[str] = ()) -> None:
-        """`inter_broker`: the listener of brokers, if clients have another one."""
+        """`inter_broker`: the listener of brokers, if clients use another one."""
         self.limits = limits
         self.listeners: list[ServerListener] = []
         self._inter_broker = inter_broker
         self._controllers = frozenset(controllers)
         self._by_listener: dict[str, int] = {}
         self.rates: ConnectionRates | None = None
-        """How many may come in a second."""
+        """The limits of new connections per second."""
         self.count = 0
         self._by_ip: dict[str, int] = {}
 
     def enter(self, host: str, listener: str) -> str | None:
-        """Count one more from `host`; the reason why not, when it is one too many."""
+        """Count a connection from `host`. Returns the reason if it must be refused."""
         here = self._by_ip.get(host, 0)
         allowed = self.limits.per_ip_overrides.get(host, self.limits.connections_max_per_ip)
         if here >= allowed:
@@ -170,7 +170,7 @@ class Gate:
         return None
 
     def connections(self) -> Iterator[Connection]:
-        """Those of all listeners."""
+        """The connections of all listeners."""
         return chain.from_iterable(listener.connections for listener in self.listeners)
 
     def _close_quietest(self) -> None:
@@ -183,7 +183,7 @@ class Gate:
             quietest.transport.abort()
 
     def leave(self, host: str, listener: str) -> None:
-        """One of `host` has ended."""
+        """A connection from `host` has ended."""
         self.count -= listener not in self._controllers
         self._by_listener[listener] -= 1
         left = self._by_ip.get(host, 1) - 1
@@ -194,7 +194,7 @@ class Gate:
 
 
 class _Refused:
-    """Receives for a connection that is not wanted, until it is gone."""
+    """The receiver of a refused connection until it is closed."""
 
     __slots__ = ()
 
@@ -209,10 +209,10 @@ class _Refused:
 
 
 class ServerListener:
-    """Accepts connections under one listener name and hands their requests to `handlers`.
+    """Accepts connections under one listener name and passes their requests to `handlers`.
 
-    With `held` connections wait until `open_gates`: a broker binds its sockets before it may serve.
-    `versions_fallback` makes the version 0 answer to an ApiVersions request of an unknown version; `gate`, `pool` and
+    With `held`, connections wait until `open_gates`: a broker binds its sockets before it may serve.
+    `versions_fallback` makes the version 0 answer to an ApiVersions request of an unknown version. `gate`, `pool` and
     `metrics` belong to the node and are shared with its other listeners.
     """
 
@@ -246,14 +246,14 @@ class ServerListener:
         produce = self.apis.get(int(ApiKey.PRODUCE))
         self.produce_metrics = None if produce is None else produce.metrics
         self.connections: dict[Connection, None] = {}
-        """In the order of their arrival: what is done to all is done in that order."""
+        """In the order of arrival: operations on all connections use this order."""
         self.turns = Turns(env)
-        """Where connections go on that have had their share of a turn of the loop."""
+        """Continues the work of connections that have used up their share of a loop turn."""
         self.large = LargeRequests(self.turns)
         self.encoding = OneByOne(self.turns)
-        """Where long answers are encoded, one at a time."""
+        """Encodes long answers, one at a time."""
         self.held = held
-        """While it is set, connections are accepted but nothing of theirs is read."""
+        """While set, connections are accepted but not read."""
         self.refusals = 0
         self.accepted = 0
         self._refusals_before = 0
@@ -263,7 +263,7 @@ class ServerListener:
         self._closed = False
 
     def listen(self, host: str, port: int) -> int:
-        """Bind and accept; the port, also when 0 was asked for. Raises OSError."""
+        """Bind and accept. Returns the port, also if 0 was requested. Raises OSError."""
         self._socket = self.env.net.listen(host, port, self.accept)
         self._sweep_later()
         return self._socket.port
@@ -286,26 +286,26 @@ class ServerListener:
         return connection
 
     def _let_in(self, connection: Connection) -> None:
-        """Its turn has come."""
+        """The connection's turn has come."""
         if not self.held:
             connection.transport.resume_reading()
 
     def open_gates(self) -> None:
-        """Begin to serve."""
+        """Start serving."""
         self.held = False
         for connection in self.connections:
             if connection not in self._arrivals:
                 connection.transport.resume_reading()
 
     def forget(self, connection: Connection) -> None:
-        """It is gone."""
+        """The connection is closed."""
         if connection in self.connections:
             del self.connections[connection]
             self._arrivals.discard(connection)
             self.gate.leave(connection.peer_host, self.name)
 
     def touch(self, connection: Answering) -> None:
-        """Have `connection` send what it has been answered once everything now being handled is done."""
+        """Let `connection` send its answers after the current work."""
         if not self._touched:
             self.env.scheduler.call_soon(self._catch_up)
         self._touched.append(connection)
@@ -320,7 +320,7 @@ class ServerListener:
                 connection.transport.abort()
 
     def refused(self, host: str, reason: str) -> None:
-        """Tell of a connection or request that was turned away."""
+        """Count and log a refused connection or request."""
         self.refusals += 1
         if self.refusals - self._refusals_before <= REFUSALS_LOGGED_PER_MINUTE:
             log.warning("refused peer=%s listener=%s reason=%s", host, self.name, reason)
@@ -354,7 +354,7 @@ class ServerListener:
             self.pool.trim()
 
     def _forgive(self, stalled_ms: int, now_ms: int) -> None:
-        """The node itself stood still: clients are not idle because of it."""
+        """The node itself was paused: clients are not idle because of that."""
         for connection in self.connections:
             connection.last_active_ms = min(now_ms, connection.last_active_ms + stalled_ms)
 
@@ -367,7 +367,7 @@ class ServerListener:
             self._socket = None
 
     def close(self) -> None:
-        """Close the socket and, after what has been answered is sent, all connections."""
+        """Close the socket and all connections, after their answers are sent."""
         self._closed = True
         self.stop_accepting()
         for connection in list(self.connections):

@@ -1,7 +1,7 @@
-"""The way to the controller of the same process: the same requests as over the wire, without the wire.
+"""The channel to the controller of the same process: the same requests as over the network, without the network.
 
-A combined node asks itself what separate nodes would ask one another, message by message and version by version; only
-bytes and sockets are left out. Answers come from the event loop, never from within `send`, as over a socket.
+A combined node sends itself the requests that separate nodes would exchange, with the same messages and versions; only
+bytes and sockets are left out. As with a socket, answers come from the event loop, never from within `send`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("kraft_node.server.local_channel")
 
 UNANSWERED_MAX: Final = 20_000
-"""Requests under way at a time: twice what the broker forwards at most, so that its own are never refused first."""
+"""Maximum of pending requests: twice as many as the broker forwards, so that its own are never refused first."""
 
 
 LOOPBACK: Final = "127.0.0.1"
 
 
 class _Call:
-    """One request under way; it stands where a connection would."""
+    """One pending request; it takes the place of a connection."""
 
     __slots__ = ("channel", "closed", "done", "timer")
 
     lost = False
-    """The broker of this process lives as long as its controller does."""
+    """The broker of this process lives as long as its controller."""
 
     def __init__(self, channel: LocalChannel, done: Callable[[Any], None]) -> None:
         self.channel = channel
@@ -65,8 +65,8 @@ class _Call:
 class LocalChannel:
     """Sends to `handlers` of this process under the name of `listener`.
 
-    An authorizer judges what the node asks of itself as if it came over the wire: by the principal of a connection that
-    comes from `host`.
+    An authorizer checks these requests as if they came over the network: with the principal of a connection from
+    `host`.
     """
 
     def __init__(
@@ -96,7 +96,10 @@ class LocalChannel:
         *,
         on_behalf_of: RequestContext | None = None,
     ) -> None:
-        """Ask; `done` gets the response, or a KafkaError or OSError. `on_behalf_of` is whose request is forwarded."""
+        """Send a request. `done` gets the response, a KafkaError or an OSError.
+
+        `on_behalf_of`: the forwarded client request.
+        """
         if self.unanswered >= UNANSWERED_MAX:
             busy = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{UNANSWERED_MAX} requests wait for the controller")
             self.scheduler.call_soon(done, busy)

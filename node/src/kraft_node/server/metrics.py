@@ -1,10 +1,10 @@
-"""Counters and histograms of requests, and the registry that prints everything for Prometheus.
+"""Counters and histograms of requests, and the registry that prints all metrics for Prometheus.
 
-Names are those under which Kafka's JMX beans appear with the usual exporter rules: lower case, domain, type and name
-joined by underscores, tags as labels. The registry is our own: the text format is a page long, while importing a client
-library for it would add 14 MiB to an idle node.
+Names are those of Kafka's JMX beans under the usual exporter rules: lower case, domain, type and name joined by
+underscores, tags as labels. The registry is our own: the text format is simple, and a client library would add 14 MiB
+to an idle node.
 
-The hot path pays an addition or two a request; everything else is computed when somebody reads.
+The hot path costs one or two additions per request; everything else is computed on reading.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from kraft_node.wire.classes import Message
 
 QUANTILES: Final = (("0.50", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.98", 0.98), ("0.99", 0.99), ("0.999", 0.999))
-"""Those that Kafka's histograms print."""
+"""The quantiles of Kafka's histograms."""
 
 BUCKETS: Final = 256
-"""Log-linear buckets of 4 a power of two: values up to 2^64 to within a quarter."""
+"""Log-linear buckets, 4 per power of two: values up to 2^64 with an error of at most a quarter."""
 
 GENERATION_MS: Final = 60_000
-"""A histogram speaks of the present generation and the one before: the last one to two minutes."""
+"""A histogram covers the present and the previous generation: the last one to two minutes."""
 
 Labels: TypeAlias = "tuple[tuple[str, str], ...]"
 Sample: TypeAlias = "tuple[Labels, float]"
@@ -37,7 +37,7 @@ Collector: TypeAlias = Callable[[], Iterable[Family]]
 
 
 def bucket_of(value: int) -> int:
-    """The bucket that `value` (not negative) falls into."""
+    """The bucket of `value` (not negative)."""
     if value < 4:
         return value
     shift = value.bit_length() - 3
@@ -53,7 +53,7 @@ def bucket_top(bucket: int) -> int:
 
 
 class Histogram:
-    """Counts of non-negative whole numbers; buckets exist once used."""
+    """Counts of non-negative integers; buckets exist once used."""
 
     __slots__ = ("_now", "_past", "_since_ms", "count", "max", "total")
 
@@ -74,13 +74,13 @@ class Histogram:
         self.max = max(self.max, value)
 
     def turn(self, now_ms: int) -> None:
-        """Begin a new generation when the present one is old; called by readers."""
+        """Start a new generation if the present one is old; called by readers."""
         if now_ms - self._since_ms >= GENERATION_MS:
             self._past, self._now = (self._now if now_ms - self._since_ms < 2 * GENERATION_MS else {}), {}
             self._since_ms = now_ms
 
     def quantiles(self) -> list[tuple[str, int]]:
-        """What `QUANTILES` of the recent values do not exceed."""
+        """The upper bounds of the recent values' `QUANTILES`."""
         counts = dict(self._past)
         for bucket, count in self._now.items():
             counts[bucket] = counts.get(bucket, 0) + count
@@ -99,7 +99,7 @@ class Histogram:
 
 
 class ApiMetrics:
-    """Of one API: `burst` counts the requests of the burst being handled, folded in at its end."""
+    """The metrics of one API. `burst` counts the requests of the current burst; it is added at the burst's end."""
 
     __slots__ = ("_codes", "burst", "bytes_in", "errors", "latency_ms", "name", "successes", "versions")
 
@@ -111,12 +111,12 @@ class ApiMetrics:
         self.errors: Counter[int] = Counter()
         """By code."""
         self.successes = 0
-        """What Kafka counts as the error NONE."""
+        """Kafka's count of the error NONE."""
         self.latency_ms = Histogram()
         self.versions: dict[int, int] = {}
 
     def answered(self, response: Message) -> None:
-        """Count the errors that a response tells."""
+        """Count the errors in a response."""
         if self._codes is None:
             self._codes = codes_of(type(response))
         codes = self._codes(response)
@@ -128,13 +128,13 @@ class ApiMetrics:
 
 
 class RequestMetrics:
-    """Of all APIs of a node."""
+    """The metrics of all APIs of a node."""
 
     def __init__(self) -> None:
         self.apis: dict[int, ApiMetrics] = {}
 
     def api(self, key: int, name: str) -> ApiMetrics:
-        """The metrics of one API, made on first use."""
+        """The metrics of one API, created on first use."""
         found = self.apis.get(key)
         if found is None:
             found = self.apis[key] = ApiMetrics(name)
@@ -182,7 +182,7 @@ def _error_name(code: int) -> str:
 
 
 class Registry:
-    """Prints what its collectors say, in Prometheus' text format 0.0.4."""
+    """Prints the families of its collectors in Prometheus' text format 0.0.4."""
 
     CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -190,15 +190,15 @@ class Registry:
         self._collectors: list[Collector] = []
 
     def register(self, collector: Collector) -> None:
-        """Have `collector` asked on every reading; it returns families."""
+        """Add `collector`; each reading calls it for its families."""
         self._collectors.append(collector)
 
     def gauge(self, name: str, read: Callable[[], float], labels: Labels = ()) -> None:
-        """A single number that `read` knows."""
+        """Add a single number that `read` returns."""
         self._collectors.append(lambda: ((name, "gauge", ((labels, read()),)),))
 
     def text(self) -> str:
-        """All of it; families of one name are printed together."""
+        """All metrics; families with the same name are printed together."""
         families: dict[str, tuple[str, list[str]]] = {}
         for collector in self._collectors:
             for name, kind, samples in collector():

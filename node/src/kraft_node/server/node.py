@@ -1,11 +1,11 @@
-"""The composition root: one node with the roles that its configuration names, from its directories to its listeners.
+"""The composition root: one node with the configured roles, from its directories to its listeners.
 
-Order of the start, as Kafka's: directories (locks, identity), controller listeners, Raft, then the broker registers
-with the active controller, catches up with the metadata, is unfenced, and only then serves its listeners: their sockets
-are bound from the beginning, connections wait. The stop is the reverse: the controller moves leadership away,
-connections close, logs are flushed and closed with their clean-shutdown mark, Raft hands over.
+The start has Kafka's order: directories (locks, identity), controller listeners, Raft. Then the broker registers with
+the active controller, catches up with the metadata, and is unfenced. Only then it serves its listeners. Their sockets
+are bound from the start; connections wait. The stop is the reverse: the controller moves leadership away, connections
+close, logs are flushed and closed with their clean-shutdown mark, and Raft hands over.
 
-Only sans-IO parts meet here; `cli.server_start` gives the `Env`, simulations another one.
+Only sans-IO parts are used here; `cli.server_start` provides the `Env`, simulations another one.
 """
 
 from __future__ import annotations
@@ -63,30 +63,30 @@ if TYPE_CHECKING:
 log = logging.getLogger("kraft_node.server.node")
 
 CONTROLLED_SHUTDOWN_MAX_MS: Final = 10_000
-"""How long a stop waits for the controller to move leadership away before it goes on without: stops take seconds."""
+"""How long a stop waits for the controller to move leadership away. A stop usually takes seconds."""
 
 RAFT_SHUTDOWN_MAX_MS: Final = 5_000
-"""How long a stop waits for the other voters to hear that this one leaves."""
+"""How long a stop waits until the other voters know that this node leaves."""
 
 EARLY_KEY: Final = "early.start.listeners"
 
 FORWARDING_LANE: Final = 1
-"""The connection to the active controller for what clients ask; the node's own requests do not wait behind it."""
+"""The lane to the active controller for forwarded client requests; the node's own requests do not wait behind them."""
 
 GUARD_KEY: Final = "quorum.empty.disk.guard"
-"""Whether a voter without a quorum-state holds back (design decision 10)."""
+"""Whether a voter without a quorum-state must not vote (`raft.amnesia`)."""
 
 PORT_MAX: Final = 65_535
 HTTP_KEY: Final = "http.listener"
-"""`host:port` of /metrics and its like (`server.http`); nothing is served without it. Kafka leaves this to the JVM."""
+"""`host:port` of /metrics and the other pages of `server.http`; default: none. Kafka leaves this to the JVM."""
 
 
 class StartRefused(Exception):  # noqa: N818 - a fact, not a fault
-    """Why the node does not start, for people: what, and in which directory or under which key."""
+    """The reason why the node does not start, with the directory or key, for people."""
 
 
 class Node:
-    """One node. `start`, then `shutdown`; `on_fatal(reason)` when it must not go on."""
+    """One node. Call `start`, then `shutdown`. `on_fatal(reason)` is called when the node must not continue."""
 
     def __init__(
         self,
@@ -100,24 +100,24 @@ class Node:
         self.config = config
         self.host_name = host_name
         self.faults = Faults(on_fatal or raising)
-        """Where failures end that the node does not survive, or that are counted."""
+        """Handles failures that end the node or are counted."""
         self.storage: NodeStorage | None = None
         self.authorizer: Authorizer | None = None
-        """Who decides what clients may do; None: they may do anything."""
+        """Decides what clients may do; None: everything is allowed."""
         self.raft: RaftDriver | None = None
         self.controller: Controller | None = None
         self.broker: Broker | None = None
         self.listeners: list[ServerListener] = []
         self.ports: dict[str, int] = {}
-        """The port bound, by listener name."""
+        """The bound port, by listener name."""
         self.metrics = RequestMetrics()
         self.registry = Registry()
         self.http: HttpServer | None = None
         self.link: ActiveControllerLink | None = None
-        """The way to the active controller."""
+        """The link to the active controller."""
         self.registration: ControllerRegistration | None = None
         self.peers: Channels | None = None
-        """The ways to other brokers, for a broker."""
+        """The channels to other brokers; for a broker."""
         self.raft_started = False
         self.serving = False
         """Whether clients are served."""
@@ -125,7 +125,7 @@ class Node:
         self._controller_channels: Channels | None = None
         self._broker_listeners: list[ServerListener] = []
         self._late_listeners: list[ServerListener] = []
-        """Those that open when the authorizer knows the ACLs (`early.start.listeners`)."""
+        """Listeners that open once the authorizer knows the ACLs (`early.start.listeners`)."""
         self._pool = BufferPool(config.int("queued.max.request.bytes"))
         self._gate = Gate(
             limits_of(config, config),
@@ -140,7 +140,7 @@ class Node:
     # Start
 
     def start(self) -> None:
-        """Begin; what follows happens on the loop. Raises StartRefused, or OSError for a port that is taken."""
+        """Start; the rest happens on the loop. Raises StartRefused, or OSError for a port in use."""
         config = self.config
         self._refuse_what_is_not_served()
         self._started_ms = self.env.clock.monotonic_ms()
@@ -181,7 +181,8 @@ class Node:
         for endpoint in config.listeners:
             if endpoint.security_protocol != "PLAINTEXT":
                 raise StartRefused(
-                    f"listeners: {endpoint.name} wants {endpoint.security_protocol}; this release serves PLAINTEXT only"
+                    f"listeners: {endpoint.name} wants {endpoint.security_protocol}; this release supports "
+                    f"PLAINTEXT only"
                 )
         if config.string("authorizer.class.name"):
             from kraft_node.security.authorizer import authorizer_of  # noqa: PLC0415  (nodes without one do without)
@@ -227,7 +228,7 @@ class Node:
         return driver
 
     def _authorizer_moved(self, raft: RaftDriver, offset: int) -> None:
-        """Once everything known to be committed is in the image, the ACLs are complete."""
+        """The ACLs are complete once all records known to be committed are in the image."""
         assert self.authorizer is not None
         if self.authorizer.is_ready or offset + 1 < raft.high_watermark:
             return
@@ -237,17 +238,18 @@ class Node:
             listener.open_gates()
 
     def _controller_addresses(self) -> dict[str, tuple[str, int]]:
-        """Where this controller can be reached, the default listener first."""
+        """The endpoints of this controller, the default listener first."""
         return {e.name: (e.host or self.host_name, e.port) for e in self.config.advertised_controller_listeners}
 
     def _make_controller(self, raft: RaftDriver, storage: NodeStorage) -> Controller:
-        # Here, as in _make_broker: a node has mostly one role, and a tenth of its start would be loading the other.
+        # Imported here, as in _make_broker: most nodes have one role, and loading the other would take a tenth of the
+        # start.
         from kraft_node.broker.pieces import in_pieces  # noqa: PLC0415
         from kraft_node.controller.controller import Controller  # noqa: PLC0415
 
         bootstrap = raft.bootstrap_records()
         controller = Controller(self.env, self.config, storage.cluster_id, raft.image, raft, bootstrap)
-        # In place: what the quorum answers is also asked inside envelopes.
+        # In place, because requests in envelopes use the same handlers.
         controller.handlers.update(raft.handlers())
         controller.follow(raft.loader)
         controller.features.kraft_version = lambda: raft.kraft_version
@@ -266,10 +268,10 @@ class Node:
         if self.authorizer is not None:
             from kraft_node.controller.authorization import guarded  # noqa: PLC0415  (nodes without one do without)
 
-            # In place as well: what comes in envelopes is judged, too.
+            # In place, too: requests in envelopes are also checked.
             judged = guarded(controller.handlers, self.authorizer, lambda: raft.image.topics)
             controller.handlers.update(judged)
-        # In place, too. What the quorum fetches here is one partition.
+        # In place, too. The quorum's Fetch has only one partition.
         controller.handlers.update(in_pieces(controller.turns, controller.handlers, but={ApiKey.FETCH}))
         return controller
 
@@ -279,7 +281,7 @@ class Node:
         self.link.leader_changed(leader_id)
 
     def _make_link(self, raft: RaftDriver) -> ActiveControllerLink:
-        """The way to the active controller, be it in this process or another."""
+        """The link to the active controller, in this process or another."""
         config = self.config
         client_id = f"node-{config.node_id}-to-controller"
         own = None
@@ -300,7 +302,7 @@ class Node:
             drop=channels.drop,
             explain=raft.peers.explain,
         )
-        # A new leader is the active controller only once it knows all that was committed before.
+        # A new leader becomes the active controller only once it knows everything that was committed before.
         raft.on_leader.append(lambda _epoch: link.retry_now())
         return link
 
@@ -342,7 +344,7 @@ class Node:
         return broker
 
     def _follow_configs(self, raft: RaftDriver, storage: NodeStorage) -> None:
-        """Limits and periods as they are in force, also on a node that is a controller alone."""
+        """Apply the effective limits and periods, also on a node that is only a controller."""
         node_id = self.config.node_id
         values = BrokerConfig(self.config) if self.broker is None else self.broker.config
         alone = self.broker is None
@@ -365,7 +367,7 @@ class Node:
         raft.loader.publishers.append(follow)
 
     def _register_broker(self) -> None:
-        """Have the broker registered as soon as there is an active controller; it goes on by itself."""
+        """Register the broker as soon as there is an active controller; afterwards it continues by itself."""
         broker, storage = self.broker, self.storage
         assert broker is not None
         assert storage is not None
@@ -405,7 +407,7 @@ class Node:
                 self._late_listeners.append(listener)
 
     def _is_early(self, listener: str, *, unless_told: bool) -> bool:
-        """Whether a listener serves before the ACLs are known: then it serves super users."""
+        """Whether a listener serves before the ACLs are known; then it serves super users only."""
         early = self.config.value(EARLY_KEY)
         told = listener in early if isinstance(early, list) else unless_told
         return told or self.authorizer is None or self.authorizer.is_ready
@@ -418,7 +420,7 @@ class Node:
     def _listen(
         self, endpoint: Endpoint, handlers: dict[ApiKey, Handler], *, held: bool, quotas: ClientQuotas | None = None
     ) -> ServerListener:
-        """Bind a listener; `quotas` of a broker's clients."""
+        """Bind a listener; `quotas` apply to a broker's clients."""
         raft = self.raft
         assert raft is not None
         table, fallback = with_connection_apis(
@@ -453,7 +455,7 @@ class Node:
         log.info("listening name=http host=%s port=%d", host or "*", self.ports["http"])
 
     def not_ready(self) -> str | None:
-        """Why clients are not served; None when they are."""
+        """Why clients are not served; None if they are."""
         if self._stopping is not None:
             return "stopping"
         if self.broker is not None:
@@ -467,7 +469,7 @@ class Node:
     # Failure
 
     def _directory_failed(self, directory: str, partitions: list[tuple[str, int]], error: BaseException) -> None:
-        """A log directory is dead (KIP-112): the broker goes on without it, as long as another one is left."""
+        """A log directory has failed (KIP-112): the broker continues without it, as long as another one is left."""
         log.error("log directory failed dir=%s error=%s", directory, error)
         assert self.storage is not None
         if directory == self.config.metadata_log_dir:
@@ -495,7 +497,7 @@ class Node:
         self.broker.begin_shutdown(self._close_broker)
 
     def _leave_overdue(self) -> None:
-        log.warning("the controller has not let the broker go within %d ms", CONTROLLED_SHUTDOWN_MAX_MS)
+        log.warning("the controller has not finished the controlled shutdown within %d ms", CONTROLLED_SHUTDOWN_MAX_MS)
         self._close_broker()
 
     def _close_broker(self) -> None:
@@ -554,7 +556,7 @@ class Node:
             self._stop_timer = None
 
     def _close_everything(self) -> None:
-        """A start that failed half way."""
+        """Clean up a start that failed half-way."""
         self._close_channels()
         for listener in self.listeners:
             listener.close()

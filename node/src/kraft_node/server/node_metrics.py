@@ -1,8 +1,8 @@
-"""What the parts of a node can tell, under the names of Kafka's metrics (kafka.server, kafka.controller, kafka.log).
+"""The metrics of the node's parts, under the names of Kafka's metrics (kafka.server, kafka.controller, kafka.log).
 
-The names and labels are those that jmx_exporter prints with the rules of Strimzi's kafka-metrics.yaml, which many
-dashboards and alerts are written against; tests hold them to what a running Apache Kafka has in JMX. Everything is read
-when somebody asks; nothing here costs a request anything.
+Names and labels are those that jmx_exporter prints with the rules of Strimzi's kafka-metrics.yaml, which many
+dashboards and alerts use; tests compare them with the JMX beans of a running Apache Kafka. Everything is computed on
+reading; nothing here costs time in requests.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ def _cleaner(cleaner: Cleaner, directories: Iterable[Directory], clock: Clock) -
     yield _one(prefix + "max_compaction_delay_secs", figures.max_delay_ms // 1000)
     yield _one(prefix + "max_buffer_utilization_percent", figures.max_buffer_utilization_percent)
     yield _one(prefix + "cleaner_recopy_percent", figures.recopy_percent)
-    yield _one(prefix + "deadthreadcount", 0)  # a pass that fails leaves its lane alive
+    yield _one(prefix + "deadthreadcount", 0)  # a failed pass does not end its lane
 
 
 class NodeMetrics:
-    """Collects from one node's parts; those that are not there (yet) are left out."""
+    """Collects from one node's parts; missing parts are left out."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     def register(self, registry: Registry) -> None:
-        """Have everything printed by `registry`."""
+        """Register all collectors at `registry`."""
         clock = self._node.env.clock
         registry.register(lambda: self._node.metrics.collect(clock.monotonic_ms()))
         broker = (self._broker, self._topics, self._logs, self._directories, self._groups)
@@ -69,7 +69,7 @@ class NodeMetrics:
         yield _one("kafka_server_kafkaserver_brokerstate", state)
 
     def _loop(self) -> Iterable[Family]:
-        """A histogram as Prometheus counts it: turns of the event loop that took no longer than each bound."""
+        """The histogram of loop turns in Prometheus' form: turns up to each bound."""
         lag = self._node.env.lag
         if lag is None:
             return
@@ -83,7 +83,7 @@ class NodeMetrics:
         listeners = self._node.listeners
 
         def per(read: Any) -> list[Sample]:
-            # One loop serves every listener: what is Kafka's first processor.
+            # One loop serves every listener: it corresponds to Kafka's first processor.
             return [((("listener", one.name), ("networkProcessor", "0")), float(read(one))) for one in listeners]
 
         prefix = "kafka_server_socket_server_metrics_"
@@ -100,7 +100,7 @@ class NodeMetrics:
         vote = core.state.voted.id
         role = core.role.role.value
         if role == "follower" and not core.is_voter:
-            role = "observer"  # as in Kafka, for whom that is a state of its own
+            role = "observer"  # Kafka also reports observer as a state
         yield prefix + "current_state", "gauge", (((("current_state", role),), 1.0),)
         yield _one(prefix + "current_leader", raft.leader_id)
         yield _one(prefix + "current_epoch", raft.epoch)
@@ -116,7 +116,7 @@ class NodeMetrics:
         yield _one(prefix + "last_applied_record_offset", raft.applied_offset - 1)
 
     def _metadata(self) -> Iterable[Family]:
-        """The five of KIP-631 that Kafka never released, under the names of the draft."""
+        """The five metrics of KIP-631 that Kafka never released, under the names of the KIP."""
         node, raft = self._node, self._node.raft
         if raft is None or not node.raft_started:
             return
@@ -176,7 +176,7 @@ class NodeMetrics:
         leaders = small = under = at = moving = 0
         for topic, number in image.topics.led_by(broker.node_id):
             state = topic.partition(number)
-            assert state is not None, "law: who leads a partition finds it"
+            assert state is not None, "law: a led partition exists"
             leaders += 1
             small += len(state.isr) < len(state.replicas)
             moving += state.is_reassigning
@@ -231,7 +231,7 @@ class NodeMetrics:
         yield _one(prefix + "numoffsets", offsets)
 
     def _topics(self) -> Iterable[Family]:
-        """kafka.server:type=BrokerTopicMetrics, of the replicas opened since the start."""
+        """kafka.server:type=BrokerTopicMetrics, for the replicas opened since the start."""
         broker = self._node.broker
         if broker is None:
             return

@@ -1,4 +1,4 @@
-"""What the configuration says, in the terms of the parts that a node is made of: limits, Raft, snapshots."""
+"""Converts the configuration to the settings of a node's parts: limits, Raft, snapshots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def limits_of(config: ConfigView, static: NodeConfig) -> Limits:
-    """What connections may cost, as in force now."""
+    """The effective limits of connections."""
     overrides = parse_map("max.connections.per.ip.overrides", config.string("max.connections.per.ip.overrides"))
     return Limits(
         request_bytes_max=config.int("socket.request.max.bytes"),
@@ -34,12 +34,12 @@ CREATION_RATE: Final = "max.connection.creation.rate"
 
 
 def creation_rates(config: ConfigView, static: NodeConfig) -> tuple[int, dict[str, int]]:
-    """`max.connection.creation.rate` as in force now, and that of each listener that has one of its own."""
+    """The effective `max.connection.creation.rate` of the node, and of each listener with its own value."""
     return config.int(CREATION_RATE), by_listener(config, static, CREATION_RATE)
 
 
 def by_listener(config: ConfigView, static: NodeConfig, key: str) -> dict[str, int]:
-    """The values of `key` in force for the listeners that have their own."""
+    """The effective values of `key` for listeners with their own value."""
     own = {}
     for endpoint in static.listeners:
         name = f"{LISTENER_PREFIX}{endpoint.name.lower()}.{key}"
@@ -50,12 +50,12 @@ def by_listener(config: ConfigView, static: NodeConfig, key: str) -> dict[str, i
 
 
 def protected_listener(config: NodeConfig) -> str | None:
-    """The listener of brokers among themselves, where clients have another one."""
+    """The inter-broker listener, if clients use another one."""
     return config.inter_broker_listener_name if len(config.broker_listeners) > 1 else None
 
 
 def connection_rates(config: NodeConfig, image: MetadataImage) -> ConnectionRates:
-    """What counts new connections, as the configuration has it to begin with."""
+    """The counter of new connections, with its initial configuration."""
     window_ms = config.int("quota.window.size.seconds") * 1000
     rates = ConnectionRates(image, config.int("quota.window.num"), window_ms, protected_listener(config))
     rates.configure(*creation_rates(config, config))
@@ -63,7 +63,7 @@ def connection_rates(config: NodeConfig, image: MetadataImage) -> ConnectionRate
 
 
 def raft_config(config: NodeConfig) -> RaftConfig:
-    """`controller.quorum.*`."""
+    """The settings of `controller.quorum.*`."""
     return RaftConfig(
         election_timeout_ms=config.int("controller.quorum.election.timeout.ms"),
         fetch_timeout_ms=config.int("controller.quorum.fetch.timeout.ms"),
@@ -78,7 +78,7 @@ def raft_config(config: NodeConfig) -> RaftConfig:
 
 
 def snapshot_policy(config: NodeConfig) -> SnapshotPolicy:
-    """When the metadata is written as a snapshot, and what is kept."""
+    """When to write snapshots of the metadata, and what to keep."""
     return SnapshotPolicy(
         max_new_record_bytes=config.int("metadata.log.max.record.bytes.between.snapshots"),
         max_interval_ms=config.int("metadata.log.max.snapshot.interval.ms"),

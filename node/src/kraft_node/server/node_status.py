@@ -1,4 +1,4 @@
-"""What a process runs with and what it knows, for operators that must not guess it (`/status`)."""
+"""The process's configuration and metadata counts, for operators (`/status`)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ if TYPE_CHECKING:
     from kraft_node.server.node import Node
 
 REVISION_KEY: Final = "config.revision"
-"""A word that the author of the configuration file put into it; no meaning to the node."""
+"""A text that the author of the configuration file sets; the node does not interpret it."""
 
 
 def node_status(node: Node) -> str:
     """One JSON object.
 
-    `voters` are those of the configuration (kraft.version 0), empty for a dynamic quorum. `topics` and `partitions`
-    count the metadata up to `offset`, whatever an asker may see of it through Kafka's protocol; they are missing until
-    there is an image.
+    `voters` are the configured voters (kraft.version 0), empty for a dynamic quorum. `topics` and `partitions` count
+    the metadata up to `offset`, including objects that a client may not see; they are missing until there is an image.
     """
     config, raft = node.config, node.raft
     found: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""What is committed, into the image and to the hooks: between steps of the core, in the order in which it happened.
+"""Delivers committed records to the image and to the hooks: between steps of the core, in order.
 
-Part of `raft_driver`, which owns it. Records that this node appended itself are not read back from disk; what others
-wrote is read and decoded a piece at a time, and a long catching up gives the event loop its turn in between.
+Part of `raft_driver`, which owns it. Records that this node appended itself are not read back from disk. Records of
+other leaders are read and decoded piece by piece; a long catch-up yields to the event loop in between.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from kraft_node.server.raft_driver import RaftDriver
 
 READ_BYTES: Final = 1024 * 1024
-"""How much of the log is decoded at once when catching up."""
+"""Bytes of the log that are decoded at once when catching up."""
 
 SLICE_RECORDS: Final = 5_000
-"""Committed records applied before the loop gets its turn: some 30 ms."""
+"""Committed records that are applied before the loop gets its turn: some 30 ms."""
 
 
 class _Own:
-    """Records appended here and not yet delivered: they need not be read and decoded again."""
+    """Records appended here and not delivered yet: they need not be read and decoded again."""
 
     __slots__ = ("epoch", "first_offset", "records", "timestamp_ms")
 
@@ -41,7 +41,7 @@ class _Own:
 
 
 class Commits:
-    """Brings the image of one driver to its high watermark, and tells its hooks."""
+    """Updates the image of one driver to the high watermark, and calls its hooks."""
 
     __slots__ = ("_delivering", "_driver", "_news", "_own", "_snapshot_ms", "applied", "committed")
 
@@ -56,14 +56,14 @@ class Commits:
         self.applied = 0
         """Everything below it has been applied to the image (or is held in an open metadata transaction)."""
 
-    # What the core has said.
+    # Reports of the core.
 
     def appended(self, first_offset: int, epoch: int, timestamp_ms: int, records: Sequence[Any]) -> None:
-        """This node, leading, has appended them."""
+        """This node, as leader, has appended these records."""
         self._own.append(_Own(first_offset, epoch, timestamp_ms, records))
 
     def note_commit(self, high_watermark: int) -> None:
-        assert high_watermark >= self.committed, "law: the high watermark never goes back (contract 7)"
+        assert high_watermark >= self.committed, "law: the high watermark never decreases (contract 7)"
         self.committed = high_watermark
         entry = (self._apply_committed, (high_watermark,))
         if self._news and self._news[-1][0] == self._apply_committed:
@@ -81,7 +81,7 @@ class Commits:
     def note_leader_changed(self, leader_id: int, epoch: int) -> None:
         self._news.append((self._tell_leader_changed, (leader_id, epoch)))
 
-    # Telling the hooks.
+    # Calling the hooks.
 
     def _tell(self, which: int, epoch: int) -> None:
         driver = self._driver
@@ -93,12 +93,12 @@ class Commits:
             hook(leader_id, epoch)
 
     def deliver_soon(self) -> None:
-        """From inside somebody's work who must not be told of commits in the middle of it."""
+        """Deliver later: the caller must not be notified of commits in the middle of its own work."""
         if self._news:
             self._driver.env.scheduler.call_soon(self.deliver)
 
     def deliver(self) -> None:
-        """Tell the hooks what has happened, in order; a long catching up gives the loop its turn in between."""
+        """Call the hooks for what has happened, in order; a long catch-up yields to the loop in between."""
         driver = self._driver
         if self._delivering or driver.stepping:
             return
@@ -140,7 +140,7 @@ class Commits:
         if own and own[0].first_offset == self.applied:
             batch = own.popleft()
             end = batch.first_offset + len(batch.records)
-            assert end <= high_watermark, "law: what is appended together is committed together"
+            assert end <= high_watermark, "law: records that are appended together are committed together"
             loader.apply(list(enumerate(batch.records, batch.first_offset)), batch.epoch, batch.timestamp_ms)
             self.applied = end
             return
@@ -164,10 +164,10 @@ class Commits:
         found = self._driver.storage.read(offset, READ_BYTES)
         return found.read() if isinstance(found, FileSlice) else found
 
-    # What is on disk at the start, or has come as a snapshot.
+    # The content of the disk at start, and downloaded snapshots.
 
     def load_latest(self) -> None:
-        """Load the latest snapshot, and note what the log after it says of the voters."""
+        """Load the latest snapshot, and note the voters that the log after it states."""
         storage = self._driver.storage
         snapshots = storage.snapshots()
         if snapshots:
@@ -177,7 +177,7 @@ class Commits:
         self._scan_control_records()
 
     def _scan_control_records(self) -> None:
-        """Find what the log past the snapshot says of the voters: they count before anything else is read."""
+        """Find the voters in the log after the snapshot: they count before anything else is read."""
         driver = self._driver
         position = self.applied
         while position < driver.storage.end_offset:
@@ -189,11 +189,11 @@ class Commits:
                 position = header.next_offset
 
     def load_snapshot(self, snapshot: SnapshotId) -> None:
-        """Make the image what the snapshot says. Raises OSError, ValueError, MetadataError."""
+        """Replace the image by the snapshot. Raises OSError, ValueError, MetadataError."""
         driver = self._driver
         self._own.clear()
         if snapshot.is_bootstrap:
-            # Its records are for the first controller to write, not yet part of the metadata.
+            # Its records are for the first controller to write, and not part of the metadata yet.
             for _ in self._values_in(snapshot, NOT_IN_LOG):
                 pass
             self.applied = driver.storage.start_offset

@@ -1,19 +1,18 @@
-"""Runs the raft core on an `Env`: commits into the image, snapshots out of it; `raft_host` does the work of its steps.
+"""Runs the raft core on an `Env`: applies commits to the image, writes snapshots; `raft_host` does the work of steps.
 
-One a process. The composition root makes it, gives its `handlers` to the controller listener, and lets the controller
-and the broker hook in:
+There is one per process. The composition root creates it, gives its `handlers` to the controller listener, and connects
+the hooks of controller and broker:
 
-- `loader.publishers`: (delta, image) after each run of committed records, the broker's way to follow;
-- `on_commit(last_offset)`: after the publishers, the controller's moment to answer what has become true;
+- `loader.publishers`: (delta, image) after each run of committed records; the broker follows them;
+- `on_commit(last_offset)`: after the publishers; the controller then sends answers that wait for the commit;
 - `on_leader(epoch)`, `on_lost_leadership(epoch)`, `on_leader_changed(leader_id, epoch)`: `on_leader` comes only when
   everything committed before is in the image;
-- `prepare(epoch, records)`, then `schedule`, for the active controller; `image` for everybody.
+- `prepare(epoch, records)`, then `schedule`, for the active controller; `image` for all.
 
-Hooks run between steps of the core, never inside one, in the order in which things happened. Whatever raises in a step,
-an effect, a hook or a snapshot ends the node (contract 10 in `raft/__init__.py`): `faults` is told, and nothing is done
-any more.
+Hooks run between steps of the core, never inside one, in order. An exception in a step, an effect, a hook or a snapshot
+ends the node (contract 10 in `raft/__init__.py`): `faults` gets it, and the driver stops.
 
-It must not decide anything: elections, commits and answers are the core's.
+This module must not make decisions: elections, commits and answers are the core's.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def _no_peer(node_id: int) -> Peer | None:  # noqa: ARG001
 
 
 class RaftDriver:
-    """The metadata log of one process, alive. Make it, set the hooks, `start`."""
+    """The metadata log of one process. Create it, set the hooks, then `start`."""
 
     def __init__(
         self,
@@ -85,10 +84,13 @@ class RaftDriver:
         faults: Faults | None = None,
         place: str = f"{METADATA_TOPIC_NAME}-0",
     ) -> None:
-        """`peers(node_id)` gives the way to another voter; None when there is none. `listener` is the one of theirs to
-        use; `bootstrap_servers` are asked for the leader as long as no voters are known. `guards_empty_disk`: a static
-        voter of several that has never saved a quorum-state may have lost its disk (`raft.amnesia`). `faults` are told
-        what ends the node, and that it was at `place`."""
+        """Create the driver.
+
+        `peers(node_id)` returns the channel to another voter; None if there is none. `listener` is the name of the
+        other controllers' listener. `bootstrap_servers` are asked for the leader while no voters are known.
+        `guards_empty_disk`: a static voter that has never saved a quorum-state may have lost its disk (`raft.amnesia`).
+        `faults` gets fatal errors with their `place`.
+        """
         self.env = env
         self.storage = storage
         self.local = local
@@ -96,18 +98,18 @@ class RaftDriver:
         self.cluster_id = cluster_id
         self.loader = MetadataLoader()
         self.metadata_level: Callable[[], int] = lambda: self.image.metadata_level
-        """The level that records are written at; the controller sets it to that of its overlay."""
+        """The level at which records are written; the controller sets it to its overlay's level."""
         self.on_commit: list[Hook] = []
         self.on_leader: list[Hook] = []
         self.on_lost_leadership: list[Hook] = []
         self.on_leader_changed: list[Callable[[int, int], None]] = []
         self.faults = faults or Faults(raising)
         self.failed = False
-        """Nothing is done any more: the node ends."""
+        """The driver has stopped: the node ends."""
         self._place = place
         self.config = config or RaftConfig()
         self.own: Voter | None = None
-        """What this node would be as a voter; set before the start for whoever may become one (KIP-853)."""
+        """This node described as a voter; set before the start if it may become a voter (KIP-853)."""
         self.snapshot_lags = SnapshotLags(self)
         self._guards_empty_disk = guards_empty_disk
         self.peers = RaftPeers(self, peers, listener, bootstrap_servers)
@@ -117,18 +119,18 @@ class RaftDriver:
         self.stepping = False
         """Whether the work of a step is being carried out."""
         self.scheduling: Prepared | None = None
-        """What is being handed to the core."""
+        """The records that are being passed to the core."""
         self.commits = Commits(self)
         self.host = RaftHost(self)
         self.commit_times = CommitTimes()
         self.snapshots = SnapshotKeeper(self, policy or SnapshotPolicy())
         self._shutdown_done: Callable[[], None] | None = None
 
-    # For controller, broker and the composition root.
+    # For the controller, the broker and the composition root.
 
     @property
     def history(self) -> VoterHistory:
-        """kraft.version and voters as the log states them; `voters` says what counts."""
+        """kraft.version and voters as the log states them; `voters` are the voters that count."""
         return self.host.history
 
     @property
@@ -138,28 +140,28 @@ class RaftDriver:
 
     @property
     def node(self) -> RaftNode:
-        """The core, for questions only."""
+        """The core, for queries only."""
         assert self._node is not None, "law: started first"
         return self._node
 
     @property
     def started(self) -> bool:
-        """Whether there is a core to ask."""
+        """Whether there is a core."""
         return self._node is not None
 
     @property
     def voters(self) -> VoterSet:
-        """The voters that count now."""
+        """The current voters."""
         return self._voters if self._node is None else self._node.voters
 
     @property
     def has_stated_voters(self) -> bool:
-        """Whether the log states the voters, rather than the configuration."""
+        """Whether the log states the voters, not the configuration."""
         return self.node.voter_sets.kraft_version >= 1
 
     @property
     def leader_id(self) -> int:
-        """The leader as far as known, -1 for nobody."""
+        """The leader as far as known; -1: unknown."""
         return self.node.leader_id
 
     @property
@@ -168,12 +170,12 @@ class RaftDriver:
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next appended record gets: the next broker epoch (KIP-631)."""
+        """The offset of the next appended record: the next broker epoch (KIP-631)."""
         return self.node.next_offset
 
     @property
     def high_watermark(self) -> int:
-        """Everything below it is committed; -1 when not known yet."""
+        """Everything below it is committed; -1 if unknown."""
         return self.node.high_watermark
 
     @property
@@ -182,7 +184,7 @@ class RaftDriver:
         return self.commits.applied
 
     def bootstrap_records(self) -> list[Any]:
-        """The records that formatting left for the first controller; empty when there are none."""
+        """The records that formatting wrote for the first controller; empty if there are none."""
         values = self.storage.bootstrap_records()
         if values:
             return [decode_record(value) for value in values]
@@ -202,7 +204,7 @@ class RaftDriver:
         storage = self.storage
         self.commits.load_latest()
         stated = self.history.voter_sets
-        # An upgrade in the log (not yet in a snapshot) may be taken back: then the configured voters count again.
+        # An upgrade in the log (not in a snapshot yet) may be undone: then the configured voters count again.
         configured = self._voters
         self._voters = configured if self.history.voters is None else self.history.voters
         may_be_taken_back = bool(stated) and stated[0][0] >= self.applied_offset
@@ -227,19 +229,22 @@ class RaftDriver:
         self.step(events.Started())
 
     def _is_amnesiac(self) -> bool:
-        """Whether this voter may have lost its disk. At kraft.version 1 a new disk has another directory id, which is
-        not a voter's: a voter without a quorum-state has never voted there."""
+        """Whether this voter may have lost its disk.
+
+        At kraft.version 1 a new disk has another directory id, which is not a voter: a voter without a quorum-state has
+        never voted there.
+        """
         voters = self._voters
         is_one_of_several = len(voters) > 1 and voters.has(self.local)
         is_guarded = self._guards_empty_disk and self.kraft_version < 1
         return is_guarded and is_one_of_several and not self.storage.has_quorum_state
 
     def prepare(self, epoch: int, records: Sequence[Any], *, atomic: bool = True) -> Prepared:
-        """The offsets that the records get if they are scheduled next. Nothing changes.
+        """The offsets of the records if they are scheduled next. Nothing changes.
 
-        `atomic`: all in one batch, committed or lost together; otherwise as many batches as needed.
-        Raises NotLeader unless this node leads `epoch`, EncodeError for a record that is none, and BatchTooLarge when
-        an atomic append can never fit or the disk does not keep up.
+        `atomic`: all in one batch, committed or lost together; otherwise as many batches as needed. Raises NotLeader
+        unless this node leads `epoch`, EncodeError for an invalid record, and BatchTooLarge if an atomic append can
+        never fit or the disk cannot keep up.
         """
         if self.failed:
             raise NotLeader("this node has failed")
@@ -247,21 +252,21 @@ class RaftDriver:
         return Prepared(epoch, self.node.prepare(epoch, values), batches, values)
 
     def schedule(self, prepared: Prepared) -> None:
-        """Hand to the log what was prepared last. Committed when `on_commit` has passed its last offset.
+        """Append the records that were prepared last. They are committed when `on_commit` has passed their last offset.
 
-        Leadership may end in this very step: then the records are gone, and `on_lost_leadership` follows.
+        Leadership may end in this very step: then the records are lost, and `on_lost_leadership` follows.
         """
         self.scheduling = prepared
-        # Nothing is delivered from inside: the caller would be told of commits in the middle of its own work.
+        # Nothing is delivered here: the caller would be notified of commits in the middle of its own work.
         self.step(events.Propose(prepared.epoch, prepared.values), deliver=False)
         self.scheduling = None
         self.commits.deliver_soon()
 
     def upgrade_kraft_version(self, epoch: int, level: int, validate_only: bool) -> None:
-        """As the leader of `epoch`, make the static voters those of the log (KIP-853), or only see whether that could
-        be done.
+        """As the leader of `epoch`, move the static voters into the log (KIP-853), or only check whether that is
+        possible.
 
-        Raises KafkaError: INVALID_UPDATE_VERSION while not all voters are known to support it, NOT_CONTROLLER.
+        Raises KafkaError: INVALID_UPDATE_VERSION until all voters are known to support it, NOT_CONTROLLER.
         """
         if self.node.epoch != epoch or not self.node.is_leader or not self.node.leader.announced:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"This node does not lead epoch {epoch}.")
@@ -274,12 +279,12 @@ class RaftDriver:
             self.commits.deliver_soon()
 
     def resign(self, epoch: int) -> None:
-        """The controller cannot go on in that epoch: let another one lead. Harmless when it is over already."""
+        """The controller cannot continue in that epoch: resign. Harmless if the epoch is over already."""
         if self.node.epoch == epoch and self.node.leader_id == self.local.id:
             self.step(events.Resign(epoch))
 
     def shutdown(self, done: Callable[[], None]) -> None:
-        """Hand over leadership, finish what is being written, then `done()`."""
+        """Hand over leadership, finish pending writes, then call `done()`."""
         self._shutdown_done = done
         self.snapshots.stop()
         if self.failed:
@@ -288,18 +293,18 @@ class RaftDriver:
             self.step(events.Shutdown())
 
     def learned(self, node_id: int) -> None:
-        """A controller exists whose id was not known: it can be asked for the leader."""
+        """A controller with an unknown id exists: it can be asked for the leader."""
         self.step(events.Learned(node_id), deliver=False)
         self.commits.deliver_soon()
 
     def disconnected(self, node_id: int) -> None:
-        """That node has closed its connection, or refuses one: it may be gone."""
+        """That node has closed or refused a connection: it may be gone."""
         self.step(events.Disconnected(node_id))
 
     # Requests of other nodes.
 
     def handlers(self) -> dict[ApiKey, Callable[[RequestContext, Any], Any]]:
-        """What the controller listener answers from here."""
+        """The handlers for the controller listener."""
         return {
             ApiKey.VOTE: self._handle,
             ApiKey.BEGIN_QUORUM_EPOCH: self._handle,
@@ -334,7 +339,7 @@ class RaftDriver:
     # Steps of the core.
 
     def step(self, event: events.Event, *, deliver: bool = True) -> None:
-        """Let the core know; carry out what it wants."""
+        """Pass an event to the core, and carry out the resulting work."""
         if self.failed:
             return
         if self.stepping:
@@ -352,14 +357,14 @@ class RaftDriver:
             self.commits.deliver()
 
     def fail(self, what: str, error: BaseException) -> None:
-        """Contract 10: what is on disk or in memory is unknown from now on."""
+        """Contract 10: the state on disk or in memory is unknown from now on."""
         if not self.failed:
             self.failed = True
             self.host.set_timer(None)
             self.faults.fatal(f"{self._place}: {what}", error)
 
     def guarded(self, what: str, work: Callable[[], None]) -> None:
-        """Do what is no step, within the same boundary."""
+        """Run work that is not a step, with the same error handling."""
         if self.failed:
             return
         try:
@@ -368,7 +373,7 @@ class RaftDriver:
             self.fail(what, e)
 
     def finish_shutdown(self) -> None:
-        """Everything is written: close, and tell whoever waits."""
+        """All writes are finished: close, and notify the waiter."""
         self.failed = True
         done, self._shutdown_done = self._shutdown_done, None
         self.storage.close()

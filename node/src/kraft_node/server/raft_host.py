@@ -1,6 +1,6 @@
-"""Carries out what the core of one driver wants done (`raft.ready.Host`): on the storage, the wire and the timer.
+"""Carries out the work of one driver's core (`raft.ready.Host`): on the storage, the network and the timer.
 
-Part of `raft_driver`, which owns it. Whatever raises here ends the node (contract 10): the driver reports it.
+Part of `raft_driver`, which owns it. An exception here ends the node (contract 10): the driver reports it.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class RaftHost:
         self._download: SnapshotWriter | None = None
         self._timer: Timer | None = None
         self._unsaved: QuorumState | None = None
-        """What is being saved, until it is on disk."""
+        """The state that is being saved, until it is on disk."""
 
     def _in_background(self, lane: str, what: str, job: Callable[[], object], then: Callable[[], None]) -> None:
-        """Have `job` done in that lane, `then` the rest on the loop, unless the job failed."""
+        """Run `job` in that lane, and `then` on the loop, unless the job failed."""
         driver = self._driver
 
         def done(result: Any) -> None:
@@ -62,7 +62,7 @@ class RaftHost:
     def truncate(self, offset: int) -> None:
         driver = self._driver
         committed = driver.commits.committed
-        law = f"law: nothing committed is truncated (contract 7): to offset {offset}, below {committed}"
+        law = f"law: committed records are never truncated (contract 7): to offset {offset}, below {committed}"
         assert offset >= committed, law
         driver.storage.truncate(offset)
         self.history.truncated(offset)
@@ -118,21 +118,21 @@ class RaftHost:
         self._download.append(part.data)
 
     def finish_snapshot(self, snapshot: SnapshotId) -> None:
-        assert self._download is not None, "law: only what was fetched is finished"
+        assert self._download is not None, "law: only a fetched snapshot is finished"
         work = self._download.begin_finish()
         self._download = None
         what = f"loading snapshot {tuple(snapshot)} fetched from node {self._driver.leader_id}"
         self._in_background(SNAPSHOT_LANE, what, work, lambda: self._take_over(snapshot))
 
     def _take_over(self, snapshot: SnapshotId) -> None:
-        """A fetched snapshot takes the log's place, once it has proven to be whole."""
+        """Put a fetched snapshot in the log's place, once it has proven complete."""
         driver = self._driver
         driver.snapshots.replaced()
         self.history.truncated(0)
         try:
             driver.commits.load_snapshot(snapshot)
         except Exception:
-            driver.storage.remove_snapshot(snapshot)  # the next start begins with what there was, and fetches it anew
+            driver.storage.remove_snapshot(snapshot)  # the next start uses the old state and fetches the snapshot again
             raise
         driver.storage.reset_to(snapshot.end_offset)
         driver.step(events.SnapshotStored(snapshot, self.history.voters))
@@ -155,7 +155,7 @@ class RaftHost:
         self._driver.step(events.QuorumStateWritten(state))
 
     def send(self, message: do.Message) -> None:
-        assert self._unsaved is None, "law: vote and epoch are on disk before words leave (contract 2)"
+        assert self._unsaved is None, "law: vote and epoch are on disk before messages leave (contract 2)"
         _SEND[type(message)](self, message)
 
     def _ask(self, message: do.Send) -> None:
@@ -187,12 +187,12 @@ class RaftHost:
         data = storage.read_snapshot(message.snapshot, message.position, message.max_bytes)
         self._answer(message.token, message.reply._replace(size=size, data=data))  # type: ignore[call-arg]
 
-    # What the core tells of itself.
+    # Reports of the core.
 
     def proposed(self, proposed: do.Proposed) -> None:
         driver = self._driver
         prepared = driver.scheduling
-        assert prepared is not None, "law: only what was prepared is proposed"
+        assert prepared is not None, "law: only prepared records are proposed"
         assert proposed == do.Proposed(prepared.first_offset, prepared.last_offset), "law: offsets are as prepared"
         now = driver.env.clock.wall_ms()
         offset = prepared.first_offset
@@ -219,7 +219,7 @@ class RaftHost:
     # The timer; the end.
 
     def set_timer(self, at_ms: int | None) -> None:
-        """`Tick` at that time; None: never. Replaces the earlier timer."""
+        """Set the timer for the next `Tick`; None: none. Replaces the earlier timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -229,7 +229,7 @@ class RaftHost:
             self._timer = env.scheduler.call_later(delay, self._driver.step, events.Tick())
 
     def shut_down(self) -> None:
-        """Close once the lanes have written what they still have."""
+        """Close once the lanes have finished their writes."""
         self.set_timer(None)
         what = "the last flush"
         self._in_background(LOG_LANE, what, self._driver.storage.begin_flush(), self._after_state_lane)
@@ -239,7 +239,7 @@ class RaftHost:
 
 
 def _facts(voters: VoterSet, kraft_version: int | None) -> list[tuple[ControlType, bytes]]:
-    """The control records that state the voters, behind kraft.version where it is given."""
+    """The control records that state the voters, after kraft.version if it is given."""
     facts = [(ControlType.KRAFT_VOTERS, encode_voters(voters))]
     if kraft_version is not None:
         facts.insert(0, (ControlType.KRAFT_VERSION, encode_kraft_version(kraft_version)))

@@ -1,10 +1,10 @@
-"""The core's requests to other replicas, and where those are.
+"""The core's requests to other replicas, and the replicas' addresses.
 
-Part of `raft_driver`, which owns it. Where a replica listens is said by the voter set (configured, or in the log), else
-by the answers of other replicas, which name the leader's endpoint (KIP-853). Where the leader of this epoch says that
-it listens goes before what the log states, for it may have moved, and who cannot reach it reads nothing of that in the
-log. The servers of `controller.quorum.bootstrap.servers`, whose ids nobody knows yet, have the ids -2, -3, … as in
-Kafka; beside them those controllers are asked whose endpoints answers or registrations have told.
+Part of `raft_driver`, which owns it. The voter set (configured, or in the log) has a replica's address; otherwise the
+answers of other replicas name the leader's endpoint (KIP-853). The address that the leader of this epoch announces
+takes precedence over the log's: the leader may have moved, and a node that cannot reach it cannot read its new address
+from the log. The servers of `controller.quorum.bootstrap.servers` have unknown ids, so they get the ids -2, -3, … as in
+Kafka. In addition, controllers are asked whose endpoints are known from answers or registrations.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("kraft_node.server.raft_peers")
 
 FIRST_BOOTSTRAP_ID: Final = -2
-"""Ids of bootstrap servers go down from here: -1 is nobody."""
+"""Ids of bootstrap servers decrease from here: -1 means none."""
 
 LEARNED_MAX: Final = 1_000
-"""Endpoints learned from answers; a quorum has a handful of voters in its whole life."""
+"""Maximum of endpoints from answers; a quorum has a handful of voters in its whole life."""
 
 FIRST_VERSION_WITH_PRE_VOTE: Final = 2
 
 
 class Peer(Protocol):
-    """Another node of the quorum: `server.channel.Channel` has this shape."""
+    """Another node of the quorum; `server.channel.Channel` implements it."""
 
     def send(self, request: Any, version: int | None, done: Callable[[Any], None], timeout_ms: int) -> None:
-        """`done(response)`, or `done(error)` when there is none."""
+        """Calls `done(response)`, or `done(error)` if there is none."""
 
 
 class _Told(NamedTuple):
-    """Where the leader of an epoch listens: it does so to the end of that epoch."""
+    """The announced address of an epoch's leader, valid to the end of that epoch."""
 
     epoch: int
     leader_id: int
@@ -60,7 +60,7 @@ class _Told(NamedTuple):
 
 
 class RaftPeers:
-    """Sends for one driver."""
+    """Sends requests for one driver."""
 
     __slots__ = ("_ahead", "_bootstrap", "_driver", "_find", "_joining", "_learned", "_listener", "_problems", "_told")
 
@@ -77,7 +77,7 @@ class RaftPeers:
         self._bootstrap = list(bootstrap)
         self._learned: dict[int, tuple[str, int]] = {}
         self._joining: tuple[int, tuple[str, int]] | None = None
-        """The replica that is to become a voter, and where it is said to listen."""
+        """The replica that will become a voter, and its announced address."""
         self._told: _Told | None = None
         """For this epoch, or an earlier one."""
         self._ahead: _Told | None = None
@@ -87,16 +87,16 @@ class RaftPeers:
 
     @property
     def bootstrap_ids(self) -> list[int]:
-        """Whom to ask for the leader when no voter is known."""
+        """The nodes to ask for the leader if no voter is known."""
         servers = [FIRST_BOOTSTRAP_ID - index for index in range(len(self._bootstrap))]
         return [*servers, *sorted(set(self._learned) - {self._driver.local.id})] if servers else []
 
     def use(self, find: Callable[[int], Peer | None]) -> None:
-        """Send by these ways from now on."""
+        """Use these channels from now on."""
         self._find = find
 
     def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
-        """Where that controller listens, as far as known here."""
+        """The address of that controller, if known."""
         index = FIRST_BOOTSTRAP_ID - node_id
         if 0 <= index < len(self._bootstrap):
             return self._bootstrap[index]
@@ -111,13 +111,13 @@ class RaftPeers:
         return self._learned.get(node_id)
 
     def learn(self, node_id: int, host: str, port: int) -> None:
-        """Somebody has named a controller's endpoint."""
+        """A message has named a controller's endpoint."""
         if node_id >= 0 and host and port > 0 and (node_id in self._learned or len(self._learned) < LEARNED_MAX):
             self._learned[node_id] = (host, port)
             self._ask_too(node_id)
 
     def learn_leader(self, request: Any, epoch: int) -> None:
-        """The leader of that epoch, which need not be one of our voters, says where it listens."""
+        """The leader of that epoch, which may not be one of our voters, announces its address."""
         leader_id, endpoints = wire_form.leader_told(request)
         if endpoints and request.cluster_id in (None, self._driver.cluster_id):
             where = endpoints.get(self._listener) or next(iter(endpoints.values()))
@@ -125,7 +125,7 @@ class RaftPeers:
             self._tell(_Told(epoch, leader_id, where, by_itself=True))
 
     def _tell(self, told: _Told) -> None:
-        """Others may repeat what the log stated before the leader has moved: its own word stays."""
+        """Keep the leader's announcement: other nodes may repeat an older address from the log."""
         self._use_ahead()
         before = self._told
         if told.epoch > self._driver.epoch:
@@ -134,12 +134,12 @@ class RaftPeers:
             self._told = told
 
     def _use_ahead(self) -> None:
-        """The core has taken the later epoch, or a still later one."""
+        """The core has adopted the later epoch, or a still later one."""
         if self._ahead is not None and self._ahead.epoch <= self._driver.epoch:
             self._told, self._ahead = self._ahead, None
 
     def _told_of(self, node_id: int) -> tuple[str, int] | None:
-        """Where that node listens if it leads this epoch and said so; static voters are where they are configured."""
+        """The announced address of that node if it leads this epoch. Static voters keep their configured address."""
         self._use_ahead()
         driver, told = self._driver, self._told
         if told is None or (told.epoch, told.leader_id) != (driver.epoch, node_id) or not driver.has_stated_voters:
@@ -147,7 +147,7 @@ class RaftPeers:
         return told.where
 
     def with_leader(self, voters: VoterSet, leader_id: int) -> VoterSet:
-        """The voters, and the leader where it says that it listens: what others are told of that."""
+        """The voters, with the leader's announced address: this is reported to other nodes."""
         driver, stated = self._driver, voters.get(leader_id)
         if stated is not None and not driver.has_stated_voters:
             return voters
@@ -161,13 +161,13 @@ class RaftPeers:
         return voters.with_voter(Voter(ReplicaKey(leader_id), endpoints))
 
     def _ask_too(self, node_id: int) -> None:
-        """Once in contact, a node does without the servers that it was configured with (KIP-631, "Nodes")."""
+        """Once a node has contact, it does not need its configured servers (KIP-631, "Nodes")."""
         driver = self._driver
         if self._bootstrap and driver.started and node_id not in driver.node.bootstrap_ids:
             driver.learned(node_id)
 
     def learn_registered(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Committed metadata has moved on: controllers that have registered can be asked for the leader."""
+        """Committed metadata has changed: registered controllers can be asked for the leader."""
         if not self._bootstrap or not (delta.controllers or delta.is_snapshot):
             return
         for controller in image.controllers.values():
@@ -176,7 +176,7 @@ class RaftPeers:
                 self.learn(controller.id, endpoint.host, endpoint.port)
 
     def explain(self) -> str:
-        """Which controllers are asked, and why they did not answer, for people."""
+        """The controllers that are asked, and why they did not answer, for people."""
         words = []
         driver = self._driver
         for node_id in sorted({*driver.voters.ids, *self.bootstrap_ids, *self._learned}):
@@ -186,7 +186,7 @@ class RaftPeers:
         return ", ".join(words) or "no controller is configured"
 
     def send(self, message: Send) -> None:
-        """Carry out a `Send`: exactly one `Answered` or `Unsupported` follows, later."""
+        """Carry out a `Send`: exactly one `Answered` or `Unsupported` follows later."""
         driver = self._driver
         number, node_id, request = message
         if isinstance(request, VersionsRequest):
@@ -218,7 +218,7 @@ class RaftPeers:
         peer.send(asked, version, done, driver.config.request_timeout_ms)
 
     def _note(self, node_id: int, problem: str | None) -> None:
-        """Remember why a node does not answer; tell of it when that has changed."""
+        """Store why a node does not answer; log it if that has changed."""
         if problem is None:
             if self._problems.pop(node_id, None) is not None:
                 log.info("controller %s answers", self._name(node_id))

@@ -1,6 +1,6 @@
-"""Takes snapshots of the committed metadata when they are due, and removes old ones with the log before them (KIP-630).
+"""Takes snapshots of the committed metadata when due, and deletes old ones with the log before them (KIP-630).
 
-Part of `raft_driver`, which owns it. What is due and what may go is `raft.snapshots.SnapshotPolicy`'s to say.
+Part of `raft_driver`, which owns it. `raft.snapshots.SnapshotPolicy` decides what is due and what may be deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SnapshotKeeper:
         self._driver = driver
         self.policy = policy
         self.new_bytes = 0
-        """Written to the log since the last snapshot."""
+        """Bytes written to the log since the last snapshot."""
         self._last_ms = 0
         self._writing: SnapshotWriting | None = None
         self._cleaner: Timer | None = None
@@ -39,15 +39,17 @@ class SnapshotKeeper:
         self._watch()
 
     def stop(self) -> None:
-        """The node stops: a half-written file goes."""
+        """The node stops: delete a half-written file."""
         self._stopped = True
         if self._cleaner is not None:
             self._cleaner.cancel()
         self.replaced()
 
     def replaced(self) -> None:
-        """Stop writing the image: it goes, or a downloaded snapshot takes its place. A snapshot that is being fsynced
-        is reported all the same: the core finds out that it is stale. Raises OSError."""
+        """Stop writing the snapshot: it is deleted, or a downloaded snapshot replaces it.
+
+        A snapshot whose fsync is running is still reported, and the core finds out that it is stale. Raises OSError.
+        """
         if self._writing is not None and self._writing.abandon():
             self._writing = None
 
@@ -69,7 +71,7 @@ class SnapshotKeeper:
             self.take()
 
     def take(self) -> None:
-        """Begin a snapshot of the committed metadata, written in slices between other work; one at a time.
+        """Start a snapshot of the committed metadata, written in slices between other work; one at a time.
 
         Raises OSError.
         """
@@ -95,9 +97,9 @@ class SnapshotKeeper:
             self._driver.step(events.SnapshotStored(snapshot))
 
     def drop_old(self) -> None:
-        """Old snapshots go, and the log before the oldest one kept (contract 9)."""
+        """Delete old snapshots, and the log before the oldest kept one (contract 9)."""
         driver = self._driver
-        # The core's view decides: a snapshot whose name is not durable yet must not stand for the log before it.
+        # The core's view decides: a snapshot whose name is not durable yet must not cover the log before it.
         known = driver.node.log.snapshots
         found = [file for file in driver.storage.snapshots() if file.id.is_bootstrap or file.id in known]
         first = self.policy.first_to_keep(
@@ -115,7 +117,7 @@ class SnapshotKeeper:
 
 
 class SnapshotLags:
-    """Where the latest snapshot of each replica ends, as its fetches and heartbeats say: soft state (KIP-631)."""
+    """The end of each replica's latest snapshot, from its fetches and heartbeats; soft state (KIP-631)."""
 
     __slots__ = ("_driver", "_ends")
 
@@ -124,19 +126,19 @@ class SnapshotLags:
         self._ends: dict[int, int] = {}
 
     def note(self, replica_id: int, end_offset: int | None) -> None:
-        """A replica has said so; None: it says nothing of it, as Apache Kafka's do."""
+        """A replica has reported its snapshot; None: it does not report any, like Apache Kafka's nodes."""
         known = self._ends
         if end_offset is not None and replica_id >= 0 and (replica_id in known or len(known) < OBSERVERS_MAX):
             known[replica_id] = end_offset
 
     @property
     def own_end(self) -> int:
-        """Where this node's own ends; 0 when it has none."""
+        """The end of this node's own snapshot; 0 if it has none."""
         latest = self._driver.node.log.latest_snapshot
         return 0 if latest is None else latest.end_offset
 
     def by_replica(self) -> dict[int, int]:
-        """How many records were committed since each one's snapshot. Only the leader knows of others."""
+        """Records committed since each replica's snapshot. Only the leader knows of others."""
         driver = self._driver
         core = driver.node
         if not core.is_leader:

@@ -1,4 +1,4 @@
-"""What a connection has received and not handled: nothing, some bytes, or the first part of a large request."""
+"""The unhandled bytes of a connection: none, some, or the first part of a large request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Received(ABC):
-    """The receiving half of a connection; `_work` handles what is complete."""
+    """The receiving half of a connection; `_work` handles complete requests."""
 
     __slots__ = ("_have", "_large", "_need", "_rest", "peer_host", "server", "transport")
 
@@ -26,7 +26,9 @@ class Received(ABC):
         self._need = 0
 
     def get_buffer(self, size_hint: int) -> memoryview:  # noqa: ARG002
-        """Where the next bytes go: the shared scratch, behind what is left from before, or the large request's rest."""
+        """The buffer for the next bytes: the shared scratch, after the leftover bytes, or the rest of the large
+        request.
+        """
         large = self._large
         if large is not None:
             return memoryview(large)[self._have : self._need]
@@ -55,10 +57,10 @@ class Received(ABC):
 
     @abstractmethod
     def _work(self, view: memoryview, end: int) -> None:
-        """Handle what has arrived, view[:end]."""
+        """Handle the received bytes view[:end]."""
 
     def _work_again(self) -> None:
-        """Go on with what had been received when the limits stopped us."""
+        """Continue with the bytes that were received when the limits stopped us."""
         if self._large is not None:
             self._work(memoryview(self._large), self._need if self._have == self._need else 0)
         else:
@@ -72,7 +74,7 @@ class Received(ABC):
         large[: self._have] = begin
 
     def _grow(self, large: bytearray) -> None:
-        """A request whose length was not trusted has filled its buffer."""
+        """Enlarge the buffer of a request whose announced length was not trusted."""
         self._large = larger = self.server.pool.take(self._have, self._need)
         larger[: self._have] = large
         self.server.pool.give(large)

@@ -1,7 +1,7 @@
-"""The node's directories as one thing: locks and identity checked, the broker's logs, the metadata log.
+"""The node's directories together: locks and identity checked, the broker's logs, the metadata log.
 
-Called by `node` only. A directory that is another node's, another cluster's, unformatted or in use refuses the start; a
-log directory that cannot be read is left out as long as another one can be (KIP-112), the metadata directory never.
+Only `node` calls it. The start is refused for a directory of another node or cluster, an unformatted directory, or one
+in use. An unreadable log directory is left out as long as another one works (KIP-112); the metadata directory never is.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ STRAY_DELAY_KEY: Final = "stray.log.delete.delay.ms"
 
 
 class StorageRefused(Exception):  # noqa: N818 - a fact, not a fault
-    """Why the directories do not let the node start; names the directory."""
+    """Why the directories do not allow the start; names the directory."""
 
 
 class NodeStorage:
-    """Everything of the node that is on disk."""
+    """The node's data on disk."""
 
     __slots__ = ("_locks", "cluster_id", "logs", "metadata", "metadata_directory_id", "previous_broker_epoch")
 
@@ -51,7 +51,7 @@ class NodeStorage:
         self.cluster_id = cluster_id
         self.metadata_directory_id = metadata_directory_id
         self.previous_broker_epoch = logs.previous_broker_epoch
-        """Of the last clean stop, -1 when that was not clean."""
+        """The broker epoch of the last clean stop; -1 if the stop was not clean."""
         self._locks = locks
 
     def online_directories(self) -> list[str]:
@@ -59,18 +59,18 @@ class NodeStorage:
         return [directory.path for directory in self.logs.directories if directory.online]
 
     def close_logs(self, broker_epoch: int, done: Callable[[], None]) -> None:
-        """Make all logs durable and mark their directories as cleanly stopped, then `done`."""
+        """Make all logs durable and mark their directories as cleanly stopped, then call `done`."""
         self.logs.shutdown(done, broker_epoch=broker_epoch)
 
     def release(self) -> None:
-        """Give the locks up; last of all."""
+        """Release the locks; called last."""
         self.logs.release()
         for lock in self._locks:
             lock.release()
 
 
 def open_storage(env: Env, config: NodeConfig, on_failure: OnFailure, on_withdrawn: OnWithdrawn) -> NodeStorage:
-    """Take all directories. The callbacks hear of directories and logs that fail later. Raises StorageRefused."""
+    """Open all directories. The callbacks report directories and logs that fail later. Raises StorageRefused."""
     locks: list[DiskLock] = []
     timing = Timing(config)
     timing.stray_delay_ms = _stray_delay_ms(config)
@@ -97,7 +97,7 @@ def open_storage(env: Env, config: NodeConfig, on_failure: OnFailure, on_withdra
 
 
 def _metadata_log_config(config: NodeConfig) -> LogConfig:
-    """Retention is the raft driver's (it follows snapshots), rolling the log's."""
+    """Retention belongs to the raft driver (it follows snapshots), rolling to the log."""
     return make_config(
         {
             "cleanup.policy": "delete",

@@ -1,9 +1,9 @@
-"""Answers that clients have not taken, in memory: a bound for the whole node, so that readers cannot use it all up.
+"""Unread answers in memory: a limit for the whole node, so that slow readers cannot use all memory.
 
-One connection handles nothing more while a megabyte waits for it, but one answer may be large, and there may be
-thousands of connections. Beyond `UNREAD_MAX` bytes in all, a connection with unread answers handles nothing more, and
-connections that take nothing for `PATIENCE_MS` are aborted, the largest amounts first. Beyond twice as much the largest
-amount goes at once.
+A connection handles nothing more while a megabyte is unsent, but one answer may be large, and there may be thousands of
+connections. Above `UNREAD_MAX` bytes in total, a connection with unread answers handles nothing more, and connections
+that read nothing for `PATIENCE_MS` are aborted, the largest amounts first. Above twice that limit the largest amount is
+aborted at once.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 UNREAD_MAX: Final = 256 << 20
 
 PATIENCE_MS: Final = 1000
-"""For how long a connection may take nothing while there is too much."""
+"""How long a connection may read nothing while the limit is exceeded."""
 
 
 class Unread:
-    """The unread answers of a node. `connections` gives all connections."""
+    """The unread answers of a node. `connections` returns all connections."""
 
     __slots__ = ("_call_later", "_connections", "_is_looking", "limit", "total")
 
@@ -31,15 +31,15 @@ class Unread:
         self._is_looking = False
         self.limit = UNREAD_MAX
         self.total = 0
-        """Never less than what there is: a connection counts anew when it sends."""
+        """Never less than the real sum: a connection is counted again when it sends."""
 
     @property
     def is_over(self) -> bool:
-        """Whether too much waits to be taken."""
+        """Whether the limit is exceeded."""
         return self.total > self.limit
 
     def note(self, connection: Connection) -> None:
-        """Count what waits for `connection` by now."""
+        """Count the unsent bytes of `connection` again."""
         held = connection.transport.held_bytes
         self.total += held - connection.held_bytes
         connection.held_bytes = held
@@ -56,7 +56,7 @@ class Unread:
         connection.held_bytes = 0
 
     def _count(self) -> int:
-        """All that waits by now."""
+        """Count all unsent bytes again."""
         self.total = 0
         for connection in self._connections():
             connection.held_bytes = connection.transport.held_bytes
@@ -69,7 +69,7 @@ class Unread:
         self._call_later(PATIENCE_MS, self._look, held)
 
     def _look(self, before: dict[Connection, int]) -> None:
-        """Abort connections that have taken nothing since they held `before`, until there is room."""
+        """Abort connections that have read nothing since they held `before`, until the sum is below the limit."""
         self._is_looking = False
         if self._count() <= self.limit:
             return
