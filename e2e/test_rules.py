@@ -118,7 +118,7 @@ REFUSED: dict[str, tuple[Callable[[Spec], object], str]] = {
     "two controllers": (_pool(lambda p: p.update(replicas=2)), "1, 3 or 5 replicas"),
     "no controllers": (_pool(lambda p: p.update(replicas=0)), "a cluster needs controllers"),
     "roles exchanged": (_pool(lambda p: p.update(roles=["controller"]), 1), "not exchanged"),
-    "controllers follow scale": (_pool(lambda p: p.pop("replicas")), "with controllers needs a number"),
+    "controllers follow scale": (_pool(lambda p: p.pop("replicas")), "needs a number"),
     "too many controllers": (_pool(lambda p: p.update(replicas=11)), "at most 9"),
     "ids too close": (
         lambda s: s["nodePools"].append({"name": "more", "roles": ["broker"], "replicas": 1, "firstNodeId": 150}),

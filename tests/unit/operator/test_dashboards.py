@@ -14,7 +14,7 @@ import yaml
 from prometheus_client import ProcessCollector, generate_latest
 
 from kraft_operator.metrics import Metrics
-from kraft_operator.plan.conditions import Told
+from kraft_operator.plan.conditions import WAITING, Told
 from kraft_operator.plan.record import Record
 from kraft_operator.plan.steps import Blocked, Plan, Remember
 from tests.kip.cluster import Cluster
@@ -119,6 +119,12 @@ def test_alerts_say_where_and_what_to_do() -> None:
         assert set(one["annotations"]) == {"summary", "description"}
         if "by (" in one["expr"]:
             assert "$labels.cluster" in one["annotations"]["summary"]
+
+
+def test_gates_that_somebody_asked_for_raise_no_alarm() -> None:
+    (expr,) = (one["expr"] for one in ALERTS if one["alert"] == "KraftGateHolds")
+    (left_out,) = re.findall(r'reason!~"([^"]*)"', expr)
+    assert set(left_out.split("|")) == WAITING
 
 
 def test_what_is_told_of_a_cluster_goes_with_it() -> None:
