@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from kraft_operator.api.base import UUID, Free, Model, Name, NodeId, Properties, Rule, marked
+from kraft_operator.api.base import UUID, Free, Model, Name, NodeId, Properties, Quantity, Rule, marked
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.windows import WINDOWS_MAX, MaintenanceWindow
 
@@ -207,6 +207,19 @@ class Rebalance(Model):
     """
 
     after_scaling: Annotated[bool, Field(description="move replicas to new brokers")] = True
+    by_load: Annotated[
+        Literal["Off", "Preview", "Move"],
+        Field(
+            description="balance bytes and leaders of brokers. Preview: status.balance tells what would move. Move:"
+            " it is moved, a few partitions at a time, with the throttle of drain"
+        ),
+    ] = "Off"
+    threshold_percent: Annotated[
+        int, Field(ge=5, le=1000, description="of byLoad: how far above the mean a broker may be before anything moves")
+    ] = 20
+    minimum_difference: Annotated[
+        Quantity, Field(description="of byLoad: bytes above the mean that are left alone, whatever they are in percent")
+    ] = "1Gi"
 
 
 class Drain(Model):

@@ -133,5 +133,8 @@ class KRaftClusterStatus(Model):
     selector: Annotated[str, Field(description="label selector of these brokers' pods")] = ""
     step: StepStatus | None = None
     plan: Annotated[list[str], Field(description="what a restart waits for, and the steps after it")] = []
+    balance: Annotated[
+        list[str], Field(description="partitions that would move for rebalance.byLoad, as old and new replicas")
+    ] = []
     revision: Annotated[str, Field(description="what `kubectl kraft approve` approves")] = ""
     last_reconcile_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None

@@ -13,6 +13,7 @@ from typing import Final
 from kraft_operator.plan.balance import balanced, spread
 from kraft_operator.plan.drain import departing, moves_of
 from kraft_operator.plan.gates import partitions_known
+from kraft_operator.plan.load import by_load
 from kraft_operator.plan.observed import Metadata
 from kraft_operator.plan.resize import resized
 from kraft_operator.plan.situation import Situation
@@ -60,7 +61,23 @@ def _next(
     moves = resized(s, metadata, [i for i in _takers(s, leaving) if s.up(i)], room) if s.wanted.topic_replicas else {}
     if moves:
         return moves
-    return _drain(s, metadata, leaving, room, moving) if leaving else _balance(s, metadata, room, moving)
+    if leaving:
+        return _drain(s, metadata, leaving, room, moving)
+    return _balance(s, metadata, room, moving) or _by_load(s, metadata, room, moving)
+
+
+def _by_load(s: Situation, metadata: Metadata, room: int, moving: int) -> dict[tuple[str, int], tuple[int, ...]]:
+    """What asks for it, where nothing else moves and every broker serves."""
+    brokers = _takers(s, set())
+    settled = not moving and all(s.up(i) for i in brokers) and s.record.open_replacement() is None
+    settled = settled and len(brokers) == sum(node.broker for node in s.record.nodes)
+    busy = any(s.removed(node) and s.kept(node) for node in s.record.nodes)
+    if not s.wanted.load or not settled or busy or metadata.unseen or _balances(s, brokers, metadata):
+        return {}
+    moves = by_load(s, metadata, brokers, room)
+    if moves:
+        s.plan.waits.append(f"{len(moves)} partitions are moved to balance the load of brokers {brokers}")
+    return moves
 
 
 def _throttled(s: Situation, metadata: Metadata) -> bool:
@@ -91,13 +108,18 @@ def _drain(
     return moves
 
 
-def _balance(s: Situation, metadata: Metadata, room: int, moving: int) -> dict[tuple[str, int], tuple[int, ...]]:
-    """On request, and when brokers have come; done once nothing would get better by a move."""
-    brokers = _takers(s, set())
+def _balances(s: Situation, brokers: list[int], metadata: Metadata) -> bool:
+    """Whether replicas are to be balanced by count."""
     asked = s.wanted.balance not in {"", s.record.balanced_for}
     new = set(brokers) - set(s.record.balanced)
     first = not s.record.balanced and not metadata.partitions
-    if not asked and not (new and (s.wanted.balance_new or first)):
+    return asked or bool(new and (s.wanted.balance_new or first))
+
+
+def _balance(s: Situation, metadata: Metadata, room: int, moving: int) -> dict[tuple[str, int], tuple[int, ...]]:
+    """On request, and when brokers have come; done once nothing would get better by a move."""
+    brokers = _takers(s, set())
+    if not _balances(s, brokers, metadata):
         return {}
     if len(brokers) < sum(node.broker for node in s.record.nodes) or not all(s.up(i) for i in brokers):
         s.plan.waits.append("replicas are balanced once all brokers serve")

@@ -257,6 +257,8 @@ class Plan:
     """The disruptive step that waits for approval."""
     held: frozenset[str] = frozenset({"controller", "broker"})
     """Roles of which nobody may be evicted by others; all of them while nothing is known."""
+    load: list[str] = field(default_factory=list)
+    """Partitions that would move to balance the load, in words."""
     good_ms: float = 0
     """How long the views that it was made of are good for what is guarded, counted from the moment of the look."""
 

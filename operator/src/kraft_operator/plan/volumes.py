@@ -31,6 +31,8 @@ RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 def brokers_to_ask(record: Record, wanted: Wanted, kube: Kube) -> frozenset[int]:
     """Brokers whose log directories have to be known."""
+    if wanted.load:
+        return frozenset(node.id for node in record.nodes if node.broker)
     found = set()
     for node in record.nodes:
         pool, volume = wanted.pool(node.pool), kube.volumes.get((node.id, node.disk))

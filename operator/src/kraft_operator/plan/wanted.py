@@ -90,6 +90,12 @@ class Wanted:
     """Brokers have the rack of their machine."""
     balance_new: bool = False
     """Replicas move to brokers that have come."""
+    load: str = ""
+    """Balance by load: `Preview` tells what would move, `Move` moves it; neither if empty."""
+    load_percent: int = 20
+    """How far above the mean a broker may be."""
+    load_bytes: int = 0
+    """Bytes above the mean that are left alone, whatever they are in percent."""
     balance: str = ""
     """A request to balance; a new word is a new request."""
 

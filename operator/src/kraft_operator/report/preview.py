@@ -39,6 +39,9 @@ class Preview:
     deleted: tuple[int, ...] = ()
     """Nodes whose claims are deleted once they are empty."""
 
+    balance: tuple[str, ...] = ()
+    """Partitions that would move to balance the load, as the operator found in its last pass."""
+
     @property
     def lines(self) -> list[str]:
         """For people."""
@@ -49,6 +52,7 @@ class Preview:
         found += [f"node {node} is restarted: {', '.join(why)}" for node, why in sorted(self.restarts.items())]
         found += [f"{key}={value} is set, without a restart" for key, value in sorted(self.put.items())]
         found += [f"{key} is taken back, without a restart" for key in self.remove]
+        found += [f"partition {line}" for line in self.balance]
         return found or ["nothing is restarted or changed"]
 
 
@@ -78,6 +82,7 @@ def preview(resource: Object, pods: Iterable[Object], changed: Object | None = N
         tuple(sorted(known.keys() - wanted.dynamic_config.keys())),
         {pool.name: (now[pool.name], pool.replicas) for pool in wanted.pools if now[pool.name] != pool.replicas},
         *_leaving(record, wanted),
+        tuple(status.balance) if wanted.load else (),
     )
 
 

@@ -61,6 +61,7 @@ def status(
         "selector": f"{INSTANCE}={cluster.name},{_scaled_label(cluster)}",
         "step": _step(plan),
         "plan": _lines(nodes, plan),
+        "balance": plan.load,
         "revision": revision,
         "lastReconcileTime": before.last_reconcile_time,
     }

@@ -82,6 +82,9 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str], now: datetime | Non
         metadata_latest=spec.metadata_version_policy == "Latest",
         racks=spec.rack is not None,
         balance_new=spec.rebalance.after_scaling,
+        load="" if spec.rebalance.by_load == "Off" else spec.rebalance.by_load,
+        load_percent=spec.rebalance.threshold_percent,
+        load_bytes=as_bytes(spec.rebalance.minimum_difference),
         balance=annotations.get(REBALANCE, ""),
     )
 

@@ -1,0 +1,139 @@
+"""Replicas balanced by load: bytes of brokers by moves, preferred leaders by another order of the same replicas.
+
+Nothing is planned while every broker is within the threshold of the mean. Beyond it, the fullest broker gives the
+largest replica that still makes the two brokers more alike to the broker with least, never at the price of racks.
+Leaders cost no bytes: the next replica in sync that leads least becomes the first of the list. A plan is bounded, every
+step of it lessens the difference, and the next plan is made once its moves are done.
+
+Bytes are what brokers tell of their log directories. If one of them does not tell, nothing is planned.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from kraft_operator.plan.balance import Moves
+from kraft_operator.plan.drain import rack_of
+from kraft_operator.plan.observed import Disks, Metadata, Partition
+from kraft_operator.plan.situation import Situation
+
+MOVES_MAX: Final = 10
+"""Partitions of one plan, however many may move at once: sizes have changed by the time that these are done."""
+Sizes = Mapping[int, Mapping[tuple[str, int], int]]
+"""Bytes of replicas by broker and partition."""
+
+
+def by_load(s: Situation, metadata: Metadata, brokers: list[int], room: int) -> Moves:
+    """The next moves, which are also told in `plan.load`; empty if all is well or too little is known."""
+    sizes = _sizes(s.disks, brokers)
+    if sizes is None:
+        s.plan.waits.append("load: not every broker tells what is in its log directories")
+        return {}
+    percent, least = s.wanted.load_percent, s.wanted.load_bytes
+    moves = balanced_bytes(metadata, brokers, sizes, min(room, MOVES_MAX), percent, least)
+    what = "bytes"
+    if not moves:
+        moves, what = balanced_leaders(metadata, brokers, min(room, MOVES_MAX), percent), "leaders"
+    lists = {(one.topic, one.number): one.replicas for one in metadata.partitions}
+    for (topic, number), replicas in moves.items():
+        was, now = (",".join(map(str, ids)) for ids in (lists[topic, number], replicas))
+        s.plan.load.append(f"{topic}-{number}: {was} -> {now}, for {what}")
+    return moves if s.wanted.load == "Move" else {}
+
+
+def _sizes(disks: Mapping[int, Disks], brokers: list[int]) -> Sizes | None:
+    """None unless every broker has told all of its directories."""
+    found: dict[int, dict[tuple[str, int], int]] = {}
+    for broker in brokers:
+        known = disks.get(broker)
+        if known is None or any(one.error for one in known.directories.values()):
+            return None
+        found[broker] = {key: size for one in known.directories.values() for key, size in one.replicas.items()}
+    return found
+
+
+def balanced_bytes(metadata: Metadata, brokers: list[int], sizes: Sizes, room: int, percent: int, least: int) -> Moves:
+    """New replicas of at most `room` partitions; none unless a broker is `percent` and `least` bytes above the mean."""
+    load = {broker: sum(sizes[broker].values()) for broker in brokers}
+    mean = sum(load.values()) / max(1, len(load))
+    bound = mean + max(mean * percent / 100, least)
+    if max(load.values(), default=0) <= bound:
+        return {}
+    # A plan aims at half of the threshold: the next one does not follow at once.
+    goal = mean + max(mean * percent / 200, least / 2)
+    steady = [one for one in metadata.partitions if not one.moving and one.isr.issuperset(one.replicas)]
+    moves: Moves = {}
+    while len(moves) < room:
+        source = max(load, key=lambda i: (load[i], -i))
+        move = _byte_move(metadata, steady, sizes, load, source, moves) if load[source] > goal else None
+        if move is None:
+            break
+        partition, target = move
+        key = (partition.topic, partition.number)
+        moves[key] = tuple(target if i == source else i for i in partition.replicas)
+        load[source] -= sizes[source][key]
+        load[target] += sizes[source][key]
+    return moves
+
+
+def _byte_move(
+    metadata: Metadata, steady: list[Partition], sizes: Sizes, load: Mapping[int, int], source: int, moves: Moves
+) -> tuple[Partition, int] | None:
+    """The largest replica that leaves `target` with no more than `source` keeps."""
+    mine = [one for one in steady if source in one.replicas and (one.topic, one.number) not in moves]
+    for target in sorted(load, key=lambda i: (load[i], i)):
+        half = (load[source] - load[target]) // 2
+        fit = [
+            one
+            for one in mine
+            if 0 < sizes[source].get((one.topic, one.number), 0) <= half
+            and target not in one.replicas
+            and _keeps_racks(metadata, one.replicas, source, target)
+        ]
+        if fit:
+            return max(fit, key=lambda one: (sizes[source][one.topic, one.number], one.name)), target
+    return None
+
+
+def _keeps_racks(metadata: Metadata, replicas: tuple[int, ...], source: int, target: int) -> bool:
+    others = {rack_of(metadata, i) for i in replicas if i != source}
+    return len(others | {rack_of(metadata, target)}) >= len(others | {rack_of(metadata, source)})
+
+
+def balanced_leaders(metadata: Metadata, brokers: list[int], room: int, percent: int) -> Moves:
+    """Replicas in another order, of at most `room` partitions; none unless a broker leads `percent` above the mean."""
+    led = Counter(dict.fromkeys(brokers, 0))
+    led.update(one.replicas[0] for one in metadata.partitions if one.replicas and one.replicas[0] in led)
+    mean = sum(led.values()) / max(1, len(led))
+    if max(led.values(), default=0) <= mean * (1 + percent / 100):
+        return {}
+    moves: Moves = {}
+    steady = [one for one in metadata.partitions if not one.moving and one.isr.issuperset(one.replicas)]
+    while len(moves) < room:
+        found = _leader_move(steady, led, moves)
+        if found is None:
+            break
+        partition, target = found
+        rest = [i for i in partition.replicas if i != target]
+        moves[partition.topic, partition.number] = (target, *rest)
+        led[partition.replicas[0]] -= 1
+        led[target] += 1
+    return moves
+
+
+def _leader_move(steady: list[Partition], led: Counter[int], moves: Moves) -> tuple[Partition, int] | None:
+    """From the broker that leads most, to a replica of the same partition that leads at least two less."""
+    for source in sorted(led, key=lambda i: (-led[i], i)):
+        free = [
+            (led[target], target, one)
+            for one in steady
+            if one.replicas[0] == source and (one.topic, one.number) not in moves
+            for target in one.replicas[1:]
+            if target in led and led[source] - led[target] >= 2
+        ]
+        if free:
+            _, target, partition = min(free, key=lambda item: (item[0], item[1], item[2].name))
+            return partition, target
+    return None

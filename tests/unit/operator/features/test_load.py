@@ -1,0 +1,109 @@
+"""Balance by load: off by default, told or done, only when nothing else moves and everything is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kraft_operator.plan import steps as do
+from kraft_operator.report.preview import preview
+from kraft_operator.specs.wishes import wishes
+from tests.unit.operator.features.volumes_world import VolumesWorld, pools
+from tests.unit.operator.reconciling import new_resource
+from tests.unit.operator.sample import sample
+from tests.unit.operator.world import Partition
+
+
+def _world(load: str = "Move") -> VolumesWorld:
+    """Everything is on 101 and 102, half of it in two partitions; 101 leads all."""
+    world = VolumesWorld(pools("a"))
+    world.settle()
+    world.wanted = replace(world.wanted, load=load, load_percent=20, load_bytes=10)
+    for number, size in enumerate((200, 200, 100, 100, 100, 100)):
+        world.partitions["t", number] = Partition((101, 102), {101, 102}, min_isr=1)
+        for node_id in (101, 102):
+            world.logs.setdefault(node_id, {}).setdefault("a", {})["t", number] = size
+    world.logs.setdefault(103, {"a": {}})
+    world.record = replace(world.record, balanced=(101, 102, 103))
+    world.done.clear()
+    return world
+
+
+def _moves(world: VolumesWorld) -> dict[tuple[str, int], tuple[int, ...]]:
+    return {key: ids for step in world.done if isinstance(step, do.Reassign) for key, ids in step.moves.items()}
+
+
+def _carry(world: VolumesWorld) -> None:
+    """Bytes follow the replicas."""
+    sizes = {key: size for logs in world.logs.values() for key, size in logs.get("a", {}).items()}
+    for node_id in (101, 102, 103):
+        mine = {key: sizes[key] for key, one in world.partitions.items() if node_id in one.replicas}
+        world.logs[node_id] = {"a": mine}
+
+
+def _settle(world: VolumesWorld) -> None:
+    for _ in range(80):
+        world.step()
+        _carry(world)
+
+
+def test_bytes_and_leaders_are_balanced() -> None:
+    world = _world()
+    _settle(world)
+    totals = [sum(world.logs[i]["a"].values()) for i in (101, 102, 103)]
+    assert max(totals) <= 1.2 * sum(totals) / 3, totals
+    led = [sum(one.replicas[0] == i for one in world.partitions.values()) for i in (101, 102, 103)]
+    assert max(led) <= 3, led
+    assert world.step().steps == []
+    assert world.last.load == []
+
+
+def test_a_preview_moves_nothing_and_is_told() -> None:
+    world = _world("Preview")
+    for _ in range(10):
+        world.step()
+    assert _moves(world) == {}
+    assert any(line.startswith("t-1: ") and line.endswith("for bytes") for line in world.last.load), world.last.load
+    resource = new_resource()
+    resource["spec"]["rebalance"] = {"byLoad": "Preview"}
+    resource["status"] = {"balance": world.last.load}
+    assert f"partition {world.last.load[0]}" in preview(resource, [], image="x").lines
+
+
+@pytest.mark.parametrize("load", ["", "Move"])
+def test_nothing_moves_unless_asked_for_and_known(load: str) -> None:
+    world = _world(load)
+    world.silent = {103} if load else set()
+    for _ in range(10):
+        world.step()
+    assert _moves(world) == {}
+    assert world.last.waits == (["load: not every broker tells what is in its log directories"] if load else [])
+
+
+def test_nothing_moves_within_the_threshold_or_below_the_least_difference() -> None:
+    world = _world()
+    world.wanted = replace(world.wanted, load_percent=1000)
+    for _ in range(10):
+        world.step()
+    assert _moves(world) == {}
+    world = _world()
+    world.wanted = replace(world.wanted, load_bytes=10_000)
+    for _ in range(10):
+        world.step()
+    assert all(set(ids) == {101, 102} for ids in _moves(world).values()), "leaders only"
+
+
+def test_moves_are_throttled_as_drains_are() -> None:
+    world = _world()
+    world.wanted = replace(world.wanted, drain_bytes=1000)
+    while not _moves(world):
+        world.step()
+    assert world.dynamic["leader.replication.throttled.rate"] == "1000"
+    assert world.throttled == {"t"}
+
+
+def test_it_is_off_by_default() -> None:
+    assert wishes(sample(), {}).load == ""
+    asked = wishes(sample(rebalance={"byLoad": "Move", "minimumDifference": "1Ki", "thresholdPercent": 7}), {})
+    assert (asked.load, asked.load_percent, asked.load_bytes) == ("Move", 7, 1024)
