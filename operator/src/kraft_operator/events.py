@@ -10,7 +10,7 @@ import logging
 import time
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -18,7 +18,7 @@ from typing import Any, Final
 from kraft_operator.api.base import GROUP, VERSION
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.plan import steps as do
-from kraft_operator.report.status import said
+from kraft_operator.report.status import said_together
 from kraft_operator.specs.cluster import MANAGER
 
 log = logging.getLogger("kraft_operator.events")
@@ -66,9 +66,10 @@ class Events:
         self._clock = clock
         self._known: OrderedDict[Kind, _Similar] = OrderedDict()
 
-    async def step(self, resource: dict[str, Any], step: do.Step) -> None:
-        """A step that was taken."""
-        await self.tell(resource, "Normal", type(step).__name__, said(step))
+    async def steps(self, resource: dict[str, Any], steps: Sequence[do.Step]) -> None:
+        """Steps of one kind that were taken: one event for those that differ in their node only."""
+        for text in said_together(steps):
+            await self.tell(resource, "Normal", type(steps[0]).__name__, text)
 
     async def tell(self, resource: dict[str, Any], kind: str, reason: str, message: str) -> None:
         """`kind` is Normal or Warning."""

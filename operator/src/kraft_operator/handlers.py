@@ -15,6 +15,7 @@ from kraft_operator.admission import configure_webhooks, register_webhooks
 from kraft_operator.api.base import GROUP, VERSION
 from kraft_operator.evictions import register_evictions
 from kraft_operator.kube.access import access
+from kraft_operator.observe.visible import mark
 from kraft_operator.pipelines.kinds import KINDS
 from kraft_operator.pipelines.manifests import KIND
 from kraft_operator.pipelines.reconcile import key_of
@@ -49,11 +50,15 @@ SILENCE_S: Final = 75.0
 """The API server sends a bookmark a minute: a watch that says nothing for longer is dead."""
 
 
+TOLD_S: Final = 1.0
+"""Until a pass for a change that people are told of, and that no step depends on."""
+
+
 class Works(Protocol):
     """What handlers wake, begin and end."""
 
-    def wake(self, key: Key) -> None:
-        """Something of this cluster has changed."""
+    def wake(self, key: Key, after_s: float = 0.0) -> None:
+        """Something of this cluster has changed: a pass is due in `after_s`."""
 
     def wake_pipeline(self, key: Key) -> None:
         """Something of this pipeline has changed."""
@@ -115,17 +120,29 @@ class _Echoes:
         return True
 
 
-def _cluster_wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None]) -> None:
-    echoes = _Echoes()
+def _cluster_wakers(made: kopf.OperatorRegistry, wake: Callable[..., None]) -> None:
+    echoes, acts, tells = _Echoes(), _Echoes(), _Echoes()
 
     async def of_cluster(namespace: str | None, name: str | None, meta: Any, type: str | None, **_: Any) -> None:  # noqa: A002
         key = Key(namespace or "", name or "")
         if echoes.changed(key, (meta.get("generation"), tuple(sorted(meta.get("annotations", {}).items()))), type):
             wake(key)
 
-    async def of_object(namespace: str | None, labels: Any, **_: Any) -> None:
-        if labels.get(INSTANCE):  # the name of a list would be asked for otherwise
-            wake(Key(namespace or "", labels[INSTANCE]))
+    async def of_object(
+        namespace: str | None,
+        name: str | None,
+        labels: Any,
+        body: Any,
+        resource: kopf.Resource,
+        type: str | None,  # noqa: A002
+        **_: Any,
+    ) -> None:
+        if not labels.get(INSTANCE):  # the name of a list would be asked for otherwise
+            return
+        key, seen = Key(namespace or "", f"{resource.plural}/{name}"), mark(resource.plural, body)
+        at_once, at_all = acts.changed(key, hash(repr(seen.acts)), type), tells.changed(key, hash(repr(seen)), type)
+        if at_once or at_all:
+            wake(Key(namespace or "", labels[INSTANCE]), 0.0 if at_once else TOLD_S)
 
     async def of_topic(
         namespace: str | None,

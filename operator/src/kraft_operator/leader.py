@@ -58,11 +58,11 @@ class Operator:
 
     # What kopf's handlers call
 
-    def wake(self, key: Key) -> None:
+    def wake(self, key: Key, after_s: float = 0.0) -> None:
         if self._reconciler is not None:
             self._reconciler.touched(key)
         if self._queue is not None:
-            self._queue.put(key)
+            self._queue.put(key, after_s)
 
     def wake_pipeline(self, key: Key) -> None:
         if self._pipelines is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -37,6 +37,8 @@ log = logging.getLogger("kraft_operator.reconcile")
 SHARED_S: Final = 300.0
 """Services and budgets are read so often when nothing has changed: who edits them by hand is corrected then."""
 
+Tell = Callable[[Sequence[do.Step]], Awaitable[None]]
+"""Gets steps of one kind that were taken together."""
 KAFKA_STEPS: Final = (
     do.SetConfig,
     do.SetFeature,
@@ -48,6 +50,11 @@ KAFKA_STEPS: Final = (
     do.Cordon,
     do.MoveLogs,
 )
+
+
+def only_remembers(plan_: do.Plan) -> bool:
+    """Whether a plan writes the record, nothing else, and needs no second look for it."""
+    return plan_.guarded is None and len(plan_.steps) == 1 and isinstance(plan_.steps[0], do.Remember)
 
 
 @dataclass(slots=True)
@@ -111,14 +118,14 @@ class Pass:
         self.found, self.seen = await self.look.objects(self.api, self.cluster, self.machines)
         return await self.look.observed(self.found, listed_at, self.ask(self.found.kube))
 
-    async def act(self, plan_: do.Plan, tell: Callable[[do.Step], Any]) -> None:
+    async def act(self, plan_: do.Plan, tell: Tell) -> None:
         """What all nodes share, then the plan's steps in their order, those of one kind together.
 
         What Kubernetes refuses until somebody changes something (a volume that cannot grow, a quota), or has not got
         yet, holds up no other step: no step of a plan counts with another one of it. It is raised at the end.
         """
         refused: ApiError | NotYetError | None = None
-        if not self.cluster.spec.paused:
+        if not self.cluster.spec.paused and not only_remembers(plan_):
             try:
                 await self._share(plan_.held)
             except (ApiError, NotYetError) as error:
@@ -135,7 +142,7 @@ class Pass:
         if refused is not None:
             raise refused
 
-    async def _guarded(self, plan_: do.Plan, tell: Callable[[do.Step], Any]) -> None:
+    async def _guarded(self, plan_: do.Plan, tell: Tell) -> None:
         """What disrupts or gives up a disk: after a second look, before its views are too old, and not repeated."""
 
         permit = await looked_again(plan_, self.observe, self.think, self.clock)
@@ -163,7 +170,7 @@ class Pass:
             was.get(key) != now.get(key) for key in ("uid", "generation", "annotations")
         )
 
-    async def _each(self, planned: Iterable[do.Step], tell: Callable[[do.Step], Any]) -> ApiError | NotYetError | None:
+    async def _each(self, planned: Iterable[do.Step], tell: Tell) -> ApiError | NotYetError | None:
         """Steps in their order, those of one kind together; what was refused for good, or is to wait."""
         refused: ApiError | NotYetError | None = None
         for kind, steps in itertools.groupby(planned, key=type):
@@ -182,7 +189,8 @@ class Pass:
                 refused = refused or error
         return refused
 
-    async def _all(self, steps: Iterable[do.Step], tell: Callable[[do.Step], Any]) -> None:
+    async def _all(self, steps: Sequence[do.Step], tell: Tell) -> None:
+        """Steps of one kind at once. Those that were taken are told, also where others fail."""
         hands = Hands(self.api, self.cluster, self.record, self.seen)
 
         async def one(step: do.Step) -> None:
@@ -192,12 +200,14 @@ class Pass:
             else:
                 assert isinstance(step, KubeStep)
                 await hands.carry_out(step)
-            await tell(step)
 
         try:
             results = await asyncio.gather(*map(one, steps), return_exceptions=True)
         finally:
             self.look.written_at = self.clock()
+        done = [step for step, result in zip(steps, results, strict=True) if result is None]
+        if done:
+            await tell(done)
         for result in results:
             if isinstance(result, BaseException):
                 raise result

@@ -16,7 +16,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -29,13 +29,15 @@ from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import topics as by_topics
 from kraft_operator.apply.grants import UngrantedError, check_templates
 from kraft_operator.apply.kubernetes import InTheWayError, NotYetError
+from kraft_operator.apply.record import KIND as RECORD
 from kraft_operator.apply.record import BadRecordError, RecordObject
+from kraft_operator.apply.record import name_of as name_of_record
 from kraft_operator.events import Events
 from kraft_operator.kafka.client import Client, RefusedError, UnreachableError
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.observe.cluster import Found, Look, Machines
-from kraft_operator.one_pass import Pass, Shared
+from kraft_operator.one_pass import Pass, Shared, Tell, only_remembers
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.conditions import conditions
 from kraft_operator.plan.levels import name_of
@@ -184,7 +186,11 @@ class Reconciler:
 
     async def _pass(self, key: Key) -> float | None:
         began = self._clock()
-        resource = await self._api.get("KRaftCluster", *key)
+        resource, there, topics = await asyncio.gather(
+            self._api.get("KRaftCluster", *key),
+            self._api.get(RECORD, key.namespace, name_of_record(key.name)),
+            self._api.list("KRaftTopic", key.namespace),
+        )
         if resource is None or "deletionTimestamp" in resource["metadata"]:
             self.forget(key)
             if resource is None:
@@ -196,9 +202,9 @@ class Reconciler:
         if found is None:
             return self._resync_s
         cluster, before = found
-        kept = RecordObject(self._api, cluster)
+        kept = RecordObject(self._api, cluster, there)
         try:
-            record = await kept.read(before)
+            record = kept.read(before)
         except (BadRecordError, InTheWayError) as error:
             await memory.teller.wrong(resource, "RecordNotUnderstood", str(error))
             return BLOCKED_S
@@ -206,13 +212,12 @@ class Reconciler:
             await memory.teller.wrong(resource, "RecordLeaves", str(error))
             return LEAVES_S
         await kept.keep(record)
-        topics = await self._api.list("KRaftTopic", key.namespace)
         declared, _ = by_topics.declared(topics, key.name, record.topics)
         annotations = resource["metadata"].get("annotations", {})
         wanted = replace(wishes(cluster, annotations, datetime.now(UTC)), topic_replicas=replicas_of(declared.wishes))
 
         def think(observed: Observed) -> tuple[do.Plan, Situation | None]:
-            return plan(record, wanted, observed, ""), situation(record, wanted, observed)
+            return plan(one.record, wanted, observed, ""), situation(one.record, wanted, observed)
 
         one = Pass(
             self._api,
@@ -230,11 +235,7 @@ class Reconciler:
             lambda kube: brokers_to_ask(record, wanted, kube),
         )
         observed = await one.observe()
-        fresh_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_", 1)
-        plan_ = plan(record, wanted, observed, fresh_id)
-        self._patience(memory, situation(record, wanted, observed), plan_)
-        self._racks(cluster, plan_)
-        failure = await self._act(one, plan_)
+        plan_, failure = await self._planned(one, memory, wanted, observed)
         understood = failure is None or (isinstance(failure, RefusedError | ApiError) and failure.lasting)
         record = one.record  # also of a plan that was not done to its end: what was remembered stays so
         s = situation(record, wanted, observed)
@@ -283,6 +284,23 @@ class Reconciler:
             version=version,
             revision=wanted.revision,
         )
+
+    async def _planned(
+        self, one: Pass, memory: _Memory, wanted: Wanted, observed: Observed
+    ) -> tuple[do.Plan, ApiError | RefusedError | UnreachableError | None]:
+        """Plan and act. The last plan, and what it failed with.
+
+        A plan that only writes the record changes nothing that was looked at: the next one needs no other look.
+        """
+        fresh_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_", 1)
+        while True:
+            record = one.record
+            plan_ = plan(record, wanted, observed, fresh_id)
+            self._patience(memory, situation(record, wanted, observed), plan_)
+            self._racks(one.cluster, plan_)
+            failure = await self._act(one, plan_)
+            if failure is not None or one.record == record or not only_remembers(plan_):
+                return plan_, failure
 
     async def _act(self, one: Pass, plan_: do.Plan) -> ApiError | RefusedError | UnreachableError | None:
         """Do it. What it failed with; where that lasts, the plan says so."""
@@ -339,9 +357,9 @@ class Reconciler:
             text = "spec.rack asks for racks, and the operator may not read machines' labels: install it with"
             plan_.block("RacksUnknown", f"{text} watch.nodes=true, or leave spec.rack out")
 
-    def _told(self, resource: dict[str, Any]) -> Callable[[do.Step], Any]:
-        async def tell(step: do.Step) -> None:
-            await self._events.step(resource, step)
+    def _told(self, resource: dict[str, Any]) -> Tell:
+        async def tell(steps: Sequence[do.Step]) -> None:
+            await self._events.steps(resource, steps)
 
         return tell
 

@@ -21,7 +21,7 @@ STEPS: dict[type, tuple[do.Step, str]] = {
     do.DropJob: (do.DropJob(1, 0), "DropJob 1: the job that formats disk 0 is deleted"),
     do.MarkFormatted: (
         do.MarkFormatted(1, 0),
-        "MarkFormatted 1: disk 0 is formatted, and its claims are marked as node 1's",
+        "MarkFormatted 1: disk 0 is formatted, and its claims are marked as the node's",
     ),
     do.MarkReplaced: (
         do.MarkReplaced(1, 1, ("disk",)),

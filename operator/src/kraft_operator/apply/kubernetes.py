@@ -155,7 +155,7 @@ class Hands:
         known = "bootstrap" if self._record.dynamic else "voters"
         aspects = {"roles": roles, known: ",".join(map(str, voters))}
         config = pods.config_map(self._cluster, pool, node, aspects)
-        await self._ensure(config)
+        await self._ensure_config(config)
         dynamic = None
         if self._record.dynamic and node.controller:
             dynamic = {"initial": "" if step.joins else self._initial_voters()}
@@ -211,7 +211,7 @@ class Hands:
         pool, node = self._pool_and(step.node)
         external = await self._addresses(node) if "broker" in step.aspects.get("roles", "") else {}
         aspects = {**step.aspects, **({ADDRESSES: addresses_text(external)} if external else {})}
-        await self._ensure(pods.config_map(self._cluster, pool, node, aspects))
+        await self._ensure_config(pods.config_map(self._cluster, pool, node, aspects))
         await self._create(pods.pod(self._cluster, pool, node, aspects, external))
 
     async def _addresses(self, node: Node) -> External:
@@ -280,8 +280,9 @@ class Hands:
             if key not in names and (
                 one["metadata"]["name"] not in used if key[0] == "ConfigMap" else self._left_behind(one)
             ):
+                self._seen.configs.pop(key[1], None)
                 await self._delete({**one, "kind": key[0]})
-        await self._own(await self._api.list("PersistentVolumeClaim", cluster.namespace, selector))
+        await self._own(self._seen.claims)
         await self._take_up_orphans()
         if refused is not None:
             raise refused
@@ -290,21 +291,25 @@ class Hands:
         self, wanted: list[Object], later: list[Object], there: Mapping[tuple[str, str], Object]
     ) -> ApiError | NotYetError | None:
         """The first refusal. What is for `later`, a broker's restart, is only rehearsed: it must be possible."""
-        refused: ApiError | NotYetError | None = None
-        for number, one in enumerate([*wanted, *later]):
+
+        async def put(number: int, one: Object) -> None:
             known = there.get((one["kind"], one["metadata"]["name"]))
-            try:
-                await (self._ensure(one, known) if number < len(wanted) else self._rehearse(one, known))
-            except NotYetError as error:
+            await (self._ensure(one, known) if number < len(wanted) else self._rehearse(one, known))
+
+        both = [*wanted, *later]
+        results = await asyncio.gather(*(put(*one) for one in enumerate(both)), return_exceptions=True)
+        refused: ApiError | NotYetError | None = None
+        for one, error in zip(both, results, strict=True):
+            if isinstance(error, NotYetError):
                 refused = refused or error
-            except ApiError as error:
-                if not error.lasting:
-                    raise
+            elif isinstance(error, ApiError) and error.lasting:
                 service = one["kind"] == "Service" and not isinstance(error, InTheWayError)
                 # Hibernation only stops nodes: nobody waits for an address then.
                 if service and not self._cluster.spec.hibernated and not isinstance(refused, ServiceRefusedError):
                     refused = ServiceRefusedError(one["metadata"]["name"], error)
                 refused = refused or error
+            elif error is not None:
+                raise error
         return refused
 
     async def _rehearse(self, service: Object, there: Object | None) -> None:
@@ -375,6 +380,14 @@ class Hands:
             if same(wanted, there):
                 return there
         return await self._api.apply(wanted)
+
+    async def _ensure_config(self, wanted: Object) -> None:
+        """Its name says what is in it, and it never changes: one that was listed as it should be needs no look."""
+        there = self._seen.configs.get(wanted["metadata"]["name"])
+        if there is None:
+            await self._create(wanted)
+            return
+        await self._ensure(wanted, there)
 
     async def _create(self, wanted: Object) -> None:
         try:

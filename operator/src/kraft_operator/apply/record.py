@@ -33,24 +33,29 @@ class BadRecordError(Exception):
     """The object is there and cannot be understood: nothing may be done then."""
 
 
+def name_of(cluster: str) -> str:
+    """Of the object of a cluster."""
+    return f"{cluster}-record"
+
+
 class RecordObject:
     """The object of one cluster, as it was last read or written."""
 
-    def __init__(self, api: Api, cluster: Cluster) -> None:
+    def __init__(self, api: Api, cluster: Cluster, there: Object | None) -> None:
+        """`there` is the object as it was read, None if it does not exist."""
         self._api = api
         self._cluster = cluster
-        self._there: Object | None = None
+        self._there = there
 
     @property
     def name(self) -> str:
-        return f"{self._cluster.name}-record"
+        return name_of(self._cluster.name)
 
-    async def read(self, before: KRaftClusterStatus) -> Record:
+    def read(self, before: KRaftClusterStatus) -> Record:
         """What is remembered; of the status `before` where there is no object yet.
 
         Raises BadRecordError, InTheWayError, and NotYetError for an object that is about to be collected.
         """
-        self._there = await self._api.get(KIND, self._cluster.namespace, self.name)
         if self._there is None:
             return record_of(before)
         metadata = self._there["metadata"]

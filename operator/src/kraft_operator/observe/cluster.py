@@ -24,6 +24,10 @@ from kraft_operator.specs.properties import volume_of
 MACHINES_S: Final = 60.0
 """How old the labels of machines may be: racks hardly ever change."""
 
+NODES: Final = "kraftcluster"
+FORMATS: Final = "kraftcluster-format"
+"""Pods by their name label: of nodes, and of jobs that format volumes."""
+
 Object = dict[str, Any]
 
 
@@ -54,6 +58,8 @@ class Seen:
     pods: dict[int, Object] = field(default_factory=dict)
     claims: list[Object] = field(default_factory=list)
     jobs: list[Object] = field(default_factory=list)
+    configs: dict[str, Object] = field(default_factory=dict)
+    """By name: files of nodes."""
     services: list[str] = field(default_factory=list)
     """By name; looked for where there are addresses outside."""
 
@@ -90,12 +96,15 @@ class Look:
         namespace = cluster.namespace
         selector = f"{INSTANCE}={cluster.name},app.kubernetes.io/name=kraftcluster"
         listed_at = self._clock()
-        pods, claims, jobs, configs = await asyncio.gather(
-            *(api.list(kind, namespace, selector) for kind in ("Pod", "PersistentVolumeClaim", "Job", "ConfigMap"))
+        kinds = ["PersistentVolumeClaim", "Job", "ConfigMap", *(["Service"] if cluster.external else [])]
+        # Nodes and what formats their volumes in one list: both change while nodes are made.
+        all_pods, claims, jobs, configs, *rest = await asyncio.gather(
+            api.list("Pod", namespace, f"{INSTANCE}={cluster.name}"),
+            *(api.list(kind, namespace, selector) for kind in kinds),
         )
-        pods, jobs = objects.ours(cluster, pods), objects.ours(cluster, jobs)
-        job_pods = await api.list("Pod", namespace, f"{selector}-format") if jobs else []
-        services = await api.list("Service", namespace, selector) if cluster.external else []
+        services = rest[0] if rest else []
+        pods, jobs = objects.ours(cluster, objects.named(all_pods, NODES)), objects.ours(cluster, jobs)
+        job_pods = objects.named(all_pods, FORMATS) if jobs else []
         shape = objects.shape(pods)
         if shape != self._shape:
             self._shape, self.pods_changed_at = shape, listed_at
@@ -115,6 +124,7 @@ class Look:
             {number: dict(one) for number, one in objects.by_node(pods)},
             [one for one in claims if objects.others(cluster, one) is None],
             list(map(dict, jobs)),
+            {one["metadata"]["name"]: one for one in configs},
             [one["metadata"]["name"] for one in services],
         )
         return found, seen

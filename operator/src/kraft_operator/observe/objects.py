@@ -61,6 +61,11 @@ def kube(
     )
 
 
+def named(objects: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Those with this label `app.kubernetes.io/name`."""
+    return [one for one in objects if one["metadata"].get("labels", {}).get("app.kubernetes.io/name") == name]
+
+
 def ours(cluster: Cluster, objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Pods and jobs of this cluster. Labels can be copied: an owner cannot, and of orphans only names of ours count."""
     return [one for one in objects if _is_ours(cluster, one)]
@@ -378,7 +383,17 @@ def job(one: Object, pods: Iterable[Object] = ()) -> Job:
         text = f"{failed.get('reason', '')}: {failed.get('message', '')}".strip(": ")
         return replace(said, state="failed", message=said.message or text)
     done = condition_of(one, "Complete").get("status") == "True" or one.get("status", {}).get("succeeded", 0)
-    return replace(said, state="done") if done else said
+    return replace(said, state="done") if done or any(_succeeded(pod, metadata.get("uid")) for pod in mine) else said
+
+
+def _succeeded(pod: Object, job_uid: str | None) -> bool:
+    """Whether a pod of the very job has ended well: Kubernetes tells that of the job a second or two later.
+
+    A job of before may have left a pod under the same name.
+    """
+    owners = pod["metadata"].get("ownerReferences", ())
+    of_job = any(one.get("kind") == "Job" and one.get("uid") == job_uid for one in owners)
+    return job_uid is not None and of_job and pod.get("status", {}).get("phase") == "Succeeded"
 
 
 def _said(pod: Object) -> str:

@@ -188,9 +188,19 @@ def nodes_of(step: Step) -> list[int]:
 
 def said(step: Step) -> str:
     """A step in words: what, to which nodes, and why or what it changes."""
-    nodes = ", ".join(map(str, nodes_of(step)))
-    what = getattr(step, "why", "") or _changes(step)
-    return type(step).__name__ + (f" {nodes}" if nodes else "") + (f": {what}" if what else "")
+    return said_together([step])[0]
+
+
+def said_together(steps: Iterable[Step]) -> list[str]:
+    """Steps of one kind in words: those that differ in their node only share a sentence."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for step in steps:
+        what = getattr(step, "why", "") or _changes(step)
+        groups.setdefault((type(step).__name__, what), []).extend(map(str, nodes_of(step)))
+    return [
+        kind + (f" {', '.join(nodes)}" if nodes else "") + (f": {what}" if what else "")
+        for (kind, what), nodes in groups.items()
+    ]
 
 
 def _changes(step: Step) -> str:
@@ -202,8 +212,8 @@ def _changes(step: Step) -> str:
             return f"the job that formats disk {disk} is created"
         case do.DropJob(disk=disk):
             return f"the job that formats disk {disk} is deleted"
-        case do.MarkFormatted(node=node, disk=disk):
-            return f"disk {disk} is formatted, and its claims are marked as node {node}'s"
+        case do.MarkFormatted(disk=disk):
+            return f"disk {disk} is formatted, and its claims are marked as the node's"
         case do.MarkReplaced(disk=disk, names=names):
             return f"the claims of disk {disk} tell that replacement {_listed(list(names))} is done"
         case do.GrowVolume(size_bytes=sizes):

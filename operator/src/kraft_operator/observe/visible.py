@@ -1,0 +1,77 @@
+"""What a watch's event says that a pass could act on. Pure.
+
+Kubernetes writes each object several times on its way: scheduler, kubelet and controllers all leave their marks. A pass
+reads everything anew, so an event that changes nothing for the planner must not ask for a pass.
+
+Who calls it: the handlers. A mark holds all that `observe.objects` and the steps take from an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from kraft_operator.api.base import GROUP
+from kraft_operator.observe import objects
+from kraft_operator.observe.cluster import NODES
+
+Object = Mapping[str, Any]
+RECORDS: Final = "kraftcluster-record"
+"""The name label of records."""
+NAME: Final = "app.kubernetes.io/name"
+METADATA: Final = ("name", "uid", "labels", "ownerReferences", "creationTimestamp", "deletionTimestamp")
+
+
+class Mark(NamedTuple):
+    """What counts of an object."""
+
+    acts: object
+    """The planner may take another step when it changes."""
+    tells: object
+    """People are told of it, or it changes with our own writes: a pass may come a moment later."""
+
+
+def mark(plural: str, one: Object) -> Mark:
+    """Of an object of a cluster."""
+    metadata = one["metadata"]
+    known = {key: metadata.get(key) for key in METADATA}
+    annotations = metadata.get("annotations", {})
+    mine = {key: value for key, value in annotations.items() if GROUP in key}
+    acts, tells = _PARTS.get(plural, _whole)(one)
+    return Mark((known, mine, acts), (tells, annotations))
+
+
+def _whole(one: Object) -> tuple[object, object]:
+    content = {key: value for key, value in one.items() if key != "metadata"}
+    # Of a record the writer is nearly always this operator.
+    return (None, content) if _name(one) == RECORDS else (content, None)
+
+
+def _pod(one: Object) -> tuple[object, object]:
+    seen, status = objects.pod(one), one.get("status", {})
+    tells = (seen.message, seen.machine, seen.running, one.get("spec"))
+    if _name(one) != NODES:
+        # A job's: whether it has ended, and how. What it waits for is told.
+        states = [container.get("state", {}).get("terminated", {}) for container in status.get("containerStatuses", ())]
+        words = [(state.get("exitCode"), state.get("message")) for state in states]
+        return status.get("phase") if seen.over else "", (*tells, words)
+    acts = (seen.running, seen.ready, seen.lost, seen.over, seen.fails, status.get("podIP"))
+    return (*acts, objects.shape([one])), tells
+
+
+def _job(one: Object) -> tuple[object, object]:
+    return objects.job(one), None
+
+
+def _claim(one: Object) -> tuple[object, object]:
+    status = one.get("status", {})
+    grows = objects.condition_of(one, "FileSystemResizePending")
+    lost, size = status.get("phase") == "Lost", one["spec"].get("resources")
+    return (lost, size, grows.get("status"), grows.get("lastTransitionTime")), None
+
+
+def _name(one: Object) -> str:
+    return str(one["metadata"].get("labels", {}).get(NAME, ""))
+
+
+_PARTS: Final = {"pods": _pod, "jobs": _job, "persistentvolumeclaims": _claim}
