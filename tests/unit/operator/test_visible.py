@@ -13,6 +13,7 @@ from kraft_operator.observe.visible import mark
 from tests.unit.operator.sample import sample
 
 Object = dict[str, Any]
+CLUSTER = sample()
 LABELS = {
     "app.kubernetes.io/instance": "sample",
     "app.kubernetes.io/name": "kraftcluster",
@@ -24,7 +25,7 @@ LABELS = {
 
 
 def _metadata(name: str, **more: Any) -> Object:
-    owner = {"kind": "KRaftCluster", "name": "sample", "uid": sample().uid}
+    owner = {"kind": "KRaftCluster", "name": "sample", "uid": CLUSTER.uid}
     found = {"name": name, "uid": f"uid-of-{name}", "labels": dict(LABELS), "ownerReferences": [owner]}
     return {**found, "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z", **more}
 
@@ -115,7 +116,7 @@ MADE: dict[str, tuple[str, Callable[[], Object]]] = {
 def _seen(changed: str, one: Object) -> object:
     """Everything that a pass takes from the cluster's objects, one of which is another than usual."""
     there = {kind: one if kind == changed else make() for kind, (_, make) in MADE.items()}
-    cluster, pods = sample(), [there["pod"]]
+    cluster, pods = CLUSTER, [there["pod"]]
     args = ([there["claim"]], [there["job"]], {"m1": "r1"}, [there["pod of a job"]], [there["service"]])
     return (
         objects.kube(cluster, objects.ours(cluster, pods), *args, [there["config"]]),
