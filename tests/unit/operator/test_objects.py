@@ -263,3 +263,20 @@ def test_a_process_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(asked) == 3
 
     asyncio.run(main())
+
+
+def test_a_format_is_done_once_its_own_container_has_ended_well() -> None:
+    """Kubernetes tells it of the job seconds later. A pod that a job of the same name left behind proves nothing."""
+    one = {"metadata": {"name": "j", "uid": "new", "annotations": {}}, "status": {"active": 1}}
+
+    def state(owner: str, container: str, code: int) -> str:
+        pod = _job_pod("j", "Running", terminated={"exitCode": code})
+        pod["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "uid": owner}]
+        pod["status"]["containerStatuses"][0]["name"] = container
+        return objects.job(one, [pod]).state
+
+    assert state("new", "format", 0) == "done"
+    assert state("old", "format", 0) == "running"
+    assert state("new", "format", 1) == "running"
+    assert state("new", "proxy", 0) == "running"
+    assert objects.job({**one, "metadata": {"name": "j"}}, []).state == "running"

@@ -86,7 +86,7 @@ def _jobs_pod() -> Object:
     labels = {"app.kubernetes.io/name": "kraftcluster-format", "batch.kubernetes.io/job-name": "sample-101-format-0"}
     made["metadata"]["labels"] = {**LABELS, **labels}
     made["status"]["phase"] = "Succeeded"
-    made["status"]["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 0}}
+    made["status"]["containerStatuses"][0] |= {"name": "format", "state": {"terminated": {"exitCode": 0}}}
     return made
 
 

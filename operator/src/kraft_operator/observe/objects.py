@@ -19,7 +19,7 @@ from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.pods import ASPECT, config_map, config_name, mounted
 from kraft_operator.specs.properties import External
 from kraft_operator.specs.quantities import as_bytes
-from kraft_operator.specs.storage import DISK, FORMATTED, REPLACED, VOLUME_MARK, VOLUMES
+from kraft_operator.specs.storage import DISK, FORMATS, FORMATTED, REPLACED, VOLUME_MARK, VOLUMES
 
 Object = Mapping[str, Any]
 MESSAGE_CHARS_MAX: Final = 500
@@ -387,13 +387,16 @@ def job(one: Object, pods: Iterable[Object] = ()) -> Job:
 
 
 def _succeeded(pod: Object, job_uid: str | None) -> bool:
-    """Whether a pod of the very job has ended well: Kubernetes tells that of the job a second or two later.
+    """Whether a pod of the very job has formatted: Kubernetes tells that of the job some seconds later.
 
-    A job of before may have left a pod under the same name.
+    A job of before may have left a pod under the same name. Other containers, which were injected, may run on.
     """
     owners = pod["metadata"].get("ownerReferences", ())
-    of_job = any(one.get("kind") == "Job" and one.get("uid") == job_uid for one in owners)
-    return job_uid is not None and of_job and pod.get("status", {}).get("phase") == "Succeeded"
+    if job_uid is None or not any(one.get("kind") == "Job" and one.get("uid") == job_uid for one in owners):
+        return False
+    statuses = pod.get("status", {}).get("containerStatuses", ())
+    ended = (one.get("state", {}).get("terminated", {}) for one in statuses if one.get("name") == FORMATS)
+    return any(state.get("exitCode") == 0 for state in ended)
 
 
 def _said(pod: Object) -> str:

@@ -51,10 +51,11 @@ def _pod(one: Object) -> tuple[object, object]:
     seen, status = objects.pod(one), one.get("status", {})
     tells = (seen.message, seen.machine, seen.running, one.get("spec"))
     if _name(one) != NODES:
-        # A job's: whether it has ended, and how. What it waits for is told.
-        states = [container.get("state", {}).get("terminated", {}) for container in status.get("containerStatuses", ())]
-        words = [(state.get("exitCode"), state.get("message")) for state in states]
-        return status.get("phase") if seen.over else "", (*tells, words)
+        # A job's: which containers have ended, and how. What it waits for is told.
+        statuses = status.get("containerStatuses", ())
+        ends = [(one.get("name"), one.get("state", {}).get("terminated", {})) for one in statuses]
+        codes = [(name, state.get("exitCode")) for name, state in ends]
+        return (seen.over, codes), (*tells, [state.get("message") for _, state in ends])
     acts = (seen.running, seen.ready, seen.lost, seen.over, seen.fails, status.get("podIP"))
     return (*acts, objects.shape([one])), tells
 

@@ -24,6 +24,8 @@ DISK: Final = f"{GROUP}/disk"
 VOLUMES: Final = f"{GROUP}/volumes"
 """On a format job: how many volumes it formats."""
 ATTEMPTS_MAX: Final = 3
+FORMATS: Final = "format"
+"""The container of the job that formats."""
 
 
 def directory_id(cluster_id: str, node_id: int) -> str:
@@ -77,7 +79,7 @@ def format_job(
     if cluster.spec.metadata_version is not None:
         command += ["-r", cluster.spec.metadata_version]
     container = {
-        "name": "format",
+        "name": FORMATS,
         "image": cluster.image,
         "imagePullPolicy": cluster.spec.image_pull_policy,
         "command": command,
