@@ -185,7 +185,9 @@ class Reconciler:
     # A whole pass
 
     async def _pass(self, key: Key) -> float | None:
-        began = self._clock()
+        began, memory = self._clock(), self._memory(key)
+        # From here on: what changes while it is read may have been read before the change.
+        memory.rest, changes = None, memory.changes
         resource, there, topics = await asyncio.gather(
             self._api.get("KRaftCluster", *key),
             self._api.get(RECORD, key.namespace, name_of_record(key.name)),
@@ -196,8 +198,6 @@ class Reconciler:
             if resource is None:
                 await topics_without_cluster(self._api, self._events, *key)
             return None
-        memory = self._memory(key)
-        memory.rest, changes = None, memory.changes
         found = await self._understand(key, memory, resource)
         if found is None:
             return self._resync_s
@@ -232,7 +232,7 @@ class Reconciler:
             think,
             record,
             kept,
-            lambda kube: brokers_to_ask(record, wanted, kube),
+            lambda kube: brokers_to_ask(one.record, wanted, kube),
         )
         observed = await one.observe()
         plan_, failure = await self._planned(one, memory, wanted, observed)

@@ -144,3 +144,28 @@ def test_an_operator_that_stops_begins_no_step() -> None:
         operator.close()
 
     asyncio.run(main())
+
+
+def test_a_change_while_the_first_objects_are_read_keeps_the_cluster_from_resting() -> None:
+    """What was read may be older than the change."""
+
+    async def main() -> None:
+        api, operator = await _rested()
+        read = api.list
+
+        async def changes_meanwhile(kind: str, *rest: Any, **named: Any) -> list[dict[str, Any]]:
+            found = await read(kind, *rest, **named)
+            if kind == "KRaftTopic":
+                operator.touched(KEY)
+            return found
+
+        operator.touched(KEY)
+        api.list = changes_meanwhile  # type: ignore[method-assign,assignment]
+        await operator.reconcile(KEY)
+        assert operator._memories[KEY].rest is None
+        api.list = read  # type: ignore[method-assign]
+        await operator.reconcile(KEY)
+        assert operator._memories[KEY].rest is not None
+        operator.close()
+
+    asyncio.run(main())

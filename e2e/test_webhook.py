@@ -1,0 +1,103 @@
+"""The optional webhook with the chart's certificate: mistakes are refused at once, `kubectl drain` restarts by plan.
+
+The operator of this file is the chart's, in a namespace of its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.kube import NODE_IMAGE, OPERATOR_IMAGE, ROOT, Cluster, Workload, kubectl, needs_kubernetes, timed, until
+
+pytestmark = [needs_kubernetes, pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")]
+
+NAMESPACE = "kraft-e2e-webhook"
+
+
+def _helm(*words: str) -> None:
+    answer = subprocess.run(["helm", *words, "-n", NAMESPACE], capture_output=True, text=True, check=False, timeout=300)
+    assert answer.returncode == 0, answer.stderr
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """One machine holds all nodes here: a voter may follow the others to it."""
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", check=True)
+    kubectl("create", "namespace", NAMESPACE, check=True)
+    chart = str(ROOT / "charts/kraftcluster-operator")
+    images = [f"--set=image={OPERATOR_IMAGE}", f"--set=nodeImage={NODE_IMAGE}"]
+    one = Cluster("hooked", NAMESPACE)
+    try:
+        kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "charts/kraftcluster-operator/crds"))
+        _helm("install", "kraft", chart, *images, "--set=webhook.enabled=true", "--wait", "--timeout=4m")
+        until("the webhook answers", lambda: _refused(one, {"queued.max.request": "500"}))
+        one.apply()
+        one.settle()
+        yield one
+    finally:
+        kubectl("uncordon", "-l", "kubernetes.io/os=linux")
+        kubectl("delete", "kc", "--all", "-n", NAMESPACE)
+        subprocess.run(["helm", "uninstall", "kraft", "-n", NAMESPACE, "--wait"], check=False, timeout=300)
+        kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", check=True)
+
+
+def _refused(cluster: Cluster, config: dict[str, str]) -> str:
+    """What the API server answers to a specification; nothing is kept of it."""
+    document = {**cluster.document, "spec": {**cluster.spec, "config": {**cluster.spec["config"], **config}}}
+    answer = kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=document)
+    return answer.stderr if answer.returncode else ""
+
+
+def _drain(cluster: Cluster, nodes: str, timeout_s: int) -> subprocess.CompletedProcess[str]:
+    """Of the machine of the first of `nodes`, and of its pods only those."""
+    machine = cluster.pods()[int(nodes.partition(",")[0])]["spec"]["nodeName"]
+    words = ("--delete-emptydir-data", f"--timeout={timeout_s}s", f"--pod-selector=kraftcluster.io/node in ({nodes})")
+    return kubectl("drain", machine, "--ignore-daemonsets", "--force", *words, timeout=timeout_s + 60)
+
+
+def _uncordon(cluster: Cluster) -> None:
+    for machine in {pod["spec"].get("nodeName") for pod in cluster.pods().values()} - {None}:
+        kubectl("uncordon", machine, check=True)
+
+
+def test_a_mistake_is_refused_when_it_is_applied(cluster: Cluster) -> None:
+    for config, words in (
+        ({"min.insync.replica": "2"}, "did you mean min.insync.replicas?"),
+        ({"queued.max.requests": "many"}, "a whole number"),
+    ):
+        assert words in _refused(cluster, config)
+    assert not _refused(cluster, {"queued.max.requests": "600"})
+
+
+def test_a_drained_broker_is_restarted_by_plan_and_nothing_is_lost(cluster: Cluster) -> None:
+    before = cluster.uids()
+    with Workload(cluster) as work:
+        with timed("a broker is drained"):
+            answer = _drain(cluster, "101", 180)
+        assert answer.returncode == 0, answer.stderr
+        assert "is a node of a Kafka cluster" in answer.stderr, "the webhook refused before the operator restarted"
+        _uncordon(cluster)
+        cluster.settle()
+        after = cluster.uids()
+    assert {number for number, uid in after.items() if before[number] != uid} == {101}
+    work.assert_nothing_lost()
+
+
+def test_of_two_drained_brokers_the_second_waits_for_the_first(cluster: Cluster) -> None:
+    """Their machine takes no pods: the first one cannot come back, so the second one must stay."""
+    before = cluster.uids()
+    with Workload(cluster) as work:
+        answer = _drain(cluster, "102,103", 30)
+        assert answer.returncode != 0, answer.stdout
+        now = cluster.uids()
+        assert sum(before[number] != now.get(number) for number in before) <= 1
+        _uncordon(cluster)
+        cluster.settle()
+        until("both were restarted", lambda: not {before[102], before[103]} & set(cluster.uids().values()))
+        cluster.settle()
+    assert {number for number, uid in cluster.uids().items() if before[number] != uid} == {102, 103}
+    work.assert_nothing_lost()
