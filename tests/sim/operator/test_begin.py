@@ -24,5 +24,5 @@ def test_a_roll_waits_for_nothing_that_has_happened() -> None:
 
 def test_requests_keep_to_the_number_of_changes() -> None:
     life = _life()
-    assert sum(life.cost["apply to ready"].values()) <= 18 * life.changes["apply to ready"]
-    assert sum(life.cost["roll"].values()) <= 18 * life.changes["roll"]
+    assert sum(life.cost["apply to ready"].values()) <= 9 * life.changes["apply to ready"]
+    assert sum(life.cost["roll"].values()) <= 16 * life.changes["roll"]
