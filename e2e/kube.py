@@ -285,12 +285,12 @@ class Phases:
 
 
 @contextlib.contextmanager
-def timed(what: str) -> Iterator[Phases]:
+def timed(what: str, namespace: str = NAMESPACE) -> Iterator[Phases]:
     """Print how long it took and its phases, and what it cost: figures for people, asserted nowhere."""
-    before, phases = requests(), Phases()
+    before, phases = requests(namespace), Phases()
     began = time.monotonic()
     yield phases
-    took_s, spent = time.monotonic() - began, requests() - before
+    took_s, spent = time.monotonic() - began, requests(namespace) - before
     print(f"\n{what}: {took_s:.1f} s, {spent.total()} requests, load {os.getloadavg()[0]:.1f}")
     for phase, seconds in phases.took_s.items():
         print(f"  {phase}: {seconds:.1f} s")

@@ -76,7 +76,7 @@ def test_a_mistake_is_refused_when_it_is_applied(cluster: Cluster) -> None:
 def test_a_drained_broker_is_restarted_by_plan_and_nothing_is_lost(cluster: Cluster) -> None:
     before = cluster.uids()
     with Workload(cluster) as work:
-        with timed("a broker is drained"):
+        with timed("a broker is drained", NAMESPACE):
             answer = _drain(cluster, "101", 180)
         assert answer.returncode == 0, answer.stderr
         assert "is a node of a Kafka cluster" in answer.stderr, "the webhook refused before the operator restarted"
