@@ -14,20 +14,21 @@ import pytest
 from kraft_pipeline.client import BrokerError, ClientError, DataLossError
 from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import changes, intents, maintenance, parquet, partitions, schemas, spec, values
+from kraft_pipeline.tables import intents, maintenance, parquet, partitions, schemas, spec, values
+from kraft_pipeline.tables.bykey import changes
+from kraft_pipeline.tables.bykey.ordering import Order
+from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.committer import DELETED, Added, Changes, ConflictError, FencedError, State
 from kraft_pipeline.tables.delta import DeltaTableOf
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.errors import RefusedError, TaskError, failure_of
 from kraft_pipeline.tables.formats import jsonvalues
 from kraft_pipeline.tables.formats.jsonvalues import parse
-from kraft_pipeline.tables.ordering import Order
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.plans import _begun
 from kraft_pipeline.tables.runner import may_pass
 from kraft_pipeline.tables.storage import Folder
 from kraft_pipeline.tables.tasks import FILE_BYTES, encoded
-from kraft_pipeline.tables.upserts import Gather
 
 
 def parsed(value: Any = None, **table: Any) -> spec.TableSpec:

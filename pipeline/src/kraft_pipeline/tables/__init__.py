@@ -12,11 +12,11 @@ is committed first and says where its batch ended; a runner that finds it a batc
 
 - `spec`: the YAML; `settings` of each part with its default and what is wrong with it.
 - `values`: bytes to columns (raw, `jsonvalues` with `jsonsingle`, `avrovalues` with `avrotypes` and `registry`);
-  `errors`: what a failure is; `schemas`: how columns grow; `partitions`: columns that rows are filed under; `changes`:
+  `errors`: what a failure is; `schemas`: how columns grow; `partitions`: columns that rows are filed under; `bykey`:
   rows by key.
 - `tasks`: one range of offsets to Parquet files, on an executor; `engine`: where tasks run (Spark, or this process);
   `feeds`: what an engine asks for batches; `streaming`: the query of Structured Streaming that does so on Spark.
-- `upserts` and `merging`: rows by key, put together and merged by tasks; `transforms`: a SELECT over a batch.
+- `bykey`: rows by key, put together and merged by tasks; `transforms`: a SELECT over a batch.
 - `storage`: files by URI. `committer`: what a table must be able to do; `delta`, `iceberg` (its `path`: without a
   catalog), `parquet`: those who can.
 - `opening`: from a spec to the table. `plans`: which records come next, of the live stream or of what came before it.

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables.ordering import Order
+from kraft_pipeline.tables.bykey.ordering import Order
 from kraft_pipeline.tables.partitions import By
 from kraft_pipeline.tables.storage import Storage
 

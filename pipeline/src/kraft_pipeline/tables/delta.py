@@ -26,9 +26,9 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import intents
+from kraft_pipeline.tables.bykey.merging import Left, Merge, accepted
 from kraft_pipeline.tables.committer import DELETED, Added, Changes, ConflictError, Each, State
 from kraft_pipeline.tables.intents import Work
-from kraft_pipeline.tables.merging import Left, Merge, accepted
 from kraft_pipeline.tables.partitions import By, with_columns
 from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.storage import open_storage, s3_options

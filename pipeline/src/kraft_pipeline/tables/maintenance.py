@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from kraft_pipeline.client import Cluster
 from kraft_pipeline.sources import offsets
 from kraft_pipeline.tables import schemas
+from kraft_pipeline.tables.bykey.tombstones import Tombstones
 from kraft_pipeline.tables.committer import Added, Committer, ConflictError, FencedError, stem
 from kraft_pipeline.tables.engine import Engine, InlineEngine
 from kraft_pipeline.tables.intents import COMPACT, Work
@@ -25,7 +26,6 @@ from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import open_storage
 from kraft_pipeline.tables.tasks import encoded
-from kraft_pipeline.tables.tombstones import Tombstones
 
 SMALL: Final = 0.75
 """Files below this part of the size wanted are merged; those above stay, or each pass would write all of them anew."""

@@ -16,7 +16,9 @@ from kraft_pipeline.client import ClientError, Cluster
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.groups import commit_offsets
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import changes, intents, partitions, values
+from kraft_pipeline.tables import intents, partitions, values
+from kraft_pipeline.tables.bykey import changes
+from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.caretaker import Caretaker
 from kraft_pipeline.tables.committer import Added, Changes, Committer, ConflictError, FencedError, Keyed, is_left
 from kraft_pipeline.tables.engine import Engine
@@ -31,7 +33,6 @@ from kraft_pipeline.tables.schemas import merged, promoted
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import Storage, open_storage
 from kraft_pipeline.tables.tasks import Job, Result, run_task
-from kraft_pipeline.tables.upserts import Gather
 
 __all__ = ["DeadLetterError", "Progress", "Runner", "open_table", "run_task"]
 

@@ -16,7 +16,8 @@ from kraft_pipeline.client import Cluster, Settings, fetch_range
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sources.positions import Key
-from kraft_pipeline.tables import changes, intents, partitions, values
+from kraft_pipeline.tables import intents, partitions, values
+from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.committer import Added, stem
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import Storage, open_storage

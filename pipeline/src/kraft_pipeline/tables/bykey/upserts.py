@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kraft_pipeline.tables import changes
+from kraft_pipeline.tables.bykey import changes
+from kraft_pipeline.tables.bykey.ordering import Order
+from kraft_pipeline.tables.bykey.tombstones import Tombstones
 from kraft_pipeline.tables.committer import DELETED, Changes, Each, Part, stem
 from kraft_pipeline.tables.intents import Work
-from kraft_pipeline.tables.ordering import Order
 from kraft_pipeline.tables.partitions import By, with_values
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.tasks import FILE_BYTES, encoded
-from kraft_pipeline.tables.tombstones import Tombstones
 
 PARTS_MAX: Final = 256
 SAMPLES: Final = 200

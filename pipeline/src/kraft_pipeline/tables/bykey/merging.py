@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kraft_pipeline.tables import partitions
+from kraft_pipeline.tables.bykey.ordering import Order, matches, newer
 from kraft_pipeline.tables.committer import DELETED, Added, Changes, Each, Part, stem
 from kraft_pipeline.tables.intents import Work
-from kraft_pipeline.tables.ordering import Order, matches, newer
 from kraft_pipeline.tables.partitions import By
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.tasks import FILE_BYTES, encoded

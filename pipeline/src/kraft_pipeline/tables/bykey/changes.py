@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kraft_pipeline.tables.ordering import Order, matches, newer
+from kraft_pipeline.tables.bykey.ordering import Order, matches, newer
 from kraft_pipeline.tables.spec import SpecError
 from kraft_pipeline.tables.values import META
 

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kraft_pipeline.tables.bykey.ordering import matches, newer
 from kraft_pipeline.tables.committer import DELETED, Changes
-from kraft_pipeline.tables.ordering import matches, newer
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.storage import Storage
 
