@@ -56,8 +56,8 @@ def check(quorum: Quorum) -> None:
     assert set(members(index.reassigning)) == scan(quorum, lambda s: s.is_reassigning)
     if quorum.controller.cluster.view.is_empty:
         rebuilt = Derived()
-        rebuilt.begin(quorum.image.topics)
-        rebuilt.finish(quorum.image.topics)
+        rebuilt.begin(quorum.image)
+        rebuilt.finish(quorum.image)
         assert contents(rebuilt, quorum.image) == contents(quorum.controller.cluster.derived, quorum.image)
 
 
@@ -195,7 +195,7 @@ def test_a_standby_is_ready_whatever_was_committed_and_however_far_it_has_built(
             standby.loader.publish()
         given = len(active.log.batches)
         if rng.random() < 0.2:
-            derived.build(standby.image.topics, rng.randrange(4))
+            derived.build(standby.image, rng.randrange(4))
         if rng.random() < 0.1:
             image = standby.image
             with SnapshotCursor(image) as cursor:

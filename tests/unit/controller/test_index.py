@@ -44,8 +44,8 @@ def add_topic(image: MetadataImage, number: int, partitions: int, brokers: list[
 
 def derived(image: MetadataImage) -> Derived:
     made = Derived()
-    made.begin(image.topics)
-    made.finish(image.topics)
+    made.begin(image)
+    made.finish(image)
     return made
 
 

@@ -147,8 +147,8 @@ def test_the_three_marks_are_the_three_records_of_transactions() -> None:
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
 def test_what_is_derived_of_a_record_can_be_taken_back(kind: AnyKind) -> None:
     derived, image = Derived(), MetadataImage()
-    derived.begin(image.topics)
-    derived.take_back([fresh(kind)], image.topics)
+    derived.begin(image)
+    derived.take_back([fresh(kind)], image)
     assert derived.is_complete
 
 

@@ -10,17 +10,18 @@ from collections.abc import Generator
 from typing import Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import random_uuid
+from kraft_node.base.ids import Uuid, random_uuid
 from kraft_node.controller.cluster import Cluster, check_operation_size
+from kraft_node.controller.entries import Resource, Rule, resource_of, rule_of
 from kraft_node.controller.plan import Plan
 from kraft_node.security.acl_filter import (
     ANY,
+    ENTRIES_A_STEP,
     OPERATION_MAX,
     PERMISSION_MAX,
     RESOURCE_TYPE_MAX,
     AclFilter,
     describe_acls,
-    matching,
 )
 from kraft_node.security.names import CLUSTER_NAME, PatternType, ResourceType
 from kraft_node.wire.messages import (
@@ -52,7 +53,8 @@ class Acls:
     def create(self, request: CreateAclsRequest) -> Plan:
         """Plan records for the entries that do not exist yet. Each invalid entry gets its own error."""
         self.check_enabled()
-        existing = {_key(entry) for entry in self._cluster.view.acls.values()}
+        existing = self._cluster.entries
+        added: set[tuple[Resource, Rule]] = set()
         response = CreateAclsResponse()
         records: list[Any] = []
         for creation in request.creations:
@@ -74,32 +76,53 @@ class Acls:
                 operation=creation.operation,
                 permission_type=creation.permission_type,
             )
-            if _key(record) not in existing:
-                existing.add(_key(record))
+            resource, rule = resource_of(record), rule_of(record)
+            if (resource, rule) not in added and not existing.has(resource, rule):
+                added.add((resource, rule))
                 records.append(record)
         check_operation_size(records)
         return Plan(response, records)
 
-    def delete(self, request: DeleteAclsRequest) -> Plan:
-        """Plan the deletion of all entries that match a filter, at most `DELETIONS_MAX`."""
+    def find(self, request: DeleteAclsRequest) -> Generator[None, None, list[list[Uuid]]]:
+        """The ids of the entries that each filter means, found in steps: filters without a name look at all entries."""
         self.check_enabled()
+        found: list[list[Uuid]] = []
+        looked_at = 0
+        for asked in request.filters:
+            wanted = AclFilter.of(asked)
+            ids: list[Uuid] = []
+            found.append(ids)
+            named = wanted.resource_name is not None
+            candidates = list(self._cluster.entries.concerning(wanted) if named else self._cluster.view.acls)
+            for acl_id in candidates:
+                entry = self._cluster.view.acls.get(acl_id)
+                if entry is not None and wanted.fits(entry):
+                    ids.append(acl_id)
+                looked_at += 1
+                if looked_at % ENTRIES_A_STEP == 0:
+                    yield
+        return found
+
+    def delete(self, request: DeleteAclsRequest, found: list[list[Uuid]]) -> Plan:
+        """Delete the entries that `find` has found, as far as they still exist."""
+        self.check_enabled()
+        acls = self._cluster.view.acls
         response = DeleteAclsResponse()
         doomed: dict[Any, Any] = {}
-        for asked in request.filters:
+        for asked, ids in zip(request.filters, found, strict=True):
             result = DeleteAclsResponse.DeleteAclsFilterResult(error_message=None)
             response.filter_results.append(result)
             try:
-                wanted = AclFilter.of(asked)
-                wanted.check()
-                found = list(matching(self._cluster.view, wanted))
-                if len(doomed) + len(found) > DELETIONS_MAX:
+                AclFilter.of(asked).check()
+                entries = [(acl_id, entry) for acl_id in ids if (entry := acls.get(acl_id)) is not None]
+                if len(doomed) + len(entries) > DELETIONS_MAX:
                     message = f"Cannot remove more than {DELETIONS_MAX} acls in a single delete operation."
                     raise KafkaError(ErrorCode.INVALID_REQUEST, message)
             except KafkaError as e:
                 result.error_code = e.code
                 result.error_message = e.message
                 continue
-            for acl_id, entry in found:
+            for acl_id, entry in entries:
                 doomed[acl_id] = RemoveAccessControlEntryRecord(id=acl_id)
                 result.matching_acls.append(
                     DeleteAclsResponse.DeleteAclsMatchingAcl(
@@ -119,18 +142,6 @@ class Acls:
         """The committed entries that the request's filter matches, computed in steps."""
         self.check_enabled("No Authorizer is configured on the broker")
         return describe_acls(request, self._cluster.view.base)
-
-
-def _key(entry: Any) -> tuple[Any, ...]:
-    return (
-        entry.resource_type,
-        entry.resource_name,
-        entry.pattern_type,
-        entry.principal,
-        entry.host,
-        entry.operation,
-        entry.permission_type,
-    )
 
 
 def _check_new(creation: CreateAclsRequest.AclCreation) -> None:

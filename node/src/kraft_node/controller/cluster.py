@@ -18,6 +18,7 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, ZERO_UUID, Uuid
 from kraft_node.controller.change import PartitionChange
 from kraft_node.controller.derived import Derived
+from kraft_node.controller.entries import EntryIndex
 from kraft_node.controller.index import PartitionIndex
 from kraft_node.controller.names import TopicNames
 from kraft_node.controller.placement import UsableBroker
@@ -88,6 +89,11 @@ class Cluster:
         return self.derived.index
 
     @property
+    def entries(self) -> EntryIndex:
+        """Access control entries by resource; as the index."""
+        return self.derived.entries
+
+    @property
     def names(self) -> TopicNames:
         """Topic names that could collide; valid while this controller is active."""
         return self.derived.names
@@ -95,8 +101,8 @@ class Cluster:
     def activate(self) -> None:
         """Leadership came: derive the data that only the active controller keeps. Unfenced brokers get a full lease."""
         if not self.derived.is_followed:
-            self.derived.begin(self.view.base.topics)
-        self.derived.finish(self.view.base.topics)
+            self.derived.begin(self.view.base)
+        self.derived.finish(self.view.base)
         self.sessions.clear()
         now = self.clock.monotonic_ms()
         for broker in self.view.brokers.values():
@@ -107,7 +113,7 @@ class Cluster:
         """Leadership is lost: drop uncommitted records and the data that only the active controller keeps."""
         lost = self.view.uncommitted()
         self.view.clear()
-        self.derived.take_back(lost, self.view.base.topics)
+        self.derived.take_back(lost, self.view.base)
         self.sessions.clear()
 
     def apply(self, first_offset: int, records: Sequence[Any]) -> None:
@@ -136,7 +142,7 @@ class Cluster:
     def _take_back(self, first_offset: int, records: Sequence[Any]) -> None:
         """Undo these records; at most the last one was replayed in part."""
         kept = self.view.take_back(first_offset)
-        base = self.view.base.topics
+        base = self.view.base
         self.derived.take_back([*(record for _, record in kept), *records], base)
         self.derived.finish(base)
         for offset, record in kept:

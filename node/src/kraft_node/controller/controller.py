@@ -9,7 +9,7 @@ every node would fail on it at each start.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -162,11 +162,11 @@ class Controller:
             self._build_anew()
 
     def _build_anew(self) -> None:
-        self.cluster.derived.begin(self._image.topics)
+        self.cluster.derived.begin(self._image)
         self._env.scheduler.call_soon(self._build)
 
     def _build(self) -> None:
-        if not self.cluster.derived.build(self._image.topics):
+        if not self.cluster.derived.build(self._image):
             self._env.scheduler.call_soon(self._build)
 
     def on_leader(self, epoch: int) -> None:
@@ -260,12 +260,12 @@ class Controller:
             ApiKey.CONTROLLER_REGISTRATION: lambda _, request: self.brokers.register_controller(request),
             ApiKey.ALLOCATE_PRODUCER_IDS: lambda _, request: allocate(request, self.cluster),
             ApiKey.CREATE_ACLS: lambda _, request: self.acls.create(request),
-            ApiKey.DELETE_ACLS: lambda _, request: self.acls.delete(request),
         }
         handlers: dict[ApiKey, Handler] = {key: self._planned(planner) for key, planner in planned.items()}
         handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = partial(
             loggers.answer, self._config.node_id, handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS]
         )
+        handlers[ApiKey.DELETE_ACLS] = self._delete_acls
         handlers[ApiKey.DESCRIBE_ACLS] = self._describe_acls
         handlers[ApiKey.DESCRIBE_CLUSTER] = self._describe_cluster
         handlers[ApiKey.DESCRIBE_CONFIGS] = self._describe_configs
@@ -319,6 +319,16 @@ class Controller:
 
     def _describe_acls(self, ctx: RequestContext, request: Any) -> Any:
         return answer(self.turns, ctx, request, self.acls.describe(request))
+
+    def _delete_acls(self, ctx: RequestContext, request: Any) -> Any:
+        if self.epoch is None:
+            raise self._not_controller()
+
+        def steps() -> Generator[None, None, Any]:
+            found = yield from self.acls.find(request)
+            return self._planned(lambda *_: self.acls.delete(request, found))(ctx, request)
+
+        return answer(self.turns, ctx, request, steps())
 
     # Appending
 

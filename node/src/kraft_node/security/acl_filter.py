@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import Any, Final, NamedTuple
 
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -71,11 +71,6 @@ class AclFilter(NamedTuple):
         if entry.pattern_type == PatternType.PREFIXED:
             return self.resource_name.startswith(entry.resource_name)
         return entry.resource_name in (self.resource_name, WILDCARD)
-
-
-def matching(view: MetadataView, wanted: AclFilter) -> Iterator[tuple[Any, Any]]:
-    """The matching entries, with their ids."""
-    return ((acl_id, entry) for acl_id, entry in view.acls.items() if wanted.fits(entry))
 
 
 def describe_acls(request: DescribeAclsRequest, view: MetadataView) -> Generator[None, None, DescribeAclsResponse]:

@@ -65,8 +65,9 @@ def registry(kinds: Iterable[AnyKind], record_types: Mapping[int, str]) -> dict[
     if parts != sorted({part for kind in kinds for part in kind.changes}):
         raise ValueError(f"each part of the store needs one kind that writes its snapshot; these have one: {parts}")
     for kind in kinds:
-        if (kind.stale is None) != (kind.index is None and kind.names is None):
-            raise ValueError(f"{kind.name} must set `stale` if and only if it sets `index` or `names`")
+        is_derived = kind.index is not None or kind.names is not None or kind.entries is not None
+        if (kind.stale is not None) != is_derived:
+            raise ValueError(f"{kind.name} must say what is stale exactly if the controller derives something from it")
     return {numbers[kind.name]: kind for kind in kinds}
 
 

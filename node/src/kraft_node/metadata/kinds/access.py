@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.ids import uuid_text
-from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, RecordKind
+from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, EntryFollower, RecordKind, Stale
 from kraft_node.metadata.partitions import MetadataError
 
 if TYPE_CHECKING:
@@ -26,6 +26,18 @@ def _remove(store: MetadataStore, record: stored.RemoveAccessControlEntryRecord)
     store.acls.remove(record.id)
 
 
+def _put_entry(entries: EntryFollower, record: stored.AccessControlEntryRecord) -> None:
+    entries.put(record)
+
+
+def _remove_entry(entries: EntryFollower, record: stored.RemoveAccessControlEntryRecord) -> None:
+    entries.remove(record.id)
+
+
+def _stale(record: stored.AccessControlEntryRecord | stored.RemoveAccessControlEntryRecord) -> Stale:
+    return Stale(None, entry_id=record.id)
+
+
 def _snapshot(cursor: SnapshotCursor) -> Iterator[Message]:
     return (record for _, record in cursor.cells("acls"))
 
@@ -39,7 +51,8 @@ KINDS: Final[tuple[AnyKind, ...]] = (
         replay=_put,
         index=None,
         names=None,
-        stale=None,
+        entries=_put_entry,
+        stale=_stale,
         appended=None,
         snapshot=_snapshot,
     ),
@@ -51,7 +64,8 @@ KINDS: Final[tuple[AnyKind, ...]] = (
         replay=_remove,
         index=None,
         names=None,
-        stale=None,
+        entries=_remove_entry,
+        stale=_stale,
         appended=None,
         snapshot=None,
     ),

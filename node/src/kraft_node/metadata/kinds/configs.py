@@ -45,6 +45,7 @@ KINDS: Final[tuple[AnyKind, ...]] = (
         replay=_replay,
         index=None,
         names=None,
+        entries=None,
         stale=None,
         appended=_appended,
         snapshot=_snapshot,

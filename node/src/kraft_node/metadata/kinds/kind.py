@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kraft_node.metadata.topics import TopicsView
     from kraft_node.wire.classes import Message
     from kraft_node.wire.stored import (
+        AccessControlEntryRecord,
         PartitionChangeRecord,
         PartitionRecord,
         RegisterBrokerRecord,
@@ -63,6 +64,14 @@ class NameFollower(Protocol):
     def remove(self, name: str) -> None: ...
 
 
+class EntryFollower(Protocol):
+    """The access control entries that the controller keeps by resource."""
+
+    def put(self, record: AccessControlEntryRecord) -> None: ...
+
+    def remove(self, acl_id: Uuid) -> None: ...
+
+
 class AppendFollower(Protocol):
     """The data that only the active controller keeps: leases of brokers, its own configuration."""
 
@@ -79,9 +88,11 @@ class Stale(NamedTuple):
     """The data that the controller must derive again if a record that it followed is never committed."""
 
     topic_id: Uuid | None
-    """The topic; None: every topic."""
+    """The topic; None: every topic, unless an entry is named."""
     name: str | None = None
-    """A topic name that does not exist unless the record is committed."""
+    """A topic name that does not exist if the record is not committed."""
+    entry_id: Uuid | None = None
+    """An access control entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +111,11 @@ class RecordKind(Generic[R]):
     index: Callable[[PartitionFollower, R, TopicsView], None] | None
     """Notifies the controller's partition index, before the replay."""
     names: Callable[[NameFollower, R, TopicsView], None] | None
-    """Notifies the controller's topic names, before the replay."""
+    """Tell the controller's topic names, before the replay."""
+    entries: Callable[[EntryFollower, R], None] | None
+    """Tell the controller's index of access control entries, before the replay."""
     stale: Callable[[R], Stale] | None
-    """The data to derive again if the record is never committed. Set if `index` or `names` is."""
+    """Which of the above to derive anew after the record was followed in vain. Set if one of the three is."""
     appended: Callable[[AppendFollower, R], None] | None
     """Notifies the active controller after an append of the record."""
     snapshot: Callable[[SnapshotCursor], Iterator[Message | bytes]] | None

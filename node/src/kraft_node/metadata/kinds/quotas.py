@@ -43,6 +43,7 @@ KINDS: Final[tuple[AnyKind, ...]] = (
         replay=_replay,
         index=None,
         names=None,
+        entries=None,
         stale=None,
         appended=None,
         snapshot=_snapshot,
