@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kraft_node.base.errors import ErrorCode
 from kraft_node.base.ids import ZERO_UUID
 from kraft_node.wire.api import API
 from kraft_node.wire.messages import (
@@ -464,4 +465,12 @@ def test_transactions(pair: Pair) -> None:
     pair.same(ListTransactionsRequest(["Ongoing", "Nonsense"], [1], 100))
     pair.same(ListTransactionsRequest(transactional_id_pattern="a.*"), 2)
     pair.same(ListTransactionsRequest(transactional_id_pattern="["), 2)
+    pair.same(ListTransactionsRequest(transactional_id_pattern="x" * 1000), 2)
+    pair.differs(
+        "long-pattern",
+        ListTransactionsRequest(transactional_id_pattern="x" * 1001),
+        2,
+        kafka=lambda a: a.error_code == 0,
+        ours=lambda a: a.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION,
+    )
     pair.same(DescribeTransactionsRequest([]))

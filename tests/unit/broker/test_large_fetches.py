@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.turns import STEPS_A_TURN
+from kraft_node.base.turns import STEPS_A_TURN, Turns
 from kraft_node.broker.fetch import large, session
 from kraft_node.broker.fetch.session import ROWS
 from kraft_node.partition.watching import FEW, Watchers, added, removed
 from kraft_node.wire.messages import FetchRequest, FetchResponse
 from tests.unit.broker.test_fetching import Rig, rows
-from tests.unit.broker.world import topic_records
+from tests.unit.broker.world import Loop, make_env, topic_records
 
 COUNT = 5 * ROWS
 STEP = large.STEP
@@ -286,6 +286,8 @@ def test_thousands_of_fetches_for_one_partition_are_answered_in_turns(rig: Large
         assert rig.fetch(("a", 0, 0)) is None
     rig.append("a", 0)
     rig.turn()
+    assert not rig.client.answers, "watchers are told in one turn, and read in later ones"
+    rig.turn()
     assert 0 < len(rig.client.answers) <= STEPS_A_TURN
     rig.loop.run()
     assert len(rig.client.answers) == waiting
@@ -328,9 +330,10 @@ class Reader:
 
 def test_stopping_to_watch_costs_the_same_however_many_watch() -> None:
     readers = [Reader(i) for i in range(5_000)]
+    turns = Turns(make_env(Loop()))
     watchers: Watchers = None
     for reader in readers:
-        watchers = added(watchers, reader)
+        watchers = added(watchers, reader, turns)
     assert list(watchers or ()) == readers
     Reader.compared = 0
     for reader in reversed(readers):

@@ -12,14 +12,16 @@ import pytest
 
 from kraft_node.base import turns
 from kraft_node.base.config import describe
-from kraft_node.base.config.resources import TOPIC_RESOURCE
-from kraft_node.base.errors import ErrorCode
+from kraft_node.base.config.resources import GROUP_RESOURCE, TOPIC_RESOURCE
+from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.turns import Turns
 from kraft_node.broker.authorization import groups, topics
 from kraft_node.broker.authorization.gate import Gate
 from kraft_node.broker.authorization.metadata import TOPICS_A_STEP as TOPICS_JUDGED
 from kraft_node.broker.authorization.metadata import metadata
+from kraft_node.broker.handlers import transactions
 from kraft_node.broker.handlers.describe_configs import describe_configs
+from kraft_node.broker.handlers.list_config_resources import NAMES_A_STEP, list_config_resources
 from kraft_node.broker.handlers.metadata import TOPICS_A_STEP
 from kraft_node.broker.pieces import RESOURCES_MAX, in_pieces
 from kraft_node.security.authorizer import Authorizer
@@ -27,8 +29,10 @@ from kraft_node.wire.api import ApiKey
 from kraft_node.wire.long_answers import INLINE_STEPS
 from kraft_node.wire.messages import (
     DescribeConfigsRequest,
+    ListConfigResourcesRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListTransactionsRequest,
     MetadataRequest,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -134,6 +138,40 @@ def test_metadata_of_all_topics_is_answered_in_turns_and_without_those_deleted_m
     world.scheduler.run()
     (response,) = rig.client.answers
     assert len(response.topics) == 2 + 999
+
+
+def test_the_names_of_very_many_resources_are_listed_in_turns() -> None:
+    rig = test_metadata.Rig()
+    world = World({})
+    rig.broker.turns = Turns(world.env)
+    count = 2 * INLINE_STEPS * NAMES_A_STEP
+    more = [record for i in range(count) for record in topic_records(f"more-{i}", 100 + i)]
+    test_metadata.replay(rig.image, more)
+    request = ListConfigResourcesRequest(resource_types=[TOPIC_RESOURCE, GROUP_RESOURCE])
+    assert list_config_resources(rig.broker, rig.client.context(74, 1), request) is None
+    assert not rig.client.answers
+    world.scheduler.run()
+    (response,) = rig.client.answers
+    assert len(response.config_resources) == 2 + count
+
+
+@pytest.mark.parametrize(
+    "pattern", ["[", "(" * 900, "a{99999999999}", "x" * 1001, "(?i)" + "[\u0100-\uffff]" * 6000, "(a*)*" * 5000]
+)
+def test_a_pattern_that_cannot_be_read_cheaply_is_refused(pattern: str) -> None:
+    request = ListTransactionsRequest(transactional_id_pattern=pattern)
+    rig = test_admin.Rig()
+    with pytest.raises(KafkaError) as refused:
+        transactions.list_transactions(rig.broker, rig.client.context(66, 2), request)
+    assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_checking_a_pattern_of_wide_classes_does_not_go_through_all_characters() -> None:
+    rig = test_admin.Rig()
+    request = ListTransactionsRequest(transactional_id_pattern="(?i)" + "[[\u0100-\uffff]" * 150)
+    ask = partial(transactions.list_transactions, rig.broker, rig.client.context(66, 2), request)
+    assert calls(ask) < 200_000
+    assert ask().error_code == ErrorCode.NONE
 
 
 def test_a_client_that_has_gone_ends_its_long_answer(monkeypatch: pytest.MonkeyPatch) -> None:

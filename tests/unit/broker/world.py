@@ -44,6 +44,13 @@ class Loop:
     def pending(self) -> int:
         return sum(not call.cancelled for _, _, call in self._calls)
 
+    def turn(self) -> None:
+        """Run the next call, if one is due now."""
+        if self._calls and self._calls[0][0] <= self.now_ms:
+            call = heapq.heappop(self._calls)[2]
+            if not call.cancelled:
+                call.function(*call.args)
+
     def run(self, for_ms: int = 0) -> None:
         """Run what is due now and in the next `for_ms` milliseconds."""
         end = self.now_ms + for_ms

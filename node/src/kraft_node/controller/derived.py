@@ -1,4 +1,6 @@
-"""What the controller derives from topics and access control entries, ready on standbys as well: a failover must not cost every partition.
+"""What the controller derives from topics and access control entries.
+
+It is ready on standbys as well: a failover must not cost every partition.
 
 A standby follows each committed record. The active controller follows each record that it appends (`Cluster.apply`),
 and undoes uncommitted records if it loses leadership. After a snapshot, or at start, the data is rebuilt in slices

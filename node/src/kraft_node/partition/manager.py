@@ -151,7 +151,7 @@ class ReplicaManager:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.node_id} is not a replica of {topic.name}-{index}"
             )
         replica_log = self._open_log(topic.name, index, topic.id, state)
-        partition = Partition(self.node_id, topic.name, topic.id, index, replica_log, self.surroundings)
+        partition = Partition(self.node_id, topic.name, topic.id, index, replica_log, self.surroundings, self._turns)
         self._partitions[topic.name, index] = partition
         self._partitions[topic.id, index] = partition
         partition.follow(state)

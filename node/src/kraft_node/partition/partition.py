@@ -19,9 +19,10 @@ from kraft_node.log.trimming import DROP_STEP
 from kraft_node.partition.acks import Acks, Waiter
 from kraft_node.partition.leadership import Leadership, Proposal
 from kraft_node.partition.surroundings import Alone, Surroundings
-from kraft_node.partition.watching import Watcher, Watchers, added, removed
+from kraft_node.partition.watching import Crowd, Watcher, Watchers, added, removed
 
 if TYPE_CHECKING:
+    from kraft_node.base.turns import Turns
     from kraft_node.log.log import AppendInfo, FetchSlice, Log
     from kraft_node.log.validate import Checked
     from kraft_node.metadata.partitions import PartitionState
@@ -74,6 +75,7 @@ class Partition:
     __slots__ = (
         "_acks",
         "_deletes",
+        "_turns",
         "bytes_in",
         "bytes_out",
         "end_watchers",
@@ -96,14 +98,23 @@ class Partition:
     )
 
     def __init__(
-        self, node_id: int, topic: str, topic_id: Uuid, index: int, log: Log, surroundings: Surroundings = _ALONE
+        self,
+        node_id: int,
+        topic: str,
+        topic_id: Uuid,
+        index: int,
+        log: Log,
+        surroundings: Surroundings = _ALONE,
+        turns: Turns | None = None,
     ) -> None:
+        """`turns`: where very many watchers are told; without it all are told at once."""
         self.node_id = node_id
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.log = log
         self.surroundings = surroundings
+        self._turns = turns
         self.is_leader = False
         self.leader_id = -1
         self.leader_epoch = -1
@@ -422,11 +433,11 @@ class Partition:
     # --- watching ---
 
     def watch(self, watcher: Watcher, isolation: int = READ_UNCOMMITTED) -> None:
-        """Notify `watcher` once about the next change that is visible to readers of that isolation."""
+        """Tell `watcher` once about the next change of what a reader of that isolation may see, soon after it."""
         if isolation == READ_LOG_END:
-            self.end_watchers = added(self.end_watchers, watcher)
+            self.end_watchers = added(self.end_watchers, watcher, self._turns)
         else:
-            self.watchers = added(self.watchers, watcher)
+            self.watchers = added(self.watchers, watcher, self._turns)
 
     def unwatch(self, watcher: Watcher) -> None:
         """Do not notify `watcher`. Allowed if it was notified or was never watching."""
@@ -438,17 +449,23 @@ class Partition:
     def _notify(self, appended_bytes: int) -> None:
         """Notify all watchers, even if some raise; then raise the first exception."""
         watchers, ends = self.watchers, self.end_watchers
-        self.watchers = None
         try:
-            if watchers is not None:
+            if isinstance(watchers, Crowd):
+                watchers.tell(appended_bytes)
+            elif watchers is not None:
+                self.watchers = None
                 call_each([watcher.partition_changed for watcher in watchers], appended_bytes)
         finally:
-            if ends is not None:
+            if isinstance(ends, Crowd):
+                ends.tell(0)
+            elif ends is not None:
                 call_each([watcher.high_watermark_moved for watcher in ends])
 
     def _notify_end(self, appended_bytes: int) -> None:
         watchers = self.end_watchers
-        if watchers is not None:
+        if isinstance(watchers, Crowd):
+            watchers.tell(appended_bytes)
+        elif watchers is not None:
             self.end_watchers = None
             call_each([watcher.partition_changed for watcher in watchers], appended_bytes)
 

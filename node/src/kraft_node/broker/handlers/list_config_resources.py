@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.config.resources import (
     BROKER_LOGGER_RESOURCE,
@@ -12,13 +12,17 @@ from kraft_node.base.config.resources import (
     TOPIC_RESOURCE,
 )
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.wire.long_answers import answer
 from kraft_node.wire.messages import ListConfigResourcesResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
 
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
+
+NAMES_A_STEP: Final = 2000
+"""Resources that are listed, or looked at, in one go: a millisecond."""
 
 
 def list_config_resources(broker: Broker, ctx: RequestContext, request: Any) -> Any:
@@ -27,18 +31,31 @@ def list_config_resources(broker: Broker, ctx: RequestContext, request: Any) -> 
     for kind in kinds:
         if kind not in RESOURCES:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"resources of type {kind} cannot be listed")
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ListConfigResourcesResponse.ConfigResource(name, kind)
-            for kind in kinds or RESOURCES
-            for name in _names(broker, kind)
-        ]
-    )
+    return answer(broker.turns, ctx, request, _steps(broker, kinds or RESOURCES))
 
 
-def _names(broker: Broker, kind: int) -> Iterable[str]:
+def _steps(broker: Broker, kinds: Iterable[int]) -> Generator[None, None, Any]:
+    found = []
+    for kind in kinds:
+        names = yield from _names(broker, kind)
+        for start in range(0, len(names), NAMES_A_STEP):
+            if start:
+                yield
+            some = names[start : start + NAMES_A_STEP]
+            found += [ListConfigResourcesResponse.ConfigResource(name, kind) for name in some]
+    return ListConfigResourcesResponse(config_resources=found)
+
+
+def _names(broker: Broker, kind: int) -> Generator[None, None, list[str]]:
     if kind == TOPIC_RESOURCE:
         return [topic.name for topic in broker.image.topics]
     if kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
         return [str(registration.id) for registration in broker.metadata.live_brokers()]
-    return sorted(name for kind_of, name in broker.image.configs if kind_of == kind)
+    names: list[str] = []
+    resources = list(broker.image.configs)
+    for start in range(0, len(resources), NAMES_A_STEP):
+        if start:
+            yield
+        names += [name for kind_of, name in resources[start : start + NAMES_A_STEP] if kind_of == kind]
+    names.sort()
+    return names

@@ -1,0 +1,144 @@
+"""Very many watchers of one partition: an append costs the same however many there are, and none of them misses it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kraft_node.base.turns import Turns
+from kraft_node.partition import watching
+from kraft_node.partition.watching import FEW, TOLD_A_STEP, Crowd, Watchers, added, removed
+from tests.unit.broker.world import Loop, make_env
+
+
+class Reader:
+    def __init__(self, number: int = 0, *, fails: bool = False) -> None:
+        self.number = number
+        self.fails = fails
+        self.told: list[int] = []
+
+    def partition_changed(self, appended_bytes: int) -> None:
+        self.told.append(appended_bytes)
+        if self.fails:
+            raise ZeroDivisionError
+
+    def high_watermark_moved(self) -> None: ...
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self.turns = Turns(make_env(self.loop))
+
+    def crowd(self, readers: list[Reader]) -> Crowd:
+        watchers: Watchers = None
+        for reader in readers:
+            watchers = added(watchers, reader, self.turns)
+        assert isinstance(watchers, Crowd)
+        return watchers
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_an_append_tells_no_member_of_a_crowd_by_itself(rig: Rig) -> None:
+    readers = [Reader() for _ in range(1000)]
+    crowd = rig.crowd(readers)
+    crowd.tell(10)
+    assert not any(reader.told for reader in readers), "that is for the turns"
+    rig.loop.run()
+    assert all(reader.told == [10] for reader in readers)
+    assert not crowd
+
+
+def test_a_member_that_is_told_late_learns_of_all_that_came(rig: Rig) -> None:
+    early, late = [Reader() for _ in range(FEW + 1)], Reader()
+    crowd = rig.crowd(early)
+    crowd.tell(10)
+    crowd.add(late)
+    crowd.tell(5)
+    rig.loop.run()
+    assert all(reader.told == [15] for reader in early)
+    assert late.told == [5]
+
+
+def test_a_member_that_watches_again_waits_for_the_next_append(rig: Rig) -> None:
+    readers = [Reader() for _ in range(FEW + 1)]
+    crowd = rig.crowd(readers)
+    crowd.tell(10)
+    rig.loop.run()
+    crowd.add(readers[0])
+    rig.loop.run()
+    assert readers[0].told == [10]
+    crowd.tell(3)
+    rig.loop.run()
+    assert readers[0].told == [10, 3]
+
+
+def test_another_change_is_told_as_that_whatever_is_appended_besides(rig: Rig) -> None:
+    readers = [Reader() for _ in range(FEW + 1)]
+    crowd = rig.crowd(readers)
+    crowd.tell(10)
+    crowd.tell(0)
+    crowd.tell(7)
+    rig.loop.run()
+    assert all(reader.told == [0] for reader in readers)
+
+
+def test_a_member_that_leaves_before_its_turn_is_not_told(rig: Rig) -> None:
+    readers = [Reader() for _ in range(FEW + 1)]
+    crowd = rig.crowd(readers)
+    crowd.tell(10)
+    assert removed(crowd, readers[3]) is crowd
+    rig.loop.run()
+    assert [reader.number for reader in readers if not reader.told] == [0]
+    assert not readers[3].told
+
+
+def test_members_behind_a_defect_are_told(rig: Rig) -> None:
+    readers = [Reader(fails=number % 40 == 0) for number in range(4 * TOLD_A_STEP)]
+    rig.crowd(readers).tell(10)
+    failures = 0
+    while any(not reader.told for reader in readers):
+        try:
+            rig.loop.run()
+        except ZeroDivisionError:
+            failures += 1
+    assert failures
+    assert all(reader.told == [10] for reader in readers)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_member_is_told_once_of_all_that_came_since_it_began(
+    rig: Rig, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "TOLD_A_STEP", 2)
+    rng = random.Random(seed)
+    readers = [Reader(number) for number in range(200)]
+    crowd = rig.crowd(readers)
+    grown = 0
+    began = dict.fromkeys(readers, 0)
+    for _ in range(400):
+        what = rng.randrange(4)
+        reader = rng.choice(readers)
+        if what == 0:
+            size = rng.randint(1, 100)
+            grown += size
+            crowd.tell(size)
+        elif what == 1 and reader in began:
+            crowd.discard(reader)
+            del began[reader]
+        elif what == 2 and reader not in began:
+            crowd.add(reader)
+            began[reader] = grown
+        else:
+            rig.loop.turn()
+        for member in list(began):
+            if member.told:
+                assert member.told == [grown - began.pop(member)]
+                member.told.clear()
+    rig.loop.run()
+    assert all(bool(reader.told) == (reader in began and began[reader] < grown) for reader in readers)
