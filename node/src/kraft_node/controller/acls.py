@@ -12,7 +12,6 @@ from typing import Any, Final
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid, random_uuid
 from kraft_node.controller.cluster import Cluster, check_operation_size
-from kraft_node.controller.entries import Resource, Rule, resource_of, rule_of
 from kraft_node.controller.plan import Plan
 from kraft_node.security.acl_filter import (
     ANY,
@@ -23,6 +22,7 @@ from kraft_node.security.acl_filter import (
     AclFilter,
     describe_acls,
 )
+from kraft_node.security.entries import Resource, Rule, resource_of, rule_of
 from kraft_node.security.names import CLUSTER_NAME, PatternType, ResourceType
 from kraft_node.wire.messages import (
     CreateAclsRequest,

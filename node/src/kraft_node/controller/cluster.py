@@ -18,7 +18,6 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, ZERO_UUID, Uuid
 from kraft_node.controller.change import PartitionChange
 from kraft_node.controller.derived import Derived
-from kraft_node.controller.entries import EntryIndex
 from kraft_node.controller.index import PartitionIndex
 from kraft_node.controller.names import TopicNames
 from kraft_node.controller.placement import UsableBroker
@@ -29,6 +28,7 @@ from kraft_node.metadata.image import MetadataImage, MetadataView
 from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.overlay import Overlay
 from kraft_node.metadata.partitions import PartitionState, TopicView
+from kraft_node.security.entries import EntryIndex
 
 if TYPE_CHECKING:
     from kraft_node.wire.stored import RegisterBrokerRecord

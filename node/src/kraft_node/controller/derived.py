@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.ids import Uuid
-from kraft_node.controller.entries import EntryIndex
 from kraft_node.controller.index import PartitionIndex
 from kraft_node.controller.names import TopicNames
 from kraft_node.metadata.kinds import kind_of
+from kraft_node.security.entries import EntryIndex
 
 if TYPE_CHECKING:
     from kraft_node.metadata.image import MetadataImage

@@ -9,6 +9,7 @@ Deviations: transactional batches are refused while there is no transaction coor
 from __future__ import annotations
 
 import logging
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from kraft_node.base.env import Timer
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
-    from kraft_node.partition.manager import TopicKey
+    from kraft_node.partition.manager import ReplicaManager, TopicKey
     from kraft_node.partition.partition import Partition
 
 log = logging.getLogger("kraft_node.broker.handlers.produce")
@@ -48,6 +49,10 @@ CODEC_MASK: Final = 7
 ZSTD: Final = 4
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
+OPENED_AT_ONCE: Final = 8
+"""Partitions of a request without an open log that are opened in one go: each costs some tenths of a millisecond."""
+APPENDED_AT_ONCE: Final = 500
+"""Batches of a request that are appended in one go; those of further partitions are appended in turns."""
 WAITING_MAX: Final = 20_000
 """Produce requests that may wait for replication at a time; beyond it they are told to try again."""
 # Appends that failed for these reasons say where the log starts; the others say nothing of the log (as Kafka does).
@@ -73,14 +78,34 @@ class _Refused(KafkaError):  # noqa: N818 - an answer, not a fault
         self.words = words
 
 
-class _LongAppend(NamedTuple):
-    """A batch that is appended once its records have been checked or compressed; `row` is its place in the answer."""
+class _LateAppend(NamedTuple):
+    """A batch that is appended in a later turn; `row` is its place in the answer."""
 
     key: TopicKey
-    partition: Partition
     row: Any
-    records: bytes
-    work: LongCheck | LongRecode
+    records: bytes | None
+    partition: Partition | None = None
+    """None: the partition is to be found first, which may open its log."""
+    work: LongCheck | LongRecode | None = None
+    """What is to be done before the append."""
+
+
+class _Share:
+    """What a request may append in one go."""
+
+    __slots__ = ("_appends", "_openings", "_replicas")
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+        self._openings = OPENED_AT_ONCE
+        self._appends = APPENDED_AT_ONCE
+
+    def is_used_up(self, key: TopicKey, index: int) -> bool:
+        """Whether an append to this partition, which is counted, has to wait for a turn."""
+        self._appends -= 1
+        if self._replicas.peek((key, index)) is None:
+            self._openings -= 1
+        return self._openings < 0 or self._appends < 0
 
 
 class _Outcome:
@@ -114,6 +139,8 @@ class ProduceHandler:
         self.replicas = broker.replicas
         self.clock = broker.env.clock
         self.waiting: set[WaitingProduce] = set()
+        self.turns = Turns(broker.env)
+        """Where requests of very many partitions go on."""
         self.long_checks = LongChecks(Turns(broker.env))
         self.background = broker.env.background
 
@@ -128,16 +155,22 @@ class ProduceHandler:
         answers: dict[TopicKey, list[Any]] = {}
         unreplicated: list[tuple[Partition, int, Any]] | None = None
         wrong_leader: list[tuple[Any, Any]] | None = None
-        long: list[_LongAppend] | None = None
+        late: list[_LateAppend] = []
         failed = False
+        share: _Share | None = None
         for topic in request.topic_data:
             key: TopicKey = topic.topic_id if by_topic_id else topic.name
             rows = answers.setdefault(key, [])
             if topic.partition_data and not rows:
                 topics.append(ProduceResponse.TopicProduceResponse(topic.name, topic.topic_id, rows))
+            if share is None and len(topics) + len(topic.partition_data) > OPENED_AT_ONCE and valid_acks:
+                share = _Share(self.replicas)
             for data in topic.partition_data:
                 index = data.index
-                if not valid_acks:
+                if share is not None and share.is_used_up(key, index):
+                    row = _row(index, ErrorCode.NONE)
+                    late.append(_LateAppend(key, row, None if data.records is None else bytes(data.records)))
+                elif not valid_acks:
                     row = _row(index, ErrorCode.INVALID_REQUIRED_ACKS)
                 else:
                     try:
@@ -146,28 +179,30 @@ class ProduceHandler:
                         info = partition.append(records, acks, now_ms)
                     except (LongCheck, LongRecode) as work:
                         row = _row(index, ErrorCode.NONE)
-                        long = [*(long or ()), _LongAppend(key, partition, row, bytes(records), work)]
+                        late.append(_LateAppend(key, row, bytes(records), partition, work))
                     except KafkaError as error:
                         failed = True
                         if isinstance(error, LogIsRecovering) and data.records is not None:
                             error.refuses(data.records)
                         row = self._failed(key, index, error)
                         if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                            wrong_leader = [*(wrong_leader or ()), ((key, index), row)]
+                            wrong_leader = wrong_leader or []
+                            wrong_leader.append(((key, index), row))
                     else:
                         row = ProduceResponse.PartitionProduceResponse(
                             index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset, []
                         )
                         if acks == ACKS_ALL and not partition.is_replicated(info.last_offset + 1):
-                            unreplicated = [*(unreplicated or ()), (partition, info.last_offset + 1, row)]
+                            unreplicated = unreplicated or []
+                            unreplicated.append((partition, info.last_offset + 1, row))
                 rows.append(row)
-        if acks and unreplicated is None and wrong_leader is None and long is None:
+        if acks and unreplicated is None and wrong_leader is None and not late:
             return ProduceResponse(topics)
         outcome = _Outcome(ctx, request, topics, unreplicated, wrong_leader, failed=failed)
-        if long is None:
+        if not late:
             return self._answer(outcome)
         ctx.connection.bar()
-        self._append_later(outcome, long)
+        self._append_later(outcome, deque(late))
         return None
 
     def _answer(self, outcome: _Outcome) -> Any:
@@ -184,19 +219,19 @@ class ProduceHandler:
             return None
         return response
 
-    def _append_later(self, outcome: _Outcome, long: list[_LongAppend]) -> None:
-        """Check, compress and append the batches in `long`, one after the other, then answer."""
-        first = long[0]
+    def _append_later(self, outcome: _Outcome, late: deque[_LateAppend]) -> None:
+        """Open, check, compress and append the batches in `late`, one after the other, then answer."""
+        first = late[0]
 
-        def ended(result: Checked | BaseException) -> None:
+        def ended(result: Checked | BaseException | None) -> None:
             try:
-                more = self._append_checked(outcome, first, result)
+                more = self._append_late(outcome, first, result)
                 if more is None:
-                    long.pop(0)
+                    late.popleft()
                 else:
-                    long[0] = first._replace(work=more)
-                if long:
-                    self._append_later(outcome, long)
+                    late[0] = more
+                if late:
+                    self._append_later(outcome, late)
                     return
                 response = self._answer(outcome)
             except Exception:  # nothing may leave the connection barred
@@ -207,35 +242,56 @@ class ProduceHandler:
             if response is not None:
                 outcome.ctx.respond(response)
 
-        if isinstance(first.work, LongCheck):
-            self.long_checks.add(first.work.steps(first.records), ended)
-        else:
-            self.background.submit(RECODING_LANE, partial(first.work.work, first.records), ended)
+        work, records = first.work, first.records
+        if work is None:
 
-    def _append_checked(
-        self, outcome: _Outcome, late: _LongAppend, result: Checked | BaseException
-    ) -> LongRecode | None:
-        """Append a batch and note what has become of it; what is to be done before it can be appended, if there is."""
+            def step() -> bool:
+                ended(None)
+                return False
+
+            self.turns.add(step)
+            return
+        assert records is not None, "law: what is checked or compressed is there"
+        if isinstance(work, LongCheck):
+            self.long_checks.add(work.steps(records), ended)
+        else:
+            self.background.submit(RECODING_LANE, partial(work.work, records), ended)
+
+    def _append_late(
+        self, outcome: _Outcome, late: _LateAppend, result: Checked | BaseException | None
+    ) -> _LateAppend | None:
+        """Append a batch and note what has become of it; the batch as it has to wait once more, if it has to."""
         acks = outcome.request.acks
-        row = late.row
+        row, partition, records = late.row, late.partition, late.records
         try:
             if isinstance(result, BaseException):
                 raise result
-            info = late.partition.append(late.records, acks, self.clock.wall_ms(), checked=result)
-        except LongRecode as work:
-            return work
+            if partition is None:
+                if self.broker.fence.fenced:
+                    self.broker.fence.check()
+                partition = self.replicas.leader(late.key, row.index)
+                records = self._check(outcome.ctx, partition, records, outcome.request.transactional_id)
+            assert records is not None, "law: a batch without records is refused"
+            info = partition.append(records, acks, self.clock.wall_ms(), checked=result)
+        except (LongCheck, LongRecode) as work:
+            assert records is not None, "law: what is to be checked or compressed is there"
+            return late._replace(partition=partition, records=bytes(records), work=work)
         except KafkaError as error:
             outcome.failed = True
+            if isinstance(error, LogIsRecovering) and records is not None:
+                error.refuses(records)
             failed = self._failed(late.key, row.index, error)
             for name in row._fields:
                 setattr(row, name, getattr(failed, name))
             if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                outcome.wrong_leader = [*(outcome.wrong_leader or ()), ((late.key, row.index), row)]
+                outcome.wrong_leader = outcome.wrong_leader or []
+                outcome.wrong_leader.append(((late.key, row.index), row))
             return None
         row.base_offset, row.log_append_time_ms = info.base_offset, info.log_append_time_ms
         row.log_start_offset = info.log_start_offset
-        if acks == ACKS_ALL and not late.partition.is_replicated(info.last_offset + 1):
-            outcome.unreplicated = [*(outcome.unreplicated or ()), (late.partition, info.last_offset + 1, row)]
+        if acks == ACKS_ALL and not partition.is_replicated(info.last_offset + 1):
+            outcome.unreplicated = outcome.unreplicated or []
+            outcome.unreplicated.append((partition, info.last_offset + 1, row))
         return None
 
     def _check(self, ctx: RequestContext, partition: Partition, records: Any, transactional_id: str | None) -> Any:

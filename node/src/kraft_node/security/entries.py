@@ -1,6 +1,6 @@
 """The access control entries by resource, so that CreateAcls and DeleteAcls cost what they name and not what exists.
 
-`derived` keeps it, on standbys too, and takes back what is not committed.
+`controller.derived` keeps it, on standbys too, and takes back what is not committed.
 """
 
 from __future__ import annotations
