@@ -106,14 +106,19 @@ def check_filled(left: int, count: int, missing: int) -> None:
         raise CorruptBatch(f"{left} bytes follow the last of {count} records")
 
 
-def read_columns(data: Buffer, position: int, count: int, columns: Columns, *, is_last: bool) -> int:
-    """Read up to `count` records at `position` into `columns`. Returns the position of the next record.
+def read_columns(
+    data: Buffer, position: int, count: int, columns: Columns, *, is_last: bool, until: int | None = None
+) -> int:
+    """Read up to `count` records at `position`, which begin before `until`, into `columns`; where the next one is.
 
     A record that is incomplete in `data` is left for later, or counts as damaged if `is_last`. Raises CorruptBatch.
     """
     end = len(data)
+    until = end if until is None else min(until, end)
+    note_offset, note_timestamp = columns.offsets.append, columns.timestamps.append
+    note_key, note_value = columns.keys.append, columns.values.append
     for _ in range(count):
-        if position == end:
+        if position >= until:
             break
         start = position
         try:
@@ -134,10 +139,10 @@ def read_columns(data: Buffer, position: int, count: int, columns: Columns, *, i
             raise CorruptBatch(f"record of {size} bytes, {end - position} are left")
         try:
             position, offset_delta, timestamp_delta, key_size, value_size = _read_body(data, position + 1)
-            columns.offsets.append(offset_delta)
-            columns.timestamps.append(timestamp_delta)
-            columns.keys.append(key_size)
-            columns.values.append(value_size)
+            note_offset(offset_delta)
+            note_timestamp(timestamp_delta)
+            note_key(key_size)
+            note_value(value_size)
         except VarintTooLong as e:
             raise CorruptBatch(e.reason) from None
         except IndexError:
