@@ -1,6 +1,6 @@
-"""What the controller derives from topics and access control entries.
+"""Data that the controller derives from topics and access control entries, maintained on standbys, too.
 
-It is ready on standbys as well: a failover must not cost every partition.
+A failover must not scan all partitions.
 
 A standby follows each committed record. The active controller follows each record that it appends (`Cluster.apply`),
 and undoes uncommitted records if it loses leadership. After a snapshot, or at start, the data is rebuilt in slices
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kraft_node.wire.classes import Message
 
 SLICE_PARTITIONS: Final = 5_000
-"""Partitions, or access control entries, that are taken in at a time: some 3 ms."""
+"""Partitions, or access control entries, per slice: some 3 ms."""
 
 
 class Derived:
@@ -40,7 +40,7 @@ class Derived:
         """Whether `follow` is called for every committed record; otherwise everything is built when leadership comes.
         """
         self._pending: dict[Uuid, None] = {}
-        """Topics whose partitions are still to be taken in, as they will be by then."""
+        """Topics whose partitions are still missing. They are read in the state that they have then."""
         self._pending_entries: list[Uuid] = []
 
     @property
@@ -48,7 +48,7 @@ class Derived:
         return not self._pending and not self._pending_entries
 
     def begin(self, image: MetadataImage) -> None:
-        """Forget everything, and build it anew: by `build`, or at once by `finish`."""
+        """Drop everything, and rebuild it: in slices by `build`, or at once by `finish`."""
         self.entries = EntryIndex()
         self._pending_entries = list(image.acls)
         self._begin_topics(image.topics)
@@ -62,7 +62,7 @@ class Derived:
             self.names.add(topic.name)
 
     def build(self, image: MetadataImage, budget: int = SLICE_PARTITIONS) -> bool:
-        """Take in topics of some `budget` partitions, or as many entries; whether that was all."""
+        """Add topics with some `budget` partitions, or as many entries. Returns whether nothing is missing."""
         while self._pending and budget > 0:
             topic_id = next(iter(self._pending))
             budget -= 1 + self._take_in(topic_id, image.topics)
@@ -72,7 +72,7 @@ class Derived:
         return self.is_complete
 
     def finish(self, image: MetadataImage) -> None:
-        """Take in whatever is missing."""
+        """Add all missing topics and entries."""
         while not self.build(image):
             pass
 
@@ -104,7 +104,7 @@ class Derived:
         kind.index(self.index, record, topics)
 
     def take_back(self, records: Iterable[Message], image: MetadataImage) -> None:
-        """`records` were followed and will not be committed: all about their topics and entries is as in `image`."""
+        """Undo `records`, which were followed but will not be committed: their topics and entries are as in `image`."""
         topics = image.topics
         touched: dict[Uuid, None] = {}
         all_topics = False

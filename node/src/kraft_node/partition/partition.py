@@ -107,7 +107,7 @@ class Partition:
         surroundings: Surroundings = _ALONE,
         turns: Turns | None = None,
     ) -> None:
-        """`turns`: where very many watchers are told; without it all are told at once."""
+        """`turns`: where very many watchers are notified. Without it, all are notified at once."""
         self.node_id = node_id
         self.topic = topic
         self.topic_id = topic_id
@@ -433,7 +433,7 @@ class Partition:
     # --- watching ---
 
     def watch(self, watcher: Watcher, isolation: int = READ_UNCOMMITTED) -> None:
-        """Tell `watcher` once about the next change of what a reader of that isolation may see, soon after it."""
+        """Notify `watcher` once, soon after the next change that is visible to readers of that isolation."""
         if isolation == READ_LOG_END:
             self.end_watchers = added(self.end_watchers, watcher, self._turns)
         else:

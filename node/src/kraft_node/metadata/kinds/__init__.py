@@ -67,7 +67,7 @@ def registry(kinds: Iterable[AnyKind], record_types: Mapping[int, str]) -> dict[
     for kind in kinds:
         is_derived = kind.index is not None or kind.names is not None or kind.entries is not None
         if (kind.stale is not None) != is_derived:
-            raise ValueError(f"{kind.name} must say what is stale exactly if the controller derives something from it")
+            raise ValueError(f"{kind.name} must set `stale` if and only if it sets `index`, `names` or `entries`")
     return {numbers[kind.name]: kind for kind in kinds}
 
 

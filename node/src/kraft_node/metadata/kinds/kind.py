@@ -90,7 +90,7 @@ class Stale(NamedTuple):
     topic_id: Uuid | None
     """The topic; None: every topic, unless an entry is named."""
     name: str | None = None
-    """A topic name that does not exist if the record is not committed."""
+    """A topic name that does not exist unless the record is committed."""
     entry_id: Uuid | None = None
     """An access control entry."""
 
@@ -111,11 +111,11 @@ class RecordKind(Generic[R]):
     index: Callable[[PartitionFollower, R, TopicsView], None] | None
     """Notifies the controller's partition index, before the replay."""
     names: Callable[[NameFollower, R, TopicsView], None] | None
-    """Tell the controller's topic names, before the replay."""
+    """Notifies the controller's topic names, before the replay."""
     entries: Callable[[EntryFollower, R], None] | None
-    """Tell the controller's index of access control entries, before the replay."""
+    """Notifies the controller's index of access control entries, before the replay."""
     stale: Callable[[R], Stale] | None
-    """Which of the above to derive anew after the record was followed in vain. Set if one of the three is."""
+    """The data to derive again if the record is never committed. Set if `index`, `names` or `entries` is."""
     appended: Callable[[AppendFollower, R], None] | None
     """Notifies the active controller after an append of the record."""
     snapshot: Callable[[SnapshotCursor], Iterator[Message | bytes]] | None
