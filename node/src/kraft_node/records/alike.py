@@ -8,6 +8,7 @@ ten times as much. What is not alike, or not sound, is left to `shapes`, which s
 from __future__ import annotations
 
 import sys
+from array import array
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -174,7 +175,7 @@ def _extremes(columns: list[bytes], count: int) -> tuple[int, int]:
     raw = bytearray(count * size)
     for number, column in enumerate(columns):  # groups of 7 bits, each in a byte, sort as their number does
         raw[number if _LITTLE else size - 1 - number :: size] = column
-    items = memoryview(raw).cast("B").cast(code)
+    items = array(code, raw)
     return _grouped(min(items), size), _grouped(max(items), size)
 
 
