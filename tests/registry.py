@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Self
+
+KEPT = ("schemaType", "references")
 
 
 class RegistryServer:
-    """Schemas by id; `away` answers 503, `refuse` 401. `asked` are the paths in order."""
+    """Schemas by id; `away` answers 503, `refuse` 401. `asked` are the paths in order.
 
-    def __init__(self) -> None:
+    With `tokens` it also gives tokens (POST /token, client credentials), each good for so many requests, and takes
+    nothing else. With `tls`, its certificate and key, it speaks TLS; with `authority` it wants clients' certificates.
+    """
+
+    def __init__(self, *, tokens: int = 0, tls: Path | None = None, authority: Path | None = None) -> None:
+        self.tokens, self.given = tokens, list[str]()
+        self.secret = "id:secret"
+        self._left = 0
+        self.headers: list[dict[str, str]] = []
         self.schemas: list[dict[str, Any]] = []
         self.subjects: dict[str, list[int]] = {}
         self.asked: list[str] = []
         self.away = False
         self.refuse = False
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls)
+            if authority is not None:
+                context.load_verify_locations(authority)
+                context.verify_mode = ssl.CERT_REQUIRED
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        scheme = "http" if tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     @contextmanager
     def serving(self) -> Iterator[Self]:
@@ -45,6 +66,23 @@ class RegistryServer:
             versions.append(number)
         return number
 
+    def token(self, authorization: str, form: bytes) -> tuple[int, Any]:
+        """A new token (RFC 6749, section 4.4)."""
+        wanted = "Basic " + base64.b64encode(self.secret.encode()).decode()
+        if authorization != wanted or b"grant_type=client_credentials" not in form:
+            return 401, {"error": "invalid_client"}
+        self.given.append(f"token-{len(self.given)}")
+        self._left = self.tokens
+        return 200, {"access_token": self.given[-1], "token_type": "Bearer", "expires_in": 3600}
+
+    def allowed(self, headers: dict[str, str]) -> bool:
+        """Whether a request may be answered."""
+        self.headers.append(headers)
+        if not self.tokens:
+            return True
+        self._left -= 1
+        return bool(self.given) and self._left >= 0 and headers.get("Authorization") == f"Bearer {self.given[-1]}"
+
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         self.asked.append(path)
         if self.away or self.refuse:
@@ -54,9 +92,9 @@ class RegistryServer:
             case "GET", ["schemas", "ids", number] if 0 < int(number) <= len(self.schemas):
                 return 200, self.schemas[int(number) - 1]
             case "POST", ["subjects", subject, "versions"] | ["subjects", subject]:
-                number = self.add(subject, body["schema"])
+                number = self.add(subject, body["schema"], **{name: body[name] for name in KEPT if body.get(name)})
                 version = self.subjects[subject].index(number) + 1
-                return 200, {"id": number, "subject": subject, "version": version, "schema": body["schema"]}
+                return 200, {"id": number, "subject": subject, "version": version, **self.schemas[number - 1]}
             case "GET", ["subjects", subject, "versions", version] if subject in self.subjects:
                 number = self.subjects[subject][int(version) - 1]
                 return 200, {"id": number, "subject": subject, "version": int(version), **self.schemas[number - 1]}
@@ -69,10 +107,19 @@ def _handler(registry: RegistryServer) -> type[BaseHTTPRequestHandler]:
             self._answer("GET", None)
 
         def do_POST(self) -> None:
-            self._answer("POST", json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path == "/token":
+                self._send(*registry.token(self.headers.get("Authorization", ""), body))
+            else:
+                self._answer("POST", json.loads(body))
 
         def _answer(self, method: str, body: Any) -> None:
-            status, found = registry.answer(method, self.path, body)
+            if not registry.allowed(dict(self.headers)):
+                self._send(401, {"error_code": 401, "message": "Unauthorized"})
+            else:
+                self._send(*registry.answer(method, self.path, body))
+
+        def _send(self, status: int, found: Any) -> None:
             text = json.dumps(found).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")

@@ -13,6 +13,7 @@ from kraft_operator.api.pipelines import KafkaMetadataArchiveSpec, KafkaScrubSpe
 from kraft_operator.pipelines.kinds import KINDS
 from kraft_pipeline.archive import spec as archive_spec
 from kraft_pipeline.scrub import spec as scrub_spec
+from kraft_pipeline.tables import sections
 from kraft_pipeline.tables import spec as table_spec
 from tests.unit.operator.sample import ARCHIVE, OPERATORS, ROOT, TABLE
 
@@ -30,13 +31,13 @@ def _paths(model: type[BaseModel], above: str = "") -> Iterator[str]:
 def asked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The paths of the fields that a command has looked for."""
     found: set[str] = set()
-    get = table_spec._Section.get
+    get = sections.Section.get
 
     def note(self: Any, name: str, default: Any = None) -> Any:
         found.add(f"{self.path}.{name}".partition(".spec.")[2])
         return get(self, name, default)
 
-    monkeypatch.setattr(table_spec._Section, "get", note)
+    monkeypatch.setattr(sections.Section, "get", note)
     return found
 
 
@@ -47,9 +48,10 @@ def _same_fields(model: type[BaseModel], asked: set[str]) -> None:
 
 
 def test_a_tables_fields_are_those_of_the_command(asked: set[str]) -> None:
-    for value in ({}, {"format": "avro", "registry": {"url": "http://r"}}):
+    oauth = {"tokenUrl": "http://r/token", "clientId": "id", "clientSecret": "s"}
+    for value in ({}, {"format": "avro", "registry": {"url": "http://r", "oauth": oauth}}):
         table_spec.parse(_document("KafkaTable", {**TABLE, "bootstrapServers": "a:1", "value": value}))
-    asked.remove("value.registry.passwordEnv")
+    asked -= {f"value.registry.{name}" for name in ("passwordEnv", "token", "oauth.clientSecret")}  # none is in plain
     asked.remove("routes")  # for files of the command: a resource is one table, or one for each topic
     asked |= {f"value.registry.passwordSecret.{name}" for name in ("name", "key")}
     _same_fields(KafkaTableSpec, asked)

@@ -115,6 +115,27 @@ class SecretKey(Model):
     key: Secret
 
 
+class RegistryTls(Model):
+    """Certificates in PEM, as files on the driver's volumes."""
+
+    ca_file: Annotated[Text, Field(description="what signs the registry's certificate; else the system's")] | None = (
+        None
+    )
+    certificate_file: Annotated[Text, Field(description="the client's, with keyFile")] | None = None
+    key_file: Text | None = None
+
+
+class RegistryOAuth(Model):
+    """Client credentials for the registry."""
+
+    token_url: Annotated[str, Field(pattern=r"^https?://[^/]", max_length=4096)]
+    client_id: Text
+    client_secret_env: Annotated[Text, Field(description="the variable of driver.env that has the secret")]
+    scope: Annotated[str, Field(max_length=1024)] | None = None
+    logical_cluster: Annotated[str, Field(max_length=253, description="of Confluent Cloud")] | None = None
+    identity_pool: Annotated[str, Field(max_length=253, description="of Confluent Cloud")] | None = None
+
+
 class Registry(Model):
     """A schema registry with Confluent's API."""
 
@@ -125,6 +146,9 @@ class Registry(Model):
     user: Annotated[str, Field(max_length=253)] | None = None
     password_secret: SecretKey | None = None
     password: Annotated[str, Field(max_length=1024, description="refused: use passwordSecret")] | None = None
+    token_env: Annotated[Text, Field(description="the variable of driver.env that has a bearer token")] | None = None
+    tls: RegistryTls | None = None
+    oauth: RegistryOAuth | None = None
 
 
 class Value(Model):
@@ -132,15 +156,23 @@ class Value(Model):
 
     RULES: ClassVar = (
         Rule(
-            "self.format == 'avro' || !(has(self.registry) || has(self.schemaFile))",
-            "only avro values have a registry or a schemaFile: set format to avro",
+            "self.format == 'avro' || !has(self.schemaFile)",
+            "only avro values have a schemaFile: set format to avro",
         ),
         Rule(
-            "self.format != 'raw' || self.envelope == 'none'",
-            "raw values have no envelope: set format to what they are",
+            "self.format != 'raw' || !has(self.registry)",
+            "raw values have no registry: set format to what they are",
+        ),
+        Rule(
+            "self.format != 'protobuf' || has(self.registry)",
+            "protobuf values name their schema by a registry's id: set registry",
+        ),
+        Rule(
+            "self.envelope == 'none' || self.format == 'avro' || (self.format == 'json' && !has(self.registry))",
+            "change events are json without a registry, or avro: set format",
         ),
     )
-    format: Literal["raw", "json", "avro"] = "raw"
+    format: Literal["raw", "json", "avro", "protobuf"] = "raw"
     envelope: Annotated[
         Literal["none", "debezium"],
         Field(description="debezium: values are change events, and rows are those of the database"),

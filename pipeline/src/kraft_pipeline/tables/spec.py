@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from kraft_pipeline.client import Settings
+from kraft_pipeline.tables.formats.valuespec import ValueSpec, read_value
+from kraft_pipeline.tables.sections import Section, SpecError
+
+__all__ = ["SpecError", "TableSpec", "ValueSpec", "load", "parse"]
 
 API_VERSION: Final = "kraftcluster.io/v1alpha1"
 KIND: Final = "KafkaTable"
 FORMATS: Final = ("delta", "iceberg", "parquet")
-VALUE_FORMATS: Final = ("raw", "json", "avro")
-ENVELOPES: Final = ("none", "debezium")
-NUMBERS: Final = ("exact", "double")
 MODES: Final = ("append", "upsert")
 ENGINES: Final = ("local", "inline", "kubernetes")
 POSITION: Final = "_source_position"
@@ -37,31 +35,6 @@ _TIMES: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 TOPIC: Final = "{topic}"
 """In `table.path`, and in a catalog's name: the name of a topic, each of which has a table then."""
-
-
-class SpecError(ValueError):
-    """A field that is missing, unknown or not of its form; the message begins with its path."""
-
-
-@dataclass(frozen=True, slots=True)
-class ValueSpec:
-    """How a record's value becomes columns."""
-
-    format: str = "raw"
-    evolve: str = "none"
-    """`additive`: fields that are new become columns; `none`: they are dead letters."""
-    schema: Mapping[str, str] = field(default_factory=dict)
-    """Types by field, as Spark's DDL names them; empty: inferred from the first batch. Of JSON values."""
-    avro: str = ""
-    """Avro's schema as JSON: what values are read as; empty: each as it was written."""
-    numbers: str = "exact"
-    """Of JSON: `exact`, a number that its inferred column would round is a dead letter; `double`, it is rounded."""
-    registry: str = ""
-    """URLs of one schema registry, separated by commas; empty: values are of `avro`, without an id in front."""
-    registry_auth: str = ""
-    """user:password for it."""
-    envelope: str = "none"
-    """`debezium`: values are change events; rows are what they say about a row of a database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,80 +132,6 @@ class TableSpec:
         return f"kafkatablebackfill-{self.name}"
 
 
-class _Section:
-    """A mapping of the YAML with its path; what has not been asked for in the end is unknown."""
-
-    def __init__(self, path: str, given: Any) -> None:
-        if not isinstance(given, Mapping):
-            raise SpecError(f"{path}: a mapping is wanted, not {given!r}")
-        self.path, self._given, self._asked = path, given, set[str]()
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self._asked.add(name)
-        found = self._given.get(name)
-        return default if found is None else found
-
-    def names(self) -> list[str]:
-        """All of its fields, for a mapping whose names are the user's."""
-        return [str(name) for name in self._given]
-
-    def section(self, name: str) -> _Section:
-        return _Section(f"{self.path}.{name}", self.get(name, {}))
-
-    def text(self, name: str, default: str | None = None) -> str:
-        found = self.get(name, default)
-        if not isinstance(found, str) or not found:
-            raise SpecError(f"{self.path}.{name}: " + ("is missing" if found is None else f"{found!r} is no text"))
-        return found
-
-    def one_of(self, name: str, allowed: tuple[str, ...], default: str) -> str:
-        found = self.text(name, default)
-        if found not in allowed:
-            near = get_close_matches(found.lower(), allowed, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise SpecError(f"{self.path}.{name}: {found!r} is none of {', '.join(allowed)}{hint}")
-        return found
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        found = self.get(name, [])
-        if not isinstance(found, list) or not all(isinstance(item, str) and item for item in found):
-            raise SpecError(f"{self.path}.{name}: {found!r} is no list of texts")
-        return tuple(found)
-
-    def mapping(self, name: str) -> dict[str, str]:
-        found = self.get(name, {})
-        if not isinstance(found, Mapping):
-            raise SpecError(f"{self.path}.{name}: a mapping is wanted, not {found!r}")
-        return {str(key): str(value) for key, value in found.items()}
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        found = self.get(name, default)
-        if not isinstance(found, bool):
-            raise SpecError(f"{self.path}.{name}: {found!r} is neither true nor false")
-        return found
-
-    def count(self, name: str, default: int) -> int:
-        found = self.get(name, default)
-        if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-            raise SpecError(f"{self.path}.{name}: {found!r} is no number from 1 on")
-        return found
-
-    def quantity(self, name: str, default: str, units: Mapping[str, float]) -> float:
-        found = str(self.get(name, default))
-        parts = re.fullmatch(r"(\d+)([A-Za-z]*)", found)
-        unit = units.get(parts[2].lower()) if parts else None
-        if parts is None or unit is None:
-            raise SpecError(f"{self.path}.{name}: {found!r} is not of a form such as {default}")
-        return int(parts[1]) * unit
-
-    def done(self) -> None:
-        for name in self._given:
-            if name not in self._asked:
-                near = get_close_matches(str(name), self._asked, 1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                raise SpecError(f"{self.path}.{name}: there is no such field{hint}")
-
-
 def load(path: Path) -> TableSpec:
     """The spec of one table in a file. Raises SpecError, and OSError where it cannot be read."""
     return parse(read(path), path.parent)
@@ -248,7 +147,7 @@ def read(path: Path) -> Any:
 
 def parse(document: Any, folder: Path | None = None) -> TableSpec:
     """The spec that a document is; files that it names are in `folder`. Raises SpecError."""
-    top = _Section("KafkaTable", document)
+    top = Section("KafkaTable", document)
     if top.text("apiVersion") != API_VERSION or top.text("kind") != KIND:
         raise SpecError(f"apiVersion and kind must be {API_VERSION} and {KIND}")
     meta, spec = top.section("metadata"), top.section("spec")
@@ -270,7 +169,7 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
     names, pattern = topics.texts("names"), _pattern(topics)
     if bool(names) == bool(pattern):
         raise SpecError("spec.topics: either names or pattern is wanted")
-    mode, read = table.one_of("mode", MODES, "append"), _value(value, folder or Path())
+    mode, read = table.one_of("mode", MODES, "append"), read_value(value, folder or Path())
     by_position = mode == "upsert" and read.envelope == "debezium"
     found = TableSpec(
         name=name,
@@ -311,7 +210,7 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
     return found
 
 
-def _engine(given: _Section) -> EngineSpec:
+def _engine(given: Section) -> EngineSpec:
     return EngineSpec(
         given.one_of("mode", ENGINES, "local"),
         given.count("executors", 2),
@@ -321,7 +220,7 @@ def _engine(given: _Section) -> EngineSpec:
     )
 
 
-def _pattern(topics: _Section) -> str | None:
+def _pattern(topics: Section) -> str | None:
     if topics.get("pattern") is None:
         return None
     found = topics.text("pattern")
@@ -332,7 +231,7 @@ def _pattern(topics: _Section) -> str | None:
     return found
 
 
-def _functions(given: _Section, folder: Path) -> tuple[FunctionSpec, ...]:
+def _functions(given: Section, folder: Path) -> tuple[FunctionSpec, ...]:
     found = []
     for name in given.names():
         section = given.section(name)
@@ -346,55 +245,6 @@ def _functions(given: _Section, folder: Path) -> tuple[FunctionSpec, ...]:
         found.append(FunctionSpec(name, module, attribute, section.text("returns"), file if file.is_file() else None))
         section.done()
     return tuple(found)
-
-
-def _value(given: _Section, folder: Path) -> ValueSpec:
-    kind = given.one_of("format", VALUE_FORMATS, "raw")
-    evolve = given.one_of("evolve", ("none", "additive"), "none")
-    numbers = given.one_of("numbers", NUMBERS, "exact")
-    envelope = given.one_of("envelope", ENVELOPES, "none")
-    if kind == "raw" and envelope != "none":
-        raise SpecError(f"{given.path}.envelope: {envelope} is an envelope of json or avro values; set format")
-    if kind != "avro":
-        return ValueSpec(kind, evolve, given.mapping("schema"), numbers=numbers, envelope=envelope)
-    registry = given.section("registry")
-    url, user = registry.get("url", ""), registry.get("user", "")
-    password = _password(registry)
-    registry.done()
-    if any(not re.match(r"https?://[^/]", one) for one in str(url).split(",") if url):
-        raise SpecError(f"{registry.path}.url: {url!r} is no URL of http or https")
-    schema = _avro_schema(given, folder)
-    if not schema and not url:
-        raise SpecError(f"{given.path}: avro wants a schema, a schemaFile or a registry.url")
-    auth = f"{user}:{password}" if user else ""
-    return ValueSpec(kind, evolve, avro=schema, registry=url, registry_auth=auth, envelope=envelope)
-
-
-def _password(registry: _Section) -> str:
-    """As it is, or of an environment variable."""
-    plain, variable = str(registry.get("password", "")), registry.get("passwordEnv")
-    if variable is None:
-        return plain
-    if plain:
-        raise SpecError(f"{registry.path}: either password or passwordEnv is wanted")
-    if variable not in os.environ:
-        raise SpecError(f"{registry.path}.passwordEnv: there is no environment variable {variable}")
-    return os.environ[variable]
-
-
-def _avro_schema(given: _Section, folder: Path) -> str:
-    inline, file = given.get("schema"), given.get("schemaFile")
-    if inline and file:
-        raise SpecError(f"{given.path}: either schema or schemaFile is wanted")
-    if file:
-        try:
-            inline = (folder / str(file)).read_text()
-        except OSError as e:
-            raise SpecError(f"{given.path}.schemaFile: {e}") from None
-    try:
-        return json.dumps(json.loads(inline) if isinstance(inline, str) else inline) if inline else ""
-    except ValueError as e:
-        raise SpecError(f"{given.path}.{'schemaFile' if file else 'schema'}: this is no JSON: {e}") from None
 
 
 def _check(found: TableSpec) -> None:

@@ -137,6 +137,14 @@ def parser(spec: TableSpec, settled: pa.Schema, *, retry_s: float) -> Parse:
     promotes = spec.format == "iceberg"
     if spec.value.envelope == "debezium":
         return Events(spec.value, settled, retry_s=retry_s, promotes=promotes)
+    if spec.value.format == "protobuf":
+        from kraft_pipeline.tables.formats.protovalues import ProtoParser  # noqa: PLC0415 - the same
+
+        return ProtoParser(spec.value, retry_s=retry_s, promotes=promotes)
+    if spec.value.format == "json" and spec.value.registry:
+        from kraft_pipeline.tables.formats.jsonschemas import JsonSchemaParser  # noqa: PLC0415 - the same
+
+        return JsonSchemaParser(spec.value, settled, retry_s=retry_s, promotes=promotes)
     if spec.value.format != "avro":
         return jsonvalues.JsonParser(spec.value, settled)
     from kraft_pipeline.tables.formats.avrovalues import AvroParser  # noqa: PLC0415 - the same

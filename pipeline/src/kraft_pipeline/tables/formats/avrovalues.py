@@ -55,7 +55,7 @@ class AvroParser(BySchema):
         Raises SpecError for a schema that cannot be a table's.
         """
         super().__init__("avro.schema", promotes=promotes)
-        self._registry = Registry(spec.registry, spec.registry_auth, retry_s=retry_s) if spec.registry else None
+        self._registry = Registry.of(spec, retry_s=retry_s) if spec.registry else None
         self._connect = connect
         self._given = given(spec, connect=connect)
 

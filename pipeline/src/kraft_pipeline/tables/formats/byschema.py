@@ -7,7 +7,7 @@ A number stands for a schema: the id that a registry gave it, or its place among
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,9 @@ NO_ID: Final = -1
 SIGN: Final = 128
 """The first byte of an id that is negative, which no registry gives."""
 
+FEW: Final = 256
+"""Rows that are tried one by one when some of them do not fit."""
+
 
 class Reading(NamedTuple):
     """Columns of the values that are `good`, by their places, and why the others are not."""
@@ -36,67 +39,99 @@ class Reading(NamedTuple):
     """What an envelope says of each good value."""
 
 
-class Way(Protocol):
-    """How values of one schema are read."""
+class Typed(Protocol):
+    """A schema of values."""
 
     @property
     def columns(self) -> pa.Schema:
         """The columns that the schema tells."""
 
+
+T = TypeVar("T", bound=Typed)
+
+
+class Way(Typed, Protocol):
+    """How values of one schema are read."""
+
     def read(self, data: Bytes, begins: Ints, ends: Ints, fields: pa.Schema) -> Reading:
         """The values between the bounds as columns of `fields`. Raises ClientError and OSError only."""
 
 
-class BySchema(ABC):
-    """What parsers of such values have in common. One thread only."""
+class OneByOne(ABC):
+    """A way that makes a mapping of each value, and columns of all of them."""
+
+    def __init__(self, columns: pa.Schema, code: str) -> None:
+        """`code`: of values that are not as the schema says."""
+        self.columns, self._code = columns, code
+
+    @abstractmethod
+    def row(self, payload: bytes) -> dict[str, Any]:
+        """A value as Arrow takes it. Raises ValueError, which says what is wrong with it."""
+
+    def read(self, data: Bytes, begins: Ints, ends: Ints, fields: pa.Schema) -> Reading:
+        """The values between the bounds as columns of `fields`."""
+        view, rows, good, bad = data.data, [], [], dict[int, Bad]()
+        for place, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
+            try:
+                rows.append(self.row(bytes(view[begin:end])))
+                good.append(place)
+            except (ValueError, RecursionError) as e:
+                bad[place] = RecordError(self._code, str(e) or type(e).__name__).bad
+        tables, kept = [fields.empty_table()], list[int]()
+        self._put(rows, good, fields, tables, kept, bad)
+        return Reading(pa.concat_tables(tables), np.array(kept, np.int64), bad)
+
+    def _put(
+        self,
+        rows: list[dict[str, Any]],
+        places: list[int],
+        fields: pa.Schema,
+        tables: list[pa.Table],
+        kept: list[int],
+        bad: dict[int, Bad],
+    ) -> None:
+        """All rows at once; where some do not fit, few of them, and in the end each alone."""
+        if not rows:
+            return
+        try:
+            columns = [pa.array([row.get(f.name) for row in rows], f.type) for f in self.columns]
+            tables.append(aligned(pa.Table.from_arrays(columns, schema=self.columns), fields))
+            kept += places
+        except MemoryError:
+            raise
+        except Exception as e:
+            if len(rows) == 1:
+                bad[places[0]] = RecordError(self._code, str(e) or type(e).__name__).bad
+                return
+            step = 1 if len(rows) <= FEW else (len(rows) + 1) // 2
+            for at in range(0, len(rows), step):
+                self._put(rows[at : at + step], places[at : at + step], fields, tables, kept, bad)
+
+
+class Schemas(ABC, Generic[T]):
+    """The schemas that a parser has met, and what they teach. One thread only."""
 
     def __init__(self, code: str, *, promotes: bool) -> None:
         """`code`: of dead letters whose schema fits no column; `promotes`: whether columns of the table widen."""
         self._code, self._grown = code, promoted if promotes else widened
-        self._ways: dict[int, Way | str] = {}
+        self._ways: dict[int, T | str] = {}
 
     @abstractmethod
-    def found(self, number: int) -> Way | str:
+    def found(self, number: int) -> T | str:
         """How values of a schema are read, or why they are not. Asked once for each schema."""
 
     def what(self, number: int) -> str:
         """What a reason calls the schema."""
         return f"schema {number}"
 
-    def way(self, number: int) -> Way | str:
+    def way(self, number: int) -> T | str:
         """The same, remembered."""
         way = self._ways.get(number)
         if way is None:
             way = self._ways[number] = self.found(number)
         return way
 
-    def parsed(
-        self, values: pa.Array, ids: Ints, skip: int, fields: pa.Schema, *, additive: bool, reserved: frozenset[str]
-    ) -> Parsed:
-        """The values that are no null, each by the schema of `ids`; `skip`: bytes in front of each."""
-        data, begins, ends = places_of(values)
-        valid = np.asarray(values.is_valid())
-        tables: list[pa.Table] = []
-        marks: list[pa.Table] = []
-        places: list[NDArray[np.int64]] = []
-        bad: dict[int, Bad] = {}
-        for number in np.unique(ids[valid]).tolist():
-            chosen = np.flatnonzero(valid & (ids == number))
-            reason, fields = self._fields(number, fields, additive=additive, reserved=reserved)
-            if reason:
-                bad |= dict.fromkeys(chosen.tolist(), Bad(self._code, reason[:REASON_CHARACTERS]))
-                continue
-            way = self.way(number)
-            assert not isinstance(way, str), "its fields have been told"
-            found = way.read(data, begins[chosen] + skip, ends[chosen], fields)
-            bad |= {int(chosen[place]): text for place, text in found.bad.items()}
-            tables.append(found.table)
-            places.append(chosen[found.good])
-            if found.marks is not None:
-                marks.append(found.marks)
-        return joined(fields, tables, places, bad, marks)
-
-    def _fields(
+    def fields(
         self, number: int, fields: pa.Schema, *, additive: bool, reserved: frozenset[str]
     ) -> tuple[str, pa.Schema]:
         """Why values of this schema are no rows, "" if they are; and the table's fields, perhaps with new ones."""
@@ -115,6 +150,44 @@ class BySchema(ABC):
         except RecordError as e:
             return f"{what}: {e}", fields
         return "", wider
+
+
+class BySchema(Schemas[Way]):
+    """A parser that reads the values of each schema together."""
+
+    def parsed(
+        self,
+        values: pa.Array,
+        ids: Ints,
+        skip: int | Ints,
+        fields: pa.Schema,
+        *,
+        additive: bool,
+        reserved: frozenset[str],
+    ) -> Parsed:
+        """The values that are no null, each by the schema of `ids`; `skip`: bytes in front of all, or of each."""
+        data, begins, ends = places_of(values)
+        valid = np.asarray(values.is_valid())
+        tables: list[pa.Table] = []
+        marks: list[pa.Table] = []
+        places: list[NDArray[np.int64]] = []
+        bad: dict[int, Bad] = {}
+        for number in np.unique(ids[valid]).tolist():
+            chosen = np.flatnonzero(valid & (ids == number))
+            reason, fields = self.fields(number, fields, additive=additive, reserved=reserved)
+            if reason:
+                bad |= dict.fromkeys(chosen.tolist(), Bad(self._code, reason[:REASON_CHARACTERS]))
+                continue
+            way = self.way(number)
+            assert not isinstance(way, str), "its fields have been told"
+            ahead = skip if isinstance(skip, int) else skip[chosen]
+            found = way.read(data, begins[chosen] + ahead, ends[chosen], fields)
+            bad |= {int(chosen[place]): text for place, text in found.bad.items()}
+            tables.append(found.table)
+            places.append(chosen[found.good])
+            if found.marks is not None:
+                marks.append(found.marks)
+        return joined(fields, tables, places, bad, marks)
 
 
 def joined(

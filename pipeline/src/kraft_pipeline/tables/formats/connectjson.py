@@ -16,20 +16,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kraft_pipeline.codec.varints import Bytes, Ints
+from kraft_pipeline.codec.varints import Ints
 from kraft_pipeline.tables.errors import Bad, RecordError
 from kraft_pipeline.tables.formats import connecttypes, debezium
-from kraft_pipeline.tables.formats.byschema import BySchema, Reading, Way, joined
+from kraft_pipeline.tables.formats.byschema import BySchema, OneByOne, Way, joined
 from kraft_pipeline.tables.formats.connecttypes import Column, NoConnectError
 from kraft_pipeline.tables.formats.jsonvalues import JsonParser, Parsed
-from kraft_pipeline.tables.schemas import aligned
-from kraft_pipeline.tables.spec import ValueSpec
+from kraft_pipeline.tables.formats.valuespec import ValueSpec
 
 SCHEMAS_MAX: Final = 1000
 """That a parser remembers: each change of a table's columns makes another."""
 NO_SCHEMA: Final = -1
-FEW: Final = 256
-"""Rows that are tried one by one when some of them do not fit."""
 _SCAN: Final = json.JSONDecoder(strict=False, parse_float=str, parse_int=str).raw_decode
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
@@ -140,51 +137,16 @@ class ConnectJson(BySchema):
             raise RecordError("json.syntax", f"JSON parse error: {e}") from None
 
 
-class ConnectWay:
+class ConnectWay(OneByOne):
     """Rows of one schema."""
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
+        super().__init__(pa.schema([pa.field(name, one.kind) for name, one in columns.items()]), "connect.value")
         self._columns = columns
-        self.columns = pa.schema([pa.field(name, one.kind) for name, one in columns.items()])
 
-    def read(self, data: Bytes, begins: Ints, ends: Ints, fields: pa.Schema) -> Reading:
-        """The rows as columns of `fields`."""
-        view, rows, good, bad = data.data, [], [], dict[int, Bad]()
-        for place, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
-            try:
-                rows.append(connecttypes.row(_loaded(bytes(view[begin:end])), self._columns))
-                good.append(place)
-            except (ValueError, RecursionError) as e:
-                bad[place] = RecordError("connect.value", str(e)).bad
-        tables, kept = [fields.empty_table()], list[int]()
-        self._put(rows, good, fields, tables, kept, bad)
-        return Reading(pa.concat_tables(tables), np.array(kept, np.int64), bad)
-
-    def _put(
-        self,
-        rows: list[dict[str, Any]],
-        places: list[int],
-        fields: pa.Schema,
-        tables: list[pa.Table],
-        kept: list[int],
-        bad: dict[int, Bad],
-    ) -> None:
-        """All rows at once; where some do not fit, few of them, and in the end each alone."""
-        if not rows:
-            return
-        try:
-            columns = [pa.array([row.get(f.name) for row in rows], f.type) for f in self.columns]
-            tables.append(aligned(pa.Table.from_arrays(columns, schema=self.columns), fields))
-            kept += places
-        except MemoryError:
-            raise
-        except Exception as e:
-            if len(rows) == 1:
-                bad[places[0]] = RecordError("connect.value", str(e) or type(e).__name__).bad
-                return
-            step = 1 if len(rows) <= FEW else (len(rows) + 1) // 2
-            for at in range(0, len(rows), step):
-                self._put(rows[at : at + step], places[at : at + step], fields, tables, kept, bad)
+    def row(self, payload: bytes) -> dict[str, Any]:
+        """A row as Arrow takes it. Raises ValueError."""
+        return connecttypes.row(_loaded(payload), self._columns)
 
 
 def _row_of(schema: Any, *, events: bool) -> dict[str, Column]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad
 from kraft_pipeline.tables.formats.connectjson import ConnectJson
 from kraft_pipeline.tables.formats.jsonvalues import Parsed
-from kraft_pipeline.tables.spec import ValueSpec
+from kraft_pipeline.tables.formats.valuespec import ValueSpec
 
 NO_KEY: Final = Bad("key", "the record's key cannot be read: Avro without a registry has no schema of keys")
 
@@ -31,7 +32,7 @@ class Events:
         from kraft_pipeline.tables.formats.avrovalues import AvroParser  # noqa: PLC0415 - the same
 
         self._values = AvroEvents(spec, retry_s=retry_s, promotes=promotes, connect=True)
-        keys = ValueSpec("avro", registry=spec.registry, registry_auth=spec.registry_auth)
+        keys = replace(spec, avro="", envelope="none")
         self._keys = AvroParser(keys, retry_s=retry_s, connect=True) if spec.registry else None
 
     def __call__(self, values: pa.Array, fields: pa.Schema, *, additive: bool, reserved: frozenset[str]) -> Parsed:

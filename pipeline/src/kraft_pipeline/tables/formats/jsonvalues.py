@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from kraft_pipeline.tables.errors import Bad, RecordError
 from kraft_pipeline.tables.formats.jsonsingle import Single, grown, loaded
+from kraft_pipeline.tables.formats.valuespec import ValueSpec
 from kraft_pipeline.tables.schemas import DEPTH_MAX, aligned, check_names
-from kraft_pipeline.tables.spec import ValueSpec
 
 _TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _PAIRS: Final = bytes.maketrans(b"{}", b"[]")

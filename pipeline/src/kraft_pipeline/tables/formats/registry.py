@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import json
+import ssl
 from collections.abc import Mapping
 from http.client import HTTPException
 from typing import Any, Final, NamedTuple
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from kraft_pipeline.client.cluster import Patience
 from kraft_pipeline.tables.errors import RefusedError
+from kraft_pipeline.tables.formats.credentials import Credentials, tls_of
+from kraft_pipeline.tables.formats.valuespec import Access, ValueSpec
 
 REQUEST_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -23,11 +25,13 @@ REFERENCES_MAX: Final = 100
 ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 UNKNOWN: Final = frozenset({40401, 40402, 40403, 42202})
 """The registry's codes for a subject, a version or a schema that it does not have."""
-_KNOWN: Final[dict[tuple[str, int], Registered]] = {}
+FORMS: Final = {"PROTOBUF": "?format=serialized"}
+"""How a schema is asked for: protobuf's as a descriptor where the registry can, else as the text of a file."""
+_KNOWN: Final[dict[tuple[str, int, str], Registered]] = {}
 
 
 class UnknownSchemaError(Exception):
-    """There is no such schema, or it is none of Avro; the message says which and where."""
+    """There is no such schema, or it is of another kind; the message says which and where."""
 
 
 class Registered(NamedTuple):
@@ -35,57 +39,67 @@ class Registered(NamedTuple):
 
     schema: str
     references: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    """How schemas call the `references`: by the path of an import, or by a URI."""
 
 
 class Registry:
     """One registry, which may have several addresses."""
 
-    def __init__(self, urls: str, auth: str = "", *, retry_s: float = 120.0) -> None:
+    def __init__(self, urls: str, auth: str = "", *, retry_s: float = 120.0, access: Access | None = None) -> None:
+        """`auth`: user:password. Raises SpecError for certificates that are none."""
         self._urls = [url.strip().rstrip("/") for url in urls.split(",")]
-        self._retry_s = retry_s
-        self._headers = {"Accept": ACCEPT}
-        if auth:
-            self._headers["Authorization"] = "Basic " + base64.b64encode(auth.encode()).decode()
+        self._retry_s, access = retry_s, access or Access()
+        self._context = tls_of(access) if any(url.startswith("https://") for url in self._urls) else None
+        self._credentials = Credentials(auth, access, self._context)
         self._missing: dict[int, str] = {}
 
-    def schema(self, number: int) -> Registered:
-        """The schema of an id. Raises UnknownSchemaError; ClientError when nobody answers for `retry_s`."""
-        known = _KNOWN.get((self._urls[0], number))
+    @classmethod
+    def of(cls, spec: ValueSpec, *, retry_s: float) -> Registry:
+        """The one that a specification names."""
+        return cls(spec.registry, spec.registry_auth, retry_s=retry_s, access=spec.access)
+
+    def schema(self, number: int, kind: str = "AVRO") -> Registered:
+        """The schema of an id. Raises UnknownSchemaError; ClientError if nobody answers for `retry_s`."""
+        known = _KNOWN.get((self._urls[0], number, kind))
         if known is not None:
             return known
         if number in self._missing:
             raise UnknownSchemaError(self._missing[number])
         try:
-            found = self._registered(number)
+            found = self._registered(number, kind)
         except UnknownSchemaError as e:
             self._missing[number] = str(e)
             raise
         if len(_KNOWN) >= SCHEMAS_MAX:
             del _KNOWN[next(iter(_KNOWN))]
-        _KNOWN[self._urls[0], number] = found
+        _KNOWN[self._urls[0], number, kind] = found
         return found
 
-    def _registered(self, number: int) -> Registered:
-        what = f"schema {number} of {self._urls[0]}"
-        answer = self._ask(f"/schemas/ids/{number}", what)
-        if answer.get("schemaType", "AVRO") != "AVRO":
-            raise UnknownSchemaError(f"{what} is of type {answer['schemaType']}, not AVRO")
-        references: dict[tuple[str, int], str] = {}
+    def _registered(self, number: int, kind: str) -> Registered:
+        what, form = f"schema {number} of {self._urls[0]}", FORMS.get(kind, "")
+        answer = self._ask(f"/schemas/ids/{number}{form}", what)
+        if answer.get("schemaType", "AVRO") != kind:
+            raise UnknownSchemaError(f"{what} is of type {answer.get('schemaType', 'AVRO')}, not {kind}")
+        references: dict[tuple[str, int], tuple[str, str]] = {}
         try:
-            self._refer(answer, references, what)
+            self._refer(answer, references, what, form)
         except (KeyError, TypeError, ValueError) as e:
             raise UnknownSchemaError(f"{what} has references that are none: {e!r}") from None
-        return Registered(answer["schema"], tuple(references.values()))
+        names, texts = zip(*references.values(), strict=True) if references else ((), ())
+        return Registered(answer["schema"], tuple(texts), tuple(names))
 
-    def _refer(self, answer: Mapping[str, Any], found: dict[tuple[str, int], str], what: str) -> None:
-        for reference in answer.get("references", ()):
+    def _refer(
+        self, answer: Mapping[str, Any], found: dict[tuple[str, int], tuple[str, str]], what: str, form: str
+    ) -> None:
+        for reference in answer.get("references") or ():
             key = (str(reference["subject"]), int(reference["version"]))
             if key not in found:
                 if len(found) >= REFERENCES_MAX:
                     raise UnknownSchemaError(f"{what} refers to more than {REFERENCES_MAX} others")
-                inner = self._ask(f"/subjects/{quote(key[0], safe='')}/versions/{key[1]}", what)
-                self._refer(inner, found, what)
-                found[key] = inner["schema"]
+                inner = self._ask(f"/subjects/{quote(key[0], safe='')}/versions/{key[1]}{form}", what)
+                self._refer(inner, found, what, form)
+                found[key] = str(reference["name"]), inner["schema"]
 
     def _ask(self, path: str, what: str) -> dict[str, Any]:
         patience = Patience(f"schema registry: {what}", self._retry_s)
@@ -100,8 +114,10 @@ class Registry:
 
     def _answer(self, url: str, what: str) -> dict[str, Any]:
         try:
+            headers = {"Accept": ACCEPT, **self._credentials.headers()}
+            secure = self._context if url.startswith("https://") else None
             # The scheme is http or https: the spec is held to that.
-            with urlopen(Request(url, headers=self._headers), timeout=REQUEST_S) as answer:  # noqa: S310
+            with urlopen(Request(url, headers=headers), timeout=REQUEST_S, context=secure) as answer:  # noqa: S310
                 found = json.loads(answer.read(ANSWER_BYTES_MAX))
         except HTTPError as e:
             with e:
@@ -109,9 +125,15 @@ class Registry:
                     raise UnknownSchemaError(f"{what} is not there") from None
                 if e.code == 404:  # of a proxy, say: it knows nothing of schemas
                     raise ConnectionError("404 and no registry's answer: is the URL right?") from None
+                if e.code == 401 and self._credentials.renew():
+                    raise ConnectionError("401: the token has ended") from None
                 if 400 <= e.code < 500 and e.code not in {408, 429}:
                     raise RefusedError(f"schema registry: {what}: {e.code} {e.reason}") from None
                 raise ConnectionError(f"{e.code} {e.reason}") from None
+        except URLError as e:
+            if isinstance(e.reason, ssl.SSLCertVerificationError):
+                raise RefusedError(f"schema registry: {url}: {e.reason.verify_message}") from None
+            raise
         if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
             raise ValueError(f"{url} answers something else than a schema")
         return found

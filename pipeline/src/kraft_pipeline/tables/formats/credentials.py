@@ -1,0 +1,110 @@
+"""How a client of a schema registry proves what it is: TLS with certificates, a password, a token, or OAuth."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import ssl
+import tempfile
+import time
+from collections.abc import Mapping
+from http.client import HTTPException
+from typing import Final
+from urllib.error import HTTPError
+from urllib.parse import quote, urlencode
+from urllib.request import Request, urlopen
+
+from kraft_pipeline.tables.errors import RefusedError
+from kraft_pipeline.tables.formats.valuespec import Access, OAuth
+from kraft_pipeline.tables.spec import SpecError
+
+REQUEST_S: Final = 10.0
+ANSWER_BYTES_MAX: Final = 1 << 20
+EARLY_S: Final = 30.0
+"""A token is renewed so long before it ends, or after half its time if that is less."""
+LASTS_S: Final = 300.0
+"""Of a token whose answer does not say."""
+
+
+def tls_of(access: Access) -> ssl.SSLContext:
+    """The context of connections. Raises SpecError for certificates that are none."""
+    try:
+        context = ssl.create_default_context(cadata=access.ca or None)
+        if access.certificate:
+            _with_certificate(context, access)
+    except (ssl.SSLError, ValueError) as e:
+        raise SpecError(f"spec.value.registry.tls: {e}") from None
+    return context
+
+
+def _with_certificate(context: ssl.SSLContext, access: Access) -> None:
+    """The library takes a client's certificate from a file only."""
+    handle, path = tempfile.mkstemp(suffix=".pem")  # readable by this user only
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(f"{access.certificate}\n{access.key}")
+        context.load_cert_chain(path)
+    finally:
+        os.unlink(path)
+
+
+class Credentials:
+    """The headers of requests to one registry."""
+
+    def __init__(self, auth: str, access: Access, context: ssl.SSLContext | None) -> None:
+        """`auth`: user:password, "" for none."""
+        self._context, self._oauth = context, access.oauth
+        self._fixed: dict[str, str] = {}
+        self._token, self._until = "", 0.0
+        if auth:
+            self._fixed["Authorization"] = "Basic " + base64.b64encode(auth.encode()).decode()
+        elif access.token:
+            self._fixed["Authorization"] = f"Bearer {access.token}"
+        if access.oauth is not None:
+            named = {"target-sr-cluster": access.oauth.cluster, "Confluent-Identity-Pool-Id": access.oauth.pool}
+            self._fixed |= {name: value for name, value in named.items() if value}
+
+    def headers(self) -> Mapping[str, str]:
+        """What a request says. Raises RefusedError, and OSError if nobody answers who gives tokens."""
+        if self._oauth is None:
+            return self._fixed
+        if time.monotonic() >= self._until:
+            self._token, lasts = _token(self._oauth, self._context)
+            self._until = time.monotonic() + max(lasts - EARLY_S, lasts / 2)
+        return {**self._fixed, "Authorization": f"Bearer {self._token}"}
+
+    def renew(self) -> bool:
+        """Ask for a new token with the next request; False where there is none to ask for, or it was just asked for."""
+        fresh = self._oauth is None or not self._token
+        self._token, self._until = "", 0.0
+        return not fresh
+
+
+def _token(given: OAuth, context: ssl.SSLContext | None) -> tuple[str, float]:
+    """A token, and for how many seconds it lasts. Raises RefusedError and OSError."""
+    form = {"grant_type": "client_credentials", **({"scope": given.scope} if given.scope else {})}
+    client = f"{quote(given.client_id, safe='')}:{quote(given.secret, safe='')}"
+    headers = {
+        "Authorization": "Basic " + base64.b64encode(client.encode()).decode(),
+        "Content-Type": "application/x-www-form-urlencoded",
+        "Accept": "application/json",
+    }
+    request = Request(given.token_url, urlencode(form).encode(), headers)  # noqa: S310 - http or https, by the spec
+    what = f"tokens of {given.token_url}"
+    secure = context if given.token_url.startswith("https://") else None
+    try:
+        with urlopen(request, timeout=REQUEST_S, context=secure) as answer:  # noqa: S310 - the same
+            found = json.loads(answer.read(ANSWER_BYTES_MAX))
+    except HTTPError as e:
+        with e:
+            if 400 <= e.code < 500 and e.code not in {408, 429}:
+                raise RefusedError(f"{what}: {e.code} {e.reason}") from None
+            raise ConnectionError(f"{what}: {e.code} {e.reason}") from None
+    except (HTTPException, ValueError) as e:
+        raise ConnectionError(f"{what}: {e}") from None
+    token = found.get("access_token") if isinstance(found, dict) else None
+    if not isinstance(token, str) or not token.isprintable():
+        raise ConnectionError(f"{what}: the answer has no access_token")
+    lasts = found.get("expires_in")
+    return token, float(lasts) if isinstance(lasts, int | float) and lasts > 0 else LASTS_S

@@ -1,0 +1,175 @@
+"""The section `value` of a KafkaTable: formats, schemas, and the schema registry with its credentials."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kraft_pipeline.tables.sections import Section, SpecError
+
+FORMATS: Final = ("raw", "json", "avro", "protobuf")
+ENVELOPES: Final = ("none", "debezium")
+NUMBERS: Final = ("exact", "double")
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth:
+    """Client credentials (RFC 6749, section 4.4) for a registry."""
+
+    token_url: str
+    client_id: str
+    secret: str
+    scope: str = ""
+    cluster: str = ""
+    """Of Confluent Cloud: the logical cluster of the registry."""
+    pool: str = ""
+    """Of Confluent Cloud: the identity pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a registry is reached, besides a password. The texts of files: they are read with the specification."""
+
+    ca: str = ""
+    """Certificates in PEM that sign the registry's; "": those of the system."""
+    certificate: str = ""
+    """The client's certificate in PEM, and its key."""
+    key: str = ""
+    token: str = ""
+    """A bearer token that does not change."""
+    oauth: OAuth | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSpec:
+    """How a record's value becomes columns."""
+
+    format: str = "raw"
+    evolve: str = "none"
+    """`additive`: fields that are new become columns; `none`: they are dead letters."""
+    schema: Mapping[str, str] = field(default_factory=dict)
+    """Types by field, as Spark's DDL names them; empty: inferred from the first batch. Of JSON values."""
+    avro: str = ""
+    """Avro's schema as JSON: what values are read as; empty: each as it was written."""
+    numbers: str = "exact"
+    """Of JSON: `exact`, a number that its inferred column would round is a dead letter; `double`, it is rounded."""
+    registry: str = ""
+    """URLs of one schema registry, separated by commas; empty: values have no schema's id in front."""
+    registry_auth: str = ""
+    """user:password for it."""
+    envelope: str = "none"
+    """`debezium`: values are change events; rows are what they say about a row of a database."""
+    access: Access = Access()
+
+
+def read_value(given: Section, folder: Path) -> ValueSpec:
+    """The section `value`; files that it names are in `folder`. Raises SpecError."""
+    kind = given.one_of("format", FORMATS, "raw")
+    evolve = given.one_of("evolve", ("none", "additive"), "none")
+    numbers = given.one_of("numbers", NUMBERS, "exact")
+    envelope = given.one_of("envelope", ENVELOPES, "none")
+    if envelope != "none" and kind not in {"json", "avro"}:
+        raise SpecError(f"{given.path}.envelope: {envelope} is an envelope of json or avro values; set format")
+    if kind == "raw":
+        return ValueSpec(kind, evolve, given.mapping("schema"), numbers=numbers)
+    registry = given.section("registry")
+    url, auth, access = _registry(registry, folder)
+    if kind == "json":
+        if url and envelope != "none":
+            raise SpecError(f"{registry.path}: of change events only avro has a registry; json has its schema inside")
+        schema = given.mapping("schema")
+        return ValueSpec(
+            kind, evolve, schema, numbers=numbers, registry=url, registry_auth=auth, envelope=envelope, access=access
+        )
+    if kind == "protobuf":
+        if not url:
+            raise SpecError(f"{registry.path}.url: protobuf values name their schema by a registry's id; give its URL")
+        return ValueSpec(kind, evolve, registry=url, registry_auth=auth, access=access)
+    avro = _avro_schema(given, folder)
+    if not avro and not url:
+        raise SpecError(f"{given.path}: avro wants a schema, a schemaFile or a registry.url")
+    return ValueSpec(kind, evolve, avro=avro, registry=url, registry_auth=auth, envelope=envelope, access=access)
+
+
+def _registry(given: Section, folder: Path) -> tuple[str, str, Access]:
+    """URLs, user:password, and the rest."""
+    url, user = str(given.get("url", "")), given.get("user", "")
+    password = _secret(given, "password")
+    if any(not re.match(r"https?://[^/]", one.strip()) for one in url.split(",") if url):
+        raise SpecError(f"{given.path}.url: {url!r} is no URL of http or https")
+    auth = f"{user}:{password}" if user else ""
+    tls, oauth = given.section("tls"), given.section("oauth")
+    ca, certificate, key = (_file(tls, name, folder) for name in ("caFile", "certificateFile", "keyFile"))
+    if bool(certificate) != bool(key):
+        raise SpecError(f"{tls.path}: certificateFile and keyFile belong together; give both")
+    if (ca or certificate) and not url.startswith("https://"):
+        raise SpecError(f"{tls.path}: {url or 'no URL'} is not of https")
+    access = Access(ca, certificate, key, _secret(given, "token"), _oauth(oauth))
+    ways = {"user": auth, "token": access.token, "oauth": access.oauth}
+    chosen = [name for name, value in ways.items() if value]
+    if len(chosen) > 1:
+        raise SpecError(f"{given.path}: {' and '.join(chosen)} are ways to log in; give one of them")
+    if (chosen or ca or certificate) and not url:
+        raise SpecError(f"{given.path}.url: is missing")
+    for section in (tls, oauth, given):
+        section.done()
+    return url, auth, access
+
+
+def _oauth(given: Section) -> OAuth | None:
+    if not given.any():
+        return None
+    url = given.text("tokenUrl")
+    if not re.match(r"https?://[^/]", url):
+        raise SpecError(f"{given.path}.tokenUrl: {url!r} is no URL of http or https")
+    secret = _secret(given, "clientSecret")
+    if not secret:
+        raise SpecError(f"{given.path}.clientSecret: is missing (or clientSecretEnv, the variable that has it)")
+    rest = (str(given.get(name, "")) for name in ("scope", "logicalCluster", "identityPool"))
+    return OAuth(url, given.text("clientId"), secret, *rest)
+
+
+def _secret(given: Section, name: str) -> str:
+    """As it is, or of an environment variable; "" if neither is given."""
+    plain, variable = str(given.get(name, "")), given.get(f"{name}Env")
+    if variable is None:
+        return plain
+    if plain:
+        raise SpecError(f"{given.path}: either {name} or {name}Env is wanted")
+    if variable not in os.environ:
+        raise SpecError(f"{given.path}.{name}Env: there is no environment variable {variable}")
+    return os.environ[variable]
+
+
+def _file(given: Section, name: str, folder: Path) -> str:
+    """The text of a file in PEM, "" for none."""
+    if given.get(name) is None:
+        return ""
+    try:
+        found = (folder / given.text(name)).read_text()
+    except (OSError, UnicodeDecodeError) as e:
+        raise SpecError(f"{given.path}.{name}: {e}") from None
+    if "-----BEGIN " not in found:
+        raise SpecError(f"{given.path}.{name}: {given.text(name)} has nothing in PEM")
+    return found
+
+
+def _avro_schema(given: Section, folder: Path) -> str:
+    inline, file = given.get("schema"), given.get("schemaFile")
+    if inline and file:
+        raise SpecError(f"{given.path}: either schema or schemaFile is wanted")
+    if file:
+        try:
+            inline = (folder / str(file)).read_text()
+        except OSError as e:
+            raise SpecError(f"{given.path}.schemaFile: {e}") from None
+    try:
+        found: Any = json.loads(inline) if isinstance(inline, str) else inline
+    except ValueError as e:
+        raise SpecError(f"{given.path}.{'schemaFile' if file else 'schema'}: this is no JSON: {e}") from None
+    return json.dumps(found) if inline else ""

@@ -1,0 +1,100 @@
+"""Mappings of a YAML document, read field by field, with errors that name the field's path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+
+class SpecError(ValueError):
+    """A field that is missing, unknown or not of its form; the message begins with its path."""
+
+
+class Section:
+    """A mapping of the YAML with its path; what nothing has read in the end is unknown. Methods raise SpecError."""
+
+    def __init__(self, path: str, given: Any) -> None:
+        if not isinstance(given, Mapping):
+            raise SpecError(f"{path}: a mapping is wanted, not {given!r}")
+        self.path, self._given, self._asked = path, given, set[str]()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A field as it is given."""
+        self._asked.add(name)
+        found = self._given.get(name)
+        return default if found is None else found
+
+    def names(self) -> list[str]:
+        """All of its fields, for a mapping whose names are the user's."""
+        return [str(name) for name in self._given]
+
+    def section(self, name: str) -> Section:
+        """A mapping within, empty if it is left out."""
+        return Section(f"{self.path}.{name}", self.get(name, {}))
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A text that is not empty."""
+        found = self.get(name, default)
+        if not isinstance(found, str) or not found:
+            raise SpecError(f"{self.path}.{name}: " + ("is missing" if found is None else f"{found!r} is no text"))
+        return found
+
+    def one_of(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        """One of the allowed texts."""
+        found = self.text(name, default)
+        if found not in allowed:
+            near = get_close_matches(found.lower(), allowed, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SpecError(f"{self.path}.{name}: {found!r} is none of {', '.join(allowed)}{hint}")
+        return found
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts."""
+        found = self.get(name, [])
+        if not isinstance(found, list) or not all(isinstance(item, str) and item for item in found):
+            raise SpecError(f"{self.path}.{name}: {found!r} is no list of texts")
+        return tuple(found)
+
+    def mapping(self, name: str) -> dict[str, str]:
+        """Texts by name."""
+        found = self.get(name, {})
+        if not isinstance(found, Mapping):
+            raise SpecError(f"{self.path}.{name}: a mapping is wanted, not {found!r}")
+        return {str(key): str(value) for key, value in found.items()}
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """True or false."""
+        found = self.get(name, default)
+        if not isinstance(found, bool):
+            raise SpecError(f"{self.path}.{name}: {found!r} is neither true nor false")
+        return found
+
+    def count(self, name: str, default: int) -> int:
+        """A number from 1 on."""
+        found = self.get(name, default)
+        if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+            raise SpecError(f"{self.path}.{name}: {found!r} is no number from 1 on")
+        return found
+
+    def quantity(self, name: str, default: str, units: Mapping[str, float]) -> float:
+        """A number with a unit, in the smallest unit."""
+        found = str(self.get(name, default))
+        parts = re.fullmatch(r"(\d+)([A-Za-z]*)", found)
+        unit = units.get(parts[2].lower()) if parts else None
+        if parts is None or unit is None:
+            raise SpecError(f"{self.path}.{name}: {found!r} is not of a form such as {default}")
+        return int(parts[1]) * unit
+
+    def any(self) -> bool:
+        """Whether anything is given."""
+        return bool(self._given)
+
+    def done(self) -> None:
+        """Raises SpecError if a field is given that nothing has read."""
+        for name in self._given:
+            if name not in self._asked:
+                near = get_close_matches(str(name), self._asked, 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise SpecError(f"{self.path}.{name}: there is no such field{hint}")
