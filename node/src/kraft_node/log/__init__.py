@@ -2,31 +2,30 @@
 
 | file | question it answers |
 |-|-|
-| `log`, `results` | one partition: append, read, where it begins, ends and is stable |
-| `appending` | the careful way in: what is not one plain batch, what a follower has fetched |
-| `validate` | may this batch be stored as it came, and if not, as what |
+| `log`, `results` | one partition: append, read, start, end and last stable offset |
+| `appending` | the slow path of appends: everything but one plain batch; a follower's fetched batches |
+| `validate` | whether a batch may be stored unchanged, and otherwise in which form |
 | `segment`, `scan`, `index`, `txn_index` | one segment file and its indexes |
-| `opening`, `walking`, `producer_replay` | what is in a directory after a clean or unclean stop |
+| `opening`, `walking`, `producer_replay` | the state of a log after a clean or unclean stop |
 | `recovery`, `timestamps` | recovery and look-ups by time in lanes |
 | `trimming`, `lookup`, `flushing` | retention and truncation; reads and searches; fsync |
-| `compaction` | compaction, in slices beside everything else (KIP-58, KIP-534) |
+| `compaction` | compaction, in slices between other work (KIP-58, KIP-534) |
 | `epochs`, `producers`, `producer_snapshot` | leader epochs (KIP-101), idempotence and transactions (KIP-98) |
-| `housekeeping`, `closing` | what is done to all logs from time to time; the clean stop |
+| `housekeeping`, `closing` | periodic work on all logs; the clean stop |
 | `manager`, `directory`, `checkpoints`, `meta_properties` | all logs in the `log.dirs` of a node (KIP-112, KIP-858) |
-| `noting`, `withdrawals` | offsets of open logs into the checkpoints; logs that must not be used any more |
+| `noting`, `withdrawals` | noting offsets of open logs for checkpoints; logs that must not be used any more |
 | `metadata_log`, `quorum_state`, `bootstrap` | `__cluster_metadata-0` on disk (KIP-595, KIP-630) |
-| `files` | open files, bounded; what happens when a directory dies |
+| `files` | a limited number of open files; failures of a directory |
 
-Who calls it: `partition` and `broker` through `manager.LogManager`, the raft driver through `metadata_log.MetadataLog`.
+Callers: `partition` and `broker` through `manager.LogManager`, the raft driver through `metadata_log.MetadataLog`.
 
-What it must not do: decode records on the way of a produce or fetch (except where a topic's configuration cannot be
-honoured otherwise, see `validate`), block the event loop with an fsync (except where `flush.messages` asks for one
-before the answer, and for the few files of directory management), retry after a failed fsync, or touch the disk past
-`base.env.Disk`.
+This package must not decode records in a produce or fetch (unless a topic's configuration requires it, see `validate`),
+block the event loop with an fsync (unless `flush.messages` requires one before the answer, or for the few files of
+directory management), retry a failed fsync, or use the disk except through `base.env.Disk`.
 
 Durability. Below the recovery point everything is on stable storage: batches, their index entries, leader epochs,
-producer snapshots. Recovery walks only what lies beyond. What is torn there is cut off with a log line; what is wrong
-below it quarantines the log, naming file and offset (`errors.LogDirDamaged`). An OSError from a write or fsync ends the
-directory (`errors.LogDirFailure`): its logs answer KAFKA_STORAGE_ERROR until the node is started again. A lack of
-descriptors ends nothing.
+producer snapshots. Recovery scans only the part above it. A torn tail there is truncated and logged. Damage below it
+quarantines the log; the error names file and offset (`errors.LogDirDamaged`). An OSError from a write or fsync takes
+the directory offline (`errors.LogDirFailure`): its logs answer KAFKA_STORAGE_ERROR until the node is restarted. A lack
+of descriptors only delays work.
 """

@@ -1,8 +1,8 @@
-"""The careful way into a log: whatever is not one plain batch of a client, and what a follower has fetched.
+"""The slow path of appends: everything but one plain batch of a client, and a follower's fetched batches.
 
-`Log.append_as_leader` takes the quick way where it can; `Log.append_as_follower` comes here at once. All of what is to
-be appended is found to be in order first, then written with `Log.write_batch`. What a producer's batch or a marker
-means for producers and transactions is here too; recovery asks for the latter.
+`Log.append_as_leader` uses a fast path if possible; `Log.append_as_follower` comes here at once. All data to append is
+checked first, then written with `Log.write_batch`. This file also applies a producer's batch or a marker to the state
+of producers and transactions; recovery uses the latter.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kraft_node.log.log import Log
 
 HEAD: Final = Struct(">qii")
-"""What the leader puts in front of a batch: base offset, length, leader epoch."""
+"""The fields that the leader sets in front of a batch: base offset, length, leader epoch."""
 
 
 def append_as_leader(
@@ -78,7 +78,7 @@ def append_as_follower(log: Log, records: Buffer, leader_epoch: int | None) -> A
         if base < log.end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{log.name}: the batch at offset {base} does not go on from the end, {log.end_offset}",
+                f"{log.name}: the batch at offset {base} does not continue at the end, {log.end_offset}",
             )
         epoch = header.partition_leader_epoch
         if leader_epoch is not None and epoch > leader_epoch:
@@ -92,9 +92,9 @@ def append_as_follower(log: Log, records: Buffer, leader_epoch: int | None) -> A
 
 
 def check_producer(log: Log, header: BatchHeader) -> AppendInfo | None:
-    """Where a batch is that its producer has sent before; None for one that goes on.
+    """Where a batch is stored that its producer has sent before; None for a new batch.
 
-    Raises KafkaError as `Producers.check` does, INVALID_RECORD for a sequence that is none.
+    Raises KafkaError like `Producers.check`, INVALID_RECORD for an invalid sequence number.
     """
     if header.base_sequence < 0 and not header.is_control:
         raise KafkaError(
@@ -107,7 +107,7 @@ def check_producer(log: Log, header: BatchHeader) -> AppendInfo | None:
     return AppendInfo(known.first_offset, known.last_offset, known.timestamp_ms, log.start_offset, is_duplicate=True)
 
 
-# --- what must hold ---
+# --- checks ---
 
 
 def _checked(log: Log, records: Buffer) -> list[BatchHeader]:
@@ -132,7 +132,7 @@ def _checked(log: Log, records: Buffer) -> list[BatchHeader]:
 def _check_as_leader(
     log: Log, records: Buffer, header: BatchHeader, now_ms: int, *, internal: bool, checked: Checked | None
 ) -> bool:
-    """Raise KafkaError unless the batch may be stored; whether its header must be written anew for that."""
+    """Raise KafkaError unless the batch may be stored. Returns whether its header must be rewritten for that."""
     name, config = log.name, log.config
     if header.length > config.max_message_bytes:
         raise KafkaError(
@@ -177,7 +177,7 @@ def _check_as_leader(
 def _recoded(
     log: Log, records: Buffer, header: BatchHeader, checked: Checked | None, *, internal: bool
 ) -> bytes | None:
-    """The records under the topic's codec, if the batch has another one. Raises LongRecode, KafkaError."""
+    """The records in the topic's codec, if the batch has another one. Raises LongRecode, KafkaError."""
     codec = target_codec(log.config, header.compression)
     if header.is_control or codec == header.compression:
         return None
@@ -189,7 +189,7 @@ def _recoded(
 
 
 def _may_be_out_of_time(log: Log, header: BatchHeader, now_ms: int) -> bool:
-    """Whether a record may be too old or too new; the header knows only the latest."""
+    """Whether a record may be too old or too new; the header has only the latest timestamp."""
     config = log.config
     latest = now_ms + config.message_timestamp_after_max_ms
     return config.message_timestamp_before_max_ms != LONG_MAX or header.max_timestamp > latest
@@ -243,7 +243,7 @@ def _marker(log: Log, records: Buffer, header: BatchHeader) -> tuple[ControlType
 
 
 def _note_producer(log: Log, records: Buffer, header: BatchHeader, base: int) -> None:
-    """Account for a producer's batch that is in the log at `base`. Raises KafkaError KAFKA_STORAGE_ERROR."""
+    """Apply a producer's batch that is in the log at `base`. Raises KafkaError KAFKA_STORAGE_ERROR."""
     if not header.is_control:
         log.producers.appended(header, base)
         return
@@ -261,7 +261,7 @@ def _note_producer(log: Log, records: Buffer, header: BatchHeader, base: int) ->
 def end_transaction(
     log: Log, header: BatchHeader, offset: int, coordinator_epoch: int, *, aborted: bool, indexed: bool = False
 ) -> None:
-    """A marker is at `offset`: the transaction ends, an aborted one is put into the index unless it is `indexed`.
+    """Apply the marker at `offset`: the transaction ends; an aborted one is added to the index unless it is `indexed`.
 
     Raises OSError.
     """

@@ -1,4 +1,4 @@
-"""bootstrap.checkpoint: the records with which the first controller of a cluster begins (KIP-778), snapshot format."""
+"""bootstrap.checkpoint: the records of a cluster's first controller (KIP-778), in snapshot format."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ FILE: Final = "bootstrap.checkpoint"
 
 
 class SnapshotDamaged(ValueError):  # noqa: N818
-    """A file of batches that was durable is not sound; the message names file and position."""
+    """A durable file of batches is damaged; the message names file and position."""
 
 
 def checked_batches(data: Buffer, path: str) -> Iterator[memoryview]:
-    """The batches that fill `data`, each proven by its CRC. Raises SnapshotDamaged."""
+    """The batches that fill `data`, each checked by its CRC. Raises SnapshotDamaged."""
     view = memoryview(data)
     position = 0
     while position < len(view):
@@ -30,7 +30,7 @@ def checked_batches(data: Buffer, path: str) -> Iterator[memoryview]:
 
 
 def read_records(disk: Disk, directory: str) -> list[bytes]:
-    """The record values of the file in a metadata directory; none when it is missing. Raises OSError, ValueError."""
+    """The record values of the file in a metadata directory; empty if it is missing. Raises OSError, ValueError."""
     path = f"{directory}/{FILE}"
     try:
         data = read_file(disk, path)

@@ -1,4 +1,4 @@
-"""Kafka's checkpoint files: a version line, a count, one entry a line; replaced atomically."""
+"""Kafka's checkpoint files: a version line, a count, one entry per line; replaced atomically."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = 0
 
 
 class CheckpointError(ValueError):
-    """The file is not a whole checkpoint of a known version."""
+    """The file is not a complete checkpoint of a known version."""
 
 
 def _lines(data: bytes, fields: int) -> list[list[str]]:
@@ -51,7 +51,7 @@ def parse_offsets(data: bytes) -> OffsetMap:
 
 
 class CheckpointText:
-    """The lines of some offset checkpoints, by topic: a write formats the topics that have changed, not all.
+    """The lines of some offset checkpoints, by topic: a write formats only the changed topics.
 
     Belongs to the thread that writes the files.
     """
@@ -59,12 +59,12 @@ class CheckpointText:
     __slots__ = ("_counts", "_lines")
 
     def __init__(self, files: int) -> None:
-        """`files`: how many checkpoints there are."""
+        """`files`: the number of checkpoints."""
         self._lines: list[dict[str, bytes]] = [{} for _ in range(files)]
         self._counts = [0] * files
 
     def update(self, changes: Mapping[str, Sequence[Mapping[int, int]]]) -> None:
-        """Take the offsets of all partitions of the topics that have changed, a mapping for each file."""
+        """Take the offsets of all partitions of the changed topics, one mapping per file."""
         for topic, of_files in changes.items():
             for number, offsets in enumerate(of_files):
                 lines = self._lines[number]
@@ -81,7 +81,7 @@ class CheckpointText:
 
 
 def read_offsets(disk: Disk, path: str) -> OffsetMap:
-    """The offsets in the file at `path`; none when it is missing, or empty as Apache Kafka makes it before it has any.
+    """The offsets in the file at `path`; empty if it is missing, or empty as Apache Kafka creates it.
 
     Raises OSError, CheckpointError.
     """

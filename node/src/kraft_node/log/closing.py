@@ -1,7 +1,7 @@
-"""The clean stop of a log directory: every log complete and durable, the checkpoints written, the clean mark last.
+"""The clean stop of a log directory: all logs complete and durable, then the checkpoints, and last the clean mark.
 
-What is to be written is gathered on the event loop; making the files and the fsyncs are one job for the directory's
-thread, because there may be 10,000 logs and a controller in the same process that has to go on.
+The data to write is gathered on the event loop. Creating files and fsyncs are one job for the directory's thread,
+because there may be 10,000 logs, and a controller in the same process must continue.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ Work: TypeAlias = Callable[[], None]
 """For any thread; may raise OSError."""
 
 SYNC_WHOLE_MIN: Final = 64
-"""Logs to be closed from which on the whole file system is synced instead of their files one by one: each log has about
-four. Fewer are not worth waiting for what other users of the file system have written."""
+"""From this number of logs on, the whole file system is synced instead of four files per log. For fewer logs, it is not
+worth waiting for the writes of other users of the file system."""
 
 
 def close_directory(manager: LogManager, directory: Directory, broker_epoch: int, done: Callable[[], None]) -> None:
-    """Close the logs of one directory, and the directory itself; then `done()`. A failure has killed the directory."""
+    """Close the logs of one directory, and the directory itself; then call `done()`.
+
+    A failure takes the directory offline.
+    """
     try:
         if manager.housekeeping.knows_topics:
             for topic, partition in manager.recovery.short(directory):
@@ -66,9 +69,9 @@ def close_directory(manager: LogManager, directory: Directory, broker_epoch: int
 
 
 def _close_log(log: Log, originals: Originals) -> tuple[list[Work], Work] | None:
-    """Complete a log's files: the writes and the fsyncs that are left, None when nothing has changed.
+    """Complete a log's files: the remaining writes and fsyncs; None if nothing has changed.
 
-    Both are for the directory's thread: making a file can take a millisecond, and there may be 10,000 logs. Raises
+    Both run in the directory's thread: creating a file can take a millisecond, and there may be 10,000 logs. Raises
     OSError.
     """
     log.closed = True
@@ -91,9 +94,9 @@ def _close_log(log: Log, originals: Originals) -> tuple[list[Work], Work] | None
 
 
 def keep_producers(log: Log, put: Put | None = None) -> bool:
-    """Before a log is closed: a snapshot of its producers, for clean logs are opened by snapshots alone; if it is new.
+    """Before a log is closed, write a snapshot of its producers, because clean logs are opened from snapshots only.
 
-    Raises OSError.
+    Returns whether the snapshot is new. Raises OSError.
     """
     producers = log.producers
     if log.end_offset in producers.snapshots or not (producers.snapshots or len(producers)):

@@ -1,4 +1,4 @@
-"""The topic configuration as a log uses it: `base.config.topic.TopicConfig`, one object for all equal overrides."""
+"""The topic configuration of a log: `base.config.topic.TopicConfig`, one object for all equal overrides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LogConfig = TopicConfig
 
 LONG_MAX = 2**63 - 1
-"""Kafka's `Long.MaxValue`: never, in times; no bound, in sizes."""
+"""Kafka's `Long.MaxValue`: never for times, no limit for sizes."""
 
 
 def make_config(overrides: Mapping[str, str] | None = None) -> LogConfig:
@@ -27,6 +27,6 @@ def make_config(overrides: Mapping[str, str] | None = None) -> LogConfig:
 
 
 def draw_jitter(config: LogConfig, rng: Rng) -> int:
-    """By how much the next roll by time comes early (`segment.jitter.ms`)."""
+    """How much earlier the next roll by time happens (`segment.jitter.ms`), in milliseconds."""
     bound = min(config.segment_jitter_ms, config.segment_ms)
     return rng.randrange(bound) if bound > 0 else 0

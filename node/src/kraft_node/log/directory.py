@@ -1,4 +1,4 @@
-"""One of the node's log directories: lock, identity, clean-shutdown mark, checkpoints, and the names in it.
+"""One of the node's log directories: lock, identity, clean-shutdown mark, checkpoints, and its partition directories.
 
 Opening a directory reads one listing and four small files, however many partitions it holds.
 """
@@ -29,18 +29,18 @@ logger = logging.getLogger("kraft_node.log")
 NO_BROKER_EPOCH: Final = -1
 
 NAMES_SYNC_MS: Final = 50
-"""How long a renamed directory waits for others to share an fsync: a bulk of deletions needs a few, not one each."""
+"""How long a renamed directory waits for others to share an fsync: many deletions need a few fsyncs, not one each."""
 NEW_NAMES_SYNC_MS: Final = 1000
-"""The same of new directories, which hold nothing that is durable yet. Each fsync stops the making of files for
-milliseconds; Kafka makes none before a log's first flush."""
+"""The same for new directories, which hold no durable data yet. Each fsync blocks creating files for milliseconds;
+Kafka does none before a log's first flush."""
 
 
 LOWERED_MS: Final = 60_000
-"""After so long a cut that has not come back is one that nobody wants any more."""
+"""After this time, a truncation that was not retried counts as abandoned."""
 
 
 class _Lowered(NamedTuple):
-    """A log that waits to be cut off at `offset`, until the write of that number is durable."""
+    """A log that waits for its truncation to `offset`, until the checkpoint write of that number is durable."""
 
     offset: int
     write: int
@@ -48,7 +48,7 @@ class _Lowered(NamedTuple):
 
 
 def lock_directory(disk: Disk, path: str) -> DiskLock:
-    """The lock of a log directory. Raises LogDirInvalid when another process (also Apache Kafka's) holds it."""
+    """The lock of a log directory. Raises LogDirInvalid if another process (also Apache Kafka's) holds it."""
     try:
         return disk.lock(f"{path}/{names.LOCK}")
     except BlockingIOError:
@@ -56,7 +56,7 @@ def lock_directory(disk: Disk, path: str) -> DiskLock:
 
 
 class Directory(LogDir):
-    """A log directory and what its files say of the logs in it."""
+    """A log directory, and the data of its files about the logs in it."""
 
     __slots__ = (
         "_boot_mark",
@@ -97,48 +97,48 @@ class Directory(LogDir):
         self._names_sync_ms = 0
         self._boot_mark = BootMark(env.disk, path, env.boot_id)
         self.same_boot = False
-        """Whether all logs here were known to be sound since the machine's last boot."""
+        """Whether all logs here were known to be undamaged since the machine's last boot."""
         self.originals = Originals(env.disk)
         """For the files of new logs."""
         self.broker_epoch = NO_BROKER_EPOCH
-        """Of the incarnation that stopped cleanly last, -1 after an unclean stop."""
+        """Epoch of the incarnation that stopped cleanly last; -1 after an unclean stop."""
         self.clean = False
         self.cordoned = False
-        """Whether new logs go elsewhere as long as there is an elsewhere (cordoned.log.dirs)."""
+        """Whether new logs go to other directories as long as there is another one (cordoned.log.dirs)."""
         self.count = 0
-        """Logs in the directory."""
+        """Number of logs in the directory."""
         self.recovery_points: OffsetMap = {}
         self.start_offsets: OffsetMap = {}
         self.high_watermarks: OffsetMap = {}
         self.cleaner_offsets: OffsetMap = {}
-        """Up to where each log has been compacted."""
+        """The offset up to which each log was compacted."""
         self.strays: list[str] = []
         """Paths of logs that an earlier run has set aside."""
         self.futures: list[tuple[tuple[str, int], str]] = []
         """Copies of logs from other directories that an earlier run has not completed: partition and path."""
         self.quarantined: dict[tuple[str, int], LogDirDamaged] = {}
-        """Logs whose data is damaged, and how: nobody is given them. Their files stay as they are."""
+        """Damaged logs, with their damage: they are never opened. Their files stay unchanged."""
         self.on_withdrawn: Callable[[Log, LogDirDamaged | None], None] | None = None
-        """Told of an open log that must not be used any more: it is damaged, or (None) has to be opened anew."""
+        """Called with an open log that must not be used any more: it is damaged, or (None) must be opened again."""
         self.unrecovered: dict[tuple[str, int], None] = {}
-        """Logs that were open at an unclean stop and have not been looked at since; in the order of their names."""
+        """Logs that were open at an unclean stop and are not recovered yet; ordered by name."""
         self.offsets_dirty = False
         self.writes = 0
-        """How often `write_offsets` was called."""
+        """Number of calls of `write_offsets`."""
         self.written = 0
-        """The latest of these that is durable."""
+        """The latest of these writes that is durable."""
         self._changed: dict[str, None] = {}
         """Topics whose offsets have changed since the last write."""
         self._text = CheckpointText(len(self._tables))
         """Belongs to the directory's thread."""
         self._lowered: dict[tuple[str, int], _Lowered] = {}
-        """Logs that wait to be cut off until the checkpoints promise less of them."""
+        """Logs whose truncation waits until the checkpoints promise less."""
         self._writing = False
         """Whether a write for them is about to begin."""
         self.retired: dict[tuple[str, int], int] = {}
-        """Partitions that are gone while the checkpoints may still name them, and the write that no longer does.
+        """Removed partitions that the checkpoints may still name, with the first write that does not.
 
-        What they say must not be taken for a new partition of the same name, whose log it would declare damaged.
+        Their offsets must not apply to a new partition of the same name, whose log would then count as damaged.
         """
 
     @property
@@ -152,13 +152,13 @@ class Directory(LogDir):
     # --- logs that fail by themselves ---
 
     def damaged(self, log: Log, error: LogDirDamaged) -> KafkaError:
-        """Quarantine the replica; the directory and the other logs in it go on."""
+        """Quarantine the replica; the directory and its other logs continue."""
         if self.on_withdrawn is not None and not log.closed:
             self.on_withdrawn(log, error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def unsettled(self, log: Log) -> None:
-        """Have the log opened anew, with the recovery that follows a kill, before anybody uses it."""
+        """Have the log opened again, with the recovery of a killed process, before it is used."""
         if self.on_withdrawn is not None and not log.closed:
             self.on_withdrawn(log, None)
 
@@ -172,7 +172,10 @@ class Directory(LogDir):
     # --- start ---
 
     def take(self, cluster_id: str | None, node_id: int, *, locked: bool = False) -> str:
-        """Lock the directory and see that it is this node's; its cluster id. Raises OSError, LogDirInvalid."""
+        """Lock the directory and check that it belongs to this node.
+
+        Returns its cluster id. Raises OSError, LogDirInvalid.
+        """
         disk = self.env.disk
         if not disk.is_dir(self.path):
             raise LogDirInvalid(self.path, "there is no such directory (see kafka-storage format)")
@@ -189,7 +192,7 @@ class Directory(LogDir):
         return found.cluster_id
 
     def load(self) -> Iterator[tuple[str, int]]:
-        """Read mark, checkpoints and names; the partitions here. Directories on their way out are removed later.
+        """Read mark, checkpoints and names. Yields the partitions here. Directories being deleted are removed later.
 
         Raises OSError, LogDirInvalid.
         """
@@ -234,7 +237,7 @@ class Directory(LogDir):
             self._mark_sound()
 
     def recovered(self, topic: str, partition: int) -> None:
-        """A log has been recovered, or is gone."""
+        """A log was recovered, or removed."""
         if self.unrecovered.pop((topic, partition), self) is None:
             self._mark_sound()
 
@@ -273,17 +276,17 @@ class Directory(LogDir):
         try:
             return read_offsets(self.env.disk, f"{self.path}/{name}")
         except CheckpointError as e:
-            # Low values are always safe: recovery looks at more, the high watermark is learnt again.
-            logger.warning("Starting without a damaged checkpoint: %s", e)
+            # Low values are always safe: recovery scans more, and the high watermark is learned again.
+            logger.warning("damaged checkpoint ignored error=%s", e)
             return {}
 
     # --- while running ---
 
     def sync_file_system(self) -> bool:
-        """Make all that has been written here durable at once; False where that is not possible. Raises OSError.
+        """Make all writes to this file system durable at once; False if that is impossible. Raises OSError.
 
-        The file system is held since the start: it tells of all writes that have failed since, also those whose error
-        another process has been told before.
+        The file system is held open since the start, so it reports all failed writes since then, also those whose error
+        another process has seen before.
         """
         if self._file_system is None:
             return False
@@ -291,7 +294,7 @@ class Directory(LogDir):
         return True
 
     def note(self, log: Log) -> None:
-        """Take the offsets of an open log into the checkpoints, which are written with the next `write_offsets`."""
+        """Note the offsets of an open log for the checkpoints, which the next `write_offsets` writes."""
         changed = False
         values = (log.recovery_point, log.start_offset, log.promised_high_watermark)
         if self._lowered:
@@ -309,12 +312,12 @@ class Directory(LogDir):
             self.changed(log.topic)
 
     def changed(self, topic: str) -> None:
-        """Offsets of that topic have changed: the next write has to state them."""
+        """Note that offsets of that topic have changed: the next write includes them."""
         self._changed[topic] = None
         self.offsets_dirty = True
 
     def _capped(self, log: Log, values: tuple[int, int, int]) -> tuple[int, int, int]:
-        """What the checkpoints may say of a log that waits to be cut off; it waits no longer than `LOWERED_MS`."""
+        """The checkpoint values of a log that waits for its truncation; it waits no longer than `LOWERED_MS`."""
         lowered = self._lowered.get((log.topic, log.partition))
         if lowered is None:
             return values
@@ -331,7 +334,7 @@ class Directory(LogDir):
             self.fail(e)
 
     def forget_offsets(self, topic: str, partition: int) -> None:
-        """A partition is gone: its offsets leave the checkpoints with the next write."""
+        """A partition was removed: the next write drops its offsets from the checkpoints."""
         for offsets in (self.recovery_points, self.start_offsets, self.high_watermarks, self.cleaner_offsets):
             if offsets.get(topic, {}).pop(partition, None) is not None:
                 self.retired[topic, partition] = self.writes + 1
@@ -341,14 +344,14 @@ class Directory(LogDir):
         self.changed(topic)
 
     def _forget_all_but(self, here: set[tuple[str, int]]) -> None:
-        """What a kill or an administrator has removed: a new log of that name is none that has lost its records."""
+        """Partitions that a kill or an administrator has removed: a new log of that name has not lost records."""
         for offsets in (self.recovery_points, self.start_offsets, self.high_watermarks, self.cleaner_offsets):
             for topic, of_topic in list(offsets.items()):
                 for partition in [partition for partition in of_topic if (topic, partition) not in here]:
                     self.forget_offsets(topic, partition)
 
     def offsets_written(self, number: int) -> None:
-        """The write of that number is done, and with it all before it."""
+        """The write of that number is done, and all earlier ones."""
         self.written = max(self.written, number)
         if self.retired:
             self.retired = {partition: at for partition, at in self.retired.items() if at > number}
@@ -356,18 +359,18 @@ class Directory(LogDir):
     def promised(self, topic: str, partition: int) -> int:
         """Below this offset a log is as durable as it was when the checkpoints were written.
 
-        A follower cuts off what its leader does not have, which can be durable, and writes anew: only what is below the
-        high watermark has stayed as it was since.
+        A follower truncates records that its leader does not have, which can be durable, and writes others. Only
+        records below the high watermark are unchanged since.
         """
         return min(of.get(topic, {}).get(partition, 0) for of in (self.recovery_points, self.high_watermarks))
 
     def promise_less(self, topic: str, partition: int, offset: int) -> None:
-        """Before a log is cut off at `offset`: what the checkpoints on disk promise of it must not reach further.
+        """Before a log is truncated to `offset`: the checkpoints on disk must not promise more.
 
-        Only a leader that was elected uncleanly has a follower cut off what is below the high watermark of its last
-        checkpoint. A kill before the next one would leave a log that ends before what was promised, which the next
-        start would take for damage. So the directory's thread writes the checkpoints before the cut, once for all logs
-        that wait. Raises CutLater until that is done: try again.
+        Only an uncleanly elected leader makes a follower truncate below the high watermark of its last checkpoint. A
+        kill before the next checkpoint would leave a log that ends before the promised offset, and the next start would
+        treat this as damage. So the directory's thread writes the checkpoints before the truncation, once for all
+        waiting logs. Raises CutLater until that is done: try again.
         """
         key = (topic, partition)
         others = (of.get(topic, {}).get(partition, 0) for of in (self.start_offsets, self.cleaner_offsets))
@@ -394,16 +397,16 @@ class Directory(LogDir):
             self.write_in_background()
 
     def write_in_background(self) -> None:
-        """Write the checkpoints in the directory's thread; an error ends the directory."""
+        """Write the checkpoints in the directory's thread; an error takes the directory offline."""
         self.offsets_dirty = False
         work = self.write_offsets()
         done = partial(self.offsets_written, self.writes)
         self.run(work, done, done)
 
     def write_offsets(self) -> Callable[[], None]:
-        """Work for the directory's thread that writes the checkpoints as they are now; then call `offsets_written`.
+        """Work for the directory's thread that writes the current checkpoints; then call `offsets_written`.
 
-        Costs the loop what the topics have that have changed since the last call.
+        The cost on the loop is proportional to the topics that have changed since the last call.
         """
         self.writes += 1
         disk, text = self.env.disk, self._text
@@ -422,12 +425,12 @@ class Directory(LogDir):
 
     def _offsets_of(self, topic: str) -> list[dict[int, int]]:
         found = [dict(offsets.get(topic, ())) for offsets in self._tables]
-        # As Kafka writes log start offsets: only those that are not the beginning.
+        # As in Kafka, log start offsets are written only if they are not the beginning.
         found[1] = {partition: at for partition, at in found[1].items() if at > 0}
         return found
 
     def write_mark(self, broker_epoch: int) -> None:
-        """State that every log here was closed and is durable, but for the quarantined ones. Raises OSError."""
+        """Write the mark that every log here is closed and durable, except quarantined ones. Raises OSError."""
         if self.quarantined:
             lines = "".join(f"{names.partition_dir(*log)}\n" for log in self.quarantined)
             write_atomic(self.env.disk, f"{self.path}/{names.QUARANTINED}", lines.encode())
@@ -435,11 +438,11 @@ class Directory(LogDir):
         write_atomic(self.env.disk, f"{self.path}/{names.CLEAN_SHUTDOWN}", mark.encode())
 
     def rename_partition(self, topic: str, partition: int, suffix: str) -> str:
-        """Move a partition's directory out of the way under a unique name; its new path. Raises OSError."""
+        """Rename a partition's directory to a unique name. Returns its new path. Raises OSError."""
         return self.rename_aside(f"{self.path}/{names.partition_dir(topic, partition)}", topic, partition, suffix)
 
     def rename_aside(self, directory: str, topic: str, partition: int, suffix: str) -> str:
-        """The same with a directory of whatever name."""
+        """The same for a directory of any name."""
         unique = self.env.rng.random_bytes(16).hex()
         name = names.suffixed_dir(topic, partition, unique, suffix)
         path = f"{self.path}/{name}"
@@ -472,7 +475,7 @@ class Directory(LogDir):
         self._names_sync_ms = due_ms
 
     def remove_later(self, path: str, delay_ms: int) -> None:
-        """Remove a directory in the background after `delay_ms`; one that cannot be removed is left for next time."""
+        """Remove a directory in the background after `delay_ms`; if that fails, the next start removes it."""
         env = self.env
 
         def work() -> None:
@@ -481,14 +484,14 @@ class Directory(LogDir):
 
         def done(result: BaseException | None) -> None:
             if isinstance(result, BaseException):
-                logger.warning("Cannot remove %s: %s", path, result)
+                logger.warning("cannot remove directory path=%s error=%s", path, result)
 
-        # Not before the name that says so is durable: a crash must not bring back half a log under its old name.
+        # Not before the new name is durable: a crash must not restore half a log under its old name.
         delay_ms = max(delay_ms, 2 * NAMES_SYNC_MS)
         env.scheduler.call_later(delay_ms, lambda: env.background.submit(self.lane, work, done))
 
     def release(self) -> None:
-        """Give up the lock."""
+        """Release the lock."""
         if self._file_system is not None:
             self._file_system.close()
             self._file_system = None
@@ -502,11 +505,11 @@ class Directory(LogDir):
 
 
 def _nothing() -> None:
-    """Nobody waits."""
+    """Do nothing."""
 
 
 def directory_of(entry: Log | Directory) -> Directory:
-    """Where a log is, be it open or known by its directory only."""
+    """The directory of an open log, or of a log that is known by its directory only."""
     directory = entry if isinstance(entry, Directory) else entry.dir
     assert isinstance(directory, Directory), "law: the manager's logs lie in its directories"
     return directory

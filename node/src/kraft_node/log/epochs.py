@@ -1,8 +1,8 @@
-"""Where each leader epoch began in a log (KIP-101, KIP-279), kept in the file leader-epoch-checkpoint.
+"""The start of each leader epoch in a log (KIP-101, KIP-279), stored in the file leader-epoch-checkpoint.
 
-Followers and consumers ask where an epoch ended to find where their log parts from the leader's. The file is written
-when the log is flushed or cut, and at a clean stop: what lies past the recovery point is walked after any other stop,
-and the epochs are in the batches. A new partition does without until then.
+Followers and consumers ask where an epoch ended, to find where their logs diverge from the leader's. The file is
+written when the log is flushed or truncated, and at a clean stop. After any other stop, the part above the recovery
+point is scanned, and its batches contain the epochs. A new partition has no file until its first flush.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NO_EPOCH = -1
 
 
 class LeaderEpochs:
-    """Epochs and their first offsets, both ascending. `dirty` asks the owner to write them."""
+    """Epochs and their first offsets, both ascending. `dirty` tells the owner to write them."""
 
     __slots__ = ("_epochs", "_starts", "dirty")
 
@@ -35,11 +35,11 @@ class LeaderEpochs:
 
     @property
     def latest_epoch(self) -> int:
-        """The last epoch, -1 when there is none."""
+        """The last epoch; -1 if there is none."""
         return self._epochs[-1] if self._epochs else NO_EPOCH
 
     def assign(self, epoch: int, start: int) -> None:
-        """Epoch `epoch` begins at offset `start`. Entries that contradict it go; a known epoch stays as it is."""
+        """Epoch `epoch` begins at offset `start`. Contradicting entries are removed; a known epoch stays unchanged."""
         epochs, starts = self._epochs, self._starts
         if epoch < 0 or (epochs and epoch == epochs[-1]):
             return
@@ -51,15 +51,15 @@ class LeaderEpochs:
         self.dirty = True
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the record at `offset`; -1 before the first known one."""
+        """The epoch of the record at `offset`; -1 before the first known epoch."""
         place = bisect_right(self._starts, offset)
         return self._epochs[place - 1] if place else NO_EPOCH
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """The largest known epoch at or below `epoch` and where it ended; (-1, -1) when none is known.
+        """The largest known epoch at or below `epoch`, and its end; (-1, -1) if none is known.
 
-        As Kafka answers OffsetForLeaderEpoch: an epoch before the first known one ended where that begins, under its
-        own number; one after the latest is not known.
+        Like Kafka's OffsetForLeaderEpoch: an epoch before the first known one ended where that one begins, with its own
+        number; an epoch after the latest is unknown.
         """
         epochs = self._epochs
         if epoch == NO_EPOCH or not epochs or epoch > epochs[-1]:
@@ -72,14 +72,14 @@ class LeaderEpochs:
         return epochs[place - 1], self._starts[place]
 
     def truncate_from_end(self, end: int) -> None:
-        """The log ends at `end` now: epochs that begin there or later go."""
+        """The log now ends at `end`: remove epochs that begin there or later."""
         while self._starts and self._starts[-1] >= end:
             self._starts.pop()
             self._epochs.pop()
             self.dirty = True
 
     def truncate_from_start(self, start: int) -> None:
-        """The log begins at `start` now: the epoch of that offset begins there, earlier ones go."""
+        """The log now begins at `start`: its epoch begins there, earlier epochs are removed."""
         place = bisect_right(self._starts, start)
         if place and (place > 1 or self._starts[0] < start):
             del self._starts[: place - 1]

@@ -1,8 +1,8 @@
-"""What makes a log directory, or a log in it, unusable; and what passes.
+"""Errors that make a log directory or a log unusable, and temporary errors.
 
-- An I/O error ends the log directory (`LogDirFailure`), and no other one.
-- Damage to data that had been durable ends the replica (`LogDirDamaged`): the directory quarantines it.
-- A process without free descriptors waits (`is_shortage`): nothing is wrong with any file.
+- An I/O error takes the log directory offline (`LogDirFailure`), and no other one.
+- Damage to durable data ends the replica (`LogDirDamaged`): the directory quarantines it.
+- A process without free descriptors waits (`is_shortage`): the files are not affected.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ SHORTAGES: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether the process or the system has no file descriptor left for the moment."""
+    """Whether the process or the system has no free file descriptor at the moment."""
     return isinstance(error, OSError) and error.errno in SHORTAGES
 
 
 class CutLater(KafkaError):  # noqa: N818 - a state, not a fault
-    """A log is not cut off yet: the checkpoints on disk promise more of it, and are being written with less."""
+    """A log cannot be truncated yet: the checkpoints on disk promise more and are being written again."""
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         super().__init__(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"{topic}-{partition} is cut off at {offset} in a moment: the checkpoints are written with less first",
+            f"{topic}-{partition} will be truncated to {offset} once the checkpoints are written; retry",
         )
 
 
 class LogDirError(Exception):
-    """A log directory can not be used; `directory` is its path."""
+    """A log directory cannot be used; `directory` is its path."""
 
     def __init__(self, directory: str, message: str) -> None:
         super().__init__(f"{directory}: {message}")
@@ -39,7 +39,7 @@ class LogDirError(Exception):
 
 
 class LogDirFailure(LogDirError):  # noqa: N818
-    """Reading, writing or fsync failed. What the files hold is unknown from now on: nothing is retried."""
+    """Reading, writing or fsync failed. The content of the files is unknown from now on: nothing is retried."""
 
     def __init__(self, directory: str, error: BaseException) -> None:
         super().__init__(directory, f"{type(error).__name__}: {error}")
@@ -47,16 +47,16 @@ class LogDirFailure(LogDirError):  # noqa: N818
 
 
 class LogDirDamaged(LogDirError):  # noqa: N818
-    """Data that had been made durable is not what was written. Truncating it could lose committed records.
+    """Durable data differs from the data that was written. Truncating it could lose committed records.
 
-    `file` is the damaged file and `offset` the first log offset that cannot be trusted.
+    `file` is the damaged file, `offset` the first untrusted log offset.
     """
 
     def __init__(self, directory: str, file: str, offset: int, reason: str) -> None:
         super().__init__(
             directory,
-            f"{file} is damaged at offset {offset}: {reason}; these records were durable, so they are not cut off "
-            "(fetched again from the leader where there is another replica; else restore the file and restart)",
+            f"{file} is damaged at offset {offset}: {reason}; these records were durable, so they are not truncated "
+            "(if there is another replica, they are fetched again from the leader; else restore the file and restart)",
         )
         self.file = file
         self.offset = offset

@@ -1,7 +1,7 @@
-"""Open files, bounded; and what all logs of one log directory share.
+"""A limited number of open files, and the shared parts of all logs of one log directory.
 
-A node may hold a million segments, a process some thousand descriptors. `FileCache` keeps the recently used files open
-and drops others by letting go of the reference: a `FileSlice` that is being sent keeps its file open until it is gone.
+A node may hold a million segments, a process some thousand descriptors. `FileCache` keeps recently used files open and
+drops references to others. A `FileSlice` that is being sent keeps its file open until it is sent.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ if TYPE_CHECKING:
     from kraft_node.log.log import Log
 
 OPEN_FILES_MAX: Final = 2048
-"""Files kept open by default; half of what common systems allow a process, the rest is for connections."""
+"""Default number of files kept open: half of the usual limit of a process; the rest is for connections."""
 
 
 PENDING_INDEX_BYTES: Final = 4096
 """Index entries that a segment gathers before it writes them: 512, for 2 MiB of log, or more with large batches."""
 
 ORIGINALS_MAX: Final = 64
-"""Files to make links to, a few hundred bytes of memory each. Partitions of one topic are mostly made together."""
+"""Files to link to, a few hundred bytes of memory each. Partitions of one topic are mostly created together."""
 
 SHORTAGE_PAUSE_MS: Final = 100
-"""Until work is tried again for which there was no descriptor."""
+"""The delay until work without a free descriptor is retried."""
 
 Put: TypeAlias = Callable[[str, int, Buffer], None]
-"""Writes bytes to a file, now or later: path, position, data. From position 0 on they are all that the file holds."""
+"""Writes bytes to a file, now or later: path, position, data. From position 0 they are the whole content of the
+file."""
 
 
 def write_file(disk: Disk, path: str, position: int, data: Buffer) -> None:
-    """Write `data` at `position`, by any thread; the file exists afterwards. Raises OSError."""
+    """Write `data` at `position`, from any thread; the file exists afterwards. Raises OSError."""
     file = disk.open(path, create=True)
     try:
         if position == 0:
@@ -55,11 +56,11 @@ def remove_if_there(disk: Disk, path: str) -> None:
 
 
 class Originals:
-    """Small files that many logs have alike: the first is written, the others are further names of it (hard links).
+    """Small files with equal content in many logs: the first is written, the others are hard links to it.
 
-    Making a file is what a new partition costs most: two thirds of it with a file system that looks for free inodes. So
-    only files may be made here that are never changed in place, by whoever: who has something else to say puts a new
-    file under the name (`write_atomic` and the like, as Apache Kafka does).
+    Creating files is the largest cost of a new partition: two thirds of it on a file system that searches for free
+    inodes. Only files that are never changed in place may be created here: to change the content, replace the file
+    (`write_atomic` and similar functions, as in Apache Kafka).
     """
 
     __slots__ = ("_disk", "_paths")
@@ -69,12 +70,12 @@ class Originals:
         self._paths: dict[bytes, str] = {}
 
     def put(self, path: str, data: bytes) -> None:
-        """Make the file at `path`, where none is, with `data` in it. Raises OSError."""
+        """Create the file at `path`, which must not exist, with content `data`. Raises OSError."""
         original = self._paths.get(data)
         if original is not None:
             try:
                 self._disk.link(original, path)
-            except OSError:  # it is gone, has as many names as it can have, or there are no links here
+            except OSError:  # it was removed, has the maximum of links, or links are not supported
                 del self._paths[data]
             else:
                 return
@@ -89,7 +90,7 @@ class Originals:
 
 
 class Handle:
-    """A file that may be open. `used` saves it from the next round of closing; `retired` ones are not kept open."""
+    """A file that may be open. `used` saves it from the next round of closing; `retired` handles are not kept open."""
 
     __slots__ = ("file", "retired", "used")
 
@@ -100,7 +101,7 @@ class Handle:
 
 
 class FileCache:
-    """Opens files for handles and keeps at most `limit` of them open."""
+    """Opens files for handles, and keeps at most `limit` of them open."""
 
     __slots__ = ("_disk", "_limit", "_open")
 
@@ -127,13 +128,16 @@ class FileCache:
         return file
 
     def drop(self, handle: Handle) -> None:
-        """Let go of the file, for instance because its path is about to mean another one."""
+        """Drop the reference to the file, for example because its path will soon name another one."""
         if handle.file is not None:
             handle.file = None
             self._open.pop(handle, None)
 
     def shed(self) -> bool:
-        """Close all files: descriptors are short. Whether any was open; those that are being sent stay open."""
+        """Close all files because descriptors are short.
+
+        Returns whether any was open; files that are being sent stay open.
+        """
         shed = bool(self._open)
         for handle in self._open:
             handle.file = None
@@ -152,9 +156,9 @@ class FileCache:
 
 
 class LogDir:
-    """A log directory: where its files are, who fsyncs them, and whether it is still alive.
+    """A log directory: its path, its background thread, and whether it has failed.
 
-    `lane` is the background thread of this directory. `failed` is set once and stays; `on_failure` hears of it.
+    `lane` is the background thread of this directory. `failed` is set once and stays; then `on_failure` is called.
     """
 
     __slots__ = ("env", "failed", "files", "id", "lane", "on_failure", "path", "pending_index_bytes", "turns")
@@ -166,19 +170,22 @@ class LogDir:
         self.id = directory_id
         self.lane = f"log-dir:{path}"
         self.turns = Turns(env)
-        """Work on many files or logs that is done in turns of the loop."""
+        """Runs work on many files or logs in turns of the loop."""
         self.pending_index_bytes = PENDING_INDEX_BYTES
         self.failed: LogDirError | None = None
         self.on_failure: Callable[[LogDir], None] | None = None
 
     def promise_less(self, topic: str, partition: int, offset: int) -> None:
-        """A log is about to be cut off at `offset`; what is kept of it elsewhere must not reach further."""
+        """A log is about to be truncated to `offset`; data about it elsewhere must not promise more."""
 
     def tick(self) -> None:
-        """Called now and then by long walks over the files; may raise to end the walk."""
+        """Called from time to time by long scans of files; may raise to end the scan."""
 
     def fail(self, error: BaseException) -> KafkaError:
-        """The directory is dead from now on; the error for whoever asked. A shortage of descriptors ends nothing."""
+        """Take the directory offline.
+
+        Returns the error for the caller. A shortage of descriptors does not take it offline.
+        """
         if is_shortage(error):
             self.files.shed()
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path}: {error}; try again")
@@ -189,16 +196,21 @@ class LogDir:
         return self.storage_error()
 
     def damaged(self, log: Log, error: LogDirDamaged) -> KafkaError:  # noqa: ARG002
-        """Data of a log is not what was written; the error for whoever asked. A directory of one log ends with it."""
+        """Data of a log is damaged.
+
+        Returns the error for the caller. Here the directory has one log and goes offline with it.
+        """
         return self.fail(error)
 
     def unsettled(self, log: Log) -> None:
-        """For want of a descriptor a change of a log was given up half done: its files are right, its memory is not."""
+        """A change of a log was abandoned half-way for lack of a descriptor: its files are right, its state in memory
+        is not.
+        """
 
     def run(self, work: Callable[[], None], done: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
-        """Have the directory's thread do `work`, then call `done`.
+        """Let the directory's thread run `work`, then call `done`.
 
-        An error ends the directory and calls `failed`. While descriptors are short, `work` is done again and again.
+        An error takes the directory offline and calls `failed`. While descriptors are short, `work` is retried.
         """
 
         def finished(result: BaseException | None) -> None:
@@ -215,7 +227,7 @@ class LogDir:
         self.env.background.submit(self.lane, work, finished)
 
     def check(self) -> None:
-        """Raise KAFKA_STORAGE_ERROR when the directory is dead."""
+        """Raise KAFKA_STORAGE_ERROR if the directory has failed."""
         if self.failed is not None:
             raise self.storage_error()
 

@@ -1,7 +1,7 @@
-"""Makes a log durable: which files an fsync up to an offset needs, and when the recovery point may move.
+"""Makes a log durable: the files that an fsync up to an offset needs, and when the recovery point may move.
 
-The leader epochs and the aborted transactions below the recovery point are as durable as the batches: recovery relies
-on them. Of the indexes only those of closed segments are fsynced.
+The leader epochs and aborted transactions below the recovery point are as durable as the batches, because recovery
+relies on them. Of the indexes, only those of closed segments are fsynced.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 SNAPSHOT_BYTES: Final = 16 << 20
-"""Bytes of a segment after which a flush is worth a snapshot of the producers: recovery knows them from there on.
+"""After this many bytes of a segment, a flush also writes a snapshot of the producers, from which recovery starts.
 
-Without one it would look through the segment's batches from the first, far below the recovery point.
+Without a snapshot, recovery would read the segment's batches from the first, far below the recovery point.
 """
 
 
@@ -31,9 +31,9 @@ def write_epochs(log: Log) -> None:
 
 
 def epochs_writer(log: Log, originals: Originals | None = None) -> Callable[[], None]:
-    """Work for any thread that writes the leader epochs as they are now; it raises OSError.
+    """Work for any thread that writes the current leader epochs; it raises OSError.
 
-    `originals`, of that thread: the first epoch is the same for most logs.
+    `originals` belongs to that thread: the first epoch is the same for most logs.
     """
     entries = log.leader_epochs.entries()
     lines = ["0", str(len(entries)), *[f"{epoch} {start}" for epoch, start in entries]]
@@ -56,15 +56,15 @@ def epochs_writer(log: Log, originals: Originals | None = None) -> Callable[[], 
 
 
 class Flush:
-    """One fsync of a log up to an offset: made on the loop, `work` in any thread, then `done` on the loop."""
+    """One fsync of a log up to an offset: created on the loop, `work` in any thread, then `done` on the loop."""
 
     __slots__ = ("_directories", "_disk", "_log", "_names", "_path", "_paths", "_truncations", "_whole", "up_to")
 
     def __init__(self, log: Log, up_to: int, *, closing: bool = False, indexes: bool = False) -> None:
-        """Prepare to make everything below `up_to` durable; with `indexes` also those of the active segment.
+        """Prepare to make everything below `up_to` durable; with `indexes` also the indexes of the active segment.
 
-        `closing`: at a clean stop, which needs the indexes and makes the log directory's names durable by itself.
-        Raises OSError.
+        `closing`: at a clean stop, which needs the indexes and makes the log directory's names durable itself. Raises
+        OSError.
         """
         indexes |= closing
         if indexes:
@@ -101,9 +101,9 @@ class Flush:
                     raise
 
     def done(self) -> bool:
-        """Note that it is durable now, unless the log has been cut since.
+        """Note that the data is durable, unless the log has been truncated since.
 
-        False if the log has been renamed: `work` may have found nothing under the names that it knew.
+        False if the log has been renamed: then `work` may not have found the files under their old names.
         """
         log = self._log
         if log.path != self._path and not log.closed:
@@ -123,8 +123,8 @@ def _paths(log: Log, up_to: int, *, with_names: bool, indexes: bool) -> list[str
     last = log.segment_number(up_to if up_to == log.end_offset else up_to - 1)
     for place in range(first, last + 1):
         segment = log.segment(place)
-        paths.append(segment.path(names.LOG))  # also of an empty one: it may have been cut, which is to last
-        # The active segment's indexes can wait: recovery goes on from whatever entries it finds sound.
+        paths.append(segment.path(names.LOG))  # also for an empty one: its truncation must be durable
+        # The active segment's indexes can wait: recovery continues from the valid entries that it finds.
         if indexes or segment is not log.active:
             paths.append(segment.path(names.INDEX))
             paths.append(segment.path(names.TIME_INDEX))
@@ -141,7 +141,7 @@ def _paths(log: Log, up_to: int, *, with_names: bool, indexes: bool) -> list[str
 
 
 def fsync_path(disk: Disk, path: str) -> None:
-    """Fsync a file by name; one that has been deleted meanwhile needs none. Raises OSError."""
+    """Fsync a file by name; a file that was deleted meanwhile needs no fsync. Raises OSError."""
     try:
         file = disk.open(path)
     except FileNotFoundError:
@@ -166,9 +166,9 @@ def _again(log: Log, done: Callable[[], None] | None, indexes: bool) -> None:
 
 
 def schedule(log: Log, done: Callable[[], None] | None = None, *, indexes: bool = False) -> None:
-    """Fsync what is written now in the directory's thread; then move the recovery point and call `done`.
+    """Fsync the data written so far in the directory's thread; then move the recovery point and call `done`.
 
-    Without `done` only what lies before the active segment, as a roll asks for it; one such job at a time.
+    Without `done`, only the part before the active segment, after a roll; one such job at a time.
     """
     if log.flush_scheduled and done is None:
         return
@@ -196,7 +196,7 @@ def schedule(log: Log, done: Callable[[], None] | None = None, *, indexes: bool 
         elif done is not None:
             done()
         elif log.recovery_point < log.active.base and not log.closed and log.dir.failed is None:
-            schedule(log)  # segments that have been rolled meanwhile
+            schedule(log)  # for segments that were rolled meanwhile
 
     def submit() -> None:
         log.dir.env.background.submit(log.dir.lane, flush.work, finished)

@@ -1,8 +1,8 @@
-"""Future logs: copies under way from one log directory of a broker to another (`topic-partition.<unique>-future`).
+"""Future logs: unfinished copies from one log directory of a broker to another (`topic-partition.<unique>-future`).
 
-`LogManager.futures` finds them at the start, makes, opens and removes them, and puts one in the place of the log that
-it is the copy of; what is copied and when it is complete is the business of `broker.log_dir_moves`. A partition has at
-most one, in another directory than its log.
+`LogManager.futures` finds them at start, creates, opens and removes them, and replaces the original log by its copy.
+`broker.log_dir_moves` decides what is copied and when it is complete. A partition has at most one future log, in
+another directory than its log.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ class Futures:
         return len(self._found)
 
     def load(self, directory: Directory) -> None:
-        """Take over those that the directory has. A second copy of a partition is of no use to anybody."""
+        """Take over the copies in the directory. A second copy of a partition is useless and removed."""
         for key, path in directory.futures:
             if key in self._found:
-                logger.warning("%s is removed: there is another copy, %s", path, self._found[key].path)
+                logger.warning("second copy of a log removed path=%s other=%s", path, self._found[key].path)
                 directory.remove_later(path, 0)
             else:
                 self._found[key] = _Future(directory, path, clean=directory.clean)
                 directory.count += 1
 
     def partitions(self) -> list[tuple[str, int]]:
-        """Those that are being copied, or were when the node stopped."""
+        """The partitions that are being copied, or were when the node stopped."""
         return list(self._found)
 
     def logs(self) -> Iterator[Log]:
-        """Those that are open."""
+        """The open copies."""
         return (future.log for future in list(self._found.values()) if future.log is not None)
 
     def directory_of(self, topic: str, partition: int) -> Directory | None:
-        """Where the copy is; None when there is none."""
+        """The directory of the copy; None if there is none."""
         found = self._found.get((topic, partition))
         return None if found is None else found.directory
 
     def topic_id(self, topic: str, partition: int) -> Uuid | None:
-        """The topic id of a copy, ZERO_UUID when it carries none, None when there is no copy. Raises KafkaError."""
+        """The topic id of a copy; ZERO_UUID if it has none, None if there is no copy. Raises KafkaError."""
         found = self._found.get((topic, partition))
         if found is None:
             return None
@@ -81,13 +81,13 @@ class Futures:
             raise found.directory.fail(e) from e
 
     def sizes(self, directory: Directory) -> Iterator[tuple[str, int, int, int]]:
-        """(topic, partition, bytes, end offset) of the copies in a directory that are open."""
+        """(topic, partition, bytes, end offset) of the open copies in a directory."""
         for (topic, partition), found in list(self._found.items()):
             if found.directory is directory and found.log is not None:
                 yield topic, partition, found.log.size_bytes, found.log.end_offset
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """The copy, opened (and recovered) if need be. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """The copy, opened (and recovered) if necessary. Raises KafkaError KAFKA_STORAGE_ERROR."""
         found = self._found.get((topic, partition))
         if found is None or found.log is not None:
             return None if found is None else found.log
@@ -118,16 +118,16 @@ class Futures:
         return log
 
     def _compacted_below(self, topic: str, partition: int) -> int:
-        """How far compaction of the log that is copied has been."""
+        """The offset up to which the copied log was compacted."""
         source = self._manager.directory_of(topic, partition)
         if source is None:
             return NEVER_COMPACTED
         return source.cleaner_offsets.get(topic, {}).get(partition, NEVER_COMPACTED)
 
     def create(self, topic: str, partition: int, topic_id: Uuid, directory: Directory) -> Log:
-        """An empty copy in `directory`.
+        """Create an empty copy in `directory`.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER while the checkpoints there may still speak of an
+        Raises KafkaError KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER while the checkpoints there may still name an
         older log of that name.
         """
         assert (topic, partition) not in self._found, "law: a partition has at most one future log"
@@ -152,7 +152,7 @@ class Futures:
         return log
 
     def delete(self, topic: str, partition: int) -> None:
-        """Remove the copy; fine when there is none, or when its directory is dead. Raises KafkaError."""
+        """Remove the copy; allowed if there is none, or if its directory has failed. Raises KafkaError."""
         found = self._found.pop((topic, partition), None)
         if found is None or not found.directory.online:
             return
@@ -170,11 +170,11 @@ class Futures:
         directory.remove_later(path, self._manager.topic_config(topic).file_delete_delay_ms)
 
     def promote(self, topic: str, partition: int) -> Log:
-        """The copy becomes the log of the partition, and the one that was goes away (as Kafka's replaceCurrentLog…).
+        """Replace the partition's log by its copy (like Kafka's replaceCurrentLog…).
 
-        First the old name goes, durably, then the new one comes: a crash in between leaves a copy without a log, which
-        is promoted when the partition is opened (`Storage.open`). There is never a moment with two logs. The fsyncs are
-        waited for here, as in Kafka: what is appended next may only be promised where it will be found.
+        First the old name is removed durably, then the new name is created. A crash in between leaves a copy without a
+        log, which is promoted when the partition is opened (`Storage.open`). There are never two logs. The fsyncs are
+        waited for here, as in Kafka: the next append may only be promised in the place where it will be found.
 
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -203,16 +203,16 @@ class Futures:
         if compacted_below >= 0:
             directory.cleaner_offsets.setdefault(topic, {})[partition] = compacted_below
             directory.changed(topic)
-        manager.housekeeping.checkpoint_soon()  # where the log begins was written down where it was
+        manager.housekeeping.checkpoint_soon()  # its start offset was checkpointed in the old directory
         if before is not None:
             before[0].remove_later(before[1], manager.topic_config(topic).file_delete_delay_ms)
-            logger.info("The log of %s-%d has moved from %s to %s", topic, partition, before[0].path, directory.path)
+            logger.info("log has moved partition=%s-%d from=%s to=%s", topic, partition, before[0].path, directory.path)
         else:
-            logger.info("The log of %s-%d is in %s: its move is completed", topic, partition, directory.path)
+            logger.info("log has moved partition=%s-%d to=%s", topic, partition, directory.path)
         return log
 
     def forget(self, failed: LogDir) -> None:
-        """A directory is dead: its copies are of no use."""
+        """A directory has failed: its copies are useless."""
         for key, found in list(self._found.items()):
             if found.directory is failed:
                 if found.log is not None:
@@ -220,20 +220,20 @@ class Futures:
                 del self._found[key]
 
     def withdrawn(self, log: Log, damage: LogDirDamaged | None) -> None:
-        """An open copy is damaged: it goes, and with it the move. Or (None) it has to be opened anew."""
+        """An open copy is damaged: remove it, which ends the move. Or (None) it must be opened again."""
         found = self._found.get((log.topic, log.partition))
         if found is None or found.log is not log:
             return
         if damage is not None:
             logger.error("copy removed topic=%s partition=%d reason=%s", log.topic, log.partition, damage)
-            with contextlib.suppress(KafkaError):  # its directory is dead, which has been said
+            with contextlib.suppress(KafkaError):  # its directory has failed, which was reported
                 self.delete(log.topic, log.partition)
             return
         log.close()
         found.log, found.clean = None, False
 
     def open_unproven(self, directory: Directory) -> None:
-        """Look at copies that nobody has opened yet: the directory is about to be marked as closed cleanly.
+        """Open copies that were not opened yet: the directory is about to be marked as closed cleanly.
 
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -243,6 +243,6 @@ class Futures:
 
 
 def check_name(topic: str, partition: int) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION when the name of a copy would be longer than file systems allow."""
+    """Raise INVALID_TOPIC_EXCEPTION if the name of a copy would be too long for file systems."""
     if len(names.future_dir(topic, partition, "0" * 32)) > names.DIR_NAME_MAX:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")

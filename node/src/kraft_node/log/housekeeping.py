@@ -1,7 +1,7 @@
-"""What is done to all logs of a node from time to time: recovery, retention, compaction, flushes by time, checkpoints.
+"""Periodic work on all logs of a node: recovery, retention, compaction, flushes by time, checkpoints.
 
-Made and started by `manager.LogManager`. Each kind of work has a timer under a name; what looks at all logs does so in
-steps with pauses between, because requests go first. After `stop` nothing is begun any more.
+`manager.LogManager` creates and starts it. Each kind of work has a timer with a name. Work on all logs is done in steps
+with pauses in between, because requests have priority. After `stop` no work begins.
 """
 
 from __future__ import annotations
@@ -28,32 +28,34 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kraft_node.log")
 
 WALK_PAUSE_MS: Final = 10
-"""Between the steps of a walk over all logs: requests go first."""
+"""Pause between the steps of a walk over all logs, because requests have priority."""
 WALK_STEP: Final = 8
-"""Logs looked at in a step: a few milliseconds when each has to be listed."""
+"""Logs per step: a few milliseconds if each must be listed."""
 PRODUCER_STEP: Final = 512
-"""Open logs looked at in a step for producers that are old: well under a millisecond when there are none."""
+"""Open logs per step of the search for old producers: well under a millisecond if there are none."""
 FLUSH_TICK_MS: Final = 1000
-"""How often logs with a `flush.ms` are looked at."""
+"""How often logs with a `flush.ms` are checked."""
 CHECKPOINT_PAUSE_MS: Final = 10
-"""Until the checkpoints are written after a deletion or a compaction: a bulk of them shares one write."""
+"""Delay of a checkpoint write after a deletion or a compaction: several share one write."""
 
 
 class Housekeeping:
-    """The timers of one `LogManager`, and what they do."""
+    """The timers of one `LogManager`, and their work."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self._timers: dict[str, Timer] = {}
         self._stopped = False
         self.knows_topics = False
-        """Whether topics have their configurations: before, compacted logs look damaged and kept ones too old."""
+        """Whether the configurations of topics are known: before, compacted logs look damaged and kept logs look too
+        old.
+        """
         self.cleaner = Cleaner(manager.env, self._cleaned)
         self._visited: Log | None = None
-        """The log that retention has opened to look into it."""
+        """The log that retention has opened to check it."""
 
     def start(self) -> None:
-        """Begin with what needs no topic's configuration."""
+        """Start the work that needs no topic configuration."""
         manager, timing = self._manager, self._manager.timing
         self._every("checkpoints", timing.checkpoint_ms, manager.checkpoint_all, timing.initial_delay_ms)
         self._every("high-watermarks", timing.high_watermark_checkpoint_ms, manager.checkpoint_all)
@@ -62,7 +64,7 @@ class Housekeeping:
         self._every("flush", FLUSH_TICK_MS, self._flush_by_time)
 
     def topics_known(self) -> None:
-        """Begin with the rest, with what an unclean stop has left first."""
+        """Start the remaining work; recovery after an unclean stop comes first."""
         if self.knows_topics:
             return
         self.knows_topics = True
@@ -72,20 +74,20 @@ class Housekeeping:
             self._later("recovery", WALK_PAUSE_MS, self._recover_some)
 
     def stop(self) -> None:
-        """Nothing more is begun."""
+        """Start no more work."""
         self._stopped = True
         for timer in self._timers.values():
             timer.cancel()
 
     def timing_changed(self) -> None:
-        """The time between compactions is another one now."""
+        """The period of compaction has changed."""
         timer = self._timers.pop("cleaner", None)
         if timer is not None:
             timer.cancel()
         self._every("cleaner", self._manager.timing.cleaner_backoff_ms, self._clean)
 
     def checkpoint_soon(self) -> None:
-        """A log is gone: the checkpoints are to forget it."""
+        """A log was removed: write the checkpoints without it."""
         self._later("retired", CHECKPOINT_PAUSE_MS, self._manager.checkpoint_all)
 
     def _every(self, name: str, period_ms: int, work: Callable[[], None], first_ms: int | None = None) -> None:
@@ -109,9 +111,9 @@ class Housekeeping:
     # --- recovery ---
 
     def _recover_some(self) -> None:
-        """Recover a few of the logs that nobody has asked for since an unclean stop, and close them again.
+        """Recover some of the logs that were not used since an unclean stop, and close them again.
 
-        The walk waits for a log that is long, which the directory's recovery lane opens.
+        A long log is opened by the directory's recovery lane; the walk waits for it.
         """
         left = self._manager.recovery.inline_bytes_max
         for directory in self._manager.directories:
@@ -123,7 +125,7 @@ class Housekeeping:
         if any(directory.unrecovered and directory.online for directory in self._manager.directories):
             self._later("recovery", WALK_PAUSE_MS, self._recover_some)
         else:
-            logger.info("All logs have been recovered")
+            logger.info("all logs have been recovered")
 
     def _is_in_lane(self, directory: Directory, topic: str, partition: int) -> bool:
         try:
@@ -153,7 +155,7 @@ class Housekeeping:
             flushing.schedule(log, lambda: self._close_again(log))
 
     def _close_again(self, log: Log) -> None:
-        """Forget an open log that nobody else holds and that is durable."""
+        """Forget an open log that is durable and not used by others."""
         directory = directory_of(log)
         if log.held or log.closed or self._manager.entry(log.topic, log.partition) is not log:
             return
@@ -170,7 +172,7 @@ class Housekeeping:
         self._walk_retention(self._manager.partitions())
 
     def _walk_retention(self, todo: Iterator[tuple[str, int]], again: tuple[str, int] | None = None) -> None:
-        """Look at some logs; of a log that has many segments too many, `again` goes on with the rest."""
+        """Check some logs. If a log has many expired segments, `again` continues with the rest."""
         now = self._manager.env.clock.wall_ms()
         pause_ms = WALK_PAUSE_MS
         for _ in range(WALK_STEP):
@@ -183,7 +185,7 @@ class Housekeeping:
                     again, pause_ms = found, 0
                     break
             except KafkaError:
-                continue  # the directory is dead, which has been said
+                continue  # the directory has failed, which was reported
             except OSError as e:
                 directory = self._manager.directory_of(*found)
                 if directory is not None:
@@ -191,7 +193,7 @@ class Housekeeping:
         self._later("retention-walk", pause_ms, lambda: self._walk_retention(todo, again))
 
     def _retain(self, topic: str, partition: int, now: int) -> bool:
-        """Drop some segments of a log; whether there may be more to drop."""
+        """Drop some segments of a log. Returns whether there may be more to drop."""
         entry = self._manager.entry(topic, partition)
         if entry is None or not directory_of(entry).online:
             return False
@@ -219,7 +221,7 @@ class Housekeeping:
         return False
 
     def _may_be_dirty(self, directory: Directory, topic: str, partition: int) -> bool:
-        """Whether a compacted log that is not open has closed segments beyond the checkpoint of the cleaner."""
+        """Whether a compacted log that is not open has closed segments above the cleaner's checkpoint."""
         if not self._manager.topic_config(topic).compact:
             return False
         path = self._manager.path(directory, topic, partition)
@@ -228,7 +230,7 @@ class Housekeeping:
         return active > directory.cleaner_offsets.get(topic, {}).get(partition, 0)
 
     def _may_expire(self, directory: Directory, topic: str, partition: int, now: int) -> bool:
-        """Whether retention could find something in a log that is not open, by names, sizes and dates of its files."""
+        """Whether retention could apply to a log that is not open, by names, sizes and dates of its files."""
         config = self._manager.topic_config(topic)
         if not config.delete or (config.retention_ms < 0 and config.retention_bytes < 0):
             return False
@@ -245,9 +247,9 @@ class Housekeeping:
     # --- producers ---
 
     def _check_producers(self) -> None:
-        """Forget producers whose records are old, but in no log that has been open for less than the period.
+        """Forget producers whose records are old, but only in logs that were open for the whole period.
 
-        Kafka has a timer a log. The age is that of the records: sent late or in the past they would go at once.
+        Kafka has a timer per log. The age is that of the records: late or backdated records would expire at once.
         """
         self._walk_producers(
             self._manager.open_logs(), self._manager.env.clock.monotonic_ms() - self._manager.timing.producer_check_ms
@@ -267,8 +269,8 @@ class Housekeeping:
     def _clean(self) -> None:
         """Compact the dirtiest log, if one is dirty enough and none is being compacted.
 
-        Only of those that somebody holds: the others may be closed, and opened again, at any moment. And not of one
-        that moves: its copy would have what was deleted without the tombstones.
+        Only logs in use are compacted: the others may be closed and opened again at any moment. A log that moves is not
+        compacted: its copy would keep deleted records without the tombstones.
         """
         timing, cleaner = self._manager.timing, self.cleaner
         cleaner.threads, cleaner.bytes_per_second = timing.cleaner_threads, timing.cleaner_bytes_per_second
@@ -309,7 +311,7 @@ class Housekeeping:
     # --- flush.ms ---
 
     def _flush_by_time(self) -> None:
-        """flush.ms of the topics that have one."""
+        """Apply flush.ms to the topics that set it."""
         now = self._manager.env.clock.wall_ms()
         for log in (*self._manager.open_logs(), *self._manager.futures.logs()):
             every = log.config.flush_ms
@@ -318,4 +320,4 @@ class Housekeeping:
 
 
 def _nothing() -> None:
-    """Nobody waits."""
+    """Do nothing."""

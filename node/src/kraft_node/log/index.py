@@ -1,8 +1,8 @@
 """The sparse indexes of a segment, as bytes: offset -> position, and timestamp -> offset.
 
 Offset index entry: offset relative to the segment's base (u32), position in the .log file (u32). Time index entry:
-timestamp (i64, ms), relative offset (u32). Entries ascend. The largest entry not above a target says where to start
-to scan. A position of 0 with offset 0 is the file's unused rest (Kafka preallocates the index of the active segment).
+timestamp (i64, ms), relative offset (u32). Entries ascend. A scan starts at the largest entry that is not above the
+target. Position 0 with offset 0 marks the file's unused rest (Kafka preallocates the index of the active segment).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TIME_ENTRY: Final = Struct(">qI")
 ENTRY_SIZE: Final = ENTRY.size
 TIME_ENTRY_SIZE: Final = TIME_ENTRY.size
 _BLOCK_ENTRIES: Final = 512
-"""Entries read at once at the end of a search: one page."""
+"""Entries that are read at once at the end of a search: one page."""
 
 
 def floor_entry(data: Buffer, relative_offset: int) -> tuple[int, int] | None:
@@ -73,7 +73,7 @@ def search_time_file(file: File, count: int, timestamp: int) -> tuple[int, int] 
 
 
 def used_entries(data: Buffer) -> int:
-    """How many entries of an offset index count: those before the unused rest, as long as they ascend."""
+    """The number of valid entries of an offset index: those before the unused rest, as long as they ascend."""
     previous = -1
     previous_position = -1
     for number in range(len(data) // ENTRY_SIZE):
@@ -85,7 +85,7 @@ def used_entries(data: Buffer) -> int:
 
 
 def used_time_entries(data: Buffer) -> int:
-    """The same of a time index."""
+    """The same for a time index."""
     previous = previous_timestamp = -1
     for number in range(len(data) // TIME_ENTRY_SIZE):
         timestamp, relative = TIME_ENTRY.unpack_from(data, number * TIME_ENTRY_SIZE)

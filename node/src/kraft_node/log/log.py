@@ -1,8 +1,8 @@
-"""The log of one partition (Kafka's UnifiedLog): appends, reads, and where its beginning, end and stable end are.
+"""The log of one partition (Kafka's UnifiedLog): appends, reads, start, end and last stable offset.
 
-Made by `opening.open_log`; owned by `manager.LogManager` (partitions) and `metadata_log.MetadataLog`. Everything runs
-on the event loop; only fsyncs go to the background thread of the log directory. Failures of the disk end the log
-directory, damage ends this log; both come out as KAFKA_STORAGE_ERROR.
+`opening.open_log` creates it; `manager.LogManager` (partitions) or `metadata_log.MetadataLog` owns it. Everything runs
+on the event loop; only fsyncs run in the log directory's background thread. A disk failure takes the log directory
+offline, damage ends this log; both are reported as KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SPECIAL_BITS: Final = LOG_APPEND_TIME_BIT | CONTROL_BIT
 
 
 class Log:
-    """A partition's log. Offsets: `start_offset` (first readable), `end_offset` (next to be written)."""
+    """A partition's log. Offsets: `start_offset` (first readable), `end_offset` (next to write)."""
 
     __slots__ = (
         "_after_max_ms",
@@ -103,35 +103,35 @@ class Log:
         self.start_offset = 0
         self.end_offset = 0
         self.high_watermark = 0
-        """Set by the partition; below it records are replicated."""
+        """Set by the partition; records below it are replicated."""
         self.recovery_point = 0
         """Everything below it is on stable storage."""
         self.snapshot_position = 0
-        """Up to where in the active segment the latest snapshot of the producers reaches."""
+        """The position in the active segment that the latest snapshot of the producers covers."""
         self.leader_epochs = LeaderEpochs()
         self.producers = Producers(self.name)
         self.created_ms = 0
-        """When the active segment was begun, for segments whose records have no timestamps."""
+        """When the active segment was created; for segments whose records have no timestamps."""
         self.jitter_ms = 0
         self.opened_ms = log_dir.env.clock.monotonic_ms()
         self.closed = False
         self.held = False
-        """Whether somebody outside the manager has the log."""
+        """Whether code outside the manager uses the log."""
         self.flush_scheduled = False
         self.last_flush_ms = 0
         self.max_timestamp_cache: tuple[tuple[int, int], tuple[int, int] | None] | None = None
-        """((start, end), answer) of the last look-up of the largest timestamp."""
+        """((start, end), answer) of the last search for the largest timestamp."""
         self.partial_times: Partial | None = None
-        """The largest timestamp of what is left of the first segment."""
+        """The largest timestamp of the readable part of the first segment."""
         self.truncations = 0
-        """How often the end has moved back; an fsync begun before means nothing for the recovery point."""
+        """How often the log was truncated; an earlier fsync does not count for the recovery point."""
         self.cuts_synced = 0
-        """How many of these are durable."""
+        """How many of these truncations are durable."""
         self.names_changed = 1
         self.names_synced = 0
-        """Counts of changes to the directory's names: made, and durable."""
+        """Counts of changes of the directory's names: made, and durable."""
         self.twin: Log | None = None
-        """The copy of this log that is being made in another directory: what is cut here is cut there."""
+        """The copy of this log in another directory: it is truncated together with this log."""
         self.txn_bases: list[int] = []
         """Base offsets of the segments that have a .txnindex, ascending."""
         self.set_config(config)
@@ -162,7 +162,7 @@ class Log:
 
     @property
     def active(self) -> Segment:
-        """The segment that is appended to."""
+        """The segment for appends."""
         return self.segments.active
 
     @property
@@ -171,24 +171,24 @@ class Log:
         return self.segments.bases
 
     def segment_sizes(self) -> list[int]:
-        """Bytes of their .log files."""
+        """Sizes of their .log files."""
         return self.segments.sizes
 
     @property
     def size_bytes(self) -> int:
-        """Of all .log files."""
+        """The size of all .log files."""
         return self.segments.size_bytes
 
     def segment(self, number: int) -> Segment:
-        """The segment with that place in `segment_bases`."""
+        """The segment with that number in `segment_bases`."""
         return self.segments.at(number)
 
     def segment_number(self, offset: int) -> int:
-        """The place of the segment that holds `offset`: 0 for offsets before all."""
+        """The number of the segment that holds `offset`; 0 for offsets before all segments."""
         return self.segments.number_of(offset)
 
     def segment_end(self, number: int) -> int:
-        """The offset at which the segment ends and the next one begins."""
+        """The offset where the segment ends and the next one begins."""
         end = self.segments.end_of(number)
         return self.end_offset if end is None else end
 
@@ -197,10 +197,10 @@ class Log:
     def append_as_leader(
         self, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool = False, checked: Checked | None = None
     ) -> AppendInfo:
-        """Append a producer's batch (or a coordinator's batches, `internal`) and give it its offsets.
+        """Append a producer's batch (or a coordinator's batches, `internal`) and assign its offsets.
 
-        A batch that an idempotent producer sent before is not stored again: the answer says where it is. `checked` is
-        what is known of its records already (`LongCheck.steps`, `LongRecode.work`).
+        A batch that an idempotent producer sent before is not stored again: the result names its offsets. `checked`
+        holds known results about its records (`LongCheck.steps`, `LongRecode.work`).
 
         Raises LongCheck, LongRecode, or KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP (with
         `record_errors`), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT,
@@ -210,7 +210,7 @@ class Log:
             fields = HEADER.unpack_from(records)
         except StructError:
             raise KafkaError(
-                ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {len(records)} bytes are no record batch"
+                ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {len(records)} bytes are not a record batch"
             ) from None
         first, length, _, magic, crc, attributes, delta, base_time, max_timestamp, producer_id, _, _, count = fields
         size = length + LOG_OVERHEAD
@@ -248,12 +248,12 @@ class Log:
         return AppendInfo(base, last, NO_TIMESTAMP, self.start_offset)
 
     def append_as_follower(self, records: Buffer, leader_epoch: int | None = None) -> AppendInfo:
-        """Append the whole batches at the start of `records`, as the leader has numbered them.
+        """Append the whole batches at the start of `records`, with the leader's offsets.
 
-        Batches of an epoch beyond `leader_epoch` and what follows them are left out: they are not from the leader that
-        was asked. Offsets must go on from the end (or beyond it, where the leader's log has been compacted). A batch
-        that is cut off at the end of `records` is left out. Raises KafkaError CORRUPT_MESSAGE, INVALID_RECORD,
-        OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        Batches with an epoch above `leader_epoch` and all batches after them are left out: they are not from the asked
+        leader. Offsets must continue at the end (or above it, if the leader's log was compacted). An incomplete batch
+        at the end of `records` is left out. Raises KafkaError CORRUPT_MESSAGE, INVALID_RECORD, OFFSET_OUT_OF_RANGE,
+        KAFKA_STORAGE_ERROR.
         """
         return appending.append_as_follower(self, records, leader_epoch)
 
@@ -267,9 +267,9 @@ class Log:
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        """Write one batch that is in order to the active segment, after a roll where one is due, and move the end.
+        """Write one checked batch to the active segment, after a roll if one is due, and move the end.
 
-        For those who append. Raises KafkaError KAFKA_STORAGE_ERROR.
+        For code that appends. Raises KafkaError KAFKA_STORAGE_ERROR.
         """
         log_dir = self.dir
         if log_dir.failed is not None:
@@ -293,7 +293,7 @@ class Log:
         self.end_offset = last + 1
 
     def _roll_due(self, segment: Segment, last: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether the segment is too old, its index full, or `last` too far from its base."""
+        """Whether the segment is too old, its index is full, or `last` is too far from its base."""
         if last - segment.base > RELATIVE_OFFSET_MAX:
             return True
         if segment.first_timestamp >= 0 and max_timestamp >= 0:
@@ -307,7 +307,8 @@ class Log:
     def roll(self, base: int) -> Segment:
         """Begin a new segment at `base`; the old one is fsynced in the background. Raises OSError.
 
-        Its file is made at once: the old ones may go before anything is appended, and where the log goes on must stay.
+        Its file is created at once: the old segments may be deleted before the next append, and the end of the log must
+        stay known.
         """
         old = self.segments.active
         if old.size == 0 and old.base == base:
@@ -328,19 +329,22 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """What read_committed readers may see: up to the first open transaction, never beyond the high watermark."""
+        """The end of the part that read_committed readers see: the first open transaction, at most the high
+        watermark."""
         unstable = self.producers.first_unstable(self.high_watermark)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions that touch offsets `start` to `end` (excluded)."""
+        """(producer id, first offset) of the aborted transactions that overlap the offsets from `start` to `end`
+        (excluded).
+        """
         try:
             return lookup.aborted_transactions(self, start, end)
         except OSError as e:
             raise self.dir.fail(e) from e
 
     def take_snapshot(self, offset: int, put: Put | None = None) -> None:
-        """Write the producers as of `offset` (or have `put` do so); needs an fsync to last. Raises OSError."""
+        """Write the producers as of `offset` (or let `put` write them); durable after an fsync. Raises OSError."""
         known = self.producers.snapshots
         if offset in known:
             return
@@ -351,7 +355,8 @@ class Log:
         self.names_changed += 1
 
     def indexed(self, position: int) -> None:
-        """Take a snapshot now and then, so that after a kill only the tail is read for producers (`page_cache`)."""
+        """Take a snapshot from time to time, so that after a kill only the tail is read for producers
+        (`page_cache`)."""
         if position - self.snapshot_position >= flushing.SNAPSHOT_BYTES:
             self.snapshot_position = position
             self.take_snapshot(self.end_offset)
@@ -361,8 +366,8 @@ class Log:
     def read(self, offset: int, max_bytes: int, *, min_one: bool = True, limit_offset: int | None = None) -> FetchSlice:
         """Records from the batch that holds `offset` on, of batches below `limit_offset` (default: the end).
 
-        At most `max_bytes`, but with `min_one` never less than the first batch. Raises KafkaError
-        OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        At most `max_bytes`, but with `min_one` at least the first batch. Raises KafkaError OFFSET_OUT_OF_RANGE,
+        KAFKA_STORAGE_ERROR.
         """
         end = self.end_offset
         if offset < self.start_offset or offset > end:
@@ -381,18 +386,18 @@ class Log:
                 found = lookup.read_segment(self, number, offset, max_bytes, limit, min_one=min_one)
                 if found is not None:
                     return found
-                number += 1  # compaction can leave a segment without the offsets at its end
+                number += 1  # compaction can remove the last offsets of a segment
                 if number >= len(self.segments) or self.segment(number).base >= limit:
                     return FetchSlice(offset, b"", None, limit)
         except (OSError, LogDirDamaged) as e:
             raise self._fail(e) from e
 
     def offset_for_timestamp(self, timestamp: int, unread_max: int | None = None) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record not older than `timestamp` (ms); None when there is none.
+        """(timestamp, offset) of the first record not older than `timestamp` (ms); None if there is none.
 
-        -3 asks for the record with the largest timestamp (KIP-734). Raises TimesUnread if the times of more than
-        `unread_max` segments must be read first; KafkaError KAFKA_STORAGE_ERROR; CORRUPT_MESSAGE for a batch that is
-        as its producer sent it, but no records.
+        -3 means the record with the largest timestamp (KIP-734). Raises TimesUnread if the times of more than
+        `unread_max` segments must be read first; KafkaError KAFKA_STORAGE_ERROR; CORRUPT_MESSAGE for an intact batch
+        whose content is not records.
         """
         self.dir.check()
         try:
@@ -402,12 +407,13 @@ class Log:
         except BatchError as e:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {e}") from e
 
-    # --- getting shorter ---
+    # --- truncation and deletion ---
 
     def delete_records(self, before_offset: int, at_once: int | None = None) -> None:
-        """Make `before_offset` the start, unless it is there or beyond already; whole segments below it go.
+        """Make `before_offset` the start, unless the start is there or above already; whole segments below it are
+        deleted.
 
-        `at_once` of them now, the others in later turns of the loop. Raises KafkaError OFFSET_OUT_OF_RANGE beyond the
+        `at_once` of them now, the others in later turns of the loop. Raises KafkaError OFFSET_OUT_OF_RANGE above the
         high watermark, KAFKA_STORAGE_ERROR.
         """
         if before_offset > self.high_watermark:
@@ -422,15 +428,21 @@ class Log:
             trimming.drop_later(self)
 
     def drop_before_start(self, most: int | None = None) -> int:
-        """Drop `most` of the segments before the start; bytes freed. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """Drop up to `most` segments before the start.
+
+        Returns the freed bytes. Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
         return self._guard(lambda: trimming.drop_before_start(self, most))
 
     def retain(self, now_ms: int, most: int | None = None) -> int:
-        """Drop what retention no longer keeps, `most` segments of it; bytes freed. Raises KAFKA_STORAGE_ERROR."""
+        """Drop up to `most` segments that retention no longer keeps.
+
+        Returns the freed bytes. Raises KAFKA_STORAGE_ERROR.
+        """
         return self._guard(lambda: trimming.retain(self, now_ms, most))
 
     def truncate_to(self, offset: int) -> bool:
-        """Remove everything from `offset` on (rounded down to a batch); whether there was anything to remove.
+        """Remove everything from `offset` on (rounded down to a batch). Returns whether there was anything to remove.
 
         Raises CutLater if the checkpoints must be written first, KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -439,18 +451,18 @@ class Log:
         return self._guard(lambda: trimming.truncate_to(self, offset))
 
     def reset_to(self, offset: int) -> None:
-        """Empty the log; it goes on at `offset`. Raises as `truncate_to`."""
+        """Empty the log; it continues at `offset`. Raises like `truncate_to`."""
         if self.twin is not None:
             self._with_twin(lambda twin: twin.reset_to(offset))
         self._guard(lambda: trimming.reset_to(self, offset))
 
     def skip_to(self, offset: int) -> None:
-        """Go on at `offset`, beyond the end: compaction has left nothing before it. Raises KafkaError."""
+        """Continue at `offset`, above the end: compaction has removed everything between. Raises KafkaError."""
         self._guard(lambda: self.roll(offset))
         self.end_offset = offset
 
     def _with_twin(self, work: Callable[[Log], object]) -> None:
-        """Do the same with the copy; one that fails has told its directory, and is none of this log's business.
+        """Do the same with the copy. An error of the copy is reported to its directory and does not affect this log.
 
         Raises CutLater: both wait.
         """
@@ -470,36 +482,38 @@ class Log:
             raise self._fail_half_done(e) from e
 
     def _fail_half_done(self, error: OSError | LogDirDamaged) -> KafkaError:
-        """As `_fail`, for changes: one that has no descriptor is given up in the middle."""
+        """Like `_fail`, for changes: without a free descriptor the change is abandoned half-way."""
         if is_shortage(error):
             self.dir.unsettled(self)
         return self._fail(error)
 
     def _fail(self, error: OSError | LogDirDamaged) -> KafkaError:
-        """The error for whoever asked, after an I/O error has ended the directory, or damage this replica."""
+        """The error for the caller, after an I/O error has taken the directory offline, or damage has ended this
+        replica.
+        """
         return self.dir.damaged(self, error) if isinstance(error, LogDirDamaged) else self.dir.fail(error)
 
     # --- durability ---
 
     @property
     def unflushed(self) -> int:
-        """How many offsets lie beyond the recovery point."""
+        """The number of offsets above the recovery point."""
         return self.end_offset - self.recovery_point
 
     @property
     def is_durable(self) -> bool:
-        """Whether a loss of power takes nothing away, and brings nothing back that has been cut off."""
+        """Whether a power loss removes nothing, and restores nothing that was truncated."""
         return not self.unflushed and not self.leader_epochs.dirty and self.cuts_synced == self.truncations
 
     @property
     def promised_high_watermark(self) -> int:
-        """What the checkpoint may say: a loss of power may bring back what was cut off above the recovery point."""
+        """The checkpoint value: a power loss may restore records above the recovery point that were truncated."""
         if self.truncations > max(self.cuts_synced, 0):
             return min(self.high_watermark, self.recovery_point)
         return self.high_watermark
 
     def flush_by_policy(self) -> None:
-        """Fsync if `flush.messages` asks for it. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """Fsync if `flush.messages` requires it. Raises KafkaError KAFKA_STORAGE_ERROR."""
         if self.end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
 
@@ -508,11 +522,11 @@ class Log:
         self._guard(lambda: flushing.flush_now(self))
 
     def flush_in_background(self, done: Callable[[], None] | None = None) -> None:
-        """Fsync what has been written until now in the directory's thread, then move the recovery point."""
+        """Fsync the data written so far in the directory's thread, then move the recovery point."""
         flushing.schedule(self, done)
 
     def close(self) -> None:
-        """Let go of all open files for good. Writes nothing."""
+        """Drop the references to all open files for good. Writes nothing."""
         self.closed = True
         self.segments.retire()
 

@@ -1,4 +1,4 @@
-"""Questions to a log: the bytes from an offset on, offsets by timestamp, aborted transactions."""
+"""Look-ups in a log: bytes from an offset on, offsets by timestamp, aborted transactions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNREAD_BYTES_MAX: Final = 1 << 20
 
 
 def read_segment(log: Log, number: int, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> FetchSlice | None:
-    """What `Log.read` finds in one segment, None where that has nothing from `offset` on.
+    """The result of `Log.read` in one segment; None if it has nothing from `offset` on.
 
     Raises OSError, LogDirDamaged.
     """
@@ -72,12 +72,12 @@ def offset_for_timestamp(log: Log, timestamp: int, unread_max: int | None = None
             found = _first_at_least(log.segment(number), timestamp, log.start_offset)
             if found is not None:
                 return found
-        number += 1  # the records that are so new have been deleted, or compacted away
+        number += 1  # the newest records were deleted, or removed by compaction
     return None
 
 
 def _check_read(log: Log, first: int, timestamp: int, unread_max: int) -> None:
-    """Raise TimesUnread if an answer must read more than `unread_max` segments, or far into one."""
+    """Raise TimesUnread if an answer must read more than `unread_max` segments, or much of one segment."""
     unread = len(log.segments.unread(first))
     if unread > unread_max:
         raise TimesUnread(log, unread)
@@ -107,9 +107,9 @@ def _largest(log: Log) -> tuple[int, int] | None:
 
 
 def partial_of(segment: Segment, start_offset: int, known: Partial | None) -> Partial:
-    """The largest timestamp of the records from `start_offset` on; those before have been deleted.
+    """The largest timestamp of the records from `start_offset` on; earlier records were deleted.
 
-    Goes on from `known` where it fits. Raises OSError, LogDirDamaged.
+    Continues from `known` if it fits. Raises OSError, LogDirDamaged.
     """
     largest, position = -1, None
     if known is not None and known[:2] == (segment.base, start_offset) and known.position <= segment.size:
@@ -144,15 +144,15 @@ def _first_at_least(segment: Segment, timestamp: int, start_offset: int) -> tupl
 
 
 def records_of(segment: Segment, header: BatchHeader) -> Iterator[Place]:
-    """Timestamps and offsets of the batch in a segment that `header` describes; of a monstrous batch, some.
+    """Timestamps and offsets of the batch that `header` describes; limited for an oversized batch.
 
-    Raises OSError, BadBatch for a batch that is not as it was written, BatchError for one that never was sound.
+    Raises OSError, BadBatch for a damaged batch, BatchError for a batch that was stored invalid.
     """
     return places(_batch(segment, header))
 
 
 def control_records_of(segment: Segment, header: BatchHeader) -> Iterator[Record]:
-    """The records of a control batch, which only nodes write. Raises as `records_of`."""
+    """The records of a control batch, which only nodes write. Raises like `records_of`."""
     return iter_records(_batch(segment, header))
 
 

@@ -1,8 +1,8 @@
-"""All logs of a broker in its log directories (Kafka's LogManager): found by name, opened when first used.
+"""All logs of a broker in its log directories (Kafka's LogManager): found by name, opened on first use.
 
-Starting costs a listing and four small files a directory. A partition nobody has asked for is one entry in a
-dictionary; after an unclean stop it is recovered when first used, or by a walk in small steps while the node serves.
-The clean-shutdown mark is written only when every log has been looked at.
+A start costs a listing and four small files per directory. An unused partition is one dictionary entry. After an
+unclean stop it is recovered on first use, or by a walk in small steps while the node serves. The clean-shutdown mark is
+written only if every log was recovered.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from kraft_node.log.withdrawals import Withdrawals
 logger = logging.getLogger("kraft_node.log")
 
 Entry: TypeAlias = Log | Directory
-"""An open log, or the directory of one that is not open."""
+"""An open log, or the directory of a log that is not open."""
 OnWithdrawn: TypeAlias = Callable[[str, int, "LogDirDamaged | None"], None]
-"""Hears of a log that must be let go of: topic, partition, and its damage; None when it may be opened again at once."""
+"""Called with a log that must be dropped: topic, partition, and its damage; None if it may be opened again at once."""
 OnFailure: TypeAlias = Callable[[str, list[tuple[str, int]], BaseException], None]
-"""Hears of a dead directory: path, the partitions in it, why."""
+"""Called for a failed directory: path, its partitions, the reason."""
 
 
 class LogManager:
-    """The logs of one broker. Make it, `start`, use it, `shutdown`."""
+    """The logs of one broker. Create it, `start`, use it, `shutdown`."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class LogManager:
         open_files_max: int = OPEN_FILES_MAX,
         locked: Sequence[str] = (),
     ) -> None:
-        """`topic_config` gives a topic's configuration; `locked` are directories whose lock somebody else holds."""
+        """`topic_config` returns a topic's configuration; `locked` are directories whose lock the caller holds."""
         self.env = env
         self.files = FileCache(env.disk, min(open_files_max, env.disk.open_max))
         env.disk.relief = self.files.shed
@@ -71,9 +71,9 @@ class LogManager:
         self._locked = frozenset(locked)
         self._logs: dict[str, dict[int, Entry]] = {}
         self.futures = Futures(self)
-        """Copies on their way from one directory to another."""
+        """Unfinished copies from one directory to another."""
         self.preferred: dict[tuple[str, int], str] = {}
-        """Where logs are to be made that are not there yet, as an administrator has asked; by paths of directories."""
+        """The directories that an administrator has requested for logs that do not exist yet; by paths."""
         self.housekeeping = Housekeeping(self)
         self.recovery = Recovery(self)
         self._noting = Noting(self)
@@ -106,11 +106,11 @@ class LogManager:
         self.housekeeping.start()
 
     def topics_known(self) -> None:
-        """From now on `topic_config` gives what is in force: logs may be recovered, and what is too old may go."""
+        """From now on `topic_config` returns the effective values: logs may be recovered, and retention may delete."""
         self.housekeeping.topics_known()
 
     def _check_ids(self) -> None:
-        """What a copied directory says of itself is true of another one: nobody could tell the two apart."""
+        """Refuse copied directories: two directories with the same id cannot be distinguished."""
         seen: dict[bytes, str] = {}
         for directory in self.directories:
             if directory.online and directory.id in seen:
@@ -130,17 +130,17 @@ class LogManager:
             entries[partition] = directory
         self.futures.load(directory)
         for path in directory.strays:
-            # Those of an earlier run get the whole delay anew.
+            # Strays of an earlier run get the full delay again.
             self._remove_stray(directory, path)
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The epoch under which the broker stopped cleanly, -1 when any directory was not closed so."""
+        """The epoch under which the broker stopped cleanly; -1 if any directory was not closed cleanly."""
         epochs = {directory.broker_epoch for directory in self.directories if directory.online}
         return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
 
     def reconfigure(self, config: ConfigView) -> None:
-        """The node's configuration has changed: what may change at run time is in force from now on."""
+        """The node's configuration has changed: apply the values that may change at run time."""
         if self.timing.update(config):
             self.housekeeping.timing_changed()
 
@@ -150,23 +150,23 @@ class LogManager:
         return sum(map(len, self._logs.values()))
 
     def partitions(self) -> Iterator[tuple[str, int]]:
-        """All logs on live directories, open or not."""
+        """All logs in online directories, open or not."""
         for topic, entries in list(self._logs.items()):
             for partition in list(entries):
                 yield topic, partition
 
     def open_logs(self) -> Iterator[Log]:
-        """Those that are open."""
+        """The open logs."""
         for entries in list(self._logs.values()):
             for entry in list(entries.values()):
                 if isinstance(entry, Log):
                     yield entry
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """The log, opened (and recovered) if need be; None if the partition has no log here.
+        """The log, opened (and recovered) if necessary; None if the partition has no log here.
 
-        Raises LogIsRecovering while its recovery lane walks it, KafkaError KAFKA_STORAGE_ERROR if its directory is dead
-        or cannot be trusted.
+        Raises LogIsRecovering while its recovery lane scans it, KafkaError KAFKA_STORAGE_ERROR if its directory has
+        failed or the log is damaged.
         """
         entry = self._logs.get(topic, {}).get(partition)
         if entry is None:
@@ -180,15 +180,15 @@ class LogManager:
         return log
 
     def entry(self, topic: str, partition: int) -> Entry | None:
-        """The open log, or the directory of one that is not open; None when there is none."""
+        """The open log, or the directory of a log that is not open; None if there is none."""
         return self._logs.get(topic, {}).get(partition)
 
     def has(self, topic: str, partition: int) -> bool:
-        """Whether there is a log, or a copy of one under way."""
+        """Whether there is a log, or an unfinished copy."""
         return partition in self._logs.get(topic, ()) or self.futures.directory_of(topic, partition) is not None
 
     def forget_open(self, log: Log) -> None:
-        """A log that was open is one of which only the directory is known: it is closed and durable."""
+        """Replace an open log, which is closed and durable, by its directory."""
         self._logs[log.topic][log.partition] = directory_of(log)
 
     def _check_not_recovering(self, directory: Directory, topic: str, partition: int) -> None:
@@ -201,7 +201,7 @@ class LogManager:
             raise LogIsRecovering(topic, partition, self.recovery.refused(topic, partition))
 
     def open(self, directory: Directory, topic: str, partition: int) -> Log:
-        """Open a log on the loop, recovering it if need be. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """Open a log on the loop, with recovery if necessary. Raises KafkaError KAFKA_STORAGE_ERROR."""
         directory.check()
         damage = directory.quarantined.get((topic, partition))
         if damage is not None:
@@ -213,9 +213,9 @@ class LogManager:
         return self.take_over(directory, log)
 
     def opening(self, directory: Directory, topic: str, partition: int) -> Callable[[LogDir], Log]:
-        """A function that opens the log with what the checkpoints say now; any thread may call it.
+        """A function that opens the log with the current values of the checkpoints; any thread may call it.
 
-        It takes the log directory to open the files through. Raises OSError, LogDirDamaged.
+        Its argument is the log directory through which files are opened. Raises OSError, LogDirDamaged.
         """
         path = self.path(directory, topic, partition)
         config = self.topic_config(topic)
@@ -246,7 +246,7 @@ class LogManager:
         return opened
 
     def take_over(self, directory: Directory, log: Log) -> Log:
-        """A log that has just been opened is the log of its partition."""
+        """Take a log that was just opened as the log of its partition."""
         if log.dir is not directory:
             log.dir = directory
             log.set_config(self.topic_config(log.topic))  # it may have changed since the opening began
@@ -256,13 +256,13 @@ class LogManager:
         return log
 
     def not_opened(self, directory: Directory, topic: str, partition: int, error: BaseException) -> KafkaError:
-        """A log could not be opened: it is quarantined, or its directory is dead; the error for the caller."""
+        """A log could not be opened: quarantine it, or take its directory offline. Returns the error for the caller."""
         if isinstance(error, LogDirDamaged):
             return self._withdrawals.quarantine(directory, topic, partition, error)
         return directory.fail(error)
 
     def topic_id(self, topic: str, partition: int) -> Uuid | None:
-        """The topic id of a log without opening it; ZERO_UUID when the log carries none, None when there is no log.
+        """The topic id of a log without opening it; ZERO_UUID if it has none, None if there is no log.
 
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -278,7 +278,7 @@ class LogManager:
             raise entry.fail(e) from e
 
     def path(self, directory: LogDir, topic: str, partition: int) -> str:
-        """Where the files of a log are."""
+        """The path of a log's files."""
         return f"{directory.path}/{names.partition_dir(topic, partition)}"
 
     def create(
@@ -290,10 +290,11 @@ class LogManager:
         *,
         directory_id: Uuid | None = None,
     ) -> Log:
-        """Make an empty log, in the directory with that id or else in the one not cordoned that has the fewest logs.
+        """Create an empty log in the directory with that id, else in the directory with the fewest logs that is not
+        cordoned.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR, INVALID_REQUEST when it is there already, NOT_LEADER_OR_FOLLOWER while
-        the checkpoints may still speak of an older partition of that name.
+        Raises KafkaError KAFKA_STORAGE_ERROR, INVALID_REQUEST if it exists already, NOT_LEADER_OR_FOLLOWER while the
+        checkpoints may still name an older partition of that name.
         """
         entries = self._logs.setdefault(topic, {})
         if partition in entries:
@@ -319,18 +320,19 @@ class LogManager:
         return log
 
     def check_not_retired(self, directory: Directory, topic: str, partition: int) -> None:
-        """Raise NOT_LEADER_OR_FOLLOWER while the checkpoints may still speak of an older log of that name."""
+        """Raise NOT_LEADER_OR_FOLLOWER while the checkpoints may still name an older log of that name."""
         if (topic, partition) in directory.retired:
             if directory.offsets_dirty:
                 self.checkpoint_all()
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"the log of {topic}-{partition} is made in a moment: an older one of that name is being forgotten",
+                f"the log of {topic}-{partition} will be created once the checkpoints no longer name an older "
+                f"log; retry",
             )
         if self.recovery.is_busy_with(topic, partition):
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"the log of {topic}-{partition} is made in a moment: the recovery of an older one is ending",
+                f"the log of {topic}-{partition} will be created once the recovery of an older log has ended; retry",
             )
 
     def put(self, log: Log) -> None:
@@ -349,11 +351,11 @@ class LogManager:
             if directory.id == directory_id:
                 return directory
         open_to_all = [directory for directory in alive if not directory.cordoned]
-        # As in Kafka: where all are cordoned somebody has asked for the log nevertheless, and it must be somewhere.
+        # As in Kafka: if all directories are cordoned, the requested log must still be created in one of them.
         return min(open_to_all, key=lambda directory: directory.count) if open_to_all else alive[0]
 
     def delete(self, topic: str, partition: int) -> None:
-        """Delete a log: gone from here at once, its files after `file.delete.delay.ms`. Fine when there is none.
+        """Delete a log: it is gone at once, its files after `file.delete.delay.ms`. Allowed if there is none.
 
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -364,15 +366,15 @@ class LogManager:
             found[0].remove_later(found[1], config.file_delete_delay_ms)
 
     def set_aside(self, topic: str, partition: int) -> None:
-        """Rename a log that nobody owns to `-stray` and forget it. Raises KafkaError.
+        """Rename a log without an owner to `-stray` and forget it. Raises KafkaError.
 
-        One whose topic id is known is removed after the delay for strays (KIP-516), -1 for never, as in Apache Kafka.
-        Whose id is not, of that nobody can say whether it is stale: an operator decides about it.
+        A stray with a topic id is removed after the delay for strays (KIP-516; -1: never), as in Apache Kafka. Without
+        a topic id we cannot tell whether the log is stale: an operator must decide.
         """
         self.futures.delete(topic, partition)
         found = self.take_away(topic, partition, names.STRAY_DIR)
         if found is not None:
-            logger.warning("%s-%d is no partition of this broker: set aside as %s", topic, partition, found[1])
+            logger.warning("stray log set aside partition=%s-%d path=%s", topic, partition, found[1])
             self._remove_stray(*found)
 
     def _remove_stray(self, directory: Directory, path: str) -> None:
@@ -387,7 +389,7 @@ class LogManager:
             directory.remove_later(path, self.timing.stray_delay_ms)
 
     def take_away(self, topic: str, partition: int, suffix: str) -> tuple[Directory, str] | None:
-        """Rename a log and forget it: its directory and its new path, None when there is none. Raises KafkaError."""
+        """Rename a log and forget it. Returns its directory and new path; None if there is none. Raises KafkaError."""
         entries = self._logs.get(topic)
         entry = None if entries is None else entries.get(partition)
         if entry is None or entries is None:
@@ -413,7 +415,7 @@ class LogManager:
         return directory, path
 
     def forget_offsets(self, directory: Directory, topic: str, partition: int) -> None:
-        """A log is gone: so are its offsets, from the checkpoints as well, soon."""
+        """A log was removed: remove its offsets from the checkpoints soon."""
         is_first = not directory.retired
         directory.forget_offsets(topic, partition)
         if is_first and directory.retired:
@@ -429,7 +431,7 @@ class LogManager:
                 log.set_config(config)
 
     def directory_of(self, topic: str, partition: int) -> Directory | None:
-        """Where the log is."""
+        """The directory of the log."""
         entry = self._logs.get(topic, {}).get(partition)
         return None if entry is None else directory_of(entry)
 
@@ -441,7 +443,7 @@ class LogManager:
         disk = self.env.disk
         for topic, entries in list(self._logs.items()):
             for partition in list(entries):
-                entry = entries.get(partition)  # as it is by now: callers may let others go on in between
+                entry = entries.get(partition)  # read again, because callers may pause between two logs
                 if entry is None or directory_of(entry) is not directory:
                     continue
                 if isinstance(entry, Log):
@@ -452,31 +454,32 @@ class LogManager:
                     yield topic, partition, sum(disk.size(f"{path}/{name}") for name in files)
 
     def damage(self, topic: str, partition: int) -> LogDirDamaged | None:
-        """Why the log is quarantined; None when it is not."""
+        """Why the log is quarantined; None if it is not."""
         directory = self.directory_of(topic, partition)
         return None if directory is None else directory.quarantined.get((topic, partition))
 
     # --- checkpoints ---
 
     def note_all(self) -> None:
-        """Take the offsets of all open logs into the checkpoints."""
+        """Note the offsets of all open logs for the checkpoints."""
         for log in (*self.open_logs(), *self.futures.logs()):
             directory_of(log).note(log)
 
     def checkpoint_all(self) -> None:
-        """Write the offset checkpoints of the directories where one has changed, in the background."""
+        """Write the changed offset checkpoints of all directories, in the background."""
         self._noting.begin()
 
     def submit(self, directory: Directory, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Have the directory's thread do `work`, then call `done`; an error kills the directory first."""
+        """Let the directory's thread run `work`, then call `done`; an error takes the directory offline first."""
         directory.run(work, done, done)
 
     # --- stop ---
 
     def shutdown(self, done: Callable[[], None], *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Close all logs: everything durable, snapshots and checkpoints written, the clean mark last; then `done()`.
+        """Close all logs: data durable, snapshots and checkpoints written, the clean mark last; then call `done()`.
 
-        A directory with a log that cannot be closed, or recovered because topics are not known yet, gets no mark.
+        A directory gets no mark if a log in it cannot be closed, or cannot be recovered because topics are not known
+        yet.
         """
         self.housekeeping.stop()
         self.recovery.stop(lambda: self._close_all(done, broker_epoch))
@@ -497,6 +500,6 @@ class LogManager:
             close_directory(self, directory, broker_epoch, one_done)
 
     def release(self) -> None:
-        """Give up the locks. Call last."""
+        """Release the locks. Call it last."""
         for directory in self.directories:
             directory.release()

@@ -1,6 +1,7 @@
-"""meta.properties: whose directory this is (KIP-78, KIP-631, KIP-858).
+"""meta.properties: the owner of a directory (KIP-78, KIP-631, KIP-858).
 
-Version 1 states cluster id, node id and directory id; version 0, of ZooKeeper times, broker id and perhaps cluster id.
+Version 1 has cluster id, node id and directory id; version 0, from ZooKeeper times, has broker id and perhaps cluster
+id.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ VERSION: Final = 1
 
 
 class MetaProperties(NamedTuple):
-    """What the file says; None for what it does not."""
+    """The content of the file; None for missing entries."""
 
     version: int
     cluster_id: str | None
@@ -73,7 +74,7 @@ def render(properties: MetaProperties) -> str:
 
 
 def read(disk: Disk, directory: str) -> MetaProperties | None:
-    """The properties of a log directory; None when it is not formatted. Raises OSError, LogDirInvalid."""
+    """The properties of a log directory; None if it is not formatted. Raises OSError, LogDirInvalid."""
     try:
         data = read_file(disk, f"{directory}/{META_PROPERTIES}")
     except FileNotFoundError:
@@ -92,8 +93,8 @@ def write(disk: Disk, directory: str, properties: MetaProperties) -> None:
 def check(directory: str, found: MetaProperties | None, cluster_id: str | None, node_id: int) -> MetaProperties:
     """`found`, if this node may use the directory.
 
-    Raises LogDirInvalid when it is not formatted, or belongs to another node, or to another cluster than `cluster_id`
-    (None: not known yet).
+    Raises LogDirInvalid if it is not formatted, or belongs to another node, or to another cluster than `cluster_id`
+    (None: unknown).
     """
     if found is None:
         raise LogDirInvalid(directory, f"not formatted, it has no {META_PROPERTIES} (see kafka-storage format)")

@@ -1,10 +1,11 @@
-"""The storage of `__cluster_metadata-0` as the raft driver wants it (`raft.storage.MetadataStorage`).
+"""The storage of `__cluster_metadata-0` for the raft driver (implements `raft.storage.MetadataStorage`).
 
 Log, snapshots and quorum-state of one voter or observer, in Kafka's files. A commit costs one fsync of the log file. A
-small file of our own, `flushed-offset` (offset i64, CRC-32C u32; Kafka ignores it), says up to where that has happened:
-it tells a torn tail, which is cut off, from damage to records that may have been acknowledged, at which opening fails.
+small file of our own, `flushed-offset` (offset i64, CRC-32C u32; Kafka ignores it), holds the fsynced offset. With it,
+opening can distinguish a torn tail, which is truncated, from damage to records that may have been acknowledged, which
+is refused.
 
-Failures of the disk come out as OSError, which ends the voter.
+Disk failures raise OSError, which ends the voter.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def snapshot_name(snapshot: SnapshotId) -> str:
 
 
 def parse_snapshot_name(name: str) -> SnapshotId | None:
-    """The id of a complete snapshot's file name; None for every other name."""
+    """The id in a complete snapshot's file name; None for other names."""
     if not name.endswith(CHECKPOINT):
         return None
     offset, dash, epoch = name[: -len(CHECKPOINT)].partition("-")
@@ -57,7 +58,7 @@ def parse_snapshot_name(name: str) -> SnapshotId | None:
 
 
 class SnapshotFileWriter:
-    """A snapshot being written, under its `.part` name."""
+    """A snapshot that is being written, as a `.part` file."""
 
     __slots__ = ("_env", "_file", "_path", "_size")
 
@@ -89,7 +90,7 @@ class SnapshotFileWriter:
         return work
 
     def abandon(self) -> None:
-        """Remove what was written. Raises OSError."""
+        """Delete the file. Raises OSError."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -97,7 +98,7 @@ class SnapshotFileWriter:
 
 
 class MetadataLog:
-    """The metadata log of this node. Make it (which opens and recovers), use it, `close`."""
+    """The metadata log of this node. Create it (this opens and recovers it), use it, `close`."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class MetadataLog:
         config: LogConfig | None = None,
         lock: bool = True,
     ) -> None:
-        """`directory` is the metadata log directory; `lock`: nobody else of this process holds its lock.
+        """`directory` is the metadata log directory; `lock`: no other part of this process holds its lock.
 
         Raises OSError, LogDirInvalid (in use), LogDirDamaged, ValueError (quorum-state).
         """
@@ -150,19 +151,21 @@ class MetadataLog:
         epochs = log.leader_epochs.entries()
         end = (epochs[-1][0] if epochs else -1, log.end_offset)
         if found and (found[-1].epoch, found[-1].end_offset) > end:
-            # The records that the log lacks are in the snapshot, which was downloaded or outlived them. A log that goes
-            # further in older epochs is not the quorum's: its replacement by the snapshot was not durable yet.
+            # The snapshot contains the records that the log lacks: it was downloaded, or it outlived them. A log that
+            # continues in older epochs is not the quorum's: its replacement by the snapshot was not durable yet.
             self._lower_mark(found[-1].end_offset)
             log.reset_to(found[-1].end_offset)
         else:
             self._start_at_snapshot(log, found)
-        # What was found beyond the mark is only in the page cache: durable before anybody counts on it (contract 1).
+        # Records above the mark are only in the page cache: make them durable before they count (contract 1).
         self._flush_all(log)
         return log
 
     def _start_at_snapshot(self, log: Log, found: Sequence[SnapshotId]) -> None:
-        """The log begins at its oldest snapshot. Snapshots that end before it are left from before a crash: the core
-        has them removed."""
+        """The log begins at its oldest snapshot.
+
+        Snapshots that end before are leftovers of a crash: the core has them deleted.
+        """
         first = next((snapshot for snapshot in found if snapshot.end_offset >= log.start_offset), None)
         if first is None and log.start_offset > 0:
             end = found[-1].end_offset if found else 0
@@ -179,7 +182,7 @@ class MetadataLog:
         self._write_mark(log.end_offset)
 
     def _io(self, work: Callable[[], T]) -> T:
-        """The log speaks to clients of partitions; a voter wants to hear that its disk failed."""
+        """Convert the log's errors: it reports errors for clients of partitions, but a voter needs the disk failure."""
         try:
             return work()
         except KafkaError as e:
@@ -198,7 +201,7 @@ class MetadataLog:
 
     @property
     def size_bytes(self) -> int:
-        """Of all segments."""
+        """The size of all segments."""
         return self._log.size_bytes
 
     def epochs(self) -> list[tuple[int, int]]:
@@ -206,12 +209,12 @@ class MetadataLog:
         return self._log.leader_epochs.entries()
 
     def append(self, batches: Sequence[Buffer]) -> None:
-        """Write batches, numbered to go on from the end, into the page cache. Raises OSError."""
+        """Write batches, whose offsets continue at the end, into the page cache. Raises OSError."""
         for batch in batches:
             self._io(lambda data=batch: self._log.append_as_follower(data))  # type: ignore[misc]
 
     def read(self, offset: int, max_bytes: int) -> memoryview:
-        """Whole batches from the one that holds `offset` on: at least one, then as many as fit. Raises OSError."""
+        """Whole batches from the batch that holds `offset` on: at least one, then as many as fit. Raises OSError."""
         found = self._io(lambda: self._log.read(offset, max_bytes, min_one=True)).records
         return whole_batches(found.read() if isinstance(found, FileSlice) else found)
 
@@ -222,7 +225,7 @@ class MetadataLog:
             self._io(lambda: self._log.truncate_to(offset))
 
     def begin_flush(self) -> Work:
-        """The work that fsyncs what has been written until now."""
+        """The work that fsyncs the data written so far."""
         self._note_flushed()
         flush = flushing.Flush(self._log, self._log.end_offset)
 
@@ -233,7 +236,7 @@ class MetadataLog:
         return work
 
     def _note_flushed(self) -> None:
-        """Move the recovery point to where the last flush has brought it, on the loop's side."""
+        """Move the recovery point to the offset of the last flush, on the loop."""
         flush, self._flushed = self._flushed, None
         if flush is not None:
             before = self._log.recovery_point
@@ -242,14 +245,14 @@ class MetadataLog:
                 self._write_mark(self._log.recovery_point)
 
     def delete_before(self, offset: int) -> int:
-        """Raise the start to `offset`, removing whole segments below it; the new start. Raises OSError."""
+        """Raise the start to `offset` and delete whole segments below it. Returns the new start. Raises OSError."""
         log = self._log
         log.high_watermark = max(log.high_watermark, min(offset, log.end_offset))
         self._io(lambda: log.delete_records(min(offset, log.end_offset)))
         return log.start_offset
 
     def reset_to(self, offset: int) -> None:
-        """Empty the log; it goes on at `offset`. Raises OSError."""
+        """Empty the log; it continues at `offset`. Raises OSError."""
         self._lower_mark(min(offset, self._log.recovery_point))
         self._io(lambda: self._log.reset_to(offset))
 
@@ -276,7 +279,7 @@ class MetadataLog:
             file.close()
 
     def _lower_mark(self, offset: int) -> None:
-        """Durably promise less before the log holds less."""
+        """Durably lower the mark before the log is truncated."""
         if offset < self._read_mark() or offset < self._log.recovery_point:
             self._write_mark(offset, durable=True)
 
@@ -284,7 +287,7 @@ class MetadataLog:
 
     @property
     def has_quorum_state(self) -> bool:
-        """Whether this voter has ever said anything: what it says is written down before."""
+        """Whether this voter has ever sent a vote or epoch: both are stored before."""
         return self._env.disk.exists(f"{self._path}/{quorum_state.FILE}")
 
     def load_quorum_state(self) -> QuorumState:
@@ -292,7 +295,7 @@ class MetadataLog:
         return quorum_state.read(self._env.disk, f"{self._path}/{quorum_state.FILE}")
 
     def begin_save_quorum_state(self, state: QuorumState, kraft_version: int, voter_ids: Sequence[int]) -> Work:
-        """The work that makes `state` durable, in the file's form of that finalized kraft.version."""
+        """The work that makes `state` durable, in the file format of that finalized kraft.version."""
         disk, path = self._env.disk, f"{self._path}/{quorum_state.FILE}"
         data = quorum_state.render(state, version=min(kraft_version, 1), voter_ids=voter_ids)
         return lambda: write_atomic(disk, path, data)
@@ -303,7 +306,7 @@ class MetadataLog:
         return f"{self._path}/{snapshot_name(snapshot)}"
 
     def snapshots(self) -> list[SnapshotFile]:
-        """Complete ones, oldest first. Raises OSError."""
+        """Complete snapshots, oldest first. Raises OSError."""
         disk = self._env.disk
         found = []
         for name in disk.listdir(self._path):
@@ -314,7 +317,9 @@ class MetadataLog:
         return sorted(found)
 
     def snapshot_batches(self, snapshot: SnapshotId) -> Iterator[memoryview]:
-        """The batches of a snapshot, each proven by its CRC. Raises OSError, ValueError naming file and place."""
+        """The batches of a snapshot, each checked by its CRC. Raises OSError; ValueError, which names file and
+        position.
+        """
         path = self._snapshot_path(snapshot)
         yield from bootstrap.checked_batches(read_file(self._env.disk, path), path)
 
@@ -324,11 +329,11 @@ class MetadataLog:
         return FileSlice(file, position, max(0, min(max_bytes, file.size() - position)))
 
     def create_snapshot(self, snapshot: SnapshotId) -> SnapshotFileWriter:
-        """Begin a snapshot, replacing a `.part` that was left. Raises OSError."""
+        """Begin a snapshot; it replaces a leftover `.part`. Raises OSError."""
         return SnapshotFileWriter(self._env, self._snapshot_path(snapshot))
 
     def remove_snapshot(self, snapshot: SnapshotId) -> None:
-        """Set a snapshot aside; its file goes a minute later, when nobody reads it any more. Raises OSError."""
+        """Set a snapshot aside; its file is deleted a minute later, when no reader uses it any more. Raises OSError."""
         path = self._snapshot_path(snapshot)
         env = self._env
         env.disk.rename(path, path + names.DELETED)
@@ -340,13 +345,13 @@ class MetadataLog:
         )
 
     def bootstrap_records(self) -> list[bytes]:
-        """The record values in bootstrap.checkpoint; empty when the file is missing. Raises OSError, ValueError."""
+        """The record values in bootstrap.checkpoint; empty if the file is missing. Raises OSError, ValueError."""
         return bootstrap.read_records(self._env.disk, self._directory)
 
     # --- stop ---
 
     def close(self) -> None:
-        """Complete the files, fsync, give up the lock. Raises OSError."""
+        """Complete the files, fsync, release the lock. Raises OSError."""
         log = self._log
         try:
             if self._log_dir.failed is None and not log.closed:

@@ -1,4 +1,4 @@
-"""File and directory names inside a log directory, Kafka's but for one."""
+"""File and directory names in a log directory: Kafka's, and two of our own."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ REPLICATION_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 BOOT: Final = ".kraft_boot"
-"""Ours, not Kafka's: on which boot of the machine all logs were known to be sound."""
+"""Ours, not Kafka's: the boot of the machine on which all logs were known to be undamaged."""
 QUARANTINED: Final = ".kraft_quarantined"
-"""Ours: which logs were quarantined at a clean stop, so not closed; a line each."""
+"""Ours: the logs that were quarantined at a clean stop and therefore not closed; one per line."""
 LOCK: Final = ".lock"
 META_PROPERTIES: Final = "meta.properties"
 
@@ -41,7 +41,7 @@ def offset_name(offset: int, suffix: str) -> str:
 
 
 def parse_offset(name: str) -> int | None:
-    """The offset that a file name begins with; None when it is no segment's."""
+    """The offset in a file name; None if it is not a segment's file."""
     digits, dot, _ = name.partition(".")
     return int(digits) if dot and digits.isascii() and digits.isdigit() else None
 
@@ -51,7 +51,7 @@ def partition_dir(topic: str, partition: int) -> str:
 
 
 def parse_partition_dir(name: str) -> tuple[str, int] | None:
-    """Topic and partition of a plain partition directory's name; None for every other name."""
+    """Topic and partition of a plain partition directory's name; None for other names."""
     topic, dash, number = name.rpartition("-")
     if not dash or not topic or not (number.isascii() and number.isdigit()):
         return None
@@ -59,13 +59,15 @@ def parse_partition_dir(name: str) -> tuple[str, int] | None:
 
 
 def suffixed_dir(topic: str, partition: int, unique: str, suffix: str) -> str:
-    """The name of a directory that is going (`topic-partition.<unique>-delete`), cut to what file systems allow."""
+    """The name of a directory that is being deleted (`topic-partition.<unique>-delete`), truncated to the maximum
+    length.
+    """
     tail = f"-{partition}.{unique}{suffix}"
     return topic[: DIR_NAME_MAX - len(tail)] + tail
 
 
 def future_dir(topic: str, partition: int, unique: str) -> str:
-    """The name of a copy on its way to another log directory. Never cut: the name must tell the topic."""
+    """The name of a copy in another log directory. Never truncated, because it must contain the topic."""
     return f"{topic}-{partition}.{unique}{FUTURE_DIR}"
 
 

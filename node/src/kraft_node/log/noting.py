@@ -1,4 +1,4 @@
-"""Takes the offsets of all open logs into the checkpoints of their directories, and has these written."""
+"""Notes the offsets of all open logs for the checkpoints of their directories, and has these written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kraft_node.log.manager import LogManager
 
 NOTE_STEP: Final = 512
-"""Open logs whose offsets are taken into the checkpoints in one go: about a millisecond."""
+"""Open logs whose offsets are noted at once: about a millisecond."""
 
 
 class Noting:
@@ -24,9 +24,9 @@ class Noting:
         self._is_under_way = False
 
     def begin(self) -> None:
-        """Look at the first open logs at once and at the others in turns of the loop, then write what has changed.
+        """Note the first open logs at once and the others in turns of the loop, then write the changes.
 
-        Does nothing while a walk is under way: its write follows.
+        Does nothing while a walk is running: its write follows.
         """
         if self._is_under_way:
             return

@@ -1,9 +1,9 @@
-"""Opens a log: what is there, where it ends, and after an unclean stop what of it can be trusted.
+"""Opens a log: finds its files and its end, and after an unclean stop decides which data to trust.
 
-After a clean stop nothing is scanned but the few batches behind the last index entry. After an unclean one everything
-beyond the recovery point is walked and its CRCs proven: the first batch that is not sound ends the log, for it and what
-follows had not been made durable. Damage below the recovery point is another matter: those records were durable, may
-have been committed, and opening is refused (`LogDirDamaged`).
+After a clean stop only the few batches after the last index entry are scanned. After an unclean stop everything above
+the recovery point is scanned, and all CRCs are checked. The first invalid batch ends the log, because it and everything
+after it was not durable. Damage below the recovery point is different: those records were durable and may have been
+committed, so opening is refused (`LogDirDamaged`).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def open_log(
     compacted_below: int = NEVER_COMPACTED,
     same_boot: bool = False,
 ) -> Log:
-    """Open the log in directory `path` (which exists). `clean`: it was closed properly, all of it is durable.
+    """Open the log in the existing directory `path`. `clean`: it was closed properly, and all of it is durable.
 
-    `same_boot`: it was not, but all that was written to it is in the page cache (`page_cache`). The checkpointed
-    offsets are taken as lower bounds. Below `compacted_below` offsets may be missing whatever the policy is now.
-    Raises OSError, LogDirDamaged, KafkaError (the same, with the directory told).
+    `same_boot`: it was not closed properly, but all its data is in the page cache (`page_cache`). The checkpointed
+    offsets count as lower bounds. Below `compacted_below` offsets may be missing, whatever the policy is now. Raises
+    OSError, LogDirDamaged, KafkaError (the same errors, after the directory was told).
     """
     from kraft_node.log.log import Log  # noqa: PLC0415
 
@@ -74,9 +74,13 @@ def open_log(
             replay_from = recover_tail(log, compacted_below, epochs_known=epochs_known)
         if replay_from is None:
             replay_from = recover(log, compacted_below, epochs_known=epochs_known)
-        log.cuts_synced = -1  # what the process before had cut off may not be durable
+        log.cuts_synced = -1  # truncations of the previous process may not be durable
     if log.start_offset > log.end_offset:
-        logger.warning("%s goes on at %d, where it began: what was before it is lost", log.name, log.start_offset)
+        logger.warning(
+            "log continues at its checkpointed start, earlier records are lost log=%s offset=%d",
+            log.name,
+            log.start_offset,
+        )
         log.reset_to(log.start_offset)
     log.recovery_point = min(log.recovery_point, log.end_offset)
     log.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
@@ -92,7 +96,7 @@ def open_log(
 
 
 def new_log(log_dir: LogDir, path: str, topic: str, partition: int, config: LogConfig) -> Log:
-    """The log of a directory that has just been made."""
+    """The log of a new directory."""
     from kraft_node.log.log import Log  # noqa: PLC0415
 
     log = Log(log_dir, path, topic, partition, config)
@@ -102,7 +106,7 @@ def new_log(log_dir: LogDir, path: str, topic: str, partition: int, config: LogC
 
 
 def _settle_files(log: Log) -> list[int]:
-    """Finish or undo what a crash left half done; the base offsets of the segments, ascending."""
+    """Finish or undo changes that a crash interrupted. Returns the base offsets of the segments, ascending."""
     disk = log.dir.env.disk
     found = disk.listdir(log.path)
     swapped = [name for name in found if name.endswith(names.SWAP)]
@@ -125,11 +129,11 @@ def _settle_files(log: Log) -> list[int]:
 
 
 def _finish_swaps(log: Log, found: list[str]) -> list[str]:
-    """Remove .deleted, .cleaned and .tmp files; put compacted .swap segments in the place of what they replace.
+    """Remove .deleted, .cleaned and .tmp files; put compacted .swap segments in the place of the replaced segments.
 
-    A swap is trusted only when no .cleaned file is left at or below it: the renames to .swap happen in descending
-    order, so a left-over means that not all were made. Apache Kafka's segments come with all their indexes, ours with
-    the index of aborted transactions, which gets its name before the .log does.
+    A swap is trusted only if no .cleaned file exists at or below it: the renames to .swap happen in descending order,
+    so a leftover means that not all were made. Apache Kafka's segments have all their indexes, ours have the index of
+    aborted transactions, which is renamed before the .log.
     """
     disk = log.dir.env.disk
     path = log.path
@@ -152,13 +156,14 @@ def _finish_swaps(log: Log, found: list[str]) -> list[str]:
             has_own = any(names.offset_name(base, suffix + names.SWAP) in swaps for suffix in indexes)
             keep = "" if has_own else names.TXN_INDEX
             _remove_replaced(log, name, base, bases, keep)
-            logger.info("Finished the compaction of %s/%020d.log that a crash interrupted", path, base)
+            logger.info("finished an interrupted compaction file=%s/%020d.log", path, base)
         disk.rename(f"{path}/{name}", f"{path}/{name.removesuffix(names.SWAP)}")
     return disk.listdir(path)
 
 
 def _remove_replaced(log: Log, name: str, base: int, bases: list[int], keep: str) -> None:
-    """Remove the segments that the compacted one at `base`, in the file `name`, replaces; of its own `keep` stays."""
+    """Remove the segments that the compacted segment at `base`, in file `name`, replaces; `keep` files of its own
+    stay."""
     disk = log.dir.env.disk
     end = base
     file = disk.open(f"{log.path}/{name}", read_only=True)
@@ -177,7 +182,7 @@ def _remove_replaced(log: Log, name: str, base: int, bases: list[int], keep: str
 
 
 def _find_end(log: Log) -> int:
-    """The end of a log that was closed properly: behind the batches after the active segment's last index entry."""
+    """The end of a log that was closed properly: after the batches after the active segment's last index entry."""
     segment = log.active
     if segment.size == 0:
         segment.index_count = segment.time_count = 0
@@ -194,7 +199,7 @@ def _find_end(log: Log) -> int:
 
 
 def _read_epochs(log: Log) -> tuple[LeaderEpochs, bool]:
-    """The leader epochs on file, and whether the file was whole (an empty log needs none)."""
+    """The leader epochs in the file, and whether the file was complete (an empty log needs none)."""
     path = f"{log.path}/{names.LEADER_EPOCH_CHECKPOINT}"
     try:
         data = read_file(log.dir.env.disk, path)
@@ -205,7 +210,7 @@ def _read_epochs(log: Log) -> tuple[LeaderEpochs, bool]:
     try:
         return LeaderEpochs(parse_epochs(data)), True
     except CheckpointError as e:
-        logger.warning("Finding the leader epochs of %s in its batches: %s: %s", log.name, path, e)
+        logger.warning("leader epochs are read from batches log=%s file=%s error=%s", log.name, path, e)
         return LeaderEpochs(), False
 
 

@@ -1,11 +1,11 @@
-"""After a kill, what the process had written is still in the page cache: only the tail of a log needs a walk.
+"""After a kill, the process's writes are still in the page cache: only the tail of a log needs a scan.
 
-A kill cuts off at most the last write of each log. So if the machine has not booted since, every segment but the last
-is as it was written, and so is the last one up to its last index entry. `walk_start` checks what a crash between two
-file operations could have left (segments that do not join, an index that does not fit) and finds the leader epochs by
-bisection over the index. A power loss, a reboot or a copy of the directory leads to the full walk of `opening`.
+A kill cuts off at most the last write of each log. So if the machine has not rebooted since, every segment except the
+last is complete, and so is the last one up to its last index entry. `walk_start` checks for the leftovers of a crash
+between two file operations (gaps between segments, a wrong index), and finds the leader epochs by bisection over the
+index. A power loss, a reboot or a copy of the directory leads to the full scan of `opening`.
 
-`BootMark` says on which boot all logs of a directory were known to be sound.
+`BootMark` stores the boot on which all logs of a directory were known to be undamaged.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ VERSION: Final = 0
 
 
 class BootMark:
-    """The file `.kraft_boot` of one log directory: the boot, and the identity that a copy of the directory lacks.
+    """The file `.kraft_boot` of one log directory: the boot, and the directory's identity, which a copy does not have.
 
-    It never needs an fsync. A mark that a power loss brings back names a boot that is over.
+    It never needs an fsync. A mark that a power loss restores names an earlier boot.
     """
 
     __slots__ = ("_boot_id", "_directory", "_disk")
@@ -48,7 +48,7 @@ class BootMark:
         return f"{self._directory}/{names.BOOT}"
 
     def is_current(self) -> bool:
-        """Whether all logs here were sound on this boot. False if the machine has no boot id. Raises OSError."""
+        """Whether all logs here were undamaged on this boot. False if the machine has no boot id. Raises OSError."""
         if self._boot_id is None:
             return False
         try:
@@ -58,12 +58,12 @@ class BootMark:
         return bool(found == self._content())
 
     def write(self) -> None:
-        """All logs in the directory are sound from now on until the machine goes down. Raises OSError."""
+        """All logs in the directory are undamaged from now on until the machine goes down. Raises OSError."""
         if self._boot_id is not None:
             write_file(self._disk, self._path, 0, json.dumps(self._content()).encode())
 
     def remove(self) -> None:
-        """Some logs are not known to be sound. Raises OSError."""
+        """Some logs are not known to be undamaged. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             self._disk.remove(self._path)
 
@@ -72,9 +72,9 @@ class BootMark:
 
 
 def walk_start(log: Log, *, epochs_known: bool) -> int | None:
-    """The offset in the last segment from which the walk must begin.
+    """The offset in the last segment from which the scan must begin.
 
-    None if the whole part beyond the recovery point must be walked: it is as short, or something does not fit. Puts the
+    None if the whole part above the recovery point must be scanned: it is as short, or something does not fit. Puts the
     leader epochs below that offset into `log.leader_epochs`. Raises OSError.
     """
     bases = log.segment_bases
@@ -93,9 +93,9 @@ def walk_start(log: Log, *, epochs_known: bool) -> int | None:
 
 
 def _read_index(segment: Segment, epochs: LeaderEpochs) -> BatchHeader | None:
-    """Assign the leader epochs up to the batch that the last index entry points to; that batch, None without entries.
+    """Assign the leader epochs up to the batch of the last index entry. Returns that batch; None without entries.
 
-    Costs the logarithm of the index for each epoch. Raises BadBatch if the index does not fit, OSError.
+    The cost per epoch is logarithmic in the size of the index. Raises BadBatch if the index does not fit, OSError.
     """
     file = segment.file()
     entries = segment.index_bytes()
@@ -123,7 +123,7 @@ def _read_index(segment: Segment, epochs: LeaderEpochs) -> BatchHeader | None:
 
 
 def _read_rest(segment: Segment, end: BatchHeader | None, epochs: LeaderEpochs) -> int:
-    """Assign the leader epochs from `end` on; the offset at which the segment ends. Raises BadBatch, OSError."""
+    """Assign the leader epochs from `end` on. Returns the offset where the segment ends. Raises BadBatch, OSError."""
     next_offset = segment.base
     for header in batches(segment.file(), 0 if end is None else end.position, segment.size):
         if end is None and header.position + header.length < segment.size:
@@ -134,7 +134,7 @@ def _read_rest(segment: Segment, end: BatchHeader | None, epochs: LeaderEpochs) 
 
 
 def _indexed(segment: Segment, file: File, entries: bytes, number: int) -> BatchHeader:
-    """The header that an index entry points to, -1 for the segment's first one. Raises BadBatch if it does not fit."""
+    """The header at an index entry; -1: the segment's first header. Raises BadBatch if it does not fit."""
     relative, position = ENTRY.unpack_from(entries, number * ENTRY_SIZE) if number >= 0 else (None, 0)
     data = file.pread(position, HEADER_SIZE)
     if len(data) < HEADER_SIZE:

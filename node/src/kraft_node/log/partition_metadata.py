@@ -14,7 +14,7 @@ _ID: Final = "topic_id: "
 
 
 def read(disk: Disk, directory: str) -> Uuid | None:
-    """The topic id in a partition's directory; None when there is no whole file (a crash may have torn it).
+    """The topic id in a partition's directory; None if there is no complete file (a crash may have torn it).
 
     Raises OSError.
     """
@@ -32,12 +32,12 @@ def read(disk: Disk, directory: str) -> Uuid | None:
 
 
 def content(topic_id: Uuid) -> bytes:
-    """What the file holds."""
+    """The content of the file."""
     return f"{_VERSION}\n{_ID}{uuid_text(topic_id)}".encode()
 
 
 def write(disk: Disk, directory: str, topic_id: Uuid) -> None:
-    """Write the file, in the place of one that may be there; durable with the log's first flush. Raises OSError."""
+    """Write or replace the file; durable with the log's first flush. Raises OSError."""
     path = f"{directory}/{PARTITION_METADATA}"
     write_file(disk, path + ".tmp", 0, content(topic_id))
     disk.rename(path + ".tmp", path)

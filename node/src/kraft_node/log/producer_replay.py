@@ -1,4 +1,4 @@
-"""The producers of a log that is opened or cut: the newest usable snapshot, and the batch headers behind it."""
+"""The producers of a log that is opened or truncated: the newest usable snapshot, and the batch headers after it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ logger = logging.getLogger("kraft_node.log")
 
 
 def load_producers(log: Log, *, replay_from: int | None) -> None:
-    """Build the producer state from the newest usable snapshot and the batch headers behind it.
+    """Build the producer state from the newest usable snapshot and the batch headers after it.
 
-    `replay_from`: from there on the log has been walked anew and the aborted transactions are put into the index
-    again. Raises OSError, LogDirDamaged.
+    `replay_from`: from there on the log was scanned again, and aborted transactions are added to the index again.
+    Raises OSError, LogDirDamaged.
     """
     producers = log.producers
     producers.clear()
     bound = log.end_offset if replay_from is None else replay_from
-    # Deleted records count as long as they are there: a producer goes on behind its last one.
+    # Deleted records count as long as they exist: a producer continues after its last one.
     start = log.segment_bases[0]
     for offset in [at for at in producers.snapshots if at > bound]:
         drop_snapshot(log, offset)
@@ -41,7 +41,7 @@ def load_producers(log: Log, *, replay_from: int | None) -> None:
             for producer in decode_snapshot(read_file(log.dir.env.disk, path)):
                 producers.load(producer)
         except SnapshotError as e:
-            logger.warning("Rebuilding the producers of %s from older data: %s: %s", log.name, path, e)
+            logger.warning("producers are rebuilt from older data log=%s file=%s error=%s", log.name, path, e)
             drop_snapshot(log, offset)
             continue
         start = max(offset, start)

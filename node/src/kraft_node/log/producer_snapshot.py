@@ -2,7 +2,7 @@
 
 i16 version, u32 CRC-32C of the rest, i32 count, then for each producer id i64, epoch i16, last sequence i32, last
 offset i64, offset delta of the last batch i32, timestamp i64, coordinator epoch i32, first offset of the open
-transaction i64. Of the batches only the last one is kept.
+transaction i64. Only the last batch is stored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENTRY: Final = Struct(">qhiqiqiq")
 
 
 class SnapshotError(ValueError):
-    """The bytes are no producer snapshot."""
+    """The bytes are not a producer snapshot."""
 
 
 def encode_snapshot(producers: Producers) -> bytes:

@@ -1,9 +1,9 @@
-"""What a partition remembers of its producers: idempotence (KIP-98, KIP-185, KIP-360) and open transactions.
+"""The producer state of a partition: idempotence (KIP-98, KIP-185, KIP-360) and open transactions.
 
-Of each producer the last five batches are kept, so that a batch sent again is recognised. Transactions that are open
-hold the last stable offset back; one that has ended holds it until its marker is below the high watermark.
+The last five batches of each producer are stored, so that repeated batches are recognized. Open transactions hold back
+the last stable offset; a finished transaction holds it back until its marker is below the high watermark.
 
-All state follows from the log: it is rebuilt from a snapshot and the batch headers behind it.
+All state follows from the log: it is rebuilt from a snapshot and the batch headers after it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.records.batch import BatchHeader
 
 BATCHES_KEPT: Final = 5
-"""Kafka's clients have at most five batches in flight; one sent again is among the last five."""
+"""Kafka's clients have at most five batches in flight, so a repeated batch is among the last five."""
 SEQUENCE_MAX: Final = 2**31 - 1
 NONE: Final = -1
 
 
 class BatchMetadata(NamedTuple):
-    """A batch a producer has written."""
+    """A batch of a producer."""
 
     first_sequence: int
     last_sequence: int
@@ -32,7 +32,7 @@ class BatchMetadata(NamedTuple):
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction that has ended, before it is known to be replicated."""
+    """A transaction that has ended and is not known to be replicated."""
 
     producer_id: int
     first_offset: int
@@ -77,12 +77,12 @@ class Producer:
 
     @property
     def first_offset(self) -> int:
-        """Of the oldest batch remembered."""
+        """First offset of the oldest stored batch."""
         return self.batches[0].first_offset if self.batches else NONE
 
 
 Awaited: TypeAlias = dict[int, tuple[int, int]]
-"""By producer id: epoch and sequence of the first batch that was refused and will be sent again."""
+"""By producer id: epoch and sequence of the first refused batch, which will be sent again."""
 
 
 class Producers:
@@ -93,12 +93,12 @@ class Producers:
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.awaited: Awaited = {}
-        """Producers with batches refused before the log was open. Each must begin with its refused batch."""
+        """Producers with batches that were refused before the log was open. Each must start with its refused batch."""
         self._by_id: dict[int, Producer] = {}
         self._ongoing: list[int] = []
         """First offsets of open transactions, ascending."""
         self._unreplicated: list[tuple[int, int]] = []
-        """First and marker offset of transactions that have ended, until the high watermark passes the marker."""
+        """First and marker offset of finished transactions, until the high watermark passes the marker."""
         self.snapshots: list[int] = []
         """Offsets of the snapshot files, ascending."""
 
@@ -106,7 +106,7 @@ class Producers:
         return len(self._by_id)
 
     def active(self) -> Iterator[Producer]:
-        """All producers remembered."""
+        """All stored producers."""
         return iter(self._by_id.values())
 
     def get(self, producer_id: int) -> Producer | None:
@@ -119,23 +119,23 @@ class Producers:
             insort(self._ongoing, producer.current_txn_first_offset)
 
     def take_over(self, other: Producers) -> None:
-        """Know what another log knows that ends where this one does: also of records that are not there any more."""
+        """Take over the state of another log with the same end, also about records that no longer exist."""
         self._by_id = other._by_id
         self._ongoing = other._ongoing
         self._unreplicated = other._unreplicated
 
     def know_more_than_snapshots(self) -> bool:
-        """Whether a producer has several batches here that it may send again: a snapshot keeps the last one only."""
+        """Whether a producer has several batches here that it may send again: a snapshot stores only the last one."""
         return any(len(producer.batches) > 1 for producer in self._by_id.values())
 
     # --- appending ---
 
     def check(self, header: BatchHeader) -> BatchMetadata | None:
-        """Whether a client's batch may be appended; what it was stored as if it has been already.
+        """Check whether a client's batch may be appended. Returns its stored metadata if it was appended before.
 
-        Raises KafkaError INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. A producer id that
-        is not known may begin anywhere: its records may have been deleted. The exception is a producer whose batch was
-        refused during recovery: a later batch must not come first, or the refused batch is out of order for ever.
+        Raises KafkaError INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. An unknown producer
+        id may start with any sequence: its records may have been deleted. The exception is a producer whose batch was
+        refused during recovery: if a later batch came first, the refused batch would be out of order forever.
         """
         producer = self._by_id.get(header.producer_id)
         if producer is None:
@@ -177,7 +177,7 @@ class Producers:
         )
 
     def appended(self, header: BatchHeader, base_offset: int) -> None:
-        """A data batch of a producer is in the log at `base_offset`."""
+        """Note that a data batch of a producer is in the log at `base_offset`."""
         producer = self._by_id.get(header.producer_id)
         if producer is None:
             producer = self._by_id[header.producer_id] = Producer(header.producer_id)
@@ -203,7 +203,7 @@ class Producers:
             insort(self._ongoing, base_offset)
 
     def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
-        """Whether a transaction marker may be appended.
+        """Check whether a transaction marker may be appended.
 
         Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
@@ -226,7 +226,7 @@ class Producers:
     def end_transaction(
         self, header: BatchHeader, offset: int, coordinator_epoch: int, *, aborted: bool
     ) -> CompletedTxn | None:
-        """A marker is in the log at `offset`; the transaction that it ended, None when none was open."""
+        """Note a marker at `offset`. Returns the transaction that it ended; None if none was open."""
         producer = self._by_id.get(header.producer_id)
         if producer is None:
             producer = self._by_id[header.producer_id] = Producer(header.producer_id)
@@ -246,7 +246,7 @@ class Producers:
     # --- the last stable offset ---
 
     def first_unstable(self, high_watermark: int) -> int | None:
-        """The first offset that a read_committed reader may not see yet; None when there is no such."""
+        """The first offset that a read_committed reader must not see yet; None if there is none."""
         waiting = self._unreplicated
         if waiting:
             waiting = self._unreplicated = [txn for txn in waiting if txn[1] >= high_watermark]
@@ -257,7 +257,7 @@ class Producers:
         return first
 
     def stable_after(self, txn: CompletedTxn) -> int:
-        """The last stable offset once `txn`, which has just ended, is replicated: what its aborted entry states."""
+        """The last stable offset once `txn`, which has just ended, is replicated; its aborted entry contains it."""
         return self._ongoing[0] if self._ongoing else txn.last_offset + 1
 
     # --- forgetting ---
@@ -273,7 +273,7 @@ class Producers:
             del self._by_id[producer_id]
 
     def clear(self) -> None:
-        """Forget everything but the snapshot files."""
+        """Forget everything except the snapshot files."""
         self._by_id.clear()
         self._ongoing.clear()
         self._unreplicated.clear()

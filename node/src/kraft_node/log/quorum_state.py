@@ -1,7 +1,7 @@
 """quorum-state: the election state of a voter, one JSON line, replaced atomically (KIP-595, KIP-853).
 
-Version 0 is written while kraft.version is 0, and names the voters for older releases to check; version 1 adds the
-directory of the candidate voted for. Both are read.
+Version 0 is written while kraft.version is 0, and names the voters, which older releases check. Version 1 adds the
+directory of the candidate that got the vote. Both are read.
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ def parse(data: bytes) -> QuorumState:
 
 
 def read(disk: Disk, path: str) -> QuorumState:
-    """The state in the file at `path`; the initial one when it is missing. Raises OSError, QuorumStateError, the latter
-    also for an epoch that no election can follow."""
+    """The state in the file at `path`; the initial state if it is missing.
+
+    Raises OSError; QuorumStateError, also for an epoch that no election can follow.
+    """
     try:
         data = read_file(disk, path)
     except FileNotFoundError:

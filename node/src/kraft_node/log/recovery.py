@@ -1,10 +1,10 @@
-"""Recovers logs off the event loop: one thread a log directory, logs that requests ask for first.
+"""Recovers logs outside the event loop: one thread per log directory; logs with requests come first.
 
-After an unclean stop the part of a log beyond its recovery point is walked, which takes seconds a gigabyte. A node that
-walks on its loop misses heartbeats and liveness probes. So a short walk runs where the log is opened, and a long one
-in the directory's recovery lane. Until the lane is done, requests for the partition get a retriable error.
+After an unclean stop the part of a log above its recovery point is scanned, which takes seconds per gigabyte. A node
+that scans on its loop misses heartbeats and liveness probes. So a short scan runs where the log is opened, and a long
+one in the directory's recovery lane. Until the lane is done, requests for the partition get a retriable error.
 
-Called by `LogManager.get` and `Housekeeping`. It owns no log: `LogManager` takes over what the lane has opened.
+`LogManager.get` and `Housekeeping` call it. It owns no log: `LogManager` takes over the logs that the lane has opened.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ Key: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
 INLINE_BYTES_MAX: Final = 64 << 10
-"""A walk over so many bytes stays on the loop: two milliseconds with batches of 250 bytes."""
+"""A scan of up to this many bytes stays on the loop: two milliseconds with batches of 250 bytes."""
 SEGMENT_BYTES: Final = 4096
-"""Opening the files of a segment takes as long as reading so many bytes."""
+"""Opening the files of a segment costs as much as reading this many bytes."""
 REFUSED_MAX: Final = 1000
-"""Producers of a log whose refused batches are remembered; more are served as by Kafka, which remembers none."""
+"""Maximum of producers per log whose refused batches are noted; further producers are treated as in Kafka, which notes
+none.
+"""
 FILES_MAX: Final = 8
 """Files that a lane keeps open; it reads one segment at a time."""
 
@@ -53,10 +55,10 @@ class LogIsRecovering(KafkaError):  # noqa: N818 - a state, not a fault
         self._refused = refused
 
     def refuses(self, records: Buffer) -> None:
-        """Remember that these records were refused, so that no later batch of their producer is appended first.
+        """Note that these records were refused, so that no later batch of their producer is appended first.
 
-        A producer has up to five batches in flight. If the log opens between two of them, the log does not know the
-        producer and appends the second batch. The first batch, sent again, would be out of order for ever.
+        A producer has up to five batches in flight. If the log opens between two of them, it does not know the producer
+        and appends the second batch. The first batch, sent again, would then be out of order forever.
         """
         if len(records) < HEADER_SIZE:
             return
@@ -70,7 +72,7 @@ class LogIsRecovering(KafkaError):  # noqa: N818 - a state, not a fault
 
 
 class _Stopped(Exception):  # noqa: N818 - what it was told to do
-    """The node stops: the walk ends where it is, and the next start begins it again."""
+    """The node stops: the scan ends, and the next start begins it again."""
 
 
 class _OnLoop(Exception):  # noqa: N818
@@ -78,7 +80,7 @@ class _OnLoop(Exception):  # noqa: N818
 
 
 class _Later:
-    """The scheduler of a lane: keeps the calls until the loop takes them over."""
+    """The scheduler of a lane: stores calls until the loop takes them over."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
@@ -91,11 +93,11 @@ class _Later:
         return self
 
     def cancel(self) -> None:
-        """Nothing in `log` cancels what a lane has scheduled."""
+        """No code in `log` cancels calls that a lane has scheduled."""
 
 
 class _Apart(LogDir):
-    """The log directory as a lane sees it: its own open files and scheduler, nothing of the loop's state."""
+    """The log directory for a lane: separate open files and scheduler, no state of the loop."""
 
     __slots__ = ("_is_stopped", "later")
 
@@ -121,18 +123,18 @@ class Recovery:
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self._bytes: dict[Key, int] = {}
-        """How much of a log must be walked, of logs that have been looked at."""
+        """Bytes that must be scanned, for logs that were checked."""
         self._waiting: dict[str, dict[Key, None]] = {}
         """By path of the directory: logs that wait for its lane, the next one last."""
         self._busy: dict[str, Key] = {}
         self._refused: dict[Key, Awaited] = {}
-        """Of logs in a lane that were asked for: what producers have been refused."""
+        """For requested logs in a lane: the refused batches of producers."""
         self._stopped = False
         self._when_idle: Callable[[], None] = lambda: None
         self.inline_bytes_max = INLINE_BYTES_MAX
 
     def stop(self, done: Callable[[], None]) -> None:
-        """End the walks, then call `done`: no lane touches a file any more. The logs stay unrecovered."""
+        """End the scans, then call `done`: no lane uses files any more. The logs stay unrecovered."""
         self._stopped = True
         self._waiting.clear()
         self._when_idle = done
@@ -140,12 +142,13 @@ class Recovery:
             done()
 
     def is_busy_with(self, topic: str, partition: int) -> bool:
-        """Whether a lane reads and writes files of this partition at the moment."""
+        """Whether a lane uses files of this partition at the moment."""
         return (topic, partition) in self._busy.values()
 
     def takes(self, directory: Directory, topic: str, partition: int, *, first: bool = False) -> bool:
-        """Whether the log belongs into the lane. If so and `first`, it is the next one there; otherwise it goes there
-        when no other log waits. Raises OSError.
+        """Whether the log belongs in the lane.
+
+        If so, it is put there: with `first` as the next one, otherwise only if no other log waits. Raises OSError.
         """
         key = (topic, partition)
         if key not in directory.unrecovered:
@@ -163,7 +166,7 @@ class Recovery:
         return True
 
     def short(self, directory: Directory) -> list[Key]:
-        """The unrecovered logs of a directory whose walk is short enough for the loop. Raises OSError."""
+        """The unrecovered logs of a directory whose scan is short enough for the loop. Raises OSError."""
         return [
             key
             for key in directory.unrecovered
@@ -171,22 +174,22 @@ class Recovery:
         ]
 
     def refused(self, topic: str, partition: int) -> Awaited:
-        """Where to note what producers are refused while the log is in its lane."""
+        """Where to note refused batches of producers while the log is in its lane."""
         return self._refused.setdefault((topic, partition), {})
 
     def forget(self, topic: str, partition: int) -> None:
-        """The log has been opened, or is gone."""
+        """The log was opened or removed."""
         self._refused.pop((topic, partition), None)
         self._bytes.pop((topic, partition), None)
         for waiting in self._waiting.values():
             waiting.pop((topic, partition), None)
 
     def cost(self, directory: Directory, topic: str, partition: int) -> int:
-        """What a walk over the log costs, in bytes read. Raises OSError."""
+        """The cost of a scan of the log, in bytes read. Raises OSError."""
         return self._length(directory, (topic, partition))
 
     def _length(self, directory: Directory, key: Key) -> int:
-        """Bytes of the segments that reach beyond the recovery point, the most that a walk reads; with a part for each.
+        """Bytes of the segments above the recovery point, the maximum that a scan reads, plus a cost for each segment.
 
         Raises OSError.
         """
@@ -211,7 +214,7 @@ class Recovery:
         self._busy[directory.path] = key
         opening = self._manager.opening(directory, *key)
         apart = _Apart(directory, lambda: self._stopped)
-        logger.info("Recovering log partition=%s-%d bytes=%d", *key, self._bytes.get(key, 0))
+        logger.info("recovering log partition=%s-%d bytes=%d", *key, self._bytes.get(key, 0))
 
         def work() -> Log:
             log = opening(apart)
@@ -250,7 +253,7 @@ class Recovery:
         if refused:
             log.producers.awaited = refused
         if refused or log.producers.know_more_than_snapshots():
-            log.held = True  # the producers retry in a moment; a closed log forgets what it awaits, or has already
-        logger.info("Recovered log partition=%s-%d end_offset=%d", *key, log.end_offset)
+            log.held = True  # the producers will retry; a closed log would forget the awaited batches
+        logger.info("recovered log partition=%s-%d end_offset=%d", *key, log.end_offset)
         manager.on_recovered(*key)
         manager.housekeeping.settle(log)

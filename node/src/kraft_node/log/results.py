@@ -1,4 +1,4 @@
-"""What appends and reads come back with."""
+"""The results of appends and reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from kraft_node.records.batch import HEADER_SIZE, LOG_OVERHEAD
 
 
 class AppendInfo(NamedTuple):
-    """Where records went. `log_append_time_ms` is -1 unless the topic stamps them (or they are a duplicate)."""
+    """The place of appended records.
+
+    `log_append_time_ms` is -1 unless the topic sets it (or the records are duplicates).
+    """
 
     base_offset: int
     last_offset: int
@@ -20,9 +23,9 @@ class AppendInfo(NamedTuple):
 
 
 class FetchSlice:
-    """Records read: `records` begins with the batch that holds `offset` and may end inside a batch, as Kafka's do.
+    """Read records: `records` begins with the batch that holds `offset` and may end inside a batch, as in Kafka.
 
-    `first_batch_incomplete` says that the first batch alone is larger than what was asked for: then there are none.
+    `first_batch_incomplete`: the first batch alone is larger than requested; then there are no records.
     """
 
     __slots__ = ("_end", "_limit", "_segment", "first_batch_incomplete", "offset", "records")
@@ -45,14 +48,14 @@ class FetchSlice:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size in bytes."""
         return self.records.length if isinstance(self.records, FileSlice) else len(self.records)
 
     @property
     def next_offset(self) -> int:
-        """An offset that the records do not reach beyond; close, but not always exactly after the last one.
+        """An offset that the records do not exceed; close to, but not always exactly after the last record.
 
-        Found in the index, so ask only when needed (the upper bound for aborted transactions).
+        Computed from the index, so call it only when needed (the upper bound for aborted transactions).
         """
         if self._segment is None:
             return self.offset
@@ -60,9 +63,9 @@ class FetchSlice:
 
 
 def whole_batches(records: Buffer) -> memoryview:
-    """The whole batches at the start of `records`: what a follower appends of a fetch that ends inside a batch.
+    """The whole batches at the start of `records`; a follower appends these from a fetch that ends inside a batch.
 
-    Bytes that are no batch at all are left in, for the check that follows.
+    Bytes that are not a batch at all are left in, for the following check.
     """
     view = memoryview(records)
     position = 0

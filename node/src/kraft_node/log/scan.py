@@ -1,4 +1,4 @@
-"""Walks over the batches of a segment file, reading as little as possible."""
+"""Scans the batches of a segment file and reads as little as possible."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from kraft_node.records.batch import (
 )
 
 HEADERS_CHUNK: Final = 16 * 1024
-"""Bytes read at once when only headers matter: four index intervals."""
+"""Bytes per read if only headers are needed: four index intervals."""
 DATA_CHUNK: Final = 1024 * 1024
-"""Bytes read at once when every byte is checked; stays in the processor's cache."""
+"""Bytes per read if every byte is checked; fits into the processor's cache."""
 _FIND: Final = Struct(">qi4xb6xi")
 
 
 class BadBatch(ValueError):  # noqa: N818
-    """No sound batch at `position` of the file, though `end` bytes are there."""
+    """There is no valid batch at `position` of the file, although `end` bytes exist."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"{reason} at byte {position}")
@@ -37,10 +37,10 @@ class BadBatch(ValueError):  # noqa: N818
 def batches(
     file: File, position: int, end: int, *, check: bool = False, tick: Callable[[], None] | None = None
 ) -> Iterator[BatchHeader]:
-    """The headers of the batches in bytes `position` to `end`; with `check` their CRCs are proven too.
+    """The headers of the batches in bytes `position` to `end`; with `check`, CRCs are checked, too.
 
-    `tick` is called before each read and may raise. Raises BadBatch at the first byte that does not go on as a log
-    does. Offsets must ascend.
+    `tick` is called before each read and may raise. Raises BadBatch at the first byte that does not continue the log.
+    Offsets must ascend.
     """
     chunk = b""
     start = position  # of chunk in the file
@@ -78,7 +78,7 @@ def batches(
 def find_offset(file: File, position: int, end: int, offset: int) -> tuple[int, int, int, int]:
     """Position, length, base and last offset of the first batch from `position` on that ends at or after `offset`.
 
-    (end, 0, -1, -1) when there is none. Raises BadBatch.
+    (end, 0, -1, -1) if there is none. Raises BadBatch.
     """
     chunk = b""
     start = position

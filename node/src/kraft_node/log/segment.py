@@ -1,8 +1,7 @@
 """One segment of a log: a .log file with batches, and its two sparse indexes.
 
-Index entries of the active segment gather in memory and are written a page at a time; what a crash loses of them is
-rebuilt from the log, whose unflushed part is walked anyway. An index that is missing, cut or wrong is rebuilt when it
-is first needed.
+Index entries of the active segment gather in memory and are written in pages. Entries that a crash loses are rebuilt
+from the log, whose unflushed part is scanned anyway. A missing, truncated or wrong index is rebuilt on first use.
 """
 
 from __future__ import annotations
@@ -23,14 +22,15 @@ from kraft_node.records.batch import HEADER, HEADER_SIZE, BatchHeader
 log = logging.getLogger("kraft_node.log")
 
 ENDS_MAX: Final = 16
-"""Ends of the latest batches kept for readers that follow closely; more would cost memory in every log."""
+"""Ends of the latest batches, for readers near the end; more would cost memory in every log."""
 PENDING_LOG_BYTES_MAX: Final = 4 << 20
-"""Bytes of log whose entries are not written yet: so much is read again below the recovery point after a crash."""
+"""Bytes of log whose entries are not written yet: the amount that is read again below the recovery point after a
+crash."""
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 class Owner(Protocol):
-    """The log as its segments see it."""
+    """The interface of a log for its segments."""
 
     path: str
     dir: LogDir
@@ -43,7 +43,7 @@ class Owner(Protocol):
 
 
 class Segment:
-    """A segment. `size` is tracked in memory; `next_offset` is that of the log for the active one."""
+    """A segment. `size` is tracked in memory; the active segment's `next_offset` is the log's."""
 
     __slots__ = (
         "_since_index",
@@ -73,7 +73,7 @@ class Segment:
         self.handle = Handle()
         self.index_handle: Handle | None = None
         self.index_count = -1 if size else 0
-        """Entries in the .index file; -1 when that has not been looked at."""
+        """Entries in the .index file; -1 if unknown."""
         self.index_written = False
         """Whether this process has changed an index file, so that a clean stop must fsync both."""
         self.time_count = -1 if size else 0
@@ -84,13 +84,13 @@ class Segment:
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
         self.first_timestamp = -1
-        """Largest timestamp of the first batch, from which the segment's age counts; -1 when unknown."""
+        """Largest timestamp of the first batch, from which the segment's age counts; -1 if unknown."""
         self.ends: dict[int, int] = {}
         self.times_unproven = False
-        """Whether a loss of power may have left the time index shorter than the offset index."""
+        """Whether a power loss may have left the time index shorter than the offset index."""
         self._since_index = 0
         self._written_to = 0
-        """Where the log ended when index entries were last written for their distance."""
+        """The end of the log when index entries were last written because of the distance."""
 
     def __repr__(self) -> str:
         return f"Segment({self.path(names.LOG)}, {self.size} bytes)"
@@ -109,7 +109,7 @@ class Segment:
     # --- writing ---
 
     def append(self, buffers: Sequence[Buffer], length: int, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch at the end. Raises OSError, after which the file's rest is unknown."""
+        """Write one batch at the end. After an OSError, the file's rest is unknown."""
         handle = self.handle
         file = handle.file
         if file is None:
@@ -135,7 +135,7 @@ class Segment:
         ends[last_offset + 1] = end
 
     def note(self, header: BatchHeader) -> None:
-        """Account for a batch that is in the file already, at the end of what is known: recovery."""
+        """Note a batch that is in the file already, at the end of the known part: recovery."""
         last_offset = header.last_offset
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
@@ -162,13 +162,14 @@ class Segment:
             self.pending_time += TIME_ENTRY.pack(self.max_timestamp, self.max_timestamp_offset - self.base)
 
     def is_index_full(self, bytes_max: int) -> bool:
-        """Whether an index of at most `bytes_max` takes no more; of the time index the last place is for `finish`."""
+        """Whether an index of at most `bytes_max` is full; the last entry of the time index is reserved for
+        `finish`."""
         offsets = max(self.index_count, 0) + len(self.pending) // ENTRY_SIZE
         times = max(self.time_count, 0) + len(self.pending_time) // TIME_ENTRY_SIZE
         return offsets >= bytes_max // ENTRY_SIZE or times >= bytes_max // TIME_ENTRY_SIZE - 1
 
     def write_indexes(self, put: Put | None = None) -> None:
-        """Write the entries gathered (or have `put` do so); the files exist afterwards. Raises OSError."""
+        """Write the gathered entries (or let `put` write them); the files exist afterwards. Raises OSError."""
         self.load_index()
         put = put or partial(write_file, self.owner.dir.env.disk)
         put(self.path(names.INDEX), self.index_count * ENTRY_SIZE, self.pending)
@@ -180,14 +181,14 @@ class Segment:
         self.pending_time = bytearray()
 
     def finish(self, put: Put | None = None) -> None:
-        """No more is appended (or the node stops): the indexes are complete on disk. Raises OSError."""
+        """After the last append (or when the node stops): complete the indexes on disk. Raises OSError."""
         if self.size:
             self.load_index()
             self._add_time_entry()
             self.write_indexes(put)
 
     def truncate_to_position(self, position: int, next_offset: int) -> None:
-        """Cut the file, and the index entries that point beyond. Raises OSError."""
+        """Truncate the file and the index entries that point beyond. Raises OSError."""
         self.load_index()
         self.write_indexes()
         self.file().truncate(position)
@@ -217,7 +218,7 @@ class Segment:
         self._load_tail()
 
     def index_bytes(self) -> bytes:
-        """What is sound of the offset index file, as bytes. Raises OSError."""
+        """The valid part of the offset index file. Raises OSError."""
         data = self._read(names.INDEX)
         return data[: index.used_entries(data) * ENTRY_SIZE]
 
@@ -244,7 +245,7 @@ class Segment:
     # --- reading ---
 
     def load_index(self) -> None:
-        """Look at the index files once; rebuild them when they are missing or cannot be right. Raises OSError."""
+        """Read the index files once; rebuild them if they are missing or wrong. Raises OSError."""
         if self.index_count >= 0:
             return
         disk = self.owner.dir.env.disk
@@ -279,7 +280,7 @@ class Segment:
             file.close()
 
     def _load_tail(self) -> None:
-        """Learn the largest timestamp and how far the last index entry is back from the batches after that entry."""
+        """Find the largest timestamp, and the distance to the last index entry, from the batches after that entry."""
         last = self._last_entry(names.TIME_INDEX, self.time_count, TIME_ENTRY_SIZE)
         if last:
             self.time_last, relative = TIME_ENTRY.unpack(last)
@@ -296,10 +297,10 @@ class Segment:
             self.rebuild_index(str(e))
 
     def load_times(self) -> None:
-        """As `load_index`; and prove the time index if a loss of power may have shortened it.
+        """Like `load_index`; also checks the time index if a power loss may have shortened it.
 
-        Both index files are written together, and become durable each by itself. Only if the time index ends earlier,
-        the batches between its last entry and the last offset entry are read. Raises OSError, LogDirDamaged.
+        Both index files are written together but become durable independently. Only if the time index ends earlier, the
+        batches between its last entry and the last offset entry are read. Raises OSError, LogDirDamaged.
         """
         self.load_index()
         if not self.times_unproven:
@@ -325,8 +326,8 @@ class Segment:
             self.first_timestamp = HEADER.unpack(self.file().pread(0, HEADER_SIZE))[8]
 
     def rebuild_index(self, reason: str) -> None:
-        """Make the indexes anew from the log. Raises LogDirDamaged when the log itself is not sound."""
-        log.warning("Rebuilding the indexes of %s: %s", self.path(names.LOG), reason)
+        """Rebuild the indexes from the log. Raises LogDirDamaged if the log itself is damaged."""
+        log.warning("indexes are rebuilt file=%s reason=%s", self.path(names.LOG), reason)
         size = self.size
         self.reset_index()
         try:
@@ -343,7 +344,7 @@ class Segment:
         self.write_indexes()
 
     def reset_index(self) -> None:
-        """Forget all index entries, on disk too."""
+        """Drop all index entries, also on disk."""
         self._cut(names.INDEX, 0)
         self._cut(names.TIME_INDEX, 0)
         self.pending = bytearray()
@@ -352,7 +353,7 @@ class Segment:
         self.time_last = self.max_timestamp = self.max_timestamp_offset = -1
 
     def damaged(self, error: BadBatch, position: int) -> LogDirDamaged:
-        """The error for a batch that cannot be read though it was durable."""
+        """The error for an unreadable batch that was durable."""
         offset = self.base
         try:
             for header in batches(self.file(), 0, min(position, error.position)):
@@ -389,8 +390,8 @@ class Segment:
             if start == 0:
                 raise self.damaged(e, self.size) from None
         else:
-            # An entry holds the last offset of the batch that it points to. So a batch found right there ends at
-            # `offset`; one that ends later has been reached over an entry that points too far.
+            # An entry holds the last offset of its batch. So a batch right at the entry's position ends at `offset`. If
+            # it ends later, the entry points too far.
             position, last = found[0], found[3]
             if start == 0 or (start < self.size and (position > start or last == offset)):
                 return found
@@ -401,7 +402,7 @@ class Segment:
             raise self.damaged(e, self.size) from None
 
     def end_before(self, position: int, offset: int) -> int:
-        """Where the last batch before `position` ends, at which `offset` begins. Raises OSError, LogDirDamaged."""
+        """The end offset of the last batch before `position`, where `offset` begins. Raises OSError, LogDirDamaged."""
         end = self.base
         try:
             for header in batches(self.file(), self.lookup(offset - 1), position):
@@ -411,12 +412,12 @@ class Segment:
         return end
 
     def position_of(self, offset: int) -> int:
-        """Where the batch begins that holds `offset` or follows it; the size when none does."""
+        """The start of the batch that holds `offset` or follows it; the file size if there is none."""
         position = self.ends.get(offset)
         return self.find(offset)[0] if position is None else position
 
     def upper_bound(self, position: int, next_base: int) -> int:
-        """An offset that no batch which begins before `position` reaches, as low as the index tells cheaply."""
+        """An offset above all batches that begin before `position`, as low as the index provides cheaply."""
         if position >= self.size:
             return next_base
         for data in (self._indexed(), bytes(self.pending)):
@@ -449,7 +450,7 @@ class Segment:
             file.close()
 
     def largest_timestamp(self) -> int:
-        """The largest timestamp in the segment; of a segment without any, when its file was last written."""
+        """The largest timestamp in the segment; without timestamps, the file's modification time."""
         if self.times_unproven or (self.max_timestamp < 0 and self.index_count < 0):
             self.load_times()
         if self.max_timestamp >= 0:
@@ -457,14 +458,14 @@ class Segment:
         return self.owner.dir.env.disk.mtime_ms(self.path(names.LOG)) if self.size else -1
 
     def release(self) -> None:
-        """Let go of open files."""
+        """Drop the references to open files."""
         files = self.owner.dir.files
         files.drop(self.handle)
         if self.index_handle is not None:
             files.drop(self.index_handle)
 
     def retire(self) -> None:
-        """Let go of open files for good: who reads on has the file open for as long as that takes, and no longer."""
+        """Drop the references to open files for good; current readers keep the file open until they are done."""
         self.release()
         self.handle.retired = True
         if self.index_handle is None:

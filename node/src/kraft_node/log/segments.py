@@ -1,9 +1,8 @@
-"""The segments of one log: their files, their open files, and the order that they come in.
+"""The segments of one log: their files, their open files, and their order.
 
-Only `SegmentList` adds, replaces and drops segments. A segment that is dropped lets go of its open files in the same
-step, and its files are set aside: the disk has their space back `file.delete.delay.ms` later, whatever else happens.
-Readers that are still sending from a file hold the file itself (`FileSlice`): the descriptor is closed when the last of
-them is done.
+Only `SegmentList` adds, replaces and drops segments. A dropped segment drops its open files in the same step, and its
+files are set aside: their disk space is free `file.delete.delay.ms` later in any case. Readers that are still sending
+hold the file itself (`FileSlice`): the descriptor is closed when the last of them is done.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ CLOSED_KEPT: Final = 8
 """Closed segments kept as objects after a read; a reader uses one at a time."""
 
 UNKNOWN: Final = -2
-"""The largest timestamp of a segment whose index has not been looked at; -1 is one without timestamps."""
+"""The largest timestamp of a segment whose index was not read; -1: a segment without timestamps."""
 
 
 class SegmentList:
-    """Closed segments in the order of their offsets, and the active one behind them."""
+    """Closed segments ordered by offset, and the active one after them."""
 
     __slots__ = ("_bases", "_kept", "_largest", "_largest_from", "_log", "_sizes", "_times", "active")
 
@@ -39,16 +38,17 @@ class SegmentList:
         self._times: list[int] = []
         """Largest timestamps of the closed segments."""
         self._largest: list[int] | None = None
-        """The largest timestamp from segment `_largest_from` up to each closed one; None if it is made anew."""
+        """The largest timestamp from segment `_largest_from` up to each closed one; None if it must be computed
+        again."""
         self._largest_from = 0
         self._kept: dict[int, Segment] = {}
-        """Objects of closed segments; the others are made anew when asked for."""
+        """Objects of closed segments; others are created on access."""
         self.active = Segment(log, 0)
 
     def __len__(self) -> int:
         return len(self._bases) + 1
 
-    # --- looking ---
+    # --- access ---
 
     @property
     def bases(self) -> list[int]:
@@ -67,24 +67,27 @@ class SegmentList:
 
     @property
     def first_base(self) -> int:
-        """Where the first segment begins."""
+        """The base offset of the first segment."""
         return self._bases[0] if self._bases else self.active.base
 
     def base_at(self, number: int) -> int:
-        """The base offset of the segment with that place."""
+        """The base offset of the segment with that number."""
         return self._bases[number] if number < len(self._bases) else self.active.base
 
     def size_at(self, number: int) -> int:
-        """Bytes of its .log file."""
+        """The size of its .log file."""
         return self._sizes[number] if number < len(self._sizes) else self.active.size
 
     def age_timestamp(self, number: int) -> int:
-        """A segment's age counts from it: its largest timestamp, else when it was last written. Raises OSError."""
+        """The time from which a segment's age counts: its largest timestamp, else its modification time.
+
+        Raises OSError.
+        """
         known = self.max_timestamp(number)
         return known if known >= 0 else self.at(number).largest_timestamp()
 
     def at(self, number: int) -> Segment:
-        """The segment with that place in `bases`."""
+        """The segment with that number in `bases`."""
         if number >= len(self._bases):
             return self.active
         base = self._bases[number]
@@ -106,7 +109,7 @@ class SegmentList:
         return known
 
     def unread(self, first: int) -> list[tuple[int, int]]:
-        """(base, size) of the closed segments from number `first` on whose largest timestamp is not known."""
+        """(base, size) of the closed segments from number `first` on with unknown largest timestamps."""
         times = self._times
         if UNKNOWN not in times:
             return []
@@ -122,8 +125,7 @@ class SegmentList:
     def first_reaching(self, first: int, timestamp: int) -> int:
         """The number of the first closed segment from `first` on with a record not older than `timestamp`.
 
-        `len(self) - 1`, which is the active one, if there is none. Those whose times are not known are read. Raises
-        OSError.
+        `len(self) - 1`, the active segment, if there is none. Unknown times are read. Raises OSError.
         """
         largest = self._largest
         if largest is None or self._largest_from != first:
@@ -134,13 +136,13 @@ class SegmentList:
         return first + bisect_left(largest, timestamp)
 
     def number_of(self, offset: int) -> int:
-        """The place of the segment that holds `offset`: 0 for offsets before all."""
+        """The number of the segment that holds `offset`; 0 for offsets before all segments."""
         if offset >= self.active.base:
             return len(self._bases)
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def end_of(self, number: int) -> int | None:
-        """The base of the segment after that one; None of the active one."""
+        """The base of the segment after that one; None for the active one."""
         if number >= len(self._bases):
             return None
         return self._bases[number + 1] if number + 1 < len(self._bases) else self.active.base
@@ -148,7 +150,7 @@ class SegmentList:
     # --- adding, replacing, dropping ---
 
     def load(self, bases: Sequence[int], sizes: Sequence[int]) -> None:
-        """Take the segments found on disk, the last of which is appended to."""
+        """Take the segments found on disk; the last one becomes active."""
         self._retire(self._kept)
         self.active.retire()
         self._bases, self._sizes = list(bases[:-1]), list(sizes[:-1])
@@ -157,9 +159,9 @@ class SegmentList:
         self.active = Segment(self._log, bases[-1], sizes[-1])
 
     def begin(self, base: int) -> Segment:
-        """Append to a new segment at `base` from now on; an active one without records gives way. Raises OSError.
+        """Append to a new segment at `base` from now on; it replaces an active segment without records. Raises OSError.
 
-        Its file is made first: if that fails, nothing has changed.
+        Its file is created first: if that fails, nothing has changed.
         """
         old, new = self.active, Segment(self._log, base)
         new.file()
@@ -168,7 +170,7 @@ class SegmentList:
             old.ends.clear()
             self._bases.append(old.base)
             self._sizes.append(old.size)
-            # A segment that is rolled has been finished, so its index has been looked at.
+            # A rolled segment was finished, so its index was read.
             is_known = old.index_count >= 0 and not old.times_unproven
             self._times.append(old.max_timestamp if is_known else UNKNOWN)
             self._largest = None
@@ -178,7 +180,7 @@ class SegmentList:
         return new
 
     def drop_first(self, count: int) -> int:
-        """Drop the first `count` segments, which are closed ones; bytes freed. Raises OSError."""
+        """Drop the first `count` segments, which are closed. Returns the freed bytes. Raises OSError."""
         assert count <= len(self._bases), "law: the active segment stays"
         doomed, freed = self._bases[:count], sum(self._sizes[:count])
         del self._bases[:count], self._sizes[:count], self._times[:count]
@@ -190,7 +192,7 @@ class SegmentList:
         return freed
 
     def keep_first(self, count: int) -> Segment:
-        """Drop all behind the first `count` segments; the last of these is appended to from now on. Raises OSError."""
+        """Drop all segments after the first `count`; the last of these becomes active. Raises OSError."""
         last, old, doomed = self.at(count - 1), self.active, self._bases[count:]
         if last is old:
             return last
@@ -205,21 +207,21 @@ class SegmentList:
         return last
 
     def restart(self, base: int) -> Segment:
-        """Drop all segments; the log goes on with an empty one at `base`. Raises OSError."""
+        """Drop all segments; the log continues with an empty one at `base`. Raises OSError."""
         self.drop_first(len(self._bases))
         old = self.active
         old.retire()
         self._remove_soon(set_aside(self._log, old.base))  # before the new file: it may have the same name
         self.active = Segment(self._log, base)
-        self.active.file()  # what says where the log goes on
+        self.active.file()  # this file marks where the log continues
         return self.active
 
     def replace(self, group: Sequence[int], size: int, cleaned: str, cleaned_index: str | None = None) -> Segment:
         """Put the compacted file `cleaned` in the place of neighbouring closed segments. Raises OSError.
 
-        It has the base of the first of them. `cleaned_index` is its index of aborted transactions; None if none of the
-        segments has one. Recovery finishes what a crash leaves half done: the files get their .swap names before the
-        old ones go.
+        It has the base of the first of them. `cleaned_index` is its index of aborted transactions; None if no segment
+        has one. After a crash recovery completes the swap: the files get their .swap names before the old ones are
+        removed.
         """
         log = self._log
         disk = log.dir.env.disk
@@ -245,13 +247,13 @@ class SegmentList:
         return self.at(at)
 
     def release(self) -> None:
-        """Let go of all open files; they are opened again when they are used again."""
+        """Drop the references to all open files; they are opened again on use."""
         self.active.release()
         for segment in self._kept.values():
             segment.release()
 
     def retire(self) -> None:
-        """Let go of all open files for good: the log is closed."""
+        """Drop the references to all open files for good: the log is closed."""
         self.active.retire()
         self._retire(self._kept)
 
@@ -269,14 +271,14 @@ class SegmentList:
         kept.clear()
 
     def _drop(self, base: int, segment: Segment | None) -> list[str]:
-        """Let go of a segment's open files and set its files aside; where they are now."""
+        """Drop a segment's open files and set its files aside. Returns their new paths."""
         self._kept.pop(base, None)
         if segment is not None:
             segment.retire()
         return set_aside(self._log, base)
 
     def _remove_soon(self, aside: Sequence[str]) -> None:
-        """Have a lane remove files after `file.delete.delay.ms`."""
+        """Let a lane remove files after `file.delete.delay.ms`."""
         if not aside:
             return
         disk, env, lane = self._log.dir.env.disk, self._log.dir.env, self._log.dir.lane
@@ -288,7 +290,7 @@ class SegmentList:
 
 
 def set_aside(log: Log, base: int) -> list[str]:
-    """Rename the files of a segment to .deleted; the new names. Raises OSError."""
+    """Rename the files of a segment to .deleted. Returns the new names. Raises OSError."""
     disk = log.dir.env.disk
     prefix = f"{log.path}/{base:020d}"
     aside = []
@@ -303,7 +305,7 @@ def set_aside(log: Log, base: int) -> list[str]:
 
 
 def remove_files(disk: Disk, paths: Sequence[str]) -> None:
-    """Remove what is there of `paths`. Raises OSError."""
+    """Remove the existing files of `paths`. Raises OSError."""
     for path in paths:
         try:
             disk.remove(path)

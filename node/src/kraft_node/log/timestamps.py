@@ -1,8 +1,8 @@
-"""Look-ups by time without waiting for the disk: a lane reads what the memory does not have yet.
+"""Look-ups by time without waiting for the disk: a lane reads the timestamps that are not in memory.
 
-`SegmentList` keeps the largest timestamp of each closed segment. After a start these are in the index files, three for
-a segment, of maybe thousands of segments. A look-up that needs more than `UNREAD_MAX` of them raises `TimesUnread`;
-`read_times` then reads them in a lane and has the caller ask again.
+`SegmentList` stores the largest timestamp of each closed segment. After a start these are in the index files, three per
+segment, of possibly thousands of segments. A look-up that needs more than `UNREAD_MAX` of them raises `TimesUnread`;
+`read_times` then reads them in a lane and has the caller retry.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FILES_MAX: Final = 4
 
 
 class TimesUnread(KafkaError):  # noqa: N818 - a state, not a fault
-    """The timestamps of many segments have to be read first: see `read_times`."""
+    """The timestamps of many segments must be read first: see `read_times`."""
 
     def __init__(self, log: Log, count: int) -> None:
         super().__init__(
@@ -38,7 +38,7 @@ class _Unreadable(Exception):  # noqa: N818
 
 
 class _Apart:
-    """A log as the segments of a lane see it: its own open files, nothing of the loop's state."""
+    """The log for a lane's segments: separate open files, no state of the loop."""
 
     index_interval_bytes = 4096
 
@@ -51,7 +51,7 @@ class _Apart:
 
 
 class _Reading(Segment):
-    """A closed segment that changes no file."""
+    """A closed segment whose files are not changed."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ class Partial(NamedTuple):
 def read_times(log: Log, done: Callable[[], None]) -> None:
     """Read the timestamps that look-ups in `log` need in a lane, then call `done` on the loop.
 
-    What cannot be read there (it is damaged, or gone meanwhile) stays unknown: the next look-up reads it on the loop.
+    Unreadable timestamps (of a damaged or removed segment) stay unknown: the next look-up reads them on the loop.
     """
     from kraft_node.log.lookup import partial_of  # noqa: PLC0415 - which imports this module
 

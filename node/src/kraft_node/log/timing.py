@@ -1,4 +1,4 @@
-"""How often `LogManager` does what: of the node's configuration, some of its values also while the node runs."""
+"""The periods of `LogManager`'s work, from the node's configuration; some may change while the node runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ DEDUPE_BYTES: Final = 128 << 20
 LOAD_FACTOR: Final = 0.9
 
 STRAY_DELAY_MS: Final = 86_400_000
-"""How long an operator has to save a log that nobody owns any more."""
+"""How long an operator has to save a log without an owner."""
 
 
 def keys_in(dedupe_bytes: int, threads: int, load_factor: float) -> int:
-    """How many keys each of `threads` compactions may remember in `dedupe_bytes` of memory in all."""
+    """How many keys each of `threads` compactions may store, with `dedupe_bytes` of memory in total."""
     return max(int(dedupe_bytes * load_factor / max(threads, 1)) // KEY_BYTES, 1)
 
 
@@ -47,10 +47,10 @@ class Timing:
         self.initial_delay_ms = INITIAL_DELAY_MS
         self.cleaner_backoff_ms = 15_000
         self.cleaner_threads = 1
-        """Logs that are compacted at a time."""
+        """Maximum of concurrent compactions."""
         self.cleaner_bytes_per_second = float("inf")
         self.keys_max = keys_in(DEDUPE_BYTES, 1, LOAD_FACTOR)
-        """Keys that a compaction may remember."""
+        """Maximum of keys that a compaction may store."""
         self.stray_delay_ms = STRAY_DELAY_MS
         if config is not None:
             self.retention_check_ms = config.int("log.retention.check.interval.ms")
@@ -61,7 +61,7 @@ class Timing:
             self.update(config)
 
     def update(self, config: ConfigView) -> bool:
-        """Take the values that may change at run time; whether the cleaner's period is another one now."""
+        """Take the values that may change at run time. Returns whether the cleaner's period has changed."""
         self.producer_expiration_ms = config.int("producer.id.expiration.ms")
         self.cleaner_threads = config.int("log.cleaner.threads")
         self.cleaner_bytes_per_second = config.double("log.cleaner.io.max.bytes.per.second")

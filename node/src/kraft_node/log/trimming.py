@@ -1,6 +1,6 @@
-"""A log gets shorter: retention, deleted records, truncation.
+"""Shortening a log: retention, deleted records, truncation.
 
-Which segments go is decided here; `log.segments` drops them.
+This file decides which segments are dropped; `log.segments` drops them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from kraft_node.log.log import Log
 
 TURN_STEP: Final = 2
-"""Segments dropped in a step of a turn."""
+"""Segments dropped per step of a turn."""
 
 DROP_STEP: Final = 16
-"""Segments looked at and dropped in one go: about a millisecond, five files each."""
+"""Segments checked and dropped at once: about a millisecond, five files each."""
 
 
 def _drop_first(log: Log, count: int) -> int:
-    """Drop the first `count` closed segments; bytes freed."""
+    """Drop the first `count` closed segments. Returns the freed bytes."""
     dropped = {log.segments.base_at(number) for number in range(count)}
     freed = log.segments.drop_first(count)
     log.max_timestamp_cache = log.partial_times = None
@@ -44,7 +44,7 @@ def _drop_snapshots(log: Log, offsets: Sequence[int]) -> None:
 
 
 def drop_old_snapshots(log: Log, recovery_point: int) -> None:
-    """Drop the snapshots within segments that a recovery from `recovery_point` or later does not need."""
+    """Drop the snapshots inside segments that a recovery from `recovery_point` or later does not need."""
     known = [at for at in log.producers.snapshots if at <= recovery_point][:-1]
     if known:
         bases = set(log.segment_bases)
@@ -52,7 +52,7 @@ def drop_old_snapshots(log: Log, recovery_point: int) -> None:
 
 
 def drop_before_start(log: Log, most: int | None = None) -> int:
-    """Drop the segments that end at or before the log's start, `most` of them; bytes freed. Raises OSError."""
+    """Drop up to `most` segments that end at or before the log's start. Returns the freed bytes. Raises OSError."""
     closed = len(log.segments) - 1
     last = closed if most is None else min(most, closed)
     count = 0
@@ -62,7 +62,7 @@ def drop_before_start(log: Log, most: int | None = None) -> int:
 
 
 def drop_later(log: Log) -> None:
-    """Drop what else lies before the log's start in later turns of the loop."""
+    """Drop the rest before the log's start in later turns of the loop."""
 
     def step() -> bool:
         if log.closed or log.dir.failed is not None:
@@ -78,14 +78,14 @@ def drop_later(log: Log) -> None:
 
 
 def begins_early(log: Log) -> bool:
-    """Whether a whole segment lies before the log's start."""
+    """Whether a whole segment is before the log's start."""
     return len(log.segments) > 1 and log.segment_end(0) <= log.start_offset
 
 
 def retain(log: Log, now_ms: int, most: int | None = None) -> int:
-    """Drop what retention by time and size, and the log's start, no longer need; bytes freed. Raises OSError.
+    """Drop segments that retention by time and size, and the log's start, no longer need. Returns the freed bytes.
 
-    At most `most` segments: there may be more of them as long as something is freed.
+    At most `most` segments: there may be more as long as some are freed. Raises OSError.
     """
     freed = 0
     if log.config.delete:
@@ -113,7 +113,7 @@ def _expired(log: Log, now_ms: int, bound: int) -> int:
 
 
 def _too_many(log: Log, bound: int) -> int:
-    """How many segments, from the first and up to `bound`, can go before the log is no larger than retention.bytes."""
+    """How many segments, from the first and up to `bound`, must be dropped to respect retention.bytes."""
     keep_bytes = log.config.retention_bytes
     if keep_bytes < 0:
         return 0
@@ -131,7 +131,7 @@ def _too_many(log: Log, bound: int) -> int:
 def truncate_to(log: Log, offset: int) -> bool:
     """See `Log.truncate_to`. Raises CutLater, OSError, LogDirDamaged."""
     if offset >= log.end_offset:
-        # An epoch without records, begun here as leader, must go even so: the leader does not know it.
+        # An epoch without records that began here as leader must be removed, too: the leader does not know it.
         log.leader_epochs.truncate_from_end(offset)
         if log.leader_epochs.dirty:
             flushing.write_epochs(log)
@@ -144,7 +144,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     position, length, first, _ = segment.find(offset)
     end = min(first, offset) if length else offset
     left = segment.end_before(position, end)
-    # First the promise, then the data: a crash between must not find less than the recovery point states.
+    # First lower the promise, then truncate: after a crash in between, the log must not end below the recovery point.
     log.dir.promise_less(log.topic, log.partition, left)
     log.truncations += 1
     log.recovery_point = min(log.recovery_point, left)
@@ -154,7 +154,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     txn_index.truncate(log.dir.env.disk, segment.path(names.TXN_INDEX), end)
     segment.load_first_timestamp()
     if segment.size == 0:
-        log.roll(end)  # where it goes on, should nothing come before the next start
+        log.roll(end)  # marks where the log continues after a restart
     log.end_offset = end
     log.start_offset = min(log.start_offset, end)
     log.high_watermark = min(log.high_watermark, end)
@@ -163,7 +163,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     _drop_snapshots(log, [at for at in log.producers.snapshots if at > end])
     load_producers(log, replay_from=None)
     if segment.size and left < end:
-        log.roll(end)  # compaction has removed what was there
+        log.roll(end)  # compaction has removed the records there
     return True
 
 

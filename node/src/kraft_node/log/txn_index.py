@@ -30,7 +30,7 @@ def decode(data: Buffer) -> list[AbortedTxn]:
 
 
 def read(disk: Disk, path: str) -> list[AbortedTxn]:
-    """The entries of the file at `path`; none when it is missing. Raises OSError."""
+    """The entries of the file at `path`; empty if it is missing. Raises OSError."""
     try:
         file = disk.open(path, read_only=True)
     except FileNotFoundError:

@@ -1,12 +1,12 @@
-"""What compaction leaves of one batch: all of it, some of its records, its header alone, or nothing.
+"""What compaction keeps of one batch: all of it, some of its records, only its header, or nothing.
 
 The rules are Apache Kafka's (LogCleaner, KIP-98, KIP-534):
 
-- Records of aborted transactions go at once.
+- Records of aborted transactions are removed at once.
 - The latest record of a key stays; a tombstone only until its batch's delete horizon, which the first pass sets.
-- A marker stays until no record of its transaction is left. The next pass sets the delete horizon of its batch.
-- The header of a batch stays without records if the sequence numbers of an active producer, or the end of what was
-  compacted, could not be known otherwise.
+- A marker stays until all records of its transaction are removed. The next pass sets the delete horizon of its batch.
+- The header of a batch stays without records if it is needed for the sequence numbers of an active producer, or for the
+  end of the compacted part.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NO_OFFSET: Final = -1
 
 
 class LastRecord(NamedTuple):
-    """The last that an active producer has written; `offset` is NO_OFFSET if its epoch has only a marker."""
+    """The last record of an active producer; `offset` is NO_OFFSET if its epoch has only a marker."""
 
     offset: int
     epoch: int
@@ -52,7 +52,7 @@ class BatchFilter:
     def __init__(
         self, keys: KeyMap, txns: Transactions, config: LogConfig, *, first_dirty: int, end: int, now_ms: int
     ) -> None:
-        """`end`: where the part of the log ends that the pass compacts."""
+        """`end`: the end of the part of the log that the pass compacts."""
         self._keys = keys
         self._txns = txns
         self._config = config
@@ -64,7 +64,10 @@ class BatchFilter:
         """Of the active producers, by id."""
 
     def keep(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """What stays of `batch`, None for nothing; `header` is that of the result then. Raises CorruptBatch."""
+        """The remaining part of `batch`; None if nothing remains.
+
+        `header` then describes the result. Raises CorruptBatch.
+        """
         header.position = 0
         if header.attributes & SPECIAL_BITS:
             if header.attributes & CONTROL_BIT:
@@ -76,7 +79,7 @@ class BatchFilter:
         return self._keep_clean(header, batch)
 
     def _keep_dirty(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """The map knows which records are the latest."""
+        """Filter a dirty batch: the map knows which records are the latest."""
         if header.last_offset >= self._keys.end:
             return batch  # its keys have not been read
         starts, has_tombstone = self._keys.alive(header)
@@ -89,7 +92,7 @@ class BatchFilter:
         return self._keep_records(header, batch, data, starts, has_tombstone=has_tombstone)
 
     def _keep_clean(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """Records are superseded if the map has their key."""
+        """Filter a clean batch: records are superseded if the map has their key."""
         if not header.count:
             return self._without_records(header, batch)
         check_crc(batch, header)
@@ -107,7 +110,7 @@ class BatchFilter:
     def _keep_records(
         self, header: BatchHeader, batch: Buffer, data: bytes, starts: list[int], *, has_tombstone: bool
     ) -> Buffer | None:
-        """Keep the records at `starts`; of tombstones those whose delete horizon lies ahead or is set now."""
+        """Keep the records at `starts`; of tombstones those whose delete horizon is in the future or is set now."""
         horizon = header.delete_horizon_ms
         needs_horizon = False
         if has_tombstone:
@@ -146,7 +149,7 @@ class BatchFilter:
         )
 
     def _without_records(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """The header alone if it must stay, else None."""
+        """Only the header if it must stay, else None."""
         if header.next_offset != self._end and not self._is_last_of_producer(header):
             return None
         return _changed(header, empty_batch(header)) if header.count else batch
@@ -161,7 +164,7 @@ class BatchFilter:
 
 
 def _changed(header: BatchHeader, batch: bytes) -> bytes:
-    """Have `header` be that of `batch`."""
+    """Update `header` to describe `batch`."""
     changed = read_header(batch)
     header.length, header.max_timestamp = changed.length, changed.max_timestamp
     return batch

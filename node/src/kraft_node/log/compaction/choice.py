@@ -1,4 +1,4 @@
-"""What of a log is dirty, and whether it is to be compacted now: the rules of Apache Kafka's LogCleanerManager."""
+"""The dirty part of a log, and whether to compact it now: the rules of Apache Kafka's LogCleanerManager."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ class Dirt(NamedTuple):
     """The dirty part of a log, in whole segments."""
 
     first_dirty: int
-    """The offset at which it begins."""
+    """The offset where the dirty part begins."""
     end: int
-    """The offset at which it ends: the base of the first segment that may not be compacted yet."""
+    """The offset where it ends: the base of the first segment that may not be compacted yet."""
     clean_bytes: int
     dirty_bytes: int
     delay_ms: int
-    """For how long `max.compaction.lag.ms` has been over (KIP-354); 0 if it is not."""
+    """How long ago `max.compaction.lag.ms` has passed (KIP-354); 0 if it has not."""
 
     @property
     def ratio(self) -> float:
-        """The dirty share of what can be compacted; 0 for nothing."""
+        """The dirty share of the compactable bytes; 0 if there are none."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
@@ -32,7 +32,7 @@ class Dirt(NamedTuple):
 
 
 def first_dirty_offset(log: Log, checkpointed: int | None) -> int:
-    """Where the dirty part begins: as checkpointed, or at the log's start if the checkpoint cannot be right."""
+    """Where the dirty part begins: the checkpointed offset, or the log's start if the checkpoint cannot be right."""
     if checkpointed is None or not log.start_offset <= checkpointed <= log.end_offset:
         return log.start_offset
     return checkpointed
@@ -41,8 +41,8 @@ def first_dirty_offset(log: Log, checkpointed: int | None) -> int:
 def first_uncleanable(log: Log, first_dirty: int, now_ms: int) -> int:
     """The base of the first segment that may not be compacted yet.
 
-    That is the active one, the one that holds the last stable offset, or the first dirty one with a record younger than
-    `min.compaction.lag.ms`. Raises OSError.
+    This is the active segment, the segment with the last stable offset, or the first dirty segment with a record
+    younger than `min.compaction.lag.ms`, whichever comes first. Raises OSError.
     """
     bases = log.segment_bases
     last = log.segment_number(min(log.last_stable_offset, bases[-1]))

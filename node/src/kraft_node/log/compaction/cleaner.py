@@ -1,7 +1,7 @@
-"""Compacts the logs of a node, the dirtiest first, as fast as it may; knows what passes have cost.
+"""Compacts the logs of a node, the dirtiest first, at a limited rate; keeps the figures of passes.
 
-Driven by the timer of `housekeeping`. Passes of several logs may run side by side (`log.cleaner.threads`), each in a
-lane of its own.
+The timer of `housekeeping` drives it. Passes of several logs may run in parallel (`log.cleaner.threads`), each in its
+own lane.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ logger = logging.getLogger("kraft_node.log")
 
 UNLIMITED: Final = float("inf")
 PAUSE_MIN_MS: Final = 10
-"""A pass that is ahead of the allowed rate pauses once it is ahead by this."""
+"""A pass pauses if it is ahead of the allowed rate by at least this time."""
 
 
 class Cleaner:
-    """The passes of one node. `start` begins those that are due."""
+    """The passes of one node. `start` begins the due ones."""
 
     __slots__ = ("_done", "_env", "bytes_per_second", "figures", "keys_max", "running", "threads", "uncleanable")
 
     def __init__(self, env: Env, done: Callable[[Log, int], None], keys_max: int = KEYS_MAX) -> None:
-        """`done(log, offset)` is called with the offset below which the log is clean now."""
+        """`done(log, offset)` is called with the offset below which the log is now clean."""
         self._env = env
         self._done = done
         self.keys_max = keys_max
-        """Keys in the map of a pass."""
+        """Maximum of keys in the map of a pass."""
         self.threads = 1
-        """Passes at a time."""
+        """Maximum of concurrent passes."""
         self.bytes_per_second = UNLIMITED
-        """Bytes that all passes together may read and write a second."""
+        """Maximum of bytes per second that all passes together may read and write."""
         self.running: dict[str, int] = {}
-        """The logs that are being compacted, by name, and the number of each pass's lane."""
+        """The logs that are being compacted, by name, with the lane number of each pass."""
         self.uncleanable: dict[str, Log] = {}
-        """Logs on which a pass has failed, by name; they are left alone until they are opened anew."""
+        """Logs whose pass has failed, by name; they are left alone until they are opened again."""
         self.figures = Figures()
 
     def start(self, candidates: Iterable[tuple[Log, int]], now_ms: int) -> bool:
-        """Begin with the dirtiest of (log, first dirty offset); whether a pass was begun."""
+        """Start a pass over the dirtiest of (log, first dirty offset). Returns whether a pass was started."""
         self.figures.last_run_ms = self._env.clock.monotonic_ms()
         self.uncleanable = {name: log for name, log in self.uncleanable.items() if not log.closed}
         due: list[tuple[float, Log, Dirt]] = []
@@ -78,7 +78,7 @@ class Cleaner:
         return sum(log.size_bytes for log in self.uncleanable.values() if log.dir.path == path)
 
     def forget(self, log: Log) -> None:
-        """The log is gone, or is not compacted any more."""
+        """The log was removed, or is not compacted any more."""
         if self.uncleanable.get(log.name) is log:
             del self.uncleanable[log.name]
 
@@ -95,7 +95,7 @@ class Cleaner:
             self._take_step(one)
 
     def _pause_ms(self, one: _Pass) -> int:
-        """For how long a pass must wait to keep within the allowed rate."""
+        """How long a pass must wait to stay within the allowed rate."""
         rate = self.bytes_per_second / max(len(self.running), 1)
         if rate >= 1e15:
             return 0
@@ -146,13 +146,13 @@ class Cleaner:
         self._done(log, offset)
 
     def _gave_up(self, log: Log, error: BaseException) -> None:
-        """A pass has ended early. Raises what nobody expected: the next log has its turn all the same."""
+        """Handle a pass that ended early. Raises unexpected errors; the next log gets its turn anyway."""
         if log.closed:
             return
         if isinstance(error, LogDirDamaged):
             log.dir.damaged(log, error)
         elif isinstance(error, OSError):
-            log.dir.fail(error)  # without a descriptor it is tried again the next time
+            log.dir.fail(error)  # a shortage of descriptors only delays the pass
         else:
             self.uncleanable[log.name] = log
             logger.error("log cannot be compacted log=%s reason=%r", log.name, error)
@@ -161,7 +161,7 @@ class Cleaner:
 
 
 class _Pass:
-    """A pass that is under way."""
+    """A running pass."""
 
     __slots__ = ("begun_ms", "cleaning", "log", "steps")
 

@@ -1,4 +1,4 @@
-"""One pass over one log: the keys of the dirty part are read, then the segments are written anew and put in place."""
+"""One pass over one log: read the keys of the dirty part, then write new segments and swap them in."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from kraft_node.log.txn_index import AbortedTxn
 
 KEYS_MAX: Final = 200_000
-"""Keys in the map of one pass unless the caller says otherwise; the rest is for later passes."""
+"""Default maximum of keys in the map of one pass; later passes take the rest."""
 SLICE_BYTES: Final = 64 * 1024
-"""Bytes of log in one piece of work for the lane: a millisecond or less, for which the event loop may have to wait."""
+"""Bytes of log per piece of work in the lane: a millisecond or less, for which the event loop may have to wait."""
 STOPPED: Final = -1
 """The result of a pass that retention, truncation, deletion or a move has ended."""
 
@@ -73,24 +73,25 @@ class Cleaning:
         self._first_dirty = max(first_dirty, log.start_offset)
         self.keys = KeyMap(self._first_dirty, keys_max or KEYS_MAX)
         self._end = 0
-        """Where the part of the log ends that may be compacted."""
+        """The end of the compactable part of the log."""
         self._aborted: list[AbortedTxn] = []
         self._txns = Transactions(())
         self._filter = BatchFilter(self.keys, self._txns, log.config, first_dirty=0, end=0, now_ms=now_ms)
         self._changed = False
-        """Whether the present group differs from what it was."""
+        """Whether the current group has changed."""
         self._truncations = log.truncations
         self.bytes_before = 0
-        """Of the segments that were written anew."""
+        """Bytes of the rewritten segments."""
         self.bytes_after = 0
         self.bytes_read = 0
-        """Of the segments that were copied, whether anything was removed or not."""
+        """Bytes of the copied segments, changed or not."""
         self.bytes_written = 0
         self.bytes_handled = 0
-        """Read and written, of keys, too: what `log.cleaner.io.max.bytes.per.second` limits."""
+        """Bytes read and written, with those for keys: limited by `log.cleaner.io.max.bytes.per.second`."""
 
     def steps(self) -> Steps:
-        """Do the pass; its result is the offset up to which the log is clean then, STOPPED if it was changed meanwhile.
+        """Run the pass. The result is the offset up to which the log is then clean; STOPPED if the log was changed
+        meanwhile.
 
         Raises OSError, LogDirDamaged, BatchError.
         """
@@ -113,7 +114,7 @@ class Cleaning:
         return self.keys.end if self._is_as_it_was([]) else STOPPED
 
     def _is_as_it_was(self, group: list[int]) -> bool:
-        """Whether retention, truncation, deletion and copying have left those segments alone."""
+        """Whether those segments are unchanged by retention, truncation, deletion and copying."""
         log = self._log
         bases = log.segment_bases[:-1]
         is_left = not log.closed and log.twin is None and log.truncations == self._truncations
@@ -128,7 +129,7 @@ class Cleaning:
     # --- work for a lane ---
 
     def _in_slices(self, walk: Iterator[None], group: list[int], segment: Segment | None = None) -> Slices:
-        """Have a lane walk, a slice at a time; False when the log was changed meanwhile. Raises LogDirDamaged."""
+        """Let a lane scan, slice by slice. Returns False if the log was changed meanwhile. Raises LogDirDamaged."""
         ended: list[BadBatch | None] = []
 
         def work() -> None:
@@ -151,7 +152,7 @@ class Cleaning:
     # --- aborted transactions ---
 
     def _read_aborted(self, bases: list[int]) -> Slices:
-        """Read the indexes of aborted transactions, of segments behind the end, too: markers may lie there."""
+        """Read the indexes of aborted transactions, also of segments after the end, because markers may be there."""
         disk, path = self._log.dir.env.disk, self._log.path
 
         def walk() -> Walk:
@@ -165,7 +166,7 @@ class Cleaning:
     # --- keys ---
 
     def _read_keys(self, bases: list[int]) -> Slices:
-        """Read the keys of the dirty part, as far as the map takes them; False when the log was changed meanwhile."""
+        """Read the keys of the dirty part until the map is full. Returns False if the log was changed meanwhile."""
         log = self._log
         txns = Transactions(txn for txn in self._aborted if txn.last_offset >= self._first_dirty)
         for base in bases:
@@ -195,7 +196,7 @@ class Cleaning:
             self._note_batch(header, batch, txns)
             keys.end = header.next_offset
             self.bytes_handled += header.length
-        keys.end = next_base  # also where the last offsets of the segment are gone
+        keys.end = next_base  # also if the last offsets of the segment are missing
 
     def _note_batch(self, header: BatchHeader, batch: Buffer, txns: Transactions) -> None:
         position, header.position = header.position, 0
@@ -208,7 +209,7 @@ class Cleaning:
     # --- segments ---
 
     def _groups(self, up_to: int) -> list[list[int]]:
-        """Base offsets of neighbouring segments that fit into one."""
+        """Base offsets of neighbouring segments that fit into one segment."""
         log = self._log
         groups: list[list[int]] = []
         size = 0
@@ -226,7 +227,7 @@ class Cleaning:
         return groups
 
     def _rewrite(self, group: list[int]) -> Slices:
-        """Write those segments as one without what is superfluous; False when they were changed meanwhile."""
+        """Write those segments as one, without superfluous records. Returns False if they were changed meanwhile."""
         log = self._log
         disk = log.dir.env.disk
         new = NewSegment(log, group[0])
@@ -273,7 +274,7 @@ class Cleaning:
         return True
 
     def _copy(self, file: File, size: int, cleaned: File, new: NewSegment) -> Walk:
-        """Copy what stays of a segment behind what is in `cleaned`."""
+        """Append the remaining part of a segment to `cleaned`."""
         kept: list[Buffer] = []
         keep = self._filter.keep
         for found in read_batches(file, size):
@@ -305,7 +306,7 @@ class Cleaning:
             kept.clear()
 
     def _swap(self, group: list[int], new: NewSegment, *, has_index: bool) -> None:
-        """Put the new segment in the place of the group's. Recovery finishes what a crash leaves half done."""
+        """Put the new segment in the place of the group. After a crash, recovery completes a half-finished swap."""
         log = self._log
         log.segments.replace(group, new.size, new.cleaned, new.cleaned_index if has_index else None)
         log.max_timestamp_cache = log.partial_times = None
@@ -324,12 +325,12 @@ class NewSegment(Segment):
 
     @property
     def cleaned(self) -> str:
-        """The .log file until it is put in place."""
+        """The .log file until it is swapped in."""
         return self.path(names.LOG + names.CLEANED)
 
     @property
     def cleaned_index(self) -> str:
-        """The index of aborted transactions until it is put in place."""
+        """The index of aborted transactions until it is swapped in."""
         return self.path(names.TXN_INDEX + names.CLEANED)
 
     def write_indexes(self, put: Put | None = None) -> None:
@@ -389,7 +390,7 @@ def read_batches(file: File, size: int) -> Iterator[tuple[BatchHeader, memoryvie
 
 
 def _check(batch: Buffer, header: BatchHeader, position: int) -> None:
-    """Raise BadBatch, with the batch's position in its file, if it is not as it was written."""
+    """Raise BadBatch, with the batch's position in its file, if its checksum is wrong."""
     try:
         check_crc(batch, header)
     except BatchError as e:

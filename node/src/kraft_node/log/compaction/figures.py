@@ -1,4 +1,4 @@
-"""What is known of compaction for the metrics: Apache Kafka's gauges of LogCleaner and LogCleanerManager."""
+"""The figures of compaction for the metrics: Apache Kafka's gauges of LogCleaner and LogCleanerManager."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections import deque
 from typing import Final, NamedTuple
 
 PASSES_KEPT: Final = 8
-"""Passes that the gauges look back on. Apache Kafka's look at the last pass of each thread."""
+"""Passes that the gauges cover. Apache Kafka's gauges cover the last pass of each thread."""
 
 
 class PassFigures(NamedTuple):
-    """One pass that has ended."""
+    """One finished pass."""
 
     took_ms: int
     utilization: float
-    """Of the memory for keys, 0 to 1."""
+    """Share of the memory for keys, 0 to 1."""
     bytes_read: int
     bytes_written: int
 
@@ -27,11 +27,11 @@ class Figures:
     def __init__(self) -> None:
         self.passes: deque[PassFigures] = deque(maxlen=PASSES_KEPT)
         self.last_run_ms = 0
-        """When the cleaner last looked for something to do, on the monotonic clock."""
+        """When the cleaner last looked for work, monotonic milliseconds."""
         self.max_dirty_ratio = 0.0
-        """Of the logs that the cleaner last looked at."""
+        """Of the logs that the cleaner checked last."""
         self.max_delay_ms = 0
-        """For how long `max.compaction.lag.ms` of the most overdue log was over then."""
+        """How long `max.compaction.lag.ms` of the most overdue log had passed then."""
 
     @property
     def max_clean_time_secs(self) -> int:
@@ -43,6 +43,6 @@ class Figures:
 
     @property
     def recopy_percent(self) -> int:
-        """The share of the copied bytes that stayed."""
+        """The remaining share of the copied bytes."""
         read = sum(each.bytes_read for each in self.passes)
         return 100 * sum(each.bytes_written for each in self.passes) // max(read, 1)

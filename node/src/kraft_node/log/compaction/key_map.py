@@ -1,8 +1,8 @@
-"""Where the latest record of each key in the dirty part of a log lies, in as much memory as is allowed.
+"""The positions of the latest record of each key in the dirty part of a log, in limited memory.
 
-A place is one number: the base offset of the record's batch, relative to the first dirty offset, and the record's start
-within the batch. So the second walk over the dirty part finds the records that stay without looking at the others, and
-without a look-up. Records in the clean part are older: they go if their key is in the map.
+A position is one number: the base offset of the record's batch, relative to the first dirty offset, and the record's
+start in the batch. So the second scan of the dirty part finds the remaining records without reading the others and
+without look-ups. Records in the clean part are older: they are removed if their key is in the map.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from kraft_node.records.batch import BatchHeader
 
 BATCH_BITS: Final = 31
-"""Bits of a place below its batch: the record's start and TOMBSTONE."""
+"""Bits of a position below its batch: the record's start and TOMBSTONE."""
 BUCKET_BITS: Final = BATCH_BITS + 12
-"""Places are sorted in buckets of 4,096 offsets, each in less than a millisecond."""
+"""Positions are sorted in buckets of 4,096 offsets, each in less than a millisecond."""
 SORTED_AT_ONCE: Final = 4_000
 KEY_BYTES: Final = 160
-"""Memory that a key takes, with its place in the map and in a bucket."""
+"""Memory per key, with its position in the map and in a bucket."""
 
 
 class KeyMap:
-    """Made for one pass; `note` the dirty batches, `sort`, then ask for what is `alive` in ascending order."""
+    """Created for one pass: `note` the dirty batches, `sort`, then query `alive` in ascending order."""
 
     __slots__ = ("_buckets", "_first_dirty", "_keys_max", "_number", "_sorted", "end", "places")
 
@@ -36,10 +36,10 @@ class KeyMap:
         self._keys_max = keys_max
         self.places: dict[bytes, int] = {}
         self.end = first_dirty
-        """Up to this offset all keys have been noted."""
+        """All keys below this offset were noted."""
         self._buckets: dict[int, list[int]] = {}
         self._number: int | None = None
-        """Of the bucket that is sorted; negative for a batch that begins before the first dirty offset."""
+        """Of the sorted bucket; negative for a batch that begins before the first dirty offset."""
         self._sorted: list[int] = []
 
     def __len__(self) -> int:
@@ -51,15 +51,15 @@ class KeyMap:
 
     @property
     def utilization(self) -> float:
-        """The share of the allowed memory that was used, 0 to 1."""
+        """The used share of the allowed memory, 0 to 1."""
         return min(len(self.places) / self._keys_max, 1.0)
 
     def note(self, header: BatchHeader, data: bytes) -> None:
-        """Note the keys of a batch, whose decompressed records are `data`. Raises CorruptBatch."""
+        """Note the keys of a batch with the decompressed records `data`. Raises CorruptBatch."""
         note_keys(data, header.count, self.places, header.base_offset - self._first_dirty << BATCH_BITS)
 
     def sort(self) -> Iterator[None]:
-        """Make `alive` possible, in pieces of a millisecond or two."""
+        """Prepare `alive`, in pieces of a millisecond or two."""
         places = iter(self.places.values())
         buckets = self._buckets
         while some := list(islice(places, SORTED_AT_ONCE)):
@@ -72,7 +72,9 @@ class KeyMap:
             yield
 
     def alive(self, header: BatchHeader) -> tuple[list[int], bool]:
-        """The starts of the records of a dirty batch that are the latest of their keys; if there is a tombstone."""
+        """The starts of the records of a dirty batch that are the latest of their keys, and whether there is a
+        tombstone.
+        """
         base = header.base_offset - self._first_dirty << BATCH_BITS
         number = base >> BUCKET_BITS
         if number != self._number:
@@ -85,5 +87,5 @@ class KeyMap:
         if places[high - 1] < base + TOMBSTONE:
             return [place - base for place in places[low:high]], False
         starts = [(place - base) & (TOMBSTONE - 1) for place in places[low:high]]
-        starts.sort()  # tombstones were behind the others
+        starts.sort()  # tombstones came after the others
         return starts, True

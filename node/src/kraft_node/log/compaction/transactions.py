@@ -1,7 +1,7 @@
-"""Which batches belong to aborted transactions, and which markers are needed no more (KIP-98, KIP-534).
+"""Batches of aborted transactions, and markers that are no longer needed (KIP-98, KIP-534).
 
-A marker may go once all records of its transaction are gone. Until a pass has met no batch of the transaction, readers
-need the marker: it ends an aborted transaction for them, and it tells a follower that the transaction has ended.
+A marker may be removed once all records of its transaction are removed. Until a pass finds no batch of the transaction,
+readers need the marker: it ends an aborted transaction for them, and tells a follower that the transaction has ended.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class Transactions:
-    """The transactions of a log, as one walk over its batches in ascending order meets them."""
+    """The transactions of a log, as one scan of its batches in ascending order finds them."""
 
     __slots__ = ("_aborted", "_ahead", "_committed", "needed")
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         self._ahead = sorted(aborted, key=lambda txn: txn.first_offset, reverse=True)
-        """Aborted transactions that begin behind the walk."""
+        """Aborted transactions that begin after the current position."""
         self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
-        """Of each producer the open transaction that will be aborted, and whether a batch of it was met."""
+        """For each producer its open transaction that will be aborted, and whether a batch of it was found."""
         self._committed: set[int] = set()
-        """Producers with an open transaction of which a batch was met, and which will be committed."""
+        """Producers with an open transaction that has a batch and will be committed."""
         self.needed: list[AbortedTxn] = []
-        """The ended aborted transactions with batches: the index of aborted transactions keeps them."""
+        """The finished aborted transactions with batches: the index of aborted transactions keeps them."""
 
     def met_batch(self, header: BatchHeader) -> bool:
         """Whether a transactional batch belongs to an aborted transaction."""
@@ -43,7 +43,7 @@ class Transactions:
         return True
 
     def met_marker(self, header: BatchHeader, batch: Buffer) -> bool:
-        """Whether a control batch is needed no more: it is empty, or all records of its transaction are gone.
+        """Whether a control batch is no longer needed: it is empty, or all records of its transaction are removed.
 
         Raises CorruptBatch.
         """
