@@ -73,9 +73,9 @@ def test_a_long_recovery_leaves_the_loop_to_probes_and_other_partitions(node: Ou
     node.stop()
     lengthen(node, "long")
     node.start()
-    wait_for("the walk has begun", lambda: "Recovering log partition=long-0" in node.log.read_text())
+    wait_for("the walk has begun", lambda: "recovering log partition=long-0" in node.log.read_text())
     probed = 0
-    while "Recovered log partition=long-0" not in node.log.read_text():
+    while "recovered log partition=long-0" not in node.log.read_text():
         assert livez(node) == 200
         assert send(node, "short") == []
         probed += 1

@@ -255,7 +255,7 @@ def test_after_a_kill_only_what_lies_past_the_recovery_point_is_read(node: Sever
     assert send(node, "small", 0, [b"x"]) == []
     node.kill()
     node.start()
-    wait_for("recovery", lambda: "All logs have been recovered" in node.log.read_text(), LONG_S)
+    wait_for("recovery", lambda: "all logs have been recovered" in node.log.read_text(), LONG_S)
     nothing = bytes_read(node)
     create(node, "t", flush_ms="500")
     producer = Producer({"bootstrap.servers": node.bootstrap, "batch.size": 900_000, "linger.ms": 50})
@@ -269,7 +269,7 @@ def test_after_a_kill_only_what_lies_past_the_recovery_point_is_read(node: Sever
     node.kill()
     node.log.unlink()
     node.start()
-    wait_for("recovery", lambda: "All logs have been recovered" in node.log.read_text(), LONG_S)
+    wait_for("recovery", lambda: "all logs have been recovered" in node.log.read_text(), LONG_S)
     assert bounds(node, "t") == (0, end)
     assert bytes_read(node) - nothing < 10 * MIB  # index entries of the last 4 MiB may be missing
 
@@ -289,7 +289,7 @@ def test_strays_are_renamed_and_removed_after_their_delay(node: SeveralDirectori
     marker = stray / "partition.metadata"
     marker.write_text(re.sub("topic_id: .*", "topic_id: AAAAAAAAAAAAAAAAAAAAZQ", marker.read_text()))
     node.start()
-    wait_for("the warning", lambda: "gone-3 is no partition of this broker" in node.log.read_text(), LONG_S)
+    wait_for("the warning", lambda: "stray log set aside partition=gone-3" in node.log.read_text(), LONG_S)
     wait_for("the removal", lambda: not list(path.parent.glob("gone-3*")), LONG_S)
     assert read(node, "t", 0, 1) == [b"x"]
 
