@@ -1,7 +1,7 @@
-"""Topics that come into being because somebody asked for them: `auto.create.topics.enable`, and internal topics.
+"""Creation of topics on first use: `auto.create.topics.enable`, and internal topics.
 
-The controller is asked with CreateTopics in the name of the client, for internal topics in the broker's own; nobody
-waits for the answer, clients ask again.
+The broker sends CreateTopics to the controller, as the client; for internal topics as the broker itself. Nothing waits
+for the answer: clients ask again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 IN_FLIGHT_MAX: Final = 1000
-"""Names being created at a time; asking for more names creates them the next time they are asked for."""
+"""Maximum of names that are being created; further names are created when they are requested again."""
 _EXPECTED: Final = frozenset((ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT))
 
 
 class AutoTopics:
-    """Asks for topics, each at most once at a time."""
+    """Creates topics, each at most once at a time."""
 
     def __init__(self, config: BrokerConfig, controller: ControllerLink) -> None:
         self._config = config
@@ -36,7 +36,7 @@ class AutoTopics:
         self._in_flight: set[str] = set()
 
     def create(self, names: Iterable[str], ctx: RequestContext | None) -> None:
-        """Begin to create those of `names` that are not being created yet, in the name of a client or of the broker."""
+        """Start creating those of `names` that are not being created yet, as a client or as the broker."""
         wanted = [name for name in names if name not in self._in_flight]
         wanted = wanted[: IN_FLIGHT_MAX - len(self._in_flight)]
         if not wanted:
@@ -47,7 +47,7 @@ class AutoTopics:
         self._controller.send(request, None, partial(self._answered, wanted), timeout_ms, on_behalf_of=ctx)
 
     def create_internal(self, name: str, ctx: RequestContext) -> None:
-        """Begin to create an internal topic with its own settings: the broker's wish, whatever the client may do."""
+        """Start creating an internal topic with its own settings, as the broker, whatever the client may do."""
         del ctx
         self.create((name,), None)
 
@@ -95,12 +95,15 @@ class AutoTopics:
     def _answered(self, names: list[str], answer: Answer) -> None:
         self._in_flight.difference_update(names)
         if isinstance(answer, OSError | KafkaError):
-            log.warning("Could not create %s: %s", ", ".join(names), answer)
+            log.warning("topics were not created names=%s error=%s", ", ".join(names), answer)
             return
         for topic in answer.topics:
             if topic.error_code not in _EXPECTED:
                 log.warning(
-                    "Could not create %s: %s %s", topic.name, ErrorCode(topic.error_code).name, topic.error_message
+                    "topic was not created name=%s error=%s message=%s",
+                    topic.name,
+                    ErrorCode(topic.error_code).name,
+                    topic.error_message,
                 )
 
 

@@ -1,7 +1,7 @@
-"""One broker: its handler table, how it follows committed metadata, how it starts and stops.
+"""One broker: its handler table, committed metadata, start and stop.
 
-Built by `server.node`, in this order: `Broker(...)`, `apply` with everything committed so far, listeners opened with
-`handlers`, `start` with the endpoints to register. `begin_shutdown`, then `close`, when it ends.
+`server.node` uses it in this order: `Broker(...)`, `apply` with everything committed so far, listeners opened with
+`handlers`, `start` with the endpoints to register. At the end `begin_shutdown`, then `close`.
 """
 
 from __future__ import annotations
@@ -109,12 +109,12 @@ FUNCTIONS: Final[Mapping[ApiKey, Callable[..., Any]]] = {
 
 
 class Broker:
-    """Ties replicas, handlers, coordinators and lifecycle together.
+    """Connects replicas, handlers, coordinators and life cycle.
 
-    `image` is the node's committed image; `controller` leads to the active controller; `controller_apis` are the APIs
-    that the controller serves: of the forwarded ones only these are offered. `authorizer`: clients may do what it
-    says; None: anything. `peers(node_id, lane)` leads to another
-    broker over the inter-broker listener, as registered, each lane a connection; None when it is not known.
+    `image` is the node's committed image. `controller` is the link to the active controller; `controller_apis` are the
+    APIs that it serves: of the forwarded APIs only these are offered. `authorizer` decides what clients may do; None:
+    everything. `peers(node_id, lane)` returns the channel to another broker's inter-broker listener, as registered,
+    with a connection per lane; None if it is unknown.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Broker:
     ) -> None:
         self.env = env
         self.turns = Turns(env)
-        """Where requests go on that take more than their share of a turn of the loop."""
+        """Runs requests that need more than their share of a loop turn in steps."""
         self.peers = peers
         self.node_id = config.node_id
         self.cluster_id = cluster_id
@@ -156,7 +156,7 @@ class Broker:
         self.auto_topics = AutoTopics(self.config, controller)
         self.lifecycle: Lifecycle | None = None
         self.snapshot_end: Callable[[], int] = lambda: 0
-        """Where this node's latest snapshot of the metadata ends."""
+        """The end of this node's latest snapshot of the metadata."""
         self.producer_ids = ProducerIds(self.node_id, self._epoch, controller, env.scheduler)
         self.fetch_max_bytes = self.config.int("fetch.max.bytes")
         self.telemetry = Telemetry(env.clock, env.rng, self.config.int("telemetry.max.bytes"))
@@ -182,11 +182,12 @@ class Broker:
 
             self.handlers = guarded(self, self.handlers, authorizer)
         self.handlers = in_pieces(self.turns, self.handlers)
-        """What the broker's listeners serve, and so, telemetry apart, what ApiVersions advertises there."""
+        """The handlers of the broker's listeners. ApiVersions advertises them, except telemetry."""
         self._on_state: Callable[[BrokerState], None] | None = None
         self._knows_topics = False
-        """Whether the image holds all that was committed before this start. An older one is not followed: by that
-        it may lead in an epoch that is over, or lack a replica that has come back since, which would be deleted."""
+        """Whether the image contains everything that was committed before this start. Do not follow an older image: it
+        may name this broker leader of a finished epoch, or lack a replica that has returned since, whose log would be
+        deleted."""
         self._cordon()
 
     def _table(self, controller_apis: frozenset[ApiKey]) -> dict[ApiKey, Handler]:
@@ -210,7 +211,7 @@ class Broker:
 
     @property
     def ready(self) -> bool:
-        """Whether clients are sent here and served: unfenced, by itself as well, and not shutting down."""
+        """Whether the broker serves clients: unfenced, not fenced by itself, and not shutting down."""
         lifecycle = self.lifecycle
         return (
             lifecycle is not None
@@ -232,7 +233,7 @@ class Broker:
         """Register with the controller and keep the lease.
 
         `endpoints`: (listener, host, port, security protocol number) as advertised. `previous_epoch`: the broker epoch
-        that the last clean shutdown left in the log directories. `on_failure` is told why registering was given up.
+        of the last clean shutdown, from the log directories. `on_failure` gets the reason if registration is given up.
         """
         identity = Identity(
             self.node_id,
@@ -271,21 +272,21 @@ class Broker:
             self.moves.resume()
 
     def topics_known(self) -> None:
-        """From now on the image holds all that was committed before this start, and is followed."""
+        """From now on the image contains everything that was committed before this start, and is followed."""
         self._knows_topics = True
         self.storage.topics_known()
         self._follow_all()
         self.env.scheduler.call_soon(self.storage.remove_strays, self._is_hosted)
 
     def begin_shutdown(self, done: Callable[[], None]) -> None:
-        """Have the controller move leadership away, then call `done`; `close` is to follow."""
+        """Have the controller move leadership away, then call `done`; call `close` afterwards."""
         if self.lifecycle is None:
             done()
         else:
             self.lifecycle.begin_shutdown(done)
 
     def close(self) -> None:
-        """Resign from everything. The logs are closed by whoever owns the log manager."""
+        """Stop everything. The owner of the log manager closes the logs."""
         self.groups.shutdown()
         self.replication.close()
         self.moves.close()
@@ -294,7 +295,7 @@ class Broker:
             self.lifecycle.close()
 
     def directory_failed(self, partitions: list[tuple[str, int]]) -> None:
-        """A log directory is dead: its partitions answer KAFKA_STORAGE_ERROR, the controller is told."""
+        """A log directory has failed: its partitions answer KAFKA_STORAGE_ERROR, and the controller is told."""
         self.storage.lost(partitions)
         self.replicas.failed(partitions)
         if self.lifecycle is not None:
@@ -305,7 +306,7 @@ class Broker:
         self.moves.recovered(topic, index)
 
     def replica_withdrawn(self, topic: str, index: int, damage: LogDirDamaged | None) -> None:
-        """A log must not be used any more: it is quarantined, or (None) it may be opened anew at once."""
+        """A log must not be used any more: it is quarantined, or (None) it may be opened again at once."""
         topic_id = self.replicas.withdrawn(topic, index)
         if damage is not None and topic_id is not None:
             self.storage.quarantined(topic_id, index)
@@ -313,7 +314,7 @@ class Broker:
     # --- committed metadata ---
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Follow a run of committed records that `image` holds already. Costs what changed."""
+        """Apply a run of committed records that `image` contains already. The cost is proportional to the changes."""
         assert image is self.image, "law: a node has one image"
         if delta.configs or delta.is_snapshot:
             self._configs_changed(delta)
@@ -323,7 +324,7 @@ class Broker:
             self.replicas.apply(delta)
             self._groups_follow(delta)
             if delta.is_snapshot:
-                # It says nothing of what is gone; of that, the manager knows only what is open.
+                # A snapshot does not list removed partitions, and the manager knows only the open ones.
                 self.env.scheduler.call_soon(self.storage.remove_strays, self._is_hosted)
         self.replication.apply(delta)
         is_other_level = METADATA_VERSION in delta.features or delta.is_snapshot
@@ -342,18 +343,18 @@ class Broker:
             self.assignments.metadata_version_changed()
         elif len(self.storage.directories()) > 1:
             log.error(
-                "Several log directories are not supported by metadata.version %s: the controller takes no notice when "
+                "Several log directories are not supported by metadata.version %s: the controller does not notice if "
                 "one fails; %s or higher is needed",
                 metadata_version(self.image.metadata_level).name,
                 metadata_version(DIRECTORY_ASSIGNMENT_SUPPORTED).name,
             )
 
     def _look_at_registration(self) -> None:
-        """One of before the metadata.version was raised lacks the log directories."""
+        """A registration from before the metadata.version was raised lacks the log directories."""
         own = self.image.brokers.get(self.node_id)
         if own is None or own.directories or own.epoch != self._epoch() or not self._has_room_for_directories():
             return
-        assert self.lifecycle is not None, "law: who has an epoch has registered"
+        assert self.lifecycle is not None, "law: a broker with an epoch has registered"
         self.lifecycle.register_again()
 
     def _is_hosted(self, topic: str, index: int) -> bool:
@@ -361,7 +362,7 @@ class Broker:
         return state is not None and self.node_id in state.replicas
 
     def topic_config(self, topic: str) -> Any:
-        """The configuration in force of a topic."""
+        """The effective configuration of a topic."""
         return self.topic_configs.resolve(self.image.configs.get((TOPIC_RESOURCE, topic)) or {})
 
     def _configs_changed(self, delta: MetadataDelta) -> None:
@@ -371,7 +372,7 @@ class Broker:
             configs = self.image.configs
             changed = self.config.update(configs.get(own[0]) or {}, configs.get(own[1]) or {})
         if changed:
-            log.info("Configurations changed: %s", ", ".join(sorted(changed)))
+            log.info("configurations changed keys=%s", ", ".join(sorted(changed)))
             self.topic_configs.broker_changed()
             self.fetch_max_bytes = self.config.int("fetch.max.bytes")
             self.fetch.config_changed()
@@ -431,7 +432,7 @@ class Broker:
             self._follow_partition(number)
 
     def _follow_all(self) -> None:
-        """A snapshot does not say whether the topic is still the same: its groups are loaded anew."""
+        """A snapshot does not tell whether the topic is still the same: its groups are loaded again."""
         self.groups.shutdown()
         topic = self.image.topics.by_name(CONSUMER_OFFSETS)
         for number in range(0 if topic is None else len(topic)):

@@ -1,14 +1,15 @@
-"""What clients may send, be sent and have done for them: producer_byte_rate, consumer_byte_rate, request_percentage.
+"""Quotas of clients: producer_byte_rate, consumer_byte_rate, request_percentage.
 
-As in Kafka (KIP-13, 55, 124, 219): who uses more than its share of bytes or of the loop's time is answered at once,
-told for how long to be silent, and not read from for so long. A consumer is told without the records, which it then has
-to ask for again. Which quota a client has, and with whom it shares it, is `metadata.client_quotas`.
+As in Kafka (KIP-13, 55, 124, 219): a client that uses more than its share of bytes or of the loop's time is answered at
+once, with the time for which it must pause, and is not read from for that time. A consumer gets this answer without
+records and must fetch them again. `metadata.client_quotas` decides which quota applies to a client and which clients
+share it.
 
-`server.connection` charges every answer, but for that of a Fetch, which the fetch handler charges, as what it says
-depends on it. Followers and everything else by which brokers replicate are free. Without a quota anywhere in the
-cluster `is_active` is false, and nothing else is looked at.
+`server.connection` charges every answer except that of a Fetch. The fetch handler charges those, because the answer
+depends on the quota. Followers and other replication requests are free. If the cluster has no quotas, `is_active` is
+False and nothing else is checked.
 
-Time is measured in whole milliseconds, which is right on average: a quota looks at some thousand requests at a time.
+Time is measured in whole milliseconds, which is right on average: a quota covers some thousand requests.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ FETCHED: Final = "consumer_byte_rate"
 REQUESTED: Final = "request_percentage"
 KEYS: Final = (PRODUCED, FETCHED, REQUESTED)
 CLIENTS_MAX: Final = 20_000
-"""Clients whose use is remembered; beyond that the one that has been quiet for longest begins anew. A rate takes some
-2 KiB when its windows are full, and twice as many idle clients is what a node is sized for."""
+"""Maximum of tracked clients; beyond it, the longest idle client starts again. A rate takes some 2 KiB if its windows
+are full, and nodes are sized for twice as many idle clients."""
 FORGOTTEN_MS: Final = 3_600_000
-"""What has been quiet for an hour begins anew: so does Kafka's."""
+"""After an hour without use a rate starts again, as in Kafka."""
 PERCENT_A_MS: Final = 0.1
-"""A millisecond is so many percent of a second."""
+"""The percentage of a second that a millisecond is."""
 
 
 class _Quota:
-    """One of the keys: who has it, and what they have used."""
+    """One quota key: its shares, and their use."""
 
     __slots__ = ("_clock", "_found", "_image", "_rates", "_window_ms", "_windows", "is_set", "key")
 
@@ -53,7 +54,7 @@ class _Quota:
         self._windows = windows
         self._window_ms = window_ms
         self._found: dict[tuple[str, str | None], tuple[Share, float] | None] = {}
-        """What was looked up, by principal and client id."""
+        """Cached look-ups, by principal and client id."""
         self._rates: OrderedDict[Share, Rate] = OrderedDict()
 
     def changed(self) -> None:
@@ -63,7 +64,7 @@ class _Quota:
             self._rates.clear()
 
     def of(self, ctx: RequestContext) -> tuple[Share, float] | None:
-        """Who shares the client's quota, and how much it is."""
+        """The share and the limit of the client's quota."""
         if not self.is_set:
             return None
         who = (ctx.principal, ctx.client_id)
@@ -75,7 +76,7 @@ class _Quota:
         return self._found[who]
 
     def record(self, ctx: RequestContext, value: float) -> int:
-        """So much has been used; for how many milliseconds the client is to be silent."""
+        """Record the use. Returns for how many milliseconds the client must pause."""
         found = self.of(ctx)
         if found is None:
             return 0
@@ -92,13 +93,13 @@ class _Quota:
 
 
 class ClientQuotas:
-    """Of one broker. `changed` when the metadata's quotas have."""
+    """The quotas of one broker. Call `changed` when the metadata's quotas have changed."""
 
     __slots__ = ("_clock", "_fetched", "_produced", "_requested", "_window_ms", "_windows", "is_active")
 
     def __init__(self, image: MetadataView, clock: Clock, config: ConfigView) -> None:
         self.is_active = False
-        """Whether anybody has a quota."""
+        """Whether there is any quota."""
         self._clock = clock
         self._windows = config.int("quota.window.num")
         self._window_ms = config.int("quota.window.size.seconds") * 1000
@@ -112,7 +113,7 @@ class ClientQuotas:
         self.is_active = self._produced.is_set or self._fetched.is_set or self._requested.is_set
 
     def charge(self, ctx: RequestContext, response: Any) -> int:
-        """Count an answer (None for none), note in it for how long the client is to be silent; that in milliseconds."""
+        """Count an answer (None: no answer), and set its throttle time. Returns that time in milliseconds."""
         if ctx.api_key == ApiKey.FETCH:
             return 0
         throttle_ms = 0
@@ -125,12 +126,12 @@ class ClientQuotas:
         return throttle_ms
 
     def fetch_bytes_max(self, ctx: RequestContext) -> int | None:
-        """What one fetch may be answered with at most, so that it does not exceed the quota by itself."""
+        """The maximum size of one fetch answer, so that a single answer does not exceed the quota."""
         found = self._fetched.of(ctx)
         return None if found is None else int(found[1] * (self._windows - 1) * self._window_ms / 1000)
 
     def fetched(self, ctx: RequestContext, size: int) -> int:
-        """A consumer is about to be sent `size` bytes; for how long it is to be silent instead, not having got them."""
+        """A consumer is about to get `size` bytes. Returns how long it must pause instead, without getting them."""
         time_ms = self._time_of(ctx)
         throttle_ms = max(time_ms, self._fetched.record(ctx, size))
         if throttle_ms > 0:

@@ -1,16 +1,16 @@
-"""The node's way to the active controller: forwarding, registration, heartbeats, producer ids, ISR changes (KIP-590).
+"""The node's link to the active controller: forwarding, registration, heartbeats, producer ids, ISR changes (KIP-590).
 
-Who the active controller is says the quorum, as this node observes it; `ActiveControllerLink` follows it. A request
-that finds no controller waits for one. What was sent to a controller that has lost its leadership, or whose connection
-broke, is sent again to the next one, as Kafka does: such requests may be carried out twice, and their APIs bear it.
+The quorum determines the active controller; `ActiveControllerLink` follows it. Without a known controller, a request
+waits. If a controller has lost its leadership or its connection broke, its unanswered requests are sent again to the
+next controller, as in Kafka. Such requests may be carried out twice, which their APIs allow.
 
-In a combined node whose own controller is active the request is handed to it in the same process (`LocalChannel`). To
-another node, what a client asked travels in an Envelope with the client's principal and address, and by a connection of
-its own: a connection carries out one request after the other, and a client's may take long (CreateTopics waits for
-commits, AddRaftVoter for a node that is down). Behind it a heartbeat would cost the broker its lease.
+In a combined node with the active controller, the request goes to it in the same process (`LocalChannel`). To another
+node, clients' requests travel in an Envelope with the client's principal and address, over a separate connection. A
+connection handles one request after the other, and a client's request may take long (CreateTopics waits for commits,
+AddRaftVoter for a node that is down). A heartbeat behind it could come too late for the broker's lease.
 
-Who calls it: everybody in `broker`, by the protocol `ControllerLink`; `server.node` makes it. What it must not do:
-look into what is asked, or answer by itself.
+All of `broker` uses it through the protocol `ControllerLink`; `server.node` creates it. It must not interpret requests
+or answer them itself.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
 
 Answer: TypeAlias = "Any | KafkaError | OSError"
-"""A response message, or why there is none."""
+"""A response message, or the reason why there is none."""
 
 CALLS_MAX: Final = 20_000
-"""Requests under way at a time: twice what the broker forwards at most, so that its own are never refused first."""
+"""Maximum of pending requests: twice as many as the broker forwards, so that its own are never refused first."""
 
 RETRY_MS: Final = 20
 RETRY_MAX_MS: Final = 500
-"""Pauses before asking again double up to this; news of another leader ends them at once."""
+"""Pauses before retries double up to the maximum; news of another leader ends them at once."""
 
 
 class ControllerLink(Protocol):
-    """What leads to the active controller."""
+    """A link to the active controller."""
 
     def send(
         self,
@@ -53,9 +53,9 @@ class ControllerLink(Protocol):
         *,
         on_behalf_of: RequestContext | None = None,
     ) -> None:
-        """Send `request` in `version` (None: the newest both sides have); `done` gets the answer or the failure.
+        """Send `request` in `version` (None: the newest that both sides have); `done` gets the answer or the failure.
 
-        `on_behalf_of`: a client's request that is handed on; the controller is to see that client's principal.
+        `on_behalf_of`: a forwarded client request; the controller must see that client's principal.
         """
 
 
@@ -73,7 +73,7 @@ class _Call:
         on_behalf_of: RequestContext | None,
     ) -> None:
         self.attempt = 0
-        """How often it has been sent."""
+        """How often it was sent."""
         self.request = request
         self.version = version
         self.done: Callable[[Answer], None] | None = done
@@ -81,11 +81,11 @@ class _Call:
         self.on_behalf_of = on_behalf_of
         self.timer: Timer | None = None
         self.waiting = False
-        """Whether it is to be sent (again), rather than sent."""
+        """Whether it must still be sent (again)."""
 
 
 class ActiveControllerLink:
-    """Sends to whoever leads the quorum, as `leader_changed` tells."""
+    """Sends to the quorum's leader, which `leader_changed` reports."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class ActiveControllerLink:
         self._drop = drop
         self._explain = explain
         self._asked = -1
-        """The last node that requests went to."""
+        """The last node that requests were sent to."""
         self._calls: dict[_Call, None] = {}
         self._retry: Timer | None = None
         self._pause_ms = RETRY_MS
@@ -119,9 +119,9 @@ class ActiveControllerLink:
     # Who leads
 
     def leader_changed(self, leader_id: int) -> None:
-        """The quorum is led by that node, -1: by nobody as far as is known here.
+        """That node leads the quorum; -1: the leader is unknown.
 
-        What another node has not answered is asked again at once. While nobody leads, answers may still come.
+        Requests that another node has not answered are sent again at once. Without a leader, answers may still arrive.
         """
         self.leader_id = leader_id
         if leader_id < 0:
@@ -135,7 +135,7 @@ class ActiveControllerLink:
         self.retry_now()
 
     def retry_now(self) -> None:
-        """Something has changed that may let waiting requests pass."""
+        """Something has changed that may allow waiting requests to proceed."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -143,7 +143,7 @@ class ActiveControllerLink:
             self._dispatch(call)
 
     def close(self) -> None:
-        """The node stops: nothing is asked any more, and nobody is told."""
+        """The node stops: nothing is sent any more, and callers are not notified."""
         self._closed = True
         calls, self._calls = self._calls, {}
         for call in calls:
@@ -165,7 +165,7 @@ class ActiveControllerLink:
         *,
         on_behalf_of: RequestContext | None = None,
     ) -> None:
-        """See `ControllerLink`. Fails with TimeoutError when no active controller has answered in time."""
+        """See `ControllerLink`. Fails with TimeoutError if no active controller has answered in time."""
         if self._closed:
             return
         if len(self._calls) >= CALLS_MAX:
@@ -178,7 +178,7 @@ class ActiveControllerLink:
         self._dispatch(call)
 
     def _dispatch(self, call: _Call) -> None:
-        """Send to the leader, or let it wait for one."""
+        """Send to the leader, or wait for one."""
         call.waiting = False
         leader = self.leader_id
         to: ControllerLink | None = None
@@ -207,7 +207,7 @@ class ActiveControllerLink:
             self._pause_ms = min(RETRY_MAX_MS, 2 * self._pause_ms)
 
     def answered(self, call: _Call, answer: Answer, *, sealed: bool) -> None:
-        """The controller that was asked last has answered, or has not."""
+        """The last asked controller has answered, or failed."""
         if call.done is None:
             return
         if sealed and not isinstance(answer, KafkaError | OSError):
@@ -234,7 +234,7 @@ class ActiveControllerLink:
 
 
 class _Sent:
-    """Takes the answer to one sending of a call; late ones, after it has been sent again, are ignored."""
+    """Takes the answer to one sending of a call; late answers, after it was sent again, are ignored."""
 
     __slots__ = ("_attempt", "_call", "_link", "_sealed")
 
@@ -250,7 +250,7 @@ class _Sent:
 
 
 def says_not_controller(answer: Any) -> bool:
-    """Whether the one that was asked says that it is not the active controller, at the top or of the first item."""
+    """Whether the answering node is not the active controller, by the top-level error or that of the first item."""
     if isinstance(answer, KafkaError):
         return answer.code == ErrorCode.NOT_CONTROLLER
     while True:
@@ -265,12 +265,12 @@ def says_not_controller(answer: Any) -> bool:
 
 
 def _version_inside(call: _Call) -> int:
-    """The version of what is sealed: the client's own request has one, what is asked for its sake is ours to choose."""
+    """The version of the sealed request: a client's own request has one, for other requests we choose it."""
     return API[ApiKey(call.request.SCHEMA.api_key)].max_version if call.version is None else call.version
 
 
 def envelope(client: RequestContext, request: Any, version: int) -> EnvelopeRequest:
-    """What the client asked, as it asked it, or what is asked for its sake, with who it is (KIP-590)."""
+    """The client's request, or a request on its behalf, with its principal (KIP-590)."""
     key = request.SCHEMA.api_key
     parts = encode_request(client.correlation_id, key, version, client.client_id, request)
     frame = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]  # administrators' requests hold no files
@@ -294,15 +294,15 @@ def _address(host: str) -> bytes:
 
 
 def _opened(call: _Call, answer: Any) -> Answer:
-    """The response inside the envelope's."""
+    """The response inside the envelope."""
     if answer.error_code == ErrorCode.NOT_CONTROLLER:
         return KafkaError(ErrorCode.NOT_CONTROLLER)
     if answer.error_code:
-        # Kafka's clients are told no more either: what is wrong is between broker and controller.
+        # As in Kafka, the client gets no details: the problem is between broker and controller.
         known = answer.error_code == ErrorCode.UNSUPPORTED_VERSION
         return KafkaError(ErrorCode.UNSUPPORTED_VERSION if known else ErrorCode.UNKNOWN_SERVER_ERROR)
     client = call.on_behalf_of
-    assert client is not None, "law: only what clients ask travels in envelopes"
+    assert client is not None, "law: only clients' requests are in envelopes"
     try:
         frame = bytes(answer.response_data or b"")
         return decode_response(frame, call.request.SCHEMA.api_key, _version_inside(call))[1]

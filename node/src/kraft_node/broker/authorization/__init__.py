@@ -1,17 +1,16 @@
-"""What each API of the broker asks of the client: a guard in front of every handler (see `security`).
+"""The permissions that each API of the broker requires: a guard in front of every handler (see `security`).
 
 | file | APIs |
 |-|-|
 | `topics` | Produce, Fetch, ListOffsets, DeleteRecords, OffsetForLeaderEpoch, DescribeProducers |
 | `metadata` | Metadata, DescribeTopicPartitions |
-| `groups` | everything that names a consumer group, FindCoordinator |
-| `cluster` | what concerns the broker or the cluster, configurations, producers' ids, transactions |
+| `groups` | all APIs with a consumer group, FindCoordinator |
+| `cluster` | APIs of the broker or the cluster, configurations, producer ids, transactions |
 
-Called by `broker.broker` when it puts its table together, and only on a node with an authorizer. Guards decide nothing
-by themselves and keep nothing; topics that may not be described are answered like unknown ones are by Kafka: with
-TOPIC_AUTHORIZATION_FAILED whether they exist or not.
+`broker.broker` uses it for its handler table, only on a node with an authorizer. Guards keep no state. For a topic that
+the client may not describe, the answer is TOPIC_AUTHORIZATION_FAILED, whether it exists or not, as in Kafka.
 
-What the controller decides is forwarded unguarded: the controller asks, with the client's principal.
+Forwarded requests have no guard here: the controller checks them with the client's principal.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ OPEN: Final = frozenset(
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
     }
 )
-"""APIs that ask nothing: telemetry, and tokens, which are refused to everybody who has not authenticated."""
+"""APIs without a check: telemetry, and delegation tokens, which are refused for unauthenticated clients."""
 
 
 def guarded(broker: Broker, table: Mapping[ApiKey, Handler], authorizer: Authorizer) -> dict[ApiKey, Handler]:
     """The handlers behind their guards."""
     unguarded = table.keys() - GUARDS.keys() - OPEN - set(FORWARDED)
-    assert not unguarded, f"law: every API says what it asks of clients; {unguarded} do not"
+    assert not unguarded, f"law: every API has a guard, is open or is forwarded; {unguarded} are not"
     gate = Gate(broker, authorizer)
     return {key: partial(GUARDS[key], gate, handler) if key in GUARDS else handler for key, handler in table.items()}

@@ -1,4 +1,4 @@
-"""Guards of what concerns the cluster or this broker, of configurations, producers' ids and transactions."""
+"""Guards of APIs of the cluster or this broker, of configurations, producer ids and transactions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _whole(operation: Operation, gate: Gate, handler: Handler, ctx: RequestConte
 
 
 def describe_cluster(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """Everybody may ask; what one may do is told to those who have DESCRIBE of the cluster."""
+    """All clients may ask; clients with DESCRIBE on the cluster also learn their allowed operations."""
     response = handler(ctx, request)
     if request.include_cluster_authorized_operations and not response.error_code:
         may_see = gate.authorizer.allows(ctx, Operation.DESCRIBE, ResourceType.CLUSTER)
@@ -40,25 +40,25 @@ def describe_cluster(gate: Gate, handler: Handler, ctx: RequestContext, request:
 
 
 def describe_log_dirs(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE of the cluster."""
+    """DESCRIBE on the cluster."""
     if gate.authorizer.allows(ctx, Operation.DESCRIBE, ResourceType.CLUSTER):
         return handler(ctx, request)
     return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def describe_acls(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
-    """DESCRIBE of the cluster; with an authorizer there are entries to tell of, which the bare handler has not."""
+    """DESCRIBE on the cluster; with an authorizer there are entries to describe, which the plain handler has not."""
     gate.authorizer.require(ctx, Operation.DESCRIBE)
     return answer(gate.broker.turns, ctx, request, acl_filter.describe_acls(request, gate.broker.image))
 
 
 def describe_configs(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE_CONFIGS of the topic, the group or the cluster."""
+    """DESCRIBE_CONFIGS on the topic, the group or the cluster."""
     return configs.describe_configs(gate.authorizer, handler, ctx, request)
 
 
 def incremental_alter_configs(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """ALTER_CONFIGS of the cluster for this process's loggers; everything else is the controller's to judge."""
+    """ALTER_CONFIGS on the cluster for this process's loggers; the controller checks everything else."""
     loggers = [resource for resource in request.resources if resource.resource_type == BROKER_LOGGER_RESOURCE]
     if not loggers or gate.authorizer.allows(ctx, Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
         return handler(ctx, request)
@@ -77,7 +77,7 @@ def incremental_alter_configs(gate: Gate, handler: Handler, ctx: RequestContext,
 
 
 def init_producer_id(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """WRITE of the transactional id; without one IDEMPOTENT_WRITE of the cluster or WRITE of any topic (KIP-679)."""
+    """WRITE on the transactional id; without one IDEMPOTENT_WRITE on the cluster or WRITE on any topic (KIP-679)."""
     authorizer = gate.authorizer
     name = request.transactional_id
     if name is not None:
@@ -95,7 +95,7 @@ def init_producer_id(gate: Gate, handler: Handler, ctx: RequestContext, request:
 
 
 def describe_transactions(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE of the transactional ids, and of the topics that are told of."""
+    """DESCRIBE on the transactional ids, and on the topics in the answer."""
     allows = gate.authorizer.allows
     ids = request.transactional_ids
     may = [allows(ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, one) for one in ids]
@@ -114,7 +114,7 @@ def describe_transactions(gate: Gate, handler: Handler, ctx: RequestContext, req
 
 
 def list_transactions(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE of the transactional ids; the others are left out without a word."""
+    """DESCRIBE on the transactional ids; others are left out silently."""
     response = handler(ctx, request)
     names = [state.transactional_id for state in response.transaction_states]
     seen = gate.authorizer.permitted(ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, names)

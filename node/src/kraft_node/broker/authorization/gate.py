@@ -1,4 +1,4 @@
-"""What the guards of a broker share: the authorizer, the topics, and the way to leave something out of a request."""
+"""The shared parts of a broker's guards: the authorizer, the topics, and removing items from a request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Gate:
-    """One a broker."""
+    """One per broker."""
 
     __slots__ = ("authorizer", "broker")
 
@@ -30,7 +30,7 @@ class Gate:
         return self.broker.image.topics.by_name(topic) is not None
 
     def name_of(self, topic_id: Uuid) -> str | None:
-        """The name of the topic with that id; None for an unknown one, whose handler says so."""
+        """The name of the topic with that id; None for an unknown id, which the handler refuses."""
         topic = self.broker.image.topics.by_id(topic_id)
         return None if topic is None else topic.name
 
@@ -42,14 +42,17 @@ class Gate:
     def denied_topics(
         self, ctx: RequestContext, operation: Operation, named: list[tuple[Any, str | None]]
     ) -> list[Any]:
-        """Of the (item, topic's name) pairs the items whose topic is denied; None names an unknown topic."""
+        """The items of the (item, topic name) pairs whose topic is denied.
+
+        Name None: an unknown topic, not denied here.
+        """
         names = [name for _, name in named if name is not None]
         permitted = self.authorizer.permitted(ctx, operation, ResourceType.TOPIC, names)
         return [item for item, name in named if name is not None and name not in permitted]
 
 
 def rest_of(items: list[Any], denied: list[Any]) -> list[Any]:
-    """The items that are not among `denied`, which holds some of these very objects."""
+    """The items that are not among `denied`, compared by identity."""
     refused = {id(item) for item in denied}
     return [item for item in items if id(item) not in refused]
 
@@ -66,9 +69,9 @@ def without_topics(
     told: str,
     words: str | None = None,
 ) -> Any:
-    """Let `handler` answer for the rest of `request.asked`; what is denied is told behind it in `answer.told`.
+    """Let `handler` answer for the allowed part of `request.asked`; denied items are appended to `answer.told`.
 
-    For APIs whose answers have their errors at the partitions, with `words` if there is room for some.
+    For APIs whose answers have errors per partition, with `words` if there is a message field.
     """
     if not denied:
         return handler(ctx, request)

@@ -1,4 +1,4 @@
-"""Guards of what names a consumer group: READ to be a member or commit, DESCRIBE to look, DELETE to remove."""
+"""Guards of APIs with a consumer group: READ for members and commits, DESCRIBE to read, DELETE to remove."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
 
 
 def member(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """READ of the group: JoinGroup, Heartbeat, LeaveGroup."""
+    """READ on the group: JoinGroup, Heartbeat, LeaveGroup."""
     gate.require_group(ctx, Operation.READ, request.group_id)
     return handler(ctx, request)
 
 
 def sync_group(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """READ of the group, once the request is complete."""
+    """READ on the group, if the request is complete."""
     complete = None not in (request.protocol_type, request.protocol_name)
     if ctx.api_version < SYNC_NAMING_PROTOCOL or complete:
         gate.require_group(ctx, Operation.READ, request.group_id)
@@ -46,7 +46,7 @@ def sync_group(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) 
 
 
 def offset_commit(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """READ of the group and of the topics."""
+    """READ on the group and on the topics."""
     gate.require_group(ctx, Operation.READ, request.group_id)
     by_id = ctx.api_version >= COMMIT_BY_ID
     named = [(topic, gate.name_of(topic.topic_id) if by_id else topic.name) for topic in request.topics]
@@ -55,7 +55,7 @@ def offset_commit(gate: Gate, handler: Handler, ctx: RequestContext, request: An
 
 
 def offset_delete(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DELETE of the group, READ of the topics."""
+    """DELETE on the group, READ on the topics."""
     gate.require_group(ctx, Operation.DELETE, request.group_id)
     denied = gate.denied_topics(ctx, Operation.READ, [(topic, topic.name) for topic in request.topics])
     if not denied:
@@ -78,7 +78,7 @@ def offset_delete(gate: Gate, handler: Handler, ctx: RequestContext, request: An
 
 
 def offset_fetch(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE of the groups and of the topics; topics that the client did not name are left out without a word."""
+    """DESCRIBE on the groups and on the topics; topics that the client did not name are left out silently."""
     if ctx.api_version < FETCH_OF_GROUPS:
         gate.require_group(ctx, Operation.DESCRIBE, request.group_id)
         left, denied = _fetchable(gate, ctx, request)
@@ -119,7 +119,7 @@ def offset_fetch(gate: Gate, handler: Handler, ctx: RequestContext, request: Any
 
 
 def _fetchable(gate: Gate, ctx: RequestContext, group: Any) -> tuple[list[Any] | None, list[Any]]:
-    """The topics of a group that may be told of, None for all that there are, and those that may not."""
+    """The topics of a group that the client may see (None: all topics), and those that it may not."""
     if group.topics is None:
         return None, []
     by_id = ctx.api_version >= FETCH_BY_ID
@@ -129,7 +129,8 @@ def _fetchable(gate: Gate, ctx: RequestContext, group: Any) -> tuple[list[Any] |
 
 
 def _complete(gate: Gate, ctx: RequestContext, answer: Any, denied: list[Any], topic_row: Any, row: Any) -> None:
-    """Put the denied topics into a group's answer, and take those out that nobody named and the client may not see."""
+    """Add the denied topics to a group's answer, and remove topics that were not named and that the client may not
+    see."""
     if answer.error_code:
         return
     names = [topic.name for topic in answer.topics if topic.name]
@@ -148,7 +149,7 @@ def _complete(gate: Gate, ctx: RequestContext, answer: Any, denied: list[Any], t
 
 
 def list_groups(gate: Gate, handler: Any, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE of the cluster shows all groups, DESCRIBE of a group that one."""
+    """DESCRIBE on the cluster shows all groups, DESCRIBE on a group shows that group."""
     allows = gate.authorizer.allows
     if allows(ctx, Operation.DESCRIBE, ResourceType.CLUSTER, log_denied=False):
         return handler(ctx, request)
@@ -158,7 +159,7 @@ def list_groups(gate: Gate, handler: Any, ctx: RequestContext, request: Any) -> 
 
 
 def describe_groups(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE of the groups."""
+    """DESCRIBE on the groups."""
     authorizer = gate.authorizer
     seen = authorizer.permitted(ctx, Operation.DESCRIBE, ResourceType.GROUP, request.groups)
     row = DescribeGroupsResponse.DescribedGroup
@@ -174,7 +175,7 @@ def describe_groups(gate: Gate, handler: Handler, ctx: RequestContext, request: 
 
 
 def delete_groups(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DELETE of the groups."""
+    """DELETE on the groups."""
     names = list(dict.fromkeys(request.groups_names))
     deletable = gate.authorizer.permitted(ctx, Operation.DELETE, ResourceType.GROUP, names)
     row = DeleteGroupsResponse.DeletableGroupResult
@@ -189,7 +190,7 @@ def delete_groups(gate: Gate, handler: Handler, ctx: RequestContext, request: An
 
 
 def find_coordinator(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE of the group or transactional id; of share groups only brokers may ask."""
+    """DESCRIBE on the group or transactional id; for share groups only brokers may ask."""
     kind = request.key_type
     if kind == SHARE_KEY and ctx.api_version >= COORDINATORS_OF_SHARE_GROUPS:
         gate.authorizer.require(ctx, Operation.CLUSTER_ACTION)

@@ -1,4 +1,4 @@
-"""Guards of Metadata and DescribeTopicPartitions: who may not describe a topic does not learn whether it exists."""
+"""Guards of Metadata and DescribeTopicPartitions: a client must not learn of topics that it may not describe."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ EMPTY_IS_NONE_VERSION: Final = 1
 CLUSTER_OPERATIONS_VERSIONS: Final = range(8, 11)
 FIRST_TOPIC_OPERATIONS_VERSION: Final = 8
 TOPICS_A_STEP: Final = 100
-"""Topics of an answer about all topics that are judged in one step: a dozen questions each, if operations are asked."""
+"""Topics per step in an answer about all topics: a dozen checks each, if operations are requested."""
 
 
 def metadata(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE of the topics, and CREATE of those, or of the cluster, that asking for would create."""
+    """DESCRIBE on the topics; CREATE on topics that the request would create, or on the cluster."""
     version = ctx.api_version
     topics = request.topics
     if topics is None or (version < EMPTY_IS_NONE_VERSION and not topics):
@@ -57,13 +57,13 @@ def metadata(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) ->
         response.topics += refused
         return response
 
-    # Of no topics, not of all: what an empty list means depends on the version.
+    # Ask for no topics, not for all: the meaning of an empty list depends on the version.
     told_as = max(version, EMPTY_IS_NONE_VERSION) if not left else version
     return answered(handler, ctx, changed(request, topics=left), complete, api_version=told_as)
 
 
 def _all(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """The topics that the client may describe, judged in turns if there are many; of the others there is not a word."""
+    """The topics that the client may describe, checked in turns if there are many; others are left out silently."""
 
     def reply(_: RequestContext, response: Any) -> None:
         answer_later(gate.broker.turns, ctx, request, _judged(gate, ctx, request, response))
@@ -93,7 +93,7 @@ def _judged(gate: Gate, ctx: RequestContext, request: Any, response: Any) -> Gen
 
 
 def _not_creatable(gate: Gate, ctx: RequestContext, request: Any, names: list[str]) -> list[str]:
-    """Those of the names that asking for would create, if the client were allowed to."""
+    """The names that the request would create, if the client were allowed to create them."""
     if not (request.allow_auto_topic_creation and gate.broker.config.boolean("auto.create.topics.enable")):
         return []
     missing = [name for name in names if not gate.exists(name)]
@@ -126,7 +126,7 @@ def _topic_operations(gate: Gate, ctx: RequestContext, request: Any, topic: Any)
 
 
 class _Eyes:
-    """What the client of a request sees (`describe_topic_partitions.Eyes`)."""
+    """The visible topics for the client of a request (`describe_topic_partitions.Eyes`)."""
 
     __slots__ = ("_authorizer", "_ctx")
 
@@ -142,7 +142,7 @@ class _Eyes:
 
 
 def describe_topic_partitions(gate: Gate, handler: Any, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE of the topics; those that the client did not name are left out without a word."""
+    """DESCRIBE on the topics; topics that the client did not name are left out silently."""
     return handler(ctx, request, _Eyes(gate, ctx))
 
 

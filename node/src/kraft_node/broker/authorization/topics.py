@@ -1,4 +1,4 @@
-"""Guards of what reads and writes records: READ, WRITE, DELETE or DESCRIBE of each topic."""
+"""Guards of APIs that read and write records: READ, WRITE, DELETE or DESCRIBE on each topic."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 PRODUCE_BY_ID: Final = 13
 ATTRIBUTES_LOW: Final = 22
-"""Where the low byte of a batch's attributes lies."""
+"""The position of the low byte of a batch's attributes."""
 TRANSACTIONAL: Final = 0x10
 
 
 def produce(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """WRITE of the topics, and of the transactional id when there are transactional records."""
+    """WRITE on the topics, and on the transactional id if there are transactional records."""
     if request.transactional_id is not None and _is_transactional(request):
         transactional_id = request.transactional_id
         if not gate.authorizer.allows(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
@@ -34,7 +34,7 @@ def produce(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> 
     denied = gate.denied_topics(ctx, Operation.WRITE, named)
     response = without_topics(handler, ctx, request, denied, "topic_data", "responses")
     if denied and request.acks == 0 and not ctx.connection.closed:
-        ctx.connection.close()  # the only sign that the producer gets
+        ctx.connection.close()  # the only signal for the producer
     return response
 
 
@@ -47,15 +47,15 @@ def _is_transactional(request: Any) -> bool:
 
 
 def fetch(gate: Gate, handler: Any, ctx: RequestContext, request: Any) -> Any:
-    """READ of the topics for consumers, CLUSTER_ACTION for followers; of a session, all its topics count.
+    """READ on the topics for consumers, CLUSTER_ACTION for followers; for a session, all its topics are checked.
 
-    The handler marks what `judge` finds before it reads.
+    The handler marks the denied topics that `judge` returns before it reads.
     """
     return handler(ctx, request, lambda session, keys: judge(gate, ctx, session, keys))
 
 
 def judge(gate: Gate, ctx: RequestContext, session: FetchSession, keys: Iterable[Any]) -> frozenset[Any]:
-    """Those of the topics `keys` of the session, as it names them, that this client may not read."""
+    """The denied topics of the session's `keys` (names or ids)."""
     if session.replica_id >= 0:
         may = gate.authorizer.allows(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
         return frozenset() if may else frozenset(keys)
@@ -64,19 +64,19 @@ def judge(gate: Gate, ctx: RequestContext, session: FetchSession, keys: Iterable
 
 
 def list_offsets(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE of the topics."""
+    """DESCRIBE on the topics."""
     denied = gate.denied_topics(ctx, Operation.DESCRIBE, [(topic, topic.name) for topic in request.topics])
     return without_topics(handler, ctx, request, denied, "topics", "topics")
 
 
 def delete_records(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DELETE of the topics."""
+    """DELETE on the topics."""
     denied = gate.denied_topics(ctx, Operation.DELETE, [(topic, topic.name) for topic in request.topics])
     return without_topics(handler, ctx, request, denied, "topics", "topics")
 
 
 def offset_for_leader_epoch(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """CLUSTER_ACTION, as followers have it, or DESCRIBE of the topics."""
+    """CLUSTER_ACTION, which followers have, or DESCRIBE on the topics."""
     if gate.authorizer.allows(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, log_denied=False):
         return handler(ctx, request)
     denied = gate.denied_topics(ctx, Operation.DESCRIBE, [(topic, topic.topic) for topic in request.topics])
@@ -84,7 +84,7 @@ def offset_for_leader_epoch(gate: Gate, handler: Handler, ctx: RequestContext, r
 
 
 def describe_producers(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """READ of the topics."""
+    """READ on the topics."""
     valid = [(topic, topic.name) for topic in request.topics if topic_name_error(topic.name) is None]
     denied = gate.denied_topics(ctx, Operation.READ, valid)
     _, words = REFUSALS[ResourceType.TOPIC]

@@ -33,7 +33,7 @@ FIRST_DESCRIBE_VERSION_NAMING_MISSING_GROUP: Final = 6
 FIRST_DESCRIBE_VERSION_WITH_OPERATIONS: Final = 3
 GROUPS_A_STEP: Final = 200
 GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all that one may do with a group."""
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all operations on a group."""
 OPERATIONS_NOT_ASKED: Final = -(1 << 31)
 
 Described = DescribeGroupsResponse.DescribedGroup
@@ -51,7 +51,7 @@ class AdminApi:
     def list_groups(
         self, ctx: RequestContext, request: ListGroupsRequest, sees: Callable[[str], bool] = lambda _: True
     ) -> ListGroupsResponse | None:
-        """The groups coordinated here that the client sees, by state and type where asked; filters ignore case."""
+        """The visible groups that are coordinated here, filtered by state and type; filters ignore case."""
         return answer(self._turns, ctx, request, self._listed(request, sees))  # type: ignore[no-any-return]
 
     def _listed(self, request: ListGroupsRequest, sees: Callable[[str], bool]) -> Generator[None, None, Any]:
@@ -132,7 +132,7 @@ class AdminApi:
 
 
 def _summaries(shard: Shard) -> Iterator[tuple[str, str, str, str]]:
-    """Group id, protocol type, state and group type of all groups; those of other kinds have no members here."""
+    """Group id, protocol type, state and group type of all groups; groups of other types have no members here."""
     for group in list(shard.groups.values()):
         yield group.group_id, group.protocol_type or "", group.state.value, CLASSIC
     for group_id, foreign in list(shard.foreign.items()):

@@ -1,7 +1,7 @@
-"""Responses that several operations build, and which error a client gets when the log beneath fails.
+"""Responses that several operations build, and the client's error if the log fails.
 
-A coordinator's client must not see errors of the partition that it cannot know of: it gets COORDINATOR_NOT_AVAILABLE
-(try again) or NOT_COORDINATOR (look for the coordinator again) in their place.
+A client of the coordinator must not see errors of a partition that it does not know. Instead it gets
+COORDINATOR_NOT_AVAILABLE (retry) or NOT_COORDINATOR (find the coordinator again).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL: Final = 7
 
 
 def client_error(error: KafkaError) -> ErrorCode:
-    """The code that a group member gets for `error`."""
+    """The error code for a group member."""
     return _TRANSLATED.get(error.code, error.code)
 
 
 def join_error(version: int, code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
-    """A JoinGroup answer that is only an error (MEMBER_ID_REQUIRED carries the id to come back with)."""
+    """A JoinGroup answer with an error only (MEMBER_ID_REQUIRED carries the id for the next join)."""
     return JoinGroupResponse(
         error_code=code,
         member_id=member_id,
@@ -48,10 +48,10 @@ def join_error(version: int, code: ErrorCode, member_id: str = "") -> JoinGroupR
 def joined(
     group: ClassicGroup, member: Member, version: int, *, leader: str | None = None, skip_assignment: bool = False
 ) -> JoinGroupResponse:
-    """The answer of a rebalance: the generation, and for the leader all members with their metadata.
+    """The answer after a rebalance: the generation, and for the leader all members with their metadata.
 
-    `leader` overrides the leader that is shown: a static leader that came back to an unchanged assignment is told
-    the id it had before, so that it does not compute a new assignment that nobody would apply.
+    `leader` overrides the leader in the answer: a static leader that returned to an unchanged assignment gets its
+    earlier id, so that it does not compute a new assignment, which would not be applied.
     """
     shown = leader if leader is not None else group.leader
     members = []
@@ -87,7 +87,7 @@ def answer_join(group: ClassicGroup, member: Member, response: JoinGroupResponse
 
 
 def hold_join(group: ClassicGroup, member: Member, context: RequestContext) -> None:
-    """Let the member's JoinGroup wait for the rebalance; an older one, of a lost connection, is sent back."""
+    """Let the member's JoinGroup wait for the rebalance; an older one, of a lost connection, is refused."""
     if member.join is not None:
         old = member.join
         answer_join(group, member, join_error(old.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
@@ -96,7 +96,7 @@ def hold_join(group: ClassicGroup, member: Member, context: RequestContext) -> N
 
 
 def answer_sync(member: Member, response: SyncGroupResponse) -> bool:
-    """Answer the member's waiting SyncGroup; False when it has none."""
+    """Answer the member's waiting SyncGroup. Returns False if it has none."""
     context = member.sync
     if context is None:
         return False
@@ -106,13 +106,13 @@ def answer_sync(member: Member, response: SyncGroupResponse) -> bool:
 
 
 def hold_sync(member: Member, context: RequestContext) -> None:
-    """Let the member's SyncGroup wait for the leader's assignment; an older one is sent back."""
+    """Let the member's SyncGroup wait for the leader's assignment; an older one is refused."""
     answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync = context
 
 
 def answer_all(group: ClassicGroup, code: ErrorCode) -> None:
-    """Answer every waiting JoinGroup and SyncGroup of a group that is no more."""
+    """Answer every waiting JoinGroup and SyncGroup of a removed group."""
     for member in group.members.values():
         if member.join is not None:
             answer_join(group, member, join_error(member.join.api_version, code, member.member_id))

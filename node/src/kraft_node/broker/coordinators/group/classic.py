@@ -25,7 +25,7 @@ CONSUMER_PROTOCOL: Final = "consumer"
 
 
 class State(Enum):
-    """The states, by the names that ListGroups and DescribeGroups show."""
+    """The states, with the names in ListGroups and DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -44,7 +44,7 @@ _FROM: Final[dict[State, frozenset[State]]] = {
 
 
 class ClassicGroup:
-    """A group with at least the state Empty. `members` keeps the order in which members came."""
+    """A classic group. `members` keeps the order in which members joined."""
 
     __slots__ = (
         "generation",
@@ -100,7 +100,7 @@ class ClassicGroup:
     # -- state
 
     def move_to(self, state: State, now_ms: int) -> None:
-        """Change the state; the transition must be one of the picture above."""
+        """Change the state; the transition must be in the diagram above."""
         assert self.state in _FROM[state], f"group {self.group_id}: {self.state.value} may not become {state.value}"
         self.previous_state = self.state
         self.state = state
@@ -118,7 +118,7 @@ class ClassicGroup:
     # -- members
 
     def add(self, member: Member) -> None:
-        """Take the member in; it must support a protocol that all others support."""
+        """Add the member; it must support a protocol that all others support."""
         assert member.member_id not in self.members, f"member {member.member_id} is already in {self.group_id}"
         if member.instance_id is not None:
             assert member.instance_id not in self.static_members, f"instance {member.instance_id} is already in"
@@ -135,7 +135,7 @@ class ClassicGroup:
         self._forget_pending(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Take the member (or the pending id) out; the leadership passes to the oldest member left."""
+        """Remove the member (or the pending id); the leadership passes to the oldest remaining member."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self.supported.subtract(member.protocols.keys())
@@ -157,7 +157,7 @@ class ClassicGroup:
             timer.cancel()
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
-        """Replace what the member supports and its timeouts."""
+        """Replace the member's protocols and time-outs."""
         self.supported.subtract(member.protocols.keys())
         member.protocols = protocols
         self.supported.update(protocols.keys())
@@ -165,7 +165,7 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
 
     def rename(self, instance_id: str, new_id: str) -> Member:
-        """Give the static member of `instance_id` a new member id (KIP-345); nobody else notices."""
+        """Give the static member of `instance_id` a new member id (KIP-345); other members do not notice."""
         old_id = self.static_members[instance_id]
         members = {}
         for member_id, member in self.members.items():
@@ -182,7 +182,7 @@ class ClassicGroup:
         return renamed
 
     def validate_member(self, member_id: str, instance_id: str | None) -> None:
-        """Raise UNKNOWN_MEMBER_ID or, when another member has taken over the instance id, FENCED_INSTANCE_ID."""
+        """Raise UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another member has taken over the instance id."""
         if instance_id is not None:
             holder = self.static_members.get(instance_id)
             if holder is None:
@@ -196,32 +196,32 @@ class ClassicGroup:
 
     @property
     def all_joined(self) -> bool:
-        """Whether every member waits for the rebalance and nobody who was given an id is still missing."""
+        """Whether every member waits for the rebalance and no pending member is missing."""
         return self.members_joining == len(self.members) and not self.pending_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of any member."""
+        """The longest rebalance time-out of all members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     # -- protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these could join."""
+        """Whether a member with this protocol type and these protocols could join."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everyone = len(self.members)
         return self.protocol_type == protocol_type and any(self.supported[name] == everyone for name in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol with most votes among those that all members support; the first voted for wins a tie."""
+        """The protocol with most votes among those that all members support; the first voted one wins a tie."""
         everyone = len(self.members)
         candidates = {name for name, count in self.supported.items() if count == everyone}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=votes.__getitem__)
 
     def next_generation(self, now_ms: int) -> None:
-        """Begin the next generation: Empty without members, else CompletingRebalance with the protocol chosen."""
+        """Begin the next generation: Empty without members, else CompletingRebalance with the selected protocol."""
         self.generation += 1
         self.protocol = self.select_protocol() if self.members else None
         self.refresh_subscriptions()
@@ -229,11 +229,14 @@ class ClassicGroup:
         self.pending_syncs.clear()
 
     def succession(self) -> Iterable[Member]:
-        """The members in the order in which they inherit the leadership: the oldest first."""
+        """The members in order of succession to the leadership: the oldest first."""
         return self.members.values()
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader has joined, passing the leadership on if not; False when nobody has joined."""
+        """Make sure that the leader has joined; otherwise pass on the leadership.
+
+        Returns False if no member has joined.
+        """
         if self.leader is None:
             return False
         if self.members[self.leader].join is not None:
@@ -245,7 +248,7 @@ class ClassicGroup:
         return False
 
     def refresh_subscriptions(self) -> None:
-        """Learn which topics the members consume: their offsets do not expire. None when that cannot be known."""
+        """Compute the topics that the members consume, whose offsets do not expire. None if they are unknown."""
         self.subscribed = None
         if not self.uses_consumer_protocol:
             return
@@ -263,7 +266,7 @@ class ClassicGroup:
         self.subscribed = frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member consumes the topic; assumed when the members' metadata could not be read."""
+        """Whether a member consumes the topic; assumed if the members' metadata could not be read."""
         if self.subscribed is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed

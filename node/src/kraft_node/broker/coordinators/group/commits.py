@@ -1,6 +1,6 @@
 """OffsetCommit, OffsetFetch and OffsetDelete on the shard that has the group.
 
-Topics arrive here as names; `coordinator` has resolved topic ids and refused unknown topics before.
+Topics arrive here as names; the caller has resolved topic ids and refused unknown topics.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Topics = OffsetFetchResponse.OffsetFetchResponseTopics
 
 
 class WantedTopic(NamedTuple):
-    """Partitions of one topic that a client asks about; the id is zero when it asked by name."""
+    """Partitions of one topic in a client's request; the id is zero if the request has a name."""
 
     name: str
     topic_id: Uuid
@@ -36,9 +36,9 @@ class WantedTopic(NamedTuple):
 
 
 def check_commit(shard: Shard, rebalancer: Rebalancer, request: OffsetCommitRequest, version: int) -> None:
-    """Raise KafkaError unless the request may commit for the group (a group that is not there comes into being by it).
+    """Raise KafkaError unless the request may commit for the group (a missing group is created by the commit).
 
-    Members commit with their generation; consumers without membership with generation -1, which is only allowed
+    Members commit with their generation. Consumers without membership commit with generation -1, which is allowed only
     while the group has no members.
     """
     generation, member_id = request.generation_id_or_member_epoch, request.member_id
@@ -77,7 +77,7 @@ def _check_foreign_commit(kind: str, generation: int) -> None:
 
 
 def metadata_too_large(metadata: str | None, limit: int) -> bool:
-    """Whether a commit's metadata is above offset.metadata.max.bytes, which counts UTF-16 units as Java does."""
+    """Whether a commit's metadata exceeds offset.metadata.max.bytes, which counts UTF-16 units as Java does."""
     if not metadata or len(metadata) * 2 <= limit:
         return False
     units = len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-be", "surrogatepass")) // 2
@@ -85,10 +85,10 @@ def metadata_too_large(metadata: str | None, limit: int) -> bool:
 
 
 def fetch(shard: Shard, group_id: str, wanted: list[WantedTopic] | None, *, require_stable: bool) -> list[Topics]:
-    """The committed offsets asked for, or all of them when `wanted` is None; -1 where there is none.
+    """The requested committed offsets, or all if `wanted` is None; -1 if there is none.
 
-    With `require_stable` a partition in an open transaction gives UNSTABLE_OFFSET_COMMIT, so that the client asks
-    again once the transaction has ended (KIP-447).
+    With `require_stable` a partition in an open transaction gives UNSTABLE_OFFSET_COMMIT, so that the client retries
+    after the transaction (KIP-447).
     """
     table = shard.offsets
     exists = group_id in shard.groups or group_id in shard.foreign
@@ -137,7 +137,8 @@ def no_offset(partition: int, code: ErrorCode = ErrorCode.NONE) -> Partitions:
 def check_offset_delete(shard: Shard, group_id: str) -> ClassicGroup | None:
     """Raise KafkaError unless offsets of the group may be deleted. None for a group that is not classic.
 
-    A group of consumers may lose offsets of topics that it does not consume; other groups must be empty.
+    Offsets of topics that the group does not consume may be deleted in a group of consumers; other groups must be
+    empty.
     """
     if group_id in shard.foreign:
         return None
@@ -150,7 +151,7 @@ def check_offset_delete(shard: Shard, group_id: str) -> ClassicGroup | None:
 
 
 def offset_removals(shard: Shard, group_id: str, topic: str, partitions: list[int]) -> list[Change]:
-    """Tombstones for those of the partitions that have an offset."""
+    """Tombstones for the partitions that have an offset."""
     table = shard.offsets
     return [
         OffsetChange(group_id, topic, p, None)

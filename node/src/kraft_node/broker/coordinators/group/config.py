@@ -1,4 +1,4 @@
-"""The settings that the group coordinator obeys, with Kafka 4.3.1's names and defaults."""
+"""The settings of the group coordinator, with Kafka 4.3.1's names and defaults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class IntConfig(Protocol):
-    """The part of `base.config.NodeConfig` that is read here."""
+    """The part of `base.config.NodeConfig` that is used here."""
 
     def int(self, name: str, /) -> int: ...
 
@@ -35,7 +35,7 @@ class GroupConfig:
     commit_timeout_ms: int = 5_000
     """offsets.commit.timeout.ms"""
     offsets_topic_partitions: int = 50
-    """offsets.topic.num.partitions; what counts while the topic does not exist yet."""
+    """offsets.topic.num.partitions; used while the topic does not exist yet."""
 
     @classmethod
     def from_config(cls, config: IntConfig) -> GroupConfig:

@@ -1,7 +1,7 @@
-"""The group coordinator: takes requests, finds the shard, and answers. One instance a broker.
+"""The group coordinator: takes requests, finds the shard, and answers. One instance per broker.
 
-Called by the broker: `handlers` join its table; `on_leader` and `on_resign` follow the leadership of
-`__consumer_offsets`, `on_topics_deleted` the metadata, `on_transaction_marker` the markers written to its partitions.
+The broker uses it: `handlers` are part of its table. `on_leader` and `on_resign` follow the leadership of
+`__consumer_offsets`, `on_topics_deleted` the metadata, `on_transaction_marker` the markers in its partitions.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class GroupCoordinator:
         config: GroupConfig,
         turns: Turns,
     ) -> None:
-        """`turns`: where answers about very many groups are put together."""
+        """`turns`: runs answers about very many groups in steps."""
         self._clock = clock
         self._scheduler = scheduler
         self._rng = rng
@@ -93,8 +93,8 @@ class GroupCoordinator:
     def on_leader(self, partition: int, epoch: int) -> None:
         """This broker leads the partition since `epoch`: load it.
 
-        When it led before, nobody else can have written meanwhile (that would have been a resignation): what has been
-        loaded stays, and only a load that failed is tried again.
+        If it led before, no other broker can have written meanwhile (that would have been a resignation). Then the
+        loaded state stays, and only a failed load is retried.
         """
         old = self.shards.get(partition)
         if old is not None:
@@ -116,7 +116,7 @@ class GroupCoordinator:
         Loader(shard, lambda error: self._loaded(shard, error)).start()
 
     def on_resign(self, partition: int) -> None:
-        """This broker does not lead the partition any more, or it is gone: forget it and send everybody away."""
+        """This broker no longer leads the partition, or it was deleted: drop its state and refuse waiting requests."""
         shard = self.shards.pop(partition, None)
         if shard is None:
             return
@@ -144,14 +144,14 @@ class GroupCoordinator:
     # -- other events
 
     def on_topics_deleted(self, topics: Iterable[tuple[str, Uuid]]) -> None:
-        """Drop the offsets of topics that are gone."""
+        """Drop the offsets of deleted topics."""
         deleted = dict(topics)
         if deleted:
             for shard in list(self.shards.values()):
                 shard.sweep(partial(expiry.of_deleted_topics, shard, deleted))
 
     def on_transaction_marker(self, partition: int, offset: int, producer_id: int, *, commit: bool) -> None:
-        """A transaction marker was written to the partition at `offset`: its offsets count now, or never."""
+        """A transaction marker was written to the partition at `offset`: apply or drop the transaction's offsets."""
         shard = self.shards.get(partition)
         if shard is not None and shard.phase is Phase.ACTIVE:
             shard.transaction_ended(offset, producer_id, commit=commit)
@@ -165,7 +165,7 @@ class GroupCoordinator:
         self._schedule_expiry(shard)
 
     def gauges(self) -> dict[str, int]:
-        """How many offsets and groups there are, under the names of Kafka's GroupMetadataManager metrics."""
+        """The numbers of offsets and groups, under the names of Kafka's GroupMetadataManager metrics."""
         states = Counter(g.state for shard in self.shards.values() for g in shard.groups.values())
         return {
             "NumOffsets": sum(shard.offsets.count for shard in self.shards.values()),
@@ -181,7 +181,7 @@ class GroupCoordinator:
         return partition_for(group_id, count)
 
     def shard_of(self, group_id: str) -> Shard:
-        """The shard that holds the group, ready to be used.
+        """The shard of the group, if it is loaded.
 
         Raises KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
         """
@@ -193,13 +193,13 @@ class GroupCoordinator:
         return shard
 
     def members_of(self, group_id: str) -> Membership:
-        """The membership requests of the group's shard. Raises as `shard_of`, INVALID_GROUP_ID for an empty id."""
+        """The membership requests of the group's shard. Raises like `shard_of`, INVALID_GROUP_ID for an empty id."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         return self._members[self.shard_of(group_id).partition]
 
     def membership(self, shard: Shard) -> Membership:
-        """The membership requests of a shard that `shard_of` gave."""
+        """The membership requests of a shard that `shard_of` returned."""
         return self._members[shard.partition]
 
     def wall_ms(self) -> int:
@@ -230,7 +230,7 @@ class GroupCoordinator:
             return SyncGroupResponse(error_code=client_error(error))
 
     def heartbeat(self, _ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Heartbeat 0-4. While the partition loads members are told that all is well: their sessions begin after."""
+        """Heartbeat 0-4. While the partition loads, members get a success: their sessions begin after the load."""
         try:
             return self.members_of(request.group_id).heartbeat(request)
         except KafkaError as error:
@@ -239,7 +239,7 @@ class GroupCoordinator:
             return HeartbeatResponse(error_code=client_error(error))
 
     def leave_group(self, ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
-        """LeaveGroup 0-5; before 3 one member, whose error is the answer's."""
+        """LeaveGroup 0-5; before 3 one member, whose error is the top-level error."""
         batched = ctx.api_version >= FIRST_LEAVE_VERSION_WITH_MEMBERS
         members = request.members if batched else [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
         try:

@@ -1,11 +1,10 @@
-"""Which offsets and groups have outlived their use (KIP-211), and offsets of topics that are gone.
+"""Expired offsets and groups (KIP-211), and offsets of deleted topics.
 
 An offset expires `offsets.retention.minutes` after
-- the group became empty, for a group that had members;
-- its last commit, for offsets committed without membership, and for topics that a group of consumers, though
-  active, does not consume any more.
-A group without offsets that is empty goes with them. An offset that brought its own retention time (OffsetCommit v2
-to v4) obeys that one.
+- the group became empty, if the group had members;
+- its last commit, if it was committed without membership, or if an active group of consumers no longer consumes its
+  topic. An empty group is removed with its last offset. An offset with its own retention time (OffsetCommit v2 to v4)
+  uses that time.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def expired(shard: Shard, group_id: str) -> list[Change]:
-    """Tombstones for what has expired of one group, and for the group itself when nothing is left of it."""
+    """Tombstones for the expired offsets of one group, and for the group itself if nothing is left of it."""
     group = shard.groups.get(group_id)
     foreign = shard.foreign.get(group_id)
     if foreign is not None and foreign.kind == SHARE:
@@ -55,7 +54,7 @@ def expired(shard: Shard, group_id: str) -> list[Change]:
 
 
 def _base_time(group: ClassicGroup | None) -> Callable[[CommittedOffset], int] | None:
-    """From when the retention of an offset counts; None while none of the group's offsets may expire."""
+    """The start of an offset's retention time; None if the group's offsets must not expire."""
 
     def commit_time(value: CommittedOffset) -> int:
         return value.commit_ms
@@ -71,7 +70,7 @@ def _base_time(group: ClassicGroup | None) -> Callable[[CommittedOffset], int] |
 
 
 def of_deleted_topics(shard: Shard, deleted: dict[str, Uuid], group_id: str) -> list[Change]:
-    """Tombstones for the group's offsets of the deleted topics; those committed for a newer topic of the name stay."""
+    """Tombstones for the group's offsets of the deleted topics; offsets of a newer topic with the same name stay."""
     changes: list[Change] = []
     table = shard.offsets
     for topic, partition in table.keys(group_id):

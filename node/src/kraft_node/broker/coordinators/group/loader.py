@@ -1,7 +1,7 @@
-"""Reads a partition of `__consumer_offsets` back into its shard, a slice a turn of the loop.
+"""Reads a partition of `__consumer_offsets` back into its shard, one slice per turn of the loop.
 
-The bound of a turn is records, not bytes: decoding a record costs some 10 µs, so a turn stays below 5 ms and the
-broker goes on serving others while a large partition loads.
+A turn is limited by records, not bytes: decoding a record costs some 10 µs, so a turn stays below 5 ms, and the broker
+continues to serve others while a large partition loads.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 READ_BYTES: Final = 64 * 1024
-"""Asked of the log at once (a single larger batch is read whole): what one turn can digest."""
+"""Bytes per read of the log (a single larger batch is read whole): the work of one turn."""
 RECORDS_A_TURN: Final = 400
 RETRY_MS: Final = 50
-"""Until a log that could not be opened yet is asked for again."""
+"""Delay until a log that could not be opened yet is tried again."""
 
 
 class Loader:
-    """Loads one shard; then calls `done` with None, or with what made it give up."""
+    """Loads one shard; then calls `done` with None, or with the error that ended the load."""
 
     __slots__ = ("_count", "_done", "_shard", "_work")
 
@@ -43,7 +43,7 @@ class Loader:
         self._work = self._replay()
 
     def start(self) -> None:
-        """Load from the next turn of the loop on."""
+        """Start loading in the next turn of the loop."""
         self._shard.scheduler.call_soon(self._turn)
 
     def _turn(self) -> None:
@@ -54,7 +54,7 @@ class Loader:
             self._count += sum(1 for _ in islice(self._work, RECORDS_A_TURN))
         except (KafkaError, ValueError, OSError) as error:
             if isinstance(error, KafkaError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and not self._count:
-                # The log is being made. When somebody else leads instead, the shard is told to resign.
+                # The log is being created. If another broker leads instead, the shard gets a resignation.
                 self._work = self._replay()
                 self._shard.scheduler.call_later(RETRY_MS, self._turn)
             else:

@@ -1,8 +1,8 @@
-"""FindCoordinator (0-6): which broker coordinates a key. Several keys from 4 (KIP-699), share groups from 6.
+"""FindCoordinator (0-6): the coordinator of a key. Several keys from 4 (KIP-699), share groups from 6.
 
-Asking for a group's coordinator creates `__consumer_offsets` when it is not there yet; until it has leaders the
-answer is COORDINATOR_NOT_AVAILABLE, which clients retry. Coordinators that this release does not have are refused with
-UNSUPPORTED_VERSION, at which clients give up: to a retriable answer Kafka's admin client asks again without a pause.
+A request for a group's coordinator creates `__consumer_offsets` if it does not exist. Until it has leaders, the answer
+is COORDINATOR_NOT_AVAILABLE, which clients retry. For coordinators that this release lacks, the answer is
+UNSUPPORTED_VERSION, at which clients give up: Kafka's admin client would retry a retriable error without a pause.
 """
 
 from __future__ import annotations

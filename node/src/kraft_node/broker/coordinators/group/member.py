@@ -1,4 +1,4 @@
-"""One member of a classic group: what it supports, what it was assigned, and whom to answer."""
+"""One member of a classic group: its protocols, its assignment, and its waiting requests."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether its own unanswered request proves it alive; a first join does not, so that it can time out."""
+        """Whether its unanswered request proves it alive; a first join does not, so that it can time out."""
         return not self.is_new and (self.join is not None or self.sync is not None)
 
     def supports_exactly(self, protocols: Protocols) -> bool:
-        """Whether `protocols` is what it had, in the same order: then a rejoin changes nothing."""
+        """Whether `protocols` equals the member's protocols, in the same order: then a rejoin changes nothing."""
         return list(self.protocols.items()) == list(protocols.items())
 
     def vote(self, candidates: set[str]) -> str:

@@ -47,9 +47,11 @@ FIRST_JOIN_VERSION_REQUIRING_MEMBER_ID: Final = 4
 FIRST_JOIN_VERSION_SKIPPING_ASSIGNMENT: Final = 9
 NO_REASON: Final = "not provided"
 MAX_NAME_BYTES: Final = MAX_STRING_BYTES - len("-00000000-0000-4000-8000-000000000000")
-"""Of a client or an instance: a member's id is the name and a UUID, and must fit into a string of the protocol."""
+"""Limit of the name of a client or an instance: a member's id is the name and a UUID, and must fit into a protocol
+string.
+"""
 MAX_REASON_CHARS: Final = 255
-"""Reasons come from clients and go into the log; Java clients cut them at this length too."""
+"""Clients' reasons are logged; Java clients truncate them at this length, too."""
 
 
 class Membership:
@@ -64,7 +66,7 @@ class Membership:
     # -- JoinGroup
 
     def join(self, ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
-        """A member wants in, for the first time or again. None: it will be answered when the rebalance completes."""
+        """A member joins or rejoins. Returns None: the answer comes when the rebalance completes."""
         if ctx.api_version < FIRST_JOIN_VERSION_WITH_REBALANCE_TIMEOUT:
             request.rebalance_timeout_ms = request.session_timeout_ms
         member_id = request.member_id
@@ -83,14 +85,14 @@ class Membership:
         return self._join_new_group(ctx, request)
 
     def _join_new_group(self, ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
-        """The first member brings the group into being; that it exists is written, so that it is listed."""
+        """Create the group with its first member; the new group is written, so that it is listed."""
         group = self.shard.create_group(request.group_id)
         response = self._join(ctx, request, group)
 
         def done(error: KafkaError | None) -> None:
             if error is None:
                 return
-            log.warning("Group %s: that it exists could not be written: %s", group.group_id, error)
+            log.warning("Group %s: the new group could not be written: %s", group.group_id, error)
             for member in group.members.values():
                 if member.join is ctx:
                     code = client_error(error)
@@ -193,7 +195,7 @@ class Membership:
     def _replace_static(
         self, ctx: RequestContext, request: JoinGroupRequest, group: ClassicGroup, protocols: Protocols, new_id: str
     ) -> JoinGroupResponse | None:
-        """A static member came back without its member id: it takes its place over, fencing whoever held it."""
+        """A static member returned without its member id: it takes over its place and fences the earlier holder."""
         instance_id = request.group_instance_id
         assert instance_id is not None
         old_id, old_leader = group.static_members[instance_id], group.leader
@@ -203,7 +205,7 @@ class Membership:
             answer_join(group, holder, fenced)
         answer_sync(holder, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
         member = group.rename(instance_id, new_id)
-        log.info("Group %s: static member %s is %s now, was %s", group.group_id, instance_id, new_id, old_id)
+        log.info("Group %s: static member %s has the new id %s, was %s", group.group_id, instance_id, new_id, old_id)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         hold_join(group, member, ctx)
@@ -232,7 +234,7 @@ class Membership:
     # -- SyncGroup
 
     def sync(self, ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
-        """A member wants its assignment; the leader brings everybody's. None: answered when the leader has."""
+        """A member requests its assignment; the leader sends all assignments. None: answered once the leader has."""
         group = self.shard.groups.get(request.group_id)
         if group is None or group.state is State.EMPTY:
             return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -277,7 +279,7 @@ class Membership:
     # -- Heartbeat
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """A member says that it is alive, and learns whether it has to rejoin."""
+        """A member reports that it is alive, and learns whether it must rejoin."""
         group = self.shard.groups.get(request.group_id)
         if group is None:
             return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -294,7 +296,7 @@ class Membership:
     def leave(
         self, group_id: str, members: list[LeaveGroupRequest.MemberIdentity]
     ) -> list[LeaveGroupResponse.MemberResponse]:
-        """Take members out (by member id, or a static one by instance id alone); one result each."""
+        """Remove members (by member id, or a static one by instance id alone). Returns one result each."""
         group = self.shard.groups.get(group_id)
         results = []
         gone = []
@@ -334,7 +336,7 @@ class Membership:
 
 
 def _static_joined(group: ClassicGroup, member: Member, version: int, old_leader: str | None) -> JoinGroupResponse:
-    """The answer when a static member's return changes nothing: the leader need not assign again (KIP-814)."""
+    """The answer if a static member's return changes nothing: the leader need not assign again (KIP-814)."""
     if version >= FIRST_JOIN_VERSION_SKIPPING_ASSIGNMENT:
         return joined(group, member, version, skip_assignment=group.leader == member.member_id)
     return joined(group, member, version, leader=old_leader)
@@ -347,18 +349,18 @@ def _reason(text: str | None) -> str:
 def _log_failure(group_id: str) -> Done:
     def done(error: KafkaError | None) -> None:
         if error is not None:
-            log.warning("Group %s: its former records could not be removed: %s", group_id, error)
+            log.warning("Group %s: old records could not be removed: %s", group_id, error)
 
     return done
 
 
 def _name(ctx: RequestContext, request: JoinGroupRequest) -> str:
-    """What a new member's id begins with."""
+    """The beginning of a new member's id."""
     return (ctx.client_id or "") if request.group_instance_id is None else request.group_instance_id
 
 
 def _random_uuid_text(rng: Rng) -> str:
-    """A version-4 UUID in its dashed form, as Java's UUID.toString gives it."""
+    """A version-4 UUID in the dashed form of Java's UUID.toString."""
     raw = bytearray(rng.random_bytes(16))
     raw[6] = (raw[6] & 0x0F) | 0x40
     raw[8] = (raw[8] & 0x3F) | 0x80

@@ -1,7 +1,7 @@
-"""The requests about offsets: resolves topics, splits by group, and answers when what must be committed is.
+"""The requests about offsets: resolves topics, splits by group, and answers after the commit.
 
-OffsetCommit 2-10 (retention time until 4, leader epoch from 6, topic ids from 10), OffsetFetch 1-10 (all topics from
-2, require_stable from 7, several groups from 8, topic ids from 10), OffsetDelete 0.
+OffsetCommit 2-10 (retention time until 4, leader epoch from 6, topic ids from 10), OffsetFetch 1-10 (all topics from 2,
+require_stable from 7, several groups from 8, topic ids from 10), OffsetDelete 0.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class OffsetApi:
     # -- OffsetCommit
 
     def offset_commit(self, ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
-        """Store offsets; what names an unknown topic or partition is refused, the rest is committed in one batch."""
+        """Store offsets. Unknown topics and partitions are refused, the rest is committed in one batch."""
         by_id = ctx.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         now = self._groups.wall_ms()
         expire = None
@@ -157,7 +157,7 @@ class OffsetApi:
             read(None)
 
     def _wanted(self, version: int, group: FetchedGroup) -> tuple[list[WantedTopic] | None, list[commits.Topics]]:
-        """The topics asked for by name, and the answers for ids that are unknown."""
+        """The topics requested by name, and the answers for unknown ids."""
         if group.topics is None:
             return None, []
         wanted: list[WantedTopic] = []
@@ -175,7 +175,7 @@ class OffsetApi:
         return wanted, unknown
 
     def _with_ids(self, topics: list[commits.Topics]) -> list[commits.Topics]:
-        """With the ids of the topics that still exist; without the others, which the client could not name."""
+        """Add the ids of existing topics; drop other topics, which the client could not identify."""
         found = []
         for topic in topics:
             topic_id = self._cluster.topic_id(topic.name)
@@ -199,7 +199,7 @@ class OffsetApi:
         changes: list[Change] = []
         for topic in request.topics:
             if not topic.partitions and self._cluster.has_partition(topic.name, 0):
-                continue  # nothing is asked of it; one that there is not is answered all the same
+                continue  # no partitions are named; unknown topics are answered anyway
             subscribed = group is not None and group.is_subscribed_to(topic.name)
             partitions = []
             deletable = []
@@ -236,7 +236,7 @@ def _refuse(partitions: list[CommitPartition], error: KafkaError) -> None:
 
 
 def _single_group(request: OffsetFetchRequest) -> FetchedGroup:
-    """A request of before version 8 in the newer form."""
+    """A request below version 8 in the newer form."""
     topics = None
     if request.topics is not None:
         topics = [

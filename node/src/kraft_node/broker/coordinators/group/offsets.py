@@ -1,10 +1,10 @@
-"""The committed offsets of the groups of one partition: what is written, what of it is committed, what is pending.
+"""The committed offsets of the groups of one partition: written, committed and pending.
 
-Three views over the same records:
-- `latest`: all that has been written. Decisions (expiry, deletion) are made on it.
-- committed: `latest` without what the high watermark has not passed yet. OffsetFetch shows it, because an offset
-  that may still be lost with the leader must not be handed out. Kept as an undo list a key, empty nearly always.
-- pending: offsets committed inside a transaction that is still open; they enter `latest` with its commit marker.
+Three views of the same records:
+- `latest`: everything written. Decisions (expiry, deletion) use it.
+- committed: `latest` without writes above the high watermark. OffsetFetch uses it, because an offset that may still be
+  lost with the leader must not be returned. Stored as an undo list per key, which is nearly always empty.
+- pending: offsets in an open transaction; they enter `latest` with its commit marker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_PRODUCER_ID = -1
 
 
 class CommittedOffset(NamedTuple):
-    """One offset as a group committed it. -1 stands for no leader epoch, None for no expiry of its own."""
+    """One committed offset. -1: no leader epoch; None: no expiry of its own."""
 
     offset: int
     leader_epoch: int
@@ -28,7 +28,7 @@ class CommittedOffset(NamedTuple):
     expire_ms: int | None = None
     topic_id: Uuid = ZERO_UUID
     record_offset: int = -1
-    """Where in the log it stands; decides between a transactional and a plain commit of the same partition."""
+    """Its position in the log; decides between a transactional and a plain commit of the same partition."""
 
 
 Key: TypeAlias = tuple[str, int]
@@ -55,7 +55,7 @@ class OffsetTable:
     # -- writing
 
     def replay(self, record_offset: int, producer_id: int, key: GroupKey, value: CommittedOffset | None) -> None:
-        """Apply one record (None = tombstone) that stands at `record_offset` of the log."""
+        """Apply one record (None: tombstone) at `record_offset` of the log."""
         group, topic, partition = key
         if value is not None and producer_id != NO_PRODUCER_ID:
             self._pending.setdefault(producer_id, {})[key] = value
@@ -70,7 +70,8 @@ class OffsetTable:
                 del self._open[group]
 
     def end_transaction(self, record_offset: int, producer_id: int, *, commit: bool) -> None:
-        """Apply a transaction marker: its pending offsets become real, unless a later plain commit overtook them."""
+        """Apply a transaction marker: its pending offsets become effective, unless a later plain commit replaced
+        them."""
         pending = self._pending.pop(producer_id, None)
         if pending is None:
             return
@@ -129,7 +130,10 @@ class OffsetTable:
         return topics.get(topic, {}).get(partition) if topics is not None else None
 
     def all_committed(self, group: str) -> TopicOffsets:
-        """All committed offsets of the group. Not to be changed: without uncommitted writes it is the table's own."""
+        """All committed offsets of the group.
+
+        Do not change it: without uncommitted writes it is the table's own dict.
+        """
         topics = self.groups.get(group, {})
         undo = self._undo.get(group)
         if undo is None:

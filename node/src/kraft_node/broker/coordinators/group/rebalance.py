@@ -1,8 +1,8 @@
-"""How a group gets from one generation to the next, and how members that fall silent are dropped.
+"""Moves a group from one generation to the next, and removes silent members.
 
-All time-outs live here: sessions, the initial delay that lets a new group's members gather, the time that members
-have to rejoin, the time that they have to fetch their assignment. Member sessions use one lazy timer each: a
-heartbeat moves the deadline, the timer looks at it when it fires.
+All time-outs are here: sessions, the initial delay in which a new group's members gather, the time for rejoining, the
+time for fetching assignments. Each session uses one lazy timer: a heartbeat moves the deadline, and the timer checks it
+when it fires.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def stored_or_logged(group: ClassicGroup) -> Done:
-    """For writes that nobody waits for: a failure is logged; the next write of the group makes up for it."""
+    """For writes without a waiting request: a failure is logged, and the next write of the group repairs it."""
 
     def done(error: KafkaError | None) -> None:
         if error is not None:
@@ -45,14 +45,14 @@ class Rebalancer:
     # -- rebalancing
 
     def begin_or_complete(self, group: ClassicGroup, reason: str) -> None:
-        """Something changed: begin a rebalance, or see whether the one that is being prepared is complete now."""
+        """Something changed: begin a rebalance, or complete the one that is being prepared."""
         if group.can_rebalance:
             self.begin(group, reason)
         else:
             self.complete_if_gathered(group)
 
     def begin(self, group: ClassicGroup, reason: str) -> None:
-        """Ask all members to join again. The first rebalance of a group waits for more members to come."""
+        """Ask all members to join again. The first rebalance of a group waits for more members."""
         if group.state is State.COMPLETING:
             self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self.forget_syncs(group)
@@ -80,7 +80,7 @@ class Rebalancer:
             group.join_timer = None
 
     def _initial_delay_over(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-        """Wait once more for as long as members keep coming, at most one rebalance timeout in all."""
+        """Wait again as long as members keep joining, at most one rebalance time-out in total."""
         group.join_timer = None
         if not group.new_member_added or remaining_ms == 0:
             self.complete_join(group)
@@ -90,12 +90,12 @@ class Rebalancer:
         self._set_join_timer(group, delay, delay, max(remaining_ms - delay_ms, 0))
 
     def complete_if_gathered(self, group: ClassicGroup) -> None:
-        """Complete the join phase when all have joined; the initial rebalance only ends by its timer."""
+        """Complete the join phase if all have joined; the initial rebalance only ends by its timer."""
         if group.state is State.PREPARING and group.previous_state is not State.EMPTY and group.all_joined:
             self.complete_join(group)
 
     def complete_join(self, group: ClassicGroup) -> None:
-        """Start the next generation with those who joined; static members keep their place even if they did not."""
+        """Start the next generation with the joined members; static members keep their place even without joining."""
         self._stop_join_timer(group)
         late = [m for m in group.members.values() if m.join is None and not m.is_static]
         for member in late:
@@ -129,7 +129,7 @@ class Rebalancer:
     # -- assignments
 
     def propagate(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
-        """Hand every member its part of the leader's assignment."""
+        """Give every member its part of the leader's assignment."""
         for member in list(group.members.values()):
             member.assignment = assignments.get(member.member_id, b"")
             response = SyncGroupResponse(
@@ -139,14 +139,14 @@ class Rebalancer:
                 self.touch(group, member)
 
     def reset_assignments(self, group: ClassicGroup, code: ErrorCode) -> None:
-        """Forget the assignment under way; members that wait for it get the error."""
+        """Drop the pending assignment; waiting members get the error."""
         for member in list(group.members.values()):
             member.assignment = b""
             if answer_sync(member, SyncGroupResponse(error_code=code)):
                 self.touch(group, member)
 
     def forget_syncs(self, group: ClassicGroup) -> None:
-        """Nobody is expected to fetch an assignment any more."""
+        """No member is expected to fetch an assignment any more."""
         group.pending_syncs.clear()
         self._stop_sync_timer(group)
 
@@ -157,7 +157,7 @@ class Rebalancer:
             group.sync_timer = None
 
     def synced(self, group: ClassicGroup, member_id: str) -> None:
-        """The member has asked for its assignment."""
+        """The member has requested its assignment."""
         group.pending_syncs.discard(member_id)
         if not group.pending_syncs:
             self._stop_sync_timer(group)
@@ -170,12 +170,12 @@ class Rebalancer:
         if missing:
             for member_id in missing:
                 group.remove(member_id)
-            self.begin(group, f"members {missing} never asked for their assignment")
+            self.begin(group, f"members {missing} did not fetch their assignment")
 
     # -- sessions
 
     def touch(self, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
-        """The member is alive: its session ends one session timeout from now."""
+        """The member is alive: its session ends one session time-out from now."""
         timeout = member.session_timeout_ms if timeout_ms is None else timeout_ms
         now = self.shard.clock.monotonic_ms()
         member.deadline_ms = now + timeout
@@ -201,7 +201,7 @@ class Rebalancer:
         self.remove(group, member, f"session of member {member.member_id} expired")
 
     def remove(self, group: ClassicGroup, member: Member, reason: str) -> None:
-        """Take out a member that is gone, and rebalance."""
+        """Remove a lost member, and rebalance."""
         self.dismiss(group, member)
         if group.state in {State.STABLE, State.COMPLETING}:
             self.begin_or_complete(group, reason)
@@ -210,28 +210,28 @@ class Rebalancer:
 
     @staticmethod
     def dismiss(group: ClassicGroup, member: Member) -> None:
-        """Take the member out; what it still asks is answered UNKNOWN_MEMBER_ID."""
+        """Remove the member; its waiting requests get UNKNOWN_MEMBER_ID."""
         if member.join is not None:
             answer_join(group, member, join_error(member.join.api_version, ErrorCode.UNKNOWN_MEMBER_ID))
         answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
 
     def expect(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """An id was given out (KIP-394): whoever got it has one session timeout to come back with it."""
+        """A member id was assigned (KIP-394): the client has one session time-out to join with it."""
         group.pending_members[member_id] = self.shard.scheduler.call_later(
             timeout_ms, self._expected_in_vain, group, member_id
         )
 
     def _expected_in_vain(self, group: ClassicGroup, member_id: str) -> None:
         group.remove(member_id)
-        log.info("Group %s: nobody came back with member id %s", group.group_id, member_id)
+        log.info("Group %s: no client joined with member id %s", group.group_id, member_id)
         if group.state is State.PREPARING and group.all_joined:
             self.complete_join(group)
 
     # -- after loading
 
     def resume(self) -> None:
-        """Start the sessions of the members that were read back; shrink a group that is over group.max.size now."""
+        """Start the sessions of loaded members; rebalance a group that now exceeds group.max.size."""
         for group in list(self.shard.groups.values()):
             for member in group.members.values():
                 self.touch(group, member)
@@ -239,6 +239,6 @@ class Rebalancer:
                 self.begin(group, f"{len(group.members)} members are more than group.max.size allows")
 
     def failed_assignment(self, group: ClassicGroup, error: KafkaError) -> None:
-        """The assignment could not be stored: tell the waiting members and rebalance."""
+        """The assignment could not be stored: notify the waiting members and rebalance."""
         self.reset_assignments(group, client_error(error))
         self.begin_or_complete(group, f"the assignment could not be stored: {error}")

@@ -1,10 +1,10 @@
-"""What the group coordinator stores: changes, and the records of `__consumer_offsets` that they become.
+"""The stored form of the group coordinator: changes, and their records in `__consumer_offsets`.
 
-A key is an int16 record type and the key's fields; a value an int16 version and the value's fields. Written, as
-Apache Kafka 4.3.1 does: offsets with value version 4 (version 1 when the commit brought a retention time of its own,
-OffsetCommit v2 to v4), groups with value version 3. Read: every version, and the older type 0 of offset commits.
-Records of the other kinds of groups (KIP-848, KIP-932, KIP-1071) are not understood here but remembered by key, so
-that such a group can be listed, deleted, and taken over by classic members once it is empty.
+A key is an int16 record type and the key's fields; a value an int16 version and the value's fields. Written versions,
+as in Apache Kafka 4.3.1: offsets with value version 4 (version 1 if the commit has its own retention time, OffsetCommit
+v2 to v4), groups with value version 3. Every version is read, also the older type 0 of offset commits. Records of other
+group types (KIP-848, KIP-932, KIP-1071) are not interpreted but stored by key. So such a group can be listed, deleted,
+and taken over by classic members once it is empty.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ FOREIGN_TYPES: Final = {
     **dict.fromkeys((10, 11, 12, 13, 14, 15), SHARE),
     **dict.fromkeys((17, 19, 20, 21, 22, 23), STREAMS),
 }
-"""Record types of the groups that are not classic, with the group type that ListGroups shows."""
+"""Record types of groups that are not classic, with the group type in ListGroups."""
 
 _FOREIGN_ORDER: Final = (8, 22, 14, 7, 21, 13, 6, 20, 12, 16, 4, 15, 23, 5, 19, 10)
-"""Deleting such a group goes from what depends to what is depended on: assignments, targets, members, the group."""
+"""The order of deletion, from dependent records to the group: assignments, targets, members, the group."""
 
 OFFSET_VALUE_VERSION: Final = 4
 OFFSET_VALUE_VERSION_EXPIRING: Final = 1
@@ -61,14 +61,14 @@ class OffsetChange(NamedTuple):
 
 
 class GroupChange(NamedTuple):
-    """A classic group's generation with its members, or the removal of the group when `value` is None."""
+    """A classic group's generation with its members, or the removal of the group if `value` is None."""
 
     group: str
     value: GroupMetadataValue | None
 
 
 class ForeignChange(NamedTuple):
-    """A record of a group that is not classic; `key` as it is stored, `removed` for a tombstone."""
+    """A record of a group that is not classic; `key` in stored form, `removed` for a tombstone."""
 
     group: str
     kind: str
@@ -80,7 +80,7 @@ Change: TypeAlias = OffsetChange | GroupChange | ForeignChange
 
 
 class UnknownRecordTypeError(ValueError):
-    """A record type that Kafka 4.3.1 does not have: left over from a newer release, to be ignored with a warning."""
+    """A record type that Kafka 4.3.1 lacks: written by a newer release, and ignored with a warning."""
 
 
 def offset_key(group: str, topic: str, partition: int) -> bytes:
@@ -116,7 +116,7 @@ def _offset_value(value: CommittedOffset) -> bytes:
 
 
 def group_snapshot(group: ClassicGroup, assignments: dict[str, bytes]) -> GroupChange:
-    """The group as it is now, with `assignments` by member id."""
+    """The present state of the group, with `assignments` by member id."""
     protocol = group.protocol
     members = [
         GroupMetadataValue.MemberMetadata(
@@ -143,7 +143,7 @@ def group_snapshot(group: ClassicGroup, assignments: dict[str, bytes]) -> GroupC
 
 
 def new_group(group: ClassicGroup) -> GroupChange:
-    """A group that exists but has nobody yet."""
+    """A group without members."""
     since = -1 if group.state_since_ms is None else group.state_since_ms
     value = GroupMetadataValue(
         protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=since, members=[]
@@ -152,9 +152,10 @@ def new_group(group: ClassicGroup) -> GroupChange:
 
 
 def decode_change(key: Buffer, value: Buffer | None) -> Change:
-    """What a stored record says.
+    """The change in a stored record.
 
-    Raises UnknownRecordTypeError for a type of the future, ValueError (wire.errors.DecodeError is one) for damage.
+    Raises UnknownRecordTypeError for a type of a later release, ValueError (for example wire.errors.DecodeError) for
+    damage.
     """
     key = bytes(key)
     if len(key) < _INT16.size:
@@ -210,7 +211,7 @@ def _first_string(body: bytes) -> str:
 
 
 def foreign_removals(group: str, kind: str, keys: set[bytes]) -> list[ForeignChange]:
-    """Tombstones for everything stored about a group that is not classic."""
+    """Tombstones for all records of a group that is not classic."""
 
     def rank(key: bytes) -> tuple[int, bytes]:
         (record_type,) = _INT16.unpack_from(key)
