@@ -267,10 +267,8 @@ class Log:
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        """Write one checked batch to the active segment, after a roll if one is due, and move the end.
-
-        For code that appends. Raises KafkaError KAFKA_STORAGE_ERROR.
-        """
+        """Write one checked batch to the active segment, after a roll if one is due, and move the end. For code that
+        appends. Raises KafkaError KAFKA_STORAGE_ERROR."""
         log_dir = self.dir
         if log_dir.failed is not None:
             raise log_dir.storage_error()
@@ -305,11 +303,8 @@ class Log:
         return segment.is_index_full(self.config.segment_index_bytes)
 
     def roll(self, base: int) -> Segment:
-        """Begin a new segment at `base`; the old one is fsynced in the background. Raises OSError.
-
-        Its file is created at once: the old segments may be deleted before the next append, and the end of the log must
-        stay known.
-        """
+        """Begin a new segment at `base`; the old one is fsynced in the background. Raises OSError. Its file is created
+        at once: the old segments may be deleted before the next append, and the end of the log must stay known."""
         old = self.segments.active
         if old.size == 0 and old.base == base:
             return old
@@ -364,11 +359,9 @@ class Log:
     # --- reading ---
 
     def read(self, offset: int, max_bytes: int, *, min_one: bool = True, limit_offset: int | None = None) -> FetchSlice:
-        """Records from the batch that holds `offset` on, of batches below `limit_offset` (default: the end).
-
-        At most `max_bytes`, but with `min_one` at least the first batch. Raises KafkaError OFFSET_OUT_OF_RANGE,
-        KAFKA_STORAGE_ERROR.
-        """
+        """Records from the batch that holds `offset` on, of batches below `limit_offset` (default: the end). At most
+        `max_bytes`, but with `min_one` at least the first batch. Raises KafkaError OFFSET_OUT_OF_RANGE,
+        KAFKA_STORAGE_ERROR."""
         end = self.end_offset
         if offset < self.start_offset or offset > end:
             raise KafkaError(
@@ -411,11 +404,8 @@ class Log:
 
     def delete_records(self, before_offset: int, at_once: int | None = None) -> None:
         """Make `before_offset` the start, unless the start is there or above already; whole segments below it are
-        deleted.
-
-        `at_once` of them now, the others in later turns of the loop. Raises KafkaError OFFSET_OUT_OF_RANGE above the
-        high watermark, KAFKA_STORAGE_ERROR.
-        """
+        deleted. `at_once` of them now, the others in later turns of the loop. Raises KafkaError OFFSET_OUT_OF_RANGE
+        above the high watermark, KAFKA_STORAGE_ERROR."""
         if before_offset > self.high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -428,24 +418,18 @@ class Log:
             trimming.drop_later(self)
 
     def drop_before_start(self, most: int | None = None) -> int:
-        """Drop up to `most` segments before the start.
-
-        Returns the freed bytes. Raises KafkaError KAFKA_STORAGE_ERROR.
-        """
+        """Drop up to `most` segments before the start. Returns the freed bytes. Raises KafkaError
+        KAFKA_STORAGE_ERROR."""
         return self._guard(lambda: trimming.drop_before_start(self, most))
 
     def retain(self, now_ms: int, most: int | None = None) -> int:
-        """Drop up to `most` segments that retention no longer keeps.
-
-        Returns the freed bytes. Raises KAFKA_STORAGE_ERROR.
-        """
+        """Drop up to `most` segments that retention no longer keeps. Returns the freed bytes. Raises
+        KAFKA_STORAGE_ERROR."""
         return self._guard(lambda: trimming.retain(self, now_ms, most))
 
     def truncate_to(self, offset: int) -> bool:
         """Remove everything from `offset` on (rounded down to a batch). Returns whether there was anything to remove.
-
-        Raises CutLater if the checkpoints must be written first, KafkaError KAFKA_STORAGE_ERROR.
-        """
+        Raises CutLater if the checkpoints must be written first, KafkaError KAFKA_STORAGE_ERROR."""
         if self.twin is not None:
             self._with_twin(lambda twin: twin.truncate_to(offset))
         return self._guard(lambda: trimming.truncate_to(self, offset))
