@@ -69,7 +69,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* What the webhook is asked, by its path. An eviction of a node's pod becomes a planned restart. */}}
 {{- define "operator.webhooks" -}}
 {{- range list "kraftclusters" "krafttopics" }}
-{{ . }}: {apiGroups: [kraftcluster.io], apiVersions: ["*"], operations: [CREATE, UPDATE], resources: [{{ . }}]}
+{{ . }}: {apiGroups: [kraftcluster.io], apiVersions: [v1alpha1], operations: [CREATE, UPDATE], resources: [{{ . }}]}
 {{- end }}
 evictions: {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/eviction]}
 {{- end }}

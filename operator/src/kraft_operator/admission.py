@@ -6,7 +6,7 @@ replicas serve it. A failure of it should not stand between an administrator and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,28 @@ from kraft_operator.api.base import GROUP, VERSION
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.problems import problems
 from kraft_operator.api.topic import KRaftTopicSpec
+from kraft_operator.api.versions import answer
 from kraft_operator.plan.levels import NAMES, level_of
 from kraft_operator.settings import Settings
 from kraft_operator.specs.config_check import cluster_config_problems, topic_config_problems
 from kraft_operator.specs.windows import window_problems
 
 INVALID = 422
+
+
+class Server(kopf.WebhookServer):
+    """kopf's server, which also converts resources between their versions (`/convert`)."""
+
+    async def __call__(self, fn: Any) -> AsyncIterator[Any]:
+        """Serve until it is cancelled; `fn` answers what is no conversion."""
+
+        async def serve(review: Any, **words: Any) -> Any:
+            if isinstance(review, dict) and review.get("kind") == "ConversionReview":
+                return answer(review)
+            return await fn(review, **words)
+
+        async for config in super().__call__(serve):
+            yield config
 
 
 def register_webhooks(made: kopf.OperatorRegistry) -> None:
@@ -34,7 +50,7 @@ def register_webhooks(made: kopf.OperatorRegistry) -> None:
 def configure_webhooks(settings: kopf.OperatorSettings, ours: Settings) -> None:
     """Serve with the certificate of `webhook_certs`; the configuration of the API server is the chart's."""
     certs = Path(ours.webhook_certs)
-    settings.admission.server = kopf.WebhookServer(
+    settings.admission.server = Server(
         addr=ours.host, port=ours.webhook_port, certfile=certs / "tls.crt", pkeyfile=certs / "tls.key"
     )
 

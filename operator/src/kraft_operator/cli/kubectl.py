@@ -21,11 +21,14 @@ import click
 from kraft_operator.cli.commands import named, output, shared
 from kraft_operator.cli.kraftcluster import print_completion
 from kraft_operator.cli.target import FAILED, NOT_THERE, REFUSED, WRONG, failure
+from kraft_operator.cli.versions import register as register_versions
 from kraft_operator.specs.wishes import REPLACE, request_text
 
 NO_FILES: Final = 4
 """Cobra's directive: names of files complete nothing."""
-KIND: Final = "kraftclusters.kraftcluster.io"
+API_VERSION: Final = "v1alpha1"
+KIND: Final = f"kraftclusters.{API_VERSION}.kraftcluster.io"
+"""By version: kubectl would take the newest that is served."""
 MANAGER: Final = "kubectl-kraft"
 INSTANCE: Final = "app.kubernetes.io/instance"
 NODE: Final = "kraftcluster.io/node"
@@ -146,10 +149,15 @@ def main(**_: str | None) -> None:
     """
 
 
-def _find(cluster: str | None, named: str | None = None, **flags: str | None) -> KubeTarget:
+def _kubectl(**flags: str | None) -> Kubectl:
     before = click.get_current_context().find_root().params
     flags = {name: value or before.get(name) for name, value in flags.items()}
-    kubectl = Kubectl([f"--{name}={value}" for name, value in flags.items() if value is not None])
+    return Kubectl([f"--{name}={value}" for name, value in flags.items() if value is not None])
+
+
+def _find(cluster: str | None, named: str | None = None, **flags: str | None) -> KubeTarget:
+    before = click.get_current_context().find_root().params
+    kubectl = _kubectl(**flags)
     name = named or cluster or before.get("cluster")
     if name is None:
         there = kubectl.run("get", KIND, "-o", "name").split()
@@ -176,6 +184,7 @@ def preview(file: Any, node_image: str, output: str, **selected: Any) -> None:
     from pydantic import ValidationError
 
     from kraft_operator.api.problems import problems
+    from kraft_operator.api.versions import ConversionError, converted
     from kraft_operator.report import preview as report
 
     target = _find(**selected)
@@ -183,7 +192,11 @@ def preview(file: Any, node_image: str, output: str, **selected: Any) -> None:
     if file is not None and changed is None:
         raise failure(WRONG, f"{file.name}: there is no KRaftCluster {target.name} in it")
     try:
+        if changed is not None and changed.get("apiVersion"):
+            changed = converted(changed, API_VERSION)
         found = report.preview(target.resource(), target.pods(), changed, node_image)
+    except ConversionError as error:
+        raise failure(WRONG, str(error)) from None
     except ValidationError as error:
         raise failure(REFUSED, "; ".join(problems(error))) from None
     if output == "table":
@@ -207,6 +220,7 @@ def completion(shell: str) -> None:
 
 
 shared(main, _selects, _find)
+register_versions(main, lambda: _kubectl(context=None, kubeconfig=None))
 
 
 def entry() -> None:

@@ -17,6 +17,7 @@ from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.crd import CLUSTER_RULES, cluster_crd, topic_crd
 from kraft_operator.api.problems import problems as problems_of
 from kraft_operator.api.topic import KRaftTopicSpec
+from kraft_operator.api.versions import ConversionError, converted
 from kraft_operator.apply.local.cel import CelError, compiled
 
 KIND: Final = "KRaftCluster"
@@ -91,8 +92,11 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
 
 def _metadata(document: dict[str, Any], where: str) -> tuple[str, dict[str, Any]]:
     """Name and metadata of a resource of ours."""
-    if document.get("apiVersion") != API_VERSION:
-        raise BadResourceError(f"{where}: apiVersion: {API_VERSION} is expected, not {document.get('apiVersion')!r}")
+    try:
+        document.update(converted(document, VERSION))
+    except ConversionError:
+        text = f"{API_VERSION} is expected, not {document.get('apiVersion')!r}"
+        raise BadResourceError(f"{where}: apiVersion: {text}") from None
     unknown = sorted(document.keys() - {"apiVersion", "kind", "metadata", "spec", "status"})
     if unknown:
         raise BadResourceError(f"{where}: {unknown[0]}: unknown field")

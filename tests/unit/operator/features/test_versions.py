@@ -1,0 +1,186 @@
+"""v1beta1 beside v1alpha1: conversions lose nothing, and what a real API server stores moves from one to the other."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraft_operator.admission import Server
+from kraft_operator.api.crd import crds
+from kraft_operator.api.versions import ConversionError, answer, converted, definitions
+from kraft_operator.apply.local.resource import parsed
+from kraft_operator.cli.kubectl import main
+from tests.unit.operator.features.control_plane import MISSING, control_plane, free_port, program
+from tests.unit.operator.sample import ROOT
+
+OLD, NEW = "kraftcluster.io/v1alpha1", "kraftcluster.io/v1beta1"
+CLIENT = {"url": "https://127.0.0.1:1/convert"}
+
+
+def _sample() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
+    document["spec"] |= {"drain": {"partitionsAtOnce": 7}, "rebalance": {"afterScaling": False}}
+    return document
+
+
+def test_a_cluster_is_converted_there_and_back() -> None:
+    beta = converted(_sample(), "v1beta1")
+    assert beta["apiVersion"] == NEW
+    assert beta["spec"]["moves"] == {"partitionsAtOnce": 7}
+    assert beta["spec"]["balance"] == {"afterScaling": False}
+    assert "drain" not in beta["spec"] and "rebalance" not in beta["spec"]
+    assert converted(beta, "v1alpha1") == _sample()
+    assert converted(beta, "v1beta1") == beta
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from(["rebalance", "drain", "nodePools", "later"]), st.integers()))
+def test_nothing_is_lost(spec: dict[str, int]) -> None:
+    for kind in [crd["spec"]["names"]["kind"] for crd in crds()]:
+        one = {"apiVersion": OLD, "kind": kind, "metadata": {"name": "x"}, "spec": spec, "status": {"a": 1}}
+        assert converted(converted(one, "v1beta1"), "v1alpha1") == one
+
+
+def test_what_cannot_be_converted_is_named() -> None:
+    with pytest.raises(ConversionError, match="v1alpha1, v1beta1"):
+        converted({"apiVersion": "kraftcluster.io/v2", "kind": "KRaftCluster"}, "v1beta1")
+    review = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
+    request = {"uid": "u", "desiredAPIVersion": "kraftcluster.io/v2", "objects": [_sample()]}
+    said = answer({**review, "request": request})["response"]
+    assert (said["uid"], said["result"]["status"], said["convertedObjects"]) == ("u", "Failed", [])
+    assert "v2" in said["result"]["message"]
+
+
+def test_definitions_of_both_versions_have_the_same_fields_by_their_names() -> None:
+    for plain, both in zip(crds(), definitions("v1alpha1", CLIENT), strict=True):
+        new, old = both["spec"]["versions"]
+        assert old == plain["spec"]["versions"][0]
+        assert (new["storage"], old["storage"]) == (False, True)
+        then, now = (one["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] for one in (old, new))
+        names = {"rebalance": "balance", "drain": "moves"} if plain["spec"]["names"]["kind"] == "KRaftCluster" else {}
+        assert {names.get(key, key): value for key, value in then.items()} == now
+        assert ("conversion" in both["spec"]) is bool(names), "kinds that are the same need no webhook"
+    assert definitions("v1alpha1", None) == list(crds())
+
+
+def test_a_local_file_may_be_of_either_version() -> None:
+    old, new = (yaml.safe_dump(one) for one in (_sample(), converted(_sample(), "v1beta1")))
+    assert parsed(new, "x").spec == parsed(old, "x").spec
+    assert parsed(new, "x").spec.drain.partitions_at_once == 7
+
+
+# The real API server
+
+
+@pytest.fixture(scope="module")
+def hook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
+    """Port and certificate of the operator's server."""
+    folder = tmp_path_factory.mktemp("hook")
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *subject]
+    subprocess.run(command, check=True, capture_output=True)
+    port, loop, begun = free_port(), asyncio.new_event_loop(), threading.Event()
+
+    async def serve() -> None:
+        server = Server(addr="127.0.0.1", port=port, certfile=folder / "tls.crt", pkeyfile=folder / "tls.key")
+
+        async def allow(review: Any, **_: Any) -> Any:
+            return {**review, "response": {"uid": review["request"]["uid"], "allowed": True}}
+
+        async with server:
+            async for _ in server(allow):
+                begun.set()
+
+    task = loop.create_task(serve())
+    thread = threading.Thread(target=lambda: loop.run_until_complete(asyncio.gather(task, return_exceptions=True)))
+    thread.start()
+    assert begun.wait(20)
+    yield port, (folder / "tls.crt").read_text()
+    loop.call_soon_threadsafe(task.cancel)
+    thread.join(20)
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    if MISSING:
+        pytest.skip(f"without {', '.join(MISSING)}: see docs/how-to/develop-the-operator.md")
+    with control_plane(tmp_path_factory.mktemp("plane")) as made:
+        yield made
+
+
+def _kubectl(config: Path, *words: str, stdin: object = None) -> str:
+    path = program("kubectl")
+    assert path is not None
+    text = None if stdin is None else json.dumps(stdin)
+    command = [path, f"--kubeconfig={config}", *words]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _get(config: Path, version: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        _kubectl(config, "get", f"kraftclusters.{version}.kraftcluster.io", "sample", "-o", "json")
+    )
+    return found
+
+
+def _kraft(config: Path, *words: str, code: int = 0) -> str:
+    path = program("kubectl")
+    done = CliRunner().invoke(main, [f"--kubeconfig={config}", "versions", *words], env={"KUBECTL": path})
+    assert done.exit_code == code, f"{done.output} {done.exception}"
+    return done.output
+
+
+@pytest.mark.timeout(400)
+def test_storage_moves_to_v1beta1_and_back_on_a_real_api_server(config: Path, hook: tuple[int, str]) -> None:
+    _kubectl(config, "apply", "--server-side", "-f", str(ROOT / "deploy/crds"))
+    _kubectl(config, "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    _kubectl(config, "apply", "-f", "-", stdin={**_sample(), "metadata": {"name": "sample", "namespace": "default"}})
+    assert "no webhook" in _kraft(config, "serve", code=4)
+    port, certificate = hook
+    bundle = base64.b64encode(certificate.encode()).decode()
+    client = {"url": f"https://127.0.0.1:{port}/kraftclusters", "caBundle": bundle}
+    webhook = {
+        "name": "kraftclusters.kraftcluster.io",
+        "clientConfig": client,
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Ignore",
+    }
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+    _kubectl(config, "apply", "-f", "-", stdin={**kind, "metadata": {"name": "w"}, "webhooks": [webhook]})
+
+    said = _kraft(config, "serve")
+    assert "kraftclusters.kraftcluster.io: serves v1beta1, v1alpha1; stores v1alpha1" in said
+    beta = _get(config, "v1beta1")
+    assert beta["spec"]["moves"]["partitionsAtOnce"] == 7
+    assert _get(config, "v1alpha1")["spec"]["drain"]["partitionsAtOnce"] == 7
+
+    assert "1 objects are stored as v1beta1" in _kraft(config, "store", "v1beta1")
+    assert "stores v1beta1\n" in _kraft(config)
+    assert _get(config, "v1alpha1")["spec"]["drain"] == {"partitionsAtOnce": 7, "bytesPerSecond": 0}
+    beta["spec"]["moves"]["bytesPerSecond"] = 5
+    for key in ("resourceVersion", "managedFields"):
+        beta["metadata"].pop(key, None)
+    _kubectl(config, "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=beta)
+    assert _get(config, "v1alpha1")["spec"]["drain"]["bytesPerSecond"] == 5
+    assert "store v1alpha1" in _kraft(config, "withdraw", code=3), "what is stored could not be read any more"
+
+    _kraft(config, "store", "v1alpha1")
+    assert "serves v1alpha1; stores v1alpha1" in _kraft(config, "withdraw")
+    assert _get(config, "v1alpha1")["spec"]["drain"] == {"partitionsAtOnce": 7, "bytesPerSecond": 5}
