@@ -32,10 +32,16 @@ class Server(kopf.WebhookServer):
     async def __call__(self, fn: Any) -> AsyncIterator[Any]:
         """Serve until it is cancelled; `fn` answers what is no conversion."""
 
-        async def serve(review: Any, **words: Any) -> Any:
-            if isinstance(review, dict) and review.get("kind") == "ConversionReview":
-                return answer(review)
-            return await fn(review, **words)
+        async def serve(
+            request: Any,
+            *,
+            webhook: str | None = None,
+            headers: dict[str, str] | None = None,
+            sslpeer: dict[str, Any] | None = None,
+        ) -> Any:
+            if isinstance(request, dict) and request.get("kind") == "ConversionReview":
+                return answer(request)
+            return await fn(request, webhook=webhook, headers=headers, sslpeer=sslpeer)
 
         async for config in super().__call__(serve):
             yield config

@@ -1,6 +1,6 @@
 """Versions of the resources: v1alpha1, which the operator reads and writes, and v1beta1, which can be served beside it.
 
-KRaftCluster differs by two names: `rebalance` is `balance`, and `drain` is `moves`, since its limits hold for every move.
+KRaftCluster differs by two names: `rebalance` is `balance`, and `drain` is `moves`: its limits hold for every move.
 All other kinds are the same in both. A conversion loses nothing in either direction; keys that it does not know stay.
 
 The API server converts through the webhook of the operator (`answer`). Definitions with both versions are applied by
