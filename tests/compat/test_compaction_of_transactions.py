@@ -26,6 +26,8 @@ Found = tuple[int, bytes | None, bytes | None]
 EAGER = {"log.cleaner.backoff.ms": "100", "log.initial.task.delay.ms": "0"}
 NEVER_MS = str(10**15)
 COMPACTS_S = 60
+BARRIER_KEY = "file.delete.delay.ms"
+"""A key that does nothing to records."""
 TIME_MS = 1_700_000_000_000
 CONFIG = {
     "cleanup.policy": "compact",
@@ -82,20 +84,26 @@ def more(target: Target, number: int) -> None:
 
 
 def set_lag(target: Target, lag_ms: str) -> None:
-    entry = ConfigEntry("min.compaction.lag.ms", lag_ms, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, "t", incremental_configs=[entry])
+    """Change the lag, and wait until the cleaner keeps to it.
+
+    Apache Kafka puts a new image of the metadata in place, and DescribeConfigs answers from it, before it hands new
+    values to the logs. It takes in one image after the other, so the next change that is visible proves the last one.
+    """
     admin = AdminClient({"bootstrap.servers": target.bootstrap})
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
-    deadline = time.monotonic() + COMPACTS_S
-    while lag_of(admin) != lag_ms:  # a broker acts later than the controller answers
-        assert time.monotonic() < deadline, target.tail()
-        time.sleep(0.1)
+    for key, value in (("min.compaction.lag.ms", lag_ms), (BARRIER_KEY, str(60_000 + len(lag_ms)))):
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, "t", incremental_configs=[entry])
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result(30)
+        deadline = time.monotonic() + COMPACTS_S
+        while value_of(admin, key) != value:  # a broker acts later than the controller answers
+            assert time.monotonic() < deadline, target.tail()
+            time.sleep(0.1)
 
 
-def lag_of(admin: AdminClient) -> str:
+def value_of(admin: AdminClient, key: str) -> str:
     resource = ConfigResource(ResourceType.TOPIC, "t")
-    return str(admin.describe_configs([resource])[resource].result(30)["min.compaction.lag.ms"].value)
+    return str(admin.describe_configs([resource])[resource].result(30)[key].value)
 
 
 def compact(target: Target) -> None:

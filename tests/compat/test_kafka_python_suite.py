@@ -29,6 +29,13 @@ CONDITIONS = {"node.id": "0", "num.partitions": "4", "group.min.session.timeout.
 TEST_TIMEOUT_S = 20
 SUITE_TIMEOUT_S = 240
 
+OPTIONS = (
+    *("-p", "no:cacheprovider", "-p", "no:xdist"),
+    *("-p", "no:randomly"),  # it would shuffle the tests, and give all topics and ids of a run the same random letters
+    *("-o", "addopts=", "-o", "log_level=WARNING", f"--timeout={TEST_TIMEOUT_S}", "-q"),
+)
+"""Of the pytest that runs the suite."""
+
 FOREIGN_TESTS = (
     "test_describe_configs_broker_resource_returns_configs",
     "test_describe_configs_topic_resource_returns_configs",
@@ -115,10 +122,8 @@ def _run(suite: Path, target: Target, report: Path, *args: str) -> None:
     }
     for name in [n for n in env if n.startswith(("PYTEST", "ZOOKEEPER"))]:
         del env[name]
-    options = ["-p", "tests.compat.kafka_python_plugin", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    options += ["-o", "addopts=", "-o", "log_level=WARNING", f"--timeout={TEST_TIMEOUT_S}", "-q"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *args],
+        [sys.executable, "-m", "pytest", "-p", "tests.compat.kafka_python_plugin", *OPTIONS, *args],
         cwd=suite,
         env=env,
         capture_output=True,

@@ -20,7 +20,7 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.testing.disk_faults import DiskFaults
-from kraft_node.testing.machine import CONTROLLER_PORT, MOVED_PORT, SimCluster, SimMachine
+from kraft_node.testing.machine import MOVED_PORT, SimCluster, SimMachine
 from kraft_node.testing.script import Script
 from kraft_node.testing.workloads.operator import Operator
 
@@ -53,6 +53,8 @@ class ClusterFaults(DiskFaults):
         # Drawn apart: the other seeds live as they did before there was this.
         share = random.Random(f"sundered {self.world.seed}").random()
         self._often: list[Callable[[SimMachine], None]] = []
+        self._moves = 0
+        """How often a controller was moved."""
         if share < SUNDERED_SHARE:
             self._often = [self._sunder] * OFTEN
         elif share < SUNDERED_SHARE + FSYNC_SHARE:
@@ -144,13 +146,25 @@ class ClusterFaults(DiskFaults):
             self._again(machine)
 
     def _move_controller(self, _machine: SimMachine) -> None:
-        """The last controller is stopped, and listens on another port from then on: the voters' endpoints follow."""
-        machine = self.cluster.controllers[-1]
+        """A controller is stopped, and listens from then on where none has listened: the voters' endpoints follow.
+
+        A follower that votes is moved if there is one: a new leader states its own endpoint, and an observer has none.
+        """
+        machine = self._movable()
         machine.stop()
         self.world.run(lambda: not machine.running or self._broken(), 6000)
         machine.kill()
-        machine.move(MOVED_PORT if machine.controller_port != MOVED_PORT else CONTROLLER_PORT)
+        self._moves += 1
+        machine.move(MOVED_PORT + self._moves)
         self._again(machine)
+
+    def _movable(self) -> SimMachine:
+        """The last controller that votes and does not lead, as far as it knows; otherwise the last one."""
+        for machine in reversed(self.cluster.controllers):
+            raft = None if machine.node is None else machine.node.raft
+            if raft is not None and raft.started and raft.node.is_voter and not raft.node.is_leader:
+                return machine
+        return self.cluster.controllers[-1]
 
     def _hang(self, machine: SimMachine) -> None:
         machine.blocked(self.world.rng.choice((300.0, 1500.0, 5000.0)))

@@ -24,7 +24,7 @@ from kraft_node.testing.world import START_WALL_MS, ProcessDied, SimHost, SimTim
 CLIENT_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
 MOVED_PORT: Final = 9193
-"""Where a controller listens that has been moved."""
+"""Controllers that are moved listen on ports above this, a new one with each move."""
 CONTROLLER: Final = "CONTROLLER"
 LARGE_SHARE: Final = 3
 """In one of so many seeds small logs pass for large ones: lanes recover them, and each index entry is written."""
