@@ -22,6 +22,12 @@ def test_a_lone_voter_that_dies_while_another_one_joins_is_elected_again() -> No
     with_chaos(BY_NAME["one to three"], seed=46)
 
 
+@pytest.mark.parametrize("name", ["other id", "three to five"])
+def test_a_voter_that_stands_still_for_a_moment_is_no_broken_law(name: str) -> None:
+    """It was taken for dead at once. No look can tell before the leader counts it as behind."""
+    with_chaos(BY_NAME[name], seed=5009)
+
+
 @pytest.mark.parametrize("writes", [2, 5, 8])
 @pytest.mark.parametrize("name", ["empty disk", "other id", "dynamic empty disk"])
 def test_a_replacement_survives_the_operators_death(name: str, writes: int) -> None:

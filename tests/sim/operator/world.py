@@ -16,6 +16,7 @@ from kraft_node.testing.raft.replica import Replica
 from kraft_operator.plan import observed as seen
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.planner import plan
+from kraft_operator.plan.situation import BEHIND_MAX_MS
 from kraft_operator.plan.wanted import Wanted
 from tests.sim.operator.quorum import DYNAMIC, SECOND_US, Quorum
 from tests.unit.operator.world import CLUSTER, STOP_TICKS, Pod, World, wanted
@@ -23,6 +24,8 @@ from tests.unit.operator.world import CLUSTER, STOP_TICKS, Pod, World, wanted
 GRACE_TICKS = 20
 LAG_TICKS = 5
 """A voter counts as having everything when it has on disk what was committed so long ago."""
+PAUSE_TICKS = BEHIND_MAX_MS // 1000
+"""A process that stands still for less is no further behind than the leader allows: no look can tell."""
 
 
 class SimWorld(World):
@@ -38,6 +41,8 @@ class SimWorld(World):
         self.shape: object = None
         self.struck = False
         """Something has happened between what was seen and what is done: ISRs may be smaller than they seemed."""
+        self.stood_still: dict[int, int] = {}
+        """Ticks for which a controller's process has been paused."""
         self.waited: dict[int, int] = {}
         """Passes since a process was asked to stop, by its pod."""
 
@@ -56,7 +61,9 @@ class SimWorld(World):
     def counts(self, node_id: int) -> bool:
         """Whether it runs, knows that it may vote, and has on disk what was committed a while ago."""
         found = self.sim.replicas.get(node_id)
-        if found is None or found.node is None or found.is_paused or found.node.is_amnesiac:
+        if found is None or found.node is None or found.node.is_amnesiac:
+            return False
+        if found.is_paused and self.stood_still.get(node_id, 0) >= PAUSE_TICKS:
             return False
         pod = self.pods.get(node_id)
         return pod is not None and pod.stopping is None and found.disk.durable.end >= self.ends[0]
@@ -226,6 +233,8 @@ class SimWorld(World):
         super().tick()
         self.sim.run_for(SECOND_US)
         self.ends = [*self.ends, self.sim.laws.end][-LAG_TICKS:]
+        still = (i for i, machine in self.sim.replicas.items() if machine.is_paused)
+        self.stood_still = {i: self.stood_still.get(i, 0) + 1 for i in still}
 
     @staticmethod
     def _ended(pod: Pod, machine: Replica | None) -> bool:
