@@ -83,7 +83,8 @@ def format_job(
         "image": cluster.image,
         "imagePullPolicy": cluster.spec.image_pull_policy,
         "command": command,
-        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
+        # Its node's: it decides on which machine the volume is, and must not starve beside nodes that run.
+        "resources": pool.resources.model_dump(),
         "securityContext": container_security(),
         "volumeMounts": mounts(pool),
         "terminationMessagePolicy": "FallbackToLogsOnError",

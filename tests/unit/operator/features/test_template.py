@@ -108,6 +108,18 @@ def test_everything_of_the_template_reaches_the_pod() -> None:
     assert shipper["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
+def test_a_format_asks_for_what_its_node_asks_for() -> None:
+    """With a tenth of a node's share of the processor it starved beside nodes that were there before it.
+
+    It also decides on which machine the volume is: there the node has to fit.
+    """
+    cluster = sample()
+    for pool, node in zip(cluster.spec.node_pools, (Node(1, "controllers", True, False), BROKER), strict=True):
+        job = storage.format_job(cluster, pool, node, CLUSTER_ID, "c")["spec"]["template"]["spec"]
+        made = pods.pod(cluster, pool, node, {"roles": ",".join(pool.roles)}, {})["spec"]
+        assert job["containers"][0]["resources"] == made["containers"][0]["resources"]
+
+
 def test_a_format_job_has_the_volumes_user_and_place_of_the_pod_but_no_sidecars() -> None:
     cluster = _with({**EVERYTHING, "antiAffinity": "Required"})
     job = storage.format_job(cluster, cluster.spec.node_pools[1], BROKER, CLUSTER_ID, "c")["spec"]["template"]["spec"]
