@@ -46,9 +46,8 @@ def open_log(
     """Open the log in the existing directory `path`. `clean`: it was closed properly, and all of it is durable.
 
     `same_boot`: it was not closed properly, but all its data is in the page cache (`page_cache`). The checkpointed
-    offsets count as lower bounds. Below `compacted_below` offsets may be missing, whatever the policy is now. Raises
-    OSError, LogDirDamaged, KafkaError (the same errors, after the directory was told).
-    """
+    offsets count as lower bounds. Below `compacted_below` offsets may be missing, whatever the policy is now.
+    Raises OSError, LogDirDamaged, KafkaError (the same errors, after the directory was told)."""
     from kraft_node.log.log import Log  # noqa: PLC0415
 
     log = Log(log_dir, path, topic, partition, config)
@@ -76,11 +75,7 @@ def open_log(
             replay_from = recover(log, compacted_below, epochs_known=epochs_known)
         log.cuts_synced = -1  # truncations of the previous process may not be durable
     if log.start_offset > log.end_offset:
-        logger.warning(
-            "log continues at its checkpointed start, earlier records are lost log=%s offset=%d",
-            log.name,
-            log.start_offset,
-        )
+        logger.warning("earlier records of a log are lost log=%s start=%d", log.name, log.start_offset)
         log.reset_to(log.start_offset)
     log.recovery_point = min(log.recovery_point, log.end_offset)
     log.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
