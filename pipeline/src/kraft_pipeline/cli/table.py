@@ -1,4 +1,4 @@
-"""`kraft-pipeline table run|backfill|status|acknowledge|compact|reset FILE`: one KafkaTable."""
+"""`kraft-pipeline table run|backfill|status|replay|acknowledge|compact|reset FILE`: one KafkaTable."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def add(groups: Any) -> None:
     backfill.add_argument("--since", type=_time, metavar="TIME", help="only from then on: 2024-02-29T10:00:00+00:00")
     _command(commands, "status", _of_each(_status), "where the table stands, and how far behind the topics")
     _command(commands, "acknowledge", _of_each(_acknowledge), "records that topics lost are known: go on behind them")
+    _command(commands, "replay", _of_each(_replay), "make rows of dead letters, after a repair")
     compact = _command(commands, "compact", _of_each(_compact), "small files to large ones, and old ones away")
     compact.add_argument("--no-vacuum", action="store_true", help="keep the files of earlier versions")
     reset = _command(commands, "reset", _of_each(_reset), "forget the table: files, dead letters and where it stood")
@@ -223,6 +224,15 @@ def _acknowledge(options: argparse.Namespace, given: TableSpec) -> int:
 
     count = acknowledge(given)
     print(json.dumps({"acknowledged": count}) if options.json else f"{count} losses acknowledged")
+    return 0
+
+
+def _replay(options: argparse.Namespace, given: TableSpec) -> int:
+    from kraft_pipeline.tables.replay import replay
+
+    done = replay(given)
+    found = {"rows": done.rows, "left": done.left}
+    print(json.dumps(found) if options.json else f"{done.rows} rows written, {done.left} dead letters left")
     return 0
 
 

@@ -14,12 +14,15 @@ MARKS: Final = {"parquet": LOG, "delta": "_delta_log", "iceberg": "metadata"}
 """What makes a folder a table, by format."""
 
 
-def open_table(spec: TableSpec, *, dead_letters: bool = False, backfill: bool = False) -> Committer:
-    """The table of a spec, or the one of its dead letters, as its stream or its backfill writes it.
+def open_table(
+    spec: TableSpec, *, dead_letters: bool = False, backfill: bool = False, replay: bool = False
+) -> Committer:
+    """The table of a spec, or the one of its dead letters, as its stream, its backfill or its replay writes it.
 
     Raises ValueError where a table of another format is.
     """
-    table = _open(spec, dead_letters=dead_letters, backfill=backfill)
+    app_id = spec.replay_id if replay else spec.backfill_id if backfill else spec.app_id
+    table = _open(spec, app_id, dead_letters=dead_letters)
     if table.schema() is None:
         path = spec.dead_letter_path if dead_letters else spec.path
         storage = open_storage(path, spec.storage)
@@ -29,9 +32,9 @@ def open_table(spec: TableSpec, *, dead_letters: bool = False, backfill: bool = 
     return table
 
 
-def _open(spec: TableSpec, *, dead_letters: bool, backfill: bool) -> Committer:
+def _open(spec: TableSpec, app_id: str, *, dead_letters: bool) -> Committer:
     path = spec.dead_letter_path if dead_letters else spec.path
-    app_id, storage = spec.backfill_id if backfill else spec.app_id, open_storage(path, spec.storage)
+    storage = open_storage(path, spec.storage)
     if spec.format == "parquet":
         return ParquetTable(storage, app_id)
     if spec.format == "iceberg":

@@ -131,6 +131,11 @@ class TableSpec:
         """The same of what fills in what came before; no name of a table's files begins with another's."""
         return f"kafkatablebackfill-{self.name}"
 
+    @property
+    def replay_id(self) -> str:
+        """The same of what replays dead letters."""
+        return f"kafkatablereplay-{self.name}"
+
 
 def load(path: Path) -> TableSpec:
     """The spec of one table in a file. Raises SpecError, and OSError where it cannot be read."""

@@ -1,0 +1,283 @@
+"""Dead letters once more: after a repair, those that are rows now go into the table, and the others stay.
+
+A replay is a writer of its own, beside the stream. One batch of it changes two tables, rows and dead letters, and may
+be killed between the two. So each batch first puts down which letters it takes, as `_kraft_replays/<id>.arrow` beside
+the dead letters, and the transaction that adds the rows names this list. The letters of the list go afterwards, by a
+transaction with the same number. A replay that finds the table a batch ahead of the dead letters finishes that batch
+first: no letter becomes a row twice, and none goes without having become a row.
+
+The letters of a batch that a dead writer has left half done are left alone: the stream repeats that batch, and compares
+it with them (`repeats`).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables import intents, partitions, values
+from kraft_pipeline.tables.bykey import changes
+from kraft_pipeline.tables.bykey.upserts import Gather
+from kraft_pipeline.tables.committer import Added, ConflictError, FencedError, Keyed, stem
+from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables.opening import open_table, options_of
+from kraft_pipeline.tables.schemas import aligned
+from kraft_pipeline.tables.spec import SpecError, TableSpec
+from kraft_pipeline.tables.storage import Storage, open_storage
+from kraft_pipeline.tables.tasks import Job, RowFiles, encoded
+
+FOLDER: Final = "_kraft_replays"
+LIST: Final = "letters"
+"""The note of a batch that names its list."""
+PLACE: Final = ("topic", "partition", "offset", "batch")
+"""What tells a dead letter from all others."""
+BATCH_BYTES: Final = 64 * 1024 * 1024
+"""Of files of dead letters that one batch reads."""
+TRIES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay has done."""
+
+    rows: int
+    left: int
+    """Dead letters that there still are."""
+
+
+def replay(spec: TableSpec) -> Replayed:
+    """Replay all dead letters. Raises ClientError, ConflictError, FencedError, OSError and SpecError."""
+    if spec.transform:
+        raise SpecError("spec.transform: dead letters of a table with a transform cannot be replayed")
+    return _Replay(spec).run()
+
+
+class _Replay:
+    def __init__(self, spec: TableSpec) -> None:
+        self._spec, self._app = spec, spec.replay_id
+        self._table = open_table(spec, replay=True)
+        self._dead = open_table(spec, dead_letters=True, replay=True)
+        self._rows_at, self._dead_at = (open_storage(path, spec.storage) for path in (spec.path, spec.dead_letter_path))
+        self._epoch, self._each = 0, InlineEngine().map
+
+    def run(self) -> Replayed:
+        if self._dead.schema() is None:
+            return Replayed(0, 0)
+        if self._table.schema() is None:
+            self._create(values.first_fields(self._spec))
+        self._begin()
+        rows = 0
+        live = self._dead.live()  # before the states: what is of a later batch is not in this list
+        pending = self._pending()
+        for files in _groups(live):
+            rows += self._batch(files, pending)
+        return Replayed(rows, sum(file.rows for file in self._dead.live()))
+
+    def _begin(self) -> None:
+        """Take over from a replay before, and finish what it began."""
+        last = max(self._table.state().epoch, self._dead.state().epoch)
+        self._epoch = max(last + 1, int(time.time()))
+        _tried(lambda: self._table.claim(self._epoch))
+        _tried(lambda: self._dead.claim(self._epoch))
+        state = self._table.state()
+        if state.batch > self._dead.state().batch and state.position is not None:
+            self._remove(state.batch, state.position.notes[LIST])
+        for storage, table in ((self._rows_at, self._table), (self._dead_at, self._dead)):
+            for work in intents.unsettled(storage, self._app):
+                work.settle(table.files)
+        for file in list(self._dead_at.list(FOLDER)):  # of replays that came no further
+            self._dead_at.delete(file.path)
+
+    def _pending(self) -> set[int]:
+        """The batches whose letters are committed and whose rows are not."""
+        found = set()
+        for backfill in (False, True):
+            dead = open_table(self._spec, dead_letters=True, backfill=backfill).state().batch
+            if dead > open_table(self._spec, backfill=backfill).state().batch:
+                found.add(dead)
+        return found
+
+    def _batch(self, files: Sequence[Added], pending: set[int]) -> int:
+        """Replay the letters of some files; how many rows they made."""
+        letters = _letters(self._dead_at, files)
+        letters = letters.filter(pa.array(~np.isin(letters.column("batch").to_numpy(), sorted(pending))))
+        if not letters.num_rows:
+            return 0
+        number = self._table.state().batch + 1
+        fields = self._fields(letters)
+        job = self._job(number, fields)
+        written, taken = list[Added](), list[pa.Table]()
+        for some in _by_partition(letters):
+            decoded, good = self._decoded(some, job)
+            first = some.select(["topic", "partition"]).slice(0, 1).to_pylist()[0]
+            wanted = Range(first["topic"], b"", first["partition"], 0, 0, -1)
+            out = RowFiles(self._rows_at, job, wanted, self._spec.partition_by, self._spec.keys)
+            out.add(decoded)
+            out.close()
+            written += out.files
+            taken.append(some.select(PLACE).filter(pa.array(good)))
+        gone = pa.concat_tables(taken)
+        if not gone.num_rows:
+            return 0
+        name = f"{FOLDER}/{uuid.uuid4().hex}.arrow"
+        self._put(name, gone)
+        position = Position({}, notes={LIST: name})
+        self._commit(number, position, written)
+        intents.batch(self._rows_at, self._app, self._epoch, number).settle(self._table.files)
+        self._remove(number, name)
+        return sum(file.rows for file in written)
+
+    def _fields(self, letters: pa.Table) -> pa.Schema:
+        """The columns of values, with what the letters teach; the table has them."""
+        there = self._table.schema()
+        assert there is not None, "it has been created"
+        fields = settled = values.fields_of(self._spec, there)
+        additive = self._spec.value.evolve == "additive" or not len(fields)
+        if additive:
+            for some in _by_partition(letters):
+                fields = self._rows(some, self._job(0, fields), additive=True).fields
+        if not fields.equals(settled):
+            self._create(fields)
+        return fields
+
+    def _decoded(self, letters: pa.Table, job: Job) -> tuple[pa.Table, np.ndarray]:
+        """Rows of letters of one partition, and which letters fail no more."""
+        found = self._rows(letters, job, additive=False)
+        again = found.dead.column("offset").to_numpy()
+        return found.rows, ~np.isin(letters.column("offset").to_numpy(), again)
+
+    def _rows(self, letters: pa.Table, job: Job, *, additive: bool) -> values.Rows:
+        records = letters.select(list(values.RAW)).combine_chunks().to_batches()[0]
+        codes = letters.column("code").to_pylist()
+        offsets = letters.column("offset").to_pylist()
+        damaged = [offset for offset, code in zip(offsets, codes, strict=True) if code == "headers.key"]
+        parse = values.parser(self._spec, job.fields, retry_s=job.settings.retry_s)
+        taken = values.reserved(self._spec, job.fields if len(job.fields) else None)
+        return values.decode(
+            records, self._spec, job.fields, job.batch, additive=additive, taken=taken, parse=parse, damaged=damaged
+        )
+
+    def _job(self, number: int, fields: pa.Schema) -> Job:
+        settings = options_of(self._spec).settings
+        return Job(
+            self._spec, self._app, self._epoch, settings, fields, number, uuid.uuid4().hex[:8], False, frozenset()
+        )
+
+    def _create(self, fields: pa.Schema) -> None:
+        schema = values.schema_of(self._spec, fields)
+        changes.check(self._spec.keys, schema)
+        changes.order_of(schema, self._spec.order_by)
+        levels = partitions.parse(self._spec.partition_by, schema)
+        _tried(lambda: self._table.create(schema, levels))
+
+    def _commit(self, number: int, position: Position, files: Sequence[Added]) -> None:
+        """The rows of a batch; by key, only those that are newer than the table's."""
+
+        def is_open() -> bool:
+            return self._table.state().batch < number
+
+        if not self._spec.keys:
+            _tried(lambda: self._table.commit(number, position, files, after=number - 1), is_open)
+            return
+        table, schema = self._table, self._table.schema()
+        assert isinstance(table, Keyed) and schema is not None, "the spec says so, and it has been created"
+        plain = values.schema_of(self._spec, values.fields_of(self._spec, schema))
+        gather = Gather(
+            intents.batch(self._rows_at, self._app, self._epoch, number),
+            tuple(file.path for file in files),
+            self._spec.keys,
+            schema,
+            tuple(partitions.parse(self._spec.partition_by, plain)),
+            changes.order_of(schema, self._spec.order_by),
+            self._spec.tombstones_s,
+        )
+        found = gather.changes(sum(file.size for file in files), self._each)
+
+        def upsert() -> None:
+            table.upsert(number, position, found, after=number - 1, each=self._each)
+
+        _tried(upsert, is_open)
+
+    def _remove(self, number: int, name: str) -> None:
+        """Take the letters of a list away, by a transaction with the number of the batch that made rows of them."""
+        listed = pa.ipc.open_file(self._dead_at.read(name)).read_all()
+        gone = {tuple(row.values()) for row in listed.to_pylist()}
+
+        def commit() -> None:
+            old, new = list[str](), list[Added]()
+            work = intents.batch(self._dead_at, self._app, self._epoch, number)
+            for file in self._dead.live():
+                rows = _letters(self._dead_at, [file])
+                keep = [tuple(row.values()) not in gone for row in rows.select(PLACE).to_pylist()]
+                if all(keep):
+                    continue
+                old.append(file.path)
+                if any(keep):
+                    path = f"{stem(self._app, self._epoch)}b{number:08d}-{uuid.uuid4().hex}.parquet"
+                    data, minima, maxima = encoded(rows.filter(pa.array(keep)))
+                    work.intend([path])
+                    self._dead_at.write(path, data)
+                    new.append(Added(path, data.size, sum(keep), {}, minima, maxima))
+            after = self._dead.state().batch
+            self._dead.commit(number, Position({}, notes={LIST: name}), new, after=after, removed=old)
+
+        _tried(commit, lambda: self._dead.state().batch < number)
+        intents.batch(self._dead_at, self._app, self._epoch, number).settle(self._dead.files)
+        self._dead_at.delete(name)
+
+    def _put(self, name: str, rows: pa.Table) -> None:
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_file(out, rows.schema) as writer:
+            writer.write_table(rows)
+        self._dead_at.create(name, out.getvalue().to_pybytes())
+
+
+def _letters(storage: Storage, files: Sequence[Added]) -> pa.Table:
+    parts = [values.DEAD_SCHEMA.empty_table()]
+    for file in files:
+        with storage.open(file.path) as source:
+            parts.append(aligned(pq.read_table(source), values.DEAD_SCHEMA))
+    return pa.concat_tables(parts).sort_by([(name, "ascending") for name in PLACE[:3]])
+
+
+def _by_partition(letters: pa.Table) -> list[pa.Table]:
+    """The letters of each partition, in the order of their offsets."""
+    found, begin = [], 0
+    keys = list(zip(letters.column("topic").to_pylist(), letters.column("partition").to_pylist(), strict=True))
+    for end in range(1, len(keys) + 1):
+        if end == len(keys) or keys[end] != keys[begin]:
+            found.append(letters.slice(begin, end - begin))
+            begin = end
+    return found
+
+
+def _groups(files: Sequence[Added]) -> list[list[Added]]:
+    groups: list[list[Added]] = []
+    size = 0
+    for file in files:
+        if not groups or size + file.size > BATCH_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(file)
+        size += file.size
+    return groups
+
+
+def _tried(commit: Callable[[], None], is_open: Callable[[], bool] = lambda: True) -> None:
+    """Again as long as others commit in between, and the commit is not done."""
+    for tries_left in reversed(range(TRIES)):
+        try:
+            return commit()
+        except ConflictError as e:
+            if isinstance(e, FencedError) or not tries_left or not is_open():
+                raise
+    return None

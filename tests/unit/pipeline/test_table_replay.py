@@ -1,0 +1,184 @@
+"""Dead letters replayed after a repair: each becomes a row once, whatever is killed, and what fails again stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from kraft_node.records.batch import build_batch
+from kraft_pipeline.client.errors import ClientError
+from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables import replay as module
+from kraft_pipeline.tables import spec, values
+from kraft_pipeline.tables.maintenance import compact
+from kraft_pipeline.tables.opening import open_table
+from kraft_pipeline.tables.replay import Replayed, replay
+from kraft_pipeline.tables.spec import SpecError
+from kraft_pipeline.tables.storage import open_storage
+from tests.feed import Feed
+
+
+def table(path: Path, value: dict[str, Any] | None = None, **more: Any) -> spec.TableSpec:
+    document = {
+        "apiVersion": "kraftcluster.io/v1alpha1",
+        "kind": "KafkaTable",
+        "metadata": {"name": "orders"},
+        "spec": {
+            "bootstrapServers": "a:1",
+            "topics": {"names": ["t"]},
+            "engine": {"mode": "inline"},
+            "value": {"format": "json", **(value or {})},
+            "table": {"path": str(path), **more},
+        },
+    }
+    return spec.parse(document)
+
+
+def rows(given: spec.TableSpec) -> list[dict[str, Any]]:
+    """As the format's own log lists the files, read by DuckDB."""
+    paths = [f"{given.path}/{file.path}" for file in open_table(given).live()]
+    if not paths:
+        return []
+    query = duckdb.read_parquet(paths, union_by_name=True, hive_partitioning=False)
+    return query.order("_offset").to_arrow_table().to_pylist()
+
+
+def left(given: spec.TableSpec) -> list[int]:
+    """The offsets of the dead letters."""
+    paths = [f"{given.dead_letter_path}/{file.path}" for file in open_table(given, dead_letters=True).live()]
+    if not paths:
+        return []
+    return [row[0] for row in duckdb.read_parquet(paths).order('"offset"').project('"offset"').fetchall()]
+
+
+VALUES = [b'{"id": 0}', b'{"id": 1, "more": "a"}', b"not json", b'{"id": 3, "more": "b"}']
+REPAIRED = {"evolve": "additive"}
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+def test_what_a_repair_makes_good_becomes_a_row_once(tmp_path: Path, kind: str) -> None:
+    before = table(tmp_path / "t", {"schema": {"id": "long"}}, format=kind)
+    feed = Feed(before)
+    feed.values(*VALUES)
+    feed.values(b'{"id": 4, "more": "c"}')
+    assert left(before) == [1, 2, 3, 4]
+    assert replay(before) == Replayed(0, 4)
+    after = table(tmp_path / "t", {"schema": {"id": "long"}, **REPAIRED}, format=kind)
+    assert replay(after) == Replayed(3, 1)
+    assert [(row["id"], row["more"], row["_offset"]) for row in rows(after)] == [
+        (0, None, 0),
+        (1, "a", 1),
+        (3, "b", 3),
+        (4, "c", 4),
+    ]
+    assert left(after) == [2]
+    assert replay(after) == Replayed(0, 1)
+    again = Feed(after)
+    again._runner.begin()
+    again._end = 5
+    again.values(b'{"id": 5, "more": "d"}', b"bad")
+    assert [row["id"] for row in rows(after)] == [0, 1, 3, 4, 5]
+    assert left(after) == [2, 6]
+
+
+class KilledError(Exception):
+    """In the place of SIGKILL: nothing below catches it."""
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+@pytest.mark.parametrize("moment", ["before the list", "before the rows", "between", "after"])
+def test_a_replay_that_is_killed_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, moment: str
+) -> None:
+    given = table(tmp_path / "t", {"schema": {"id": "long"}}, format=kind)
+    Feed(given).values(*VALUES)
+    after = table(tmp_path / "t", {"schema": {"id": "long"}, **REPAIRED}, format=kind)
+
+    def killed(*_: Any) -> None:
+        raise KilledError
+
+    name = {"before the list": "_put", "before the rows": "_commit", "between": "_remove"}.get(moment)
+    if name is not None:
+        with monkeypatch.context() as patched:
+            patched.setattr(module._Replay, name, killed)
+            with pytest.raises(KilledError):
+                replay(after)
+    else:
+        replay(after)
+    if moment == "between":
+        compact(after, dead_letters=True)  # letters may lie in other files by then
+        assert [row["id"] for row in rows(after)] == [0, 1, 3]
+    replay(after)
+    assert [row["id"] for row in rows(after)] == [0, 1, 3]
+    assert left(after) == [2]
+    assert not list((tmp_path / "t_dead_letters").glob("_kraft_replays/*"))
+    known = {file.path for file in open_table(after).live()}
+    there = {path.relative_to(tmp_path / "t").as_posix() for path in (tmp_path / "t").rglob("*replay*b0*.parquet")}
+    assert there <= known
+
+
+def test_the_letters_of_a_batch_that_is_half_done_are_left_to_the_stream(tmp_path: Path) -> None:
+    given = table(tmp_path / "t", {"schema": {"id": "long"}})
+    Feed(given).values(*VALUES)
+    dead = open_table(given, dead_letters=True)
+    dead.join()
+    state = dead.state()
+    assert state.position is not None
+    file = dead.live()[0]
+    storage = open_storage(given.dead_letter_path, given.storage)
+    whole = pa.BufferReader(storage.read(file.path))
+    import pyarrow.parquet as pq
+
+    letters = pq.read_table(whole)
+    number = letters.column_names.index("batch")
+    letters = letters.set_column(number, "batch", pa.array([1] * letters.num_rows, pa.int64()))
+    out = pa.BufferOutputStream()
+    pq.write_table(letters, out)
+    storage.write("later.parquet", out.getvalue())
+    from kraft_pipeline.tables.committer import Added
+
+    position = Position({("t", 0): 9}, "c", {"t": "00" * 16}, {("t", 0): 0})
+    dead.commit(1, position, [Added("later.parquet", out.getvalue().size, letters.num_rows)], after=0)
+    after = table(tmp_path / "t", {"schema": {"id": "long"}, **REPAIRED})
+    assert replay(after) == Replayed(2, 4)
+    assert left(after) == [1, 2, 2, 3]
+
+
+def test_rows_by_key_do_not_go_back(tmp_path: Path) -> None:
+    strict = {"schema": {"id": "long", "n": "long"}}
+    by_key = {"mode": "upsert", "key": ["id"]}
+    feed = Feed(table(tmp_path / "t", strict, **by_key))
+    old = b'{"id": 1, "n": 1, "more": 1}', b'{"id": 2, "n": 1, "more": 1}', b'{"id": 2, "n": 2, "more": 2}'
+    feed.put(0, 4, build_batch([(b"k", value) for value in (*old, b'{"id": 1, "n": 9}')], base_offset=0))
+    after = table(tmp_path / "t", {**strict, **REPAIRED}, **by_key)
+    assert replay(after) == Replayed(2, 0)
+    found = sorted(DeltaTable(after.path).to_pyarrow_table().to_pylist(), key=lambda row: row["id"])
+    assert [(row["id"], row["n"], row["more"]) for row in found] == [(1, 9, None), (2, 2, 2)]
+
+
+def test_a_registry_that_is_away_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = table(tmp_path / "t", {"schema": {"id": "long"}})
+    Feed(given).values(*VALUES)
+    monkeypatch.setattr(values, "decode", _away)
+    with pytest.raises(ClientError):
+        replay(given)
+    monkeypatch.undo()
+    assert left(given) == [1, 2, 3]
+    assert [row["id"] for row in rows(given)] == [0]
+
+
+def _away(*_: Any, **__: Any) -> None:
+    raise ClientError("schema registry: away")
+
+
+def test_what_cannot_be_replayed_is_said(tmp_path: Path) -> None:
+    assert replay(table(tmp_path / "t")) == Replayed(0, 0)
+    from dataclasses import replace
+
+    with pytest.raises(SpecError, match=r"spec.transform: dead letters of a table with a transform"):
+        replay(replace(table(tmp_path / "t"), transform="SELECT 1"))
