@@ -12,6 +12,7 @@ import pytest
 
 from kraft_pipeline.tables import maintenance, runner, spec
 from kraft_pipeline.tables.engine import InlineEngine, SparkEngine
+from kraft_pipeline.tables.errors import TaskError
 from tests.compat.targets import Ours
 from tests.compat.test_pipeline_client import create
 from tests.compat.test_pipeline_table import FORMATS, document, rows, send, written_files
@@ -89,6 +90,26 @@ def test_a_function_of_the_user(spark: Any, cluster: Ours, name: str, tmp_path: 
     del functions["hide"]
     with pytest.raises(spec.SpecError, match=r"^spec.functions.mask: Spark has a function of this name"):
         run(given, SparkEngine(spark), tmp_path)
+
+
+def test_a_value_on_which_a_transform_fails_ends_the_run(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
+    """Waiting does not help: before, the run tried again for ever."""
+    (tmp_path / "my_checks.py").write_text("def check(number):\n    raise ValueError(f'{number} is wrong')\n")
+    create(cluster, name)
+    send(cluster, name, [b'{"id": 7, "name": "x"}'])
+    given = transformed(cluster, name, tmp_path / "t", "parquet", "SELECT check(id) AS n FROM records")
+    given["spec"]["functions"] = {"check": {"python": "my_checks:check", "returns": "long"}}
+    with pytest.raises(TaskError, match=r"^spec.transform: ValueError: 7 is wrong$") as told:
+        run(given, SparkEngine(spark), tmp_path)
+    assert not told.value.failure.retriable
+    del given["spec"]["functions"]
+    given["spec"]["transform"] = "SELECT CAST(name AS INT) AS n FROM records"
+    given["spec"]["engine"]["spark"] = {"spark.sql.ansi.enabled": "true"}
+    with pytest.raises(TaskError, match=r"^spec.transform: \[CAST_INVALID_INPUT\]") as told:
+        run(given, SparkEngine(spark))
+    assert not told.value.failure.retriable
+    given["spec"]["engine"]["spark"] = {}
+    assert [done.rows for done in run(given, SparkEngine(spark))] == [1]
 
 
 @pytest.mark.parametrize(

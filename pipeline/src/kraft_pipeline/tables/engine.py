@@ -41,6 +41,13 @@ LOCAL: Final = {
 }
 STREAMING: Final = "spark.kraft.table.streaming"
 """Setting of earlier versions, which ran a loop of their own unless it was `true`."""
+BY_VALUES: Final = frozenset(
+    {"PythonException", "ArithmeticException", "ArrayIndexOutOfBoundsException", "DateTimeException"}
+    | {"NumberFormatException", "SparkRuntimeException"}
+)
+"""Exceptions of PySpark that an expression or a function raises: the next attempt raises them again."""
+RAISED: Final = "spark.raised"
+"""Code of the failure that these are."""
 JAVA_MIB: Final = 512
 """Of an executor's memory: about the least that Spark takes. Records never come to Java, they are Python's."""
 PYTHON_MIB_MIN: Final = 256
@@ -210,12 +217,17 @@ class SparkEngine:
         return self._results(rows, lambda row: call(work[row["number"]]), len(work))
 
     def written(self, frame: Any, call: Callable[[Iterator[pa.RecordBatch]], R]) -> list[R]:
-        """What `call` returns for the rows of each partition of a DataFrame. Raises TaskError."""
+        """What `call` returns for the rows of each partition of a transform's DataFrame. Raises TaskError."""
 
         def on_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield _packed(0, _outcome(call, batches))
 
-        return [result for _, result in self._collected(frame, on_executor)]
+        try:
+            return [result for _, result in self._collected(frame, on_executor)]
+        except TaskError as e:
+            if e.failure.code != RAISED:
+                raise
+            raise TaskError(e.failure._replace(kind="data", message=f"spec.transform: {e.failure.message}")) from e
 
     def _results(self, tasks: Any, call: Callable[[dict[str, Any]], R], count: int) -> list[R]:
         """What `call` returns for each row, by its number. Raises TaskError."""
@@ -242,11 +254,18 @@ class SparkEngine:
         return found
 
     def failure(self, error: Exception) -> Failure:
-        """Of Spark itself. Lost executors and workers may pass; a JVM that has ended, or a defect of ours, does not."""
+        """Of Spark itself. Lost executors and workers may pass.
+
+        A JVM that has ended does not, nor an expression or a function of a transform that fails on a value.
+        """
         from py4j.protocol import Py4JError  # noqa: PLC0415 - PySpark's
         from pyspark.errors import PySparkException  # noqa: PLC0415
 
         text = str(error).partition("\n")[0]
+        if type(error).__name__ in BY_VALUES:
+            lines = [line for line in str(error).splitlines() if line and not line[0].isspace()]
+            text = lines[-1] if type(error).__name__ == "PythonException" else text
+            return Failure(RAISED, "defect", False, text, str(error))
         if self.is_gone:
             return Failure("spark.ended", "environment", False, f"Spark has ended: {text}", str(error))
         if isinstance(error, Py4JError | PySparkException | OSError):
