@@ -103,7 +103,7 @@ def test_a_value_on_which_a_transform_fails_ends_the_run(spark: Any, cluster: Ou
         run(given, SparkEngine(spark), tmp_path)
     assert not told.value.failure.retriable
     del given["spec"]["functions"]
-    given["spec"]["transform"] = "SELECT CAST(name AS INT) AS n FROM records"
+    given["spec"]["transform"] = "SELECT CAST(name AS LONG) AS n FROM records"
     given["spec"]["engine"]["spark"] = {"spark.sql.ansi.enabled": "true"}
     with pytest.raises(TaskError, match=r"^spec.transform: \[CAST_INVALID_INPUT\]") as told:
         run(given, SparkEngine(spark))
