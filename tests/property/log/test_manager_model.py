@@ -34,6 +34,7 @@ import pytest
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.log_dir_moves import copy_some, cut_what_differs
+from kraft_node.log import trimming
 from kraft_node.log.compaction import cleaner, cleaning
 from kraft_node.log.config import LONG_MAX, make_config
 from kraft_node.log.errors import CutLater
@@ -461,6 +462,7 @@ OPERATIONS: Final = {
 def run(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The life of one log; an error names the seed and what came last."""
     monkeypatch.setattr(cleaning, "SLICE_BYTES", 400)
+    monkeypatch.setattr(trimming, "CUT_STEP", 2 if seed % 5 == 0 else 256)
     for module in (cleaner, cleaning):
         monkeypatch.setattr(module, "KEYS_MAX", 5 if seed % 3 == 0 else 200_000)
     model = Model(seed)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kraft_node.log import trimming
 from kraft_node.log.config import make_config
+from kraft_node.log.errors import CutLater
 from kraft_node.log.log import Log
 from kraft_node.records.batch import build_batch
-from tests.unit.log.node import ID, Node
+from tests.unit.log.node import ID, Node, recorded
 from tests.unit.log.test_cleaner import CONFIG as COMPACTED
 from tests.unit.log.test_cleaner import compact, put
 from tests.unit.log.world import DIR, NOW, LogWorld, all_records, batch, values
@@ -260,3 +262,33 @@ def test_a_high_watermark_does_not_outlive_what_it_was_about(seed: int) -> None:
     again = node.start().get("t", 0)
     if again is not None and again.high_watermark:
         assert [record.value for record in all_records(again)] == [b"new"]
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_thousands_of_segments_are_cut_off_in_steps(*, reset: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 segments took a second of the loop; a kill between two steps finds a log that was truncated."""
+    node = Node()
+    log = node.start(lambda _: make_config({"internal.segment.bytes": "100"})).create("t", 0, ID)
+    for number in range(3 * trimming.CUT_STEP):
+        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    seen = recorded(node, monkeypatch)
+    attempts: list[int] = []
+    is_done = False
+    while not is_done:
+        assert len(attempts) < 100
+        before = len(seen)
+        try:
+            log.reset_to(5000) if reset else log.truncate_to(1)
+            is_done = True
+        except CutLater:
+            pass
+        attempts.append(len(seen) - before)
+        assert values(log) == [b"%d" % number for number in range(log.end_offset if log.end_offset < 5000 else 0)]
+        node.rest(1)
+    assert max(attempts) < 10 * trimming.CUT_STEP
+    assert len(attempts) >= 3
+    assert log.end_offset == (5000 if reset else 1)
+    node.kill()
+    again = node.start().get("t", 0)
+    assert again is not None
+    assert (again.end_offset, values(again)) == ((5000, []) if reset else (1, [b"0"]))

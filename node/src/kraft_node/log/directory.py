@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from kraft_node.base.env import Disk, DiskLock, Env, FileSystem, Timer, read_file, write_atomic
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -88,6 +88,7 @@ class Directory(LogDir):
         "writes",
         "written",
     )
+    cuts_in_steps: ClassVar = True
 
     def __init__(self, env: Env, path: str, files: FileCache) -> None:
         super().__init__(env, path, files)
@@ -368,9 +369,8 @@ class Directory(LogDir):
         """Before a log is truncated to `offset`: the checkpoints on disk must not promise more.
 
         Only an uncleanly elected leader makes a follower truncate below the high watermark of its last checkpoint. A
-        kill before the next checkpoint would leave a log that ends before the promised offset, and the next start would
-        treat this as damage. So the directory's thread writes the checkpoints before the truncation, once for all
-        waiting logs. Raises CutLater until that is done: try again.
+        kill before the next checkpoint would leave a log that ends before the promised offset: damage, for the next
+        start. So the directory's thread writes the checkpoints first. Raises CutLater until that is done: try again.
         """
         key = (topic, partition)
         others = (of.get(topic, {}).get(partition, 0) for of in (self.start_offsets, self.cleaner_offsets))

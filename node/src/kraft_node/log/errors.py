@@ -21,12 +21,15 @@ def is_shortage(error: BaseException) -> bool:
 
 
 class CutLater(KafkaError):  # noqa: N818 - a state, not a fault
-    """A log cannot be truncated yet: the checkpoints on disk promise more and are being written again."""
+    """A log cannot be truncated yet: the checkpoints on disk promise more, or very many segments must be dropped.
+
+    Retry: the checkpoints are being written again, and the last segments have been dropped already.
+    """
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         super().__init__(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"{topic}-{partition} will be truncated to {offset} once the checkpoints are written; retry",
+            f"{topic}-{partition} is being truncated to {offset}; retry",
         )
 
 

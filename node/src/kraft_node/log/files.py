@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from kraft_node.base.env import Buffer, Disk, Env, File
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -162,6 +162,9 @@ class LogDir:
     """
 
     __slots__ = ("env", "failed", "files", "id", "lane", "on_failure", "path", "pending_index_bytes", "turns")
+
+    cuts_in_steps: ClassVar = False
+    """Whether cutting off thousands of segments raises CutLater after each few of them."""
 
     def __init__(self, env: Env, path: str, files: FileCache, directory_id: Uuid = ZERO_UUID) -> None:
         self.env = env

@@ -429,16 +429,16 @@ class Log:
 
     def truncate_to(self, offset: int) -> bool:
         """Remove everything from `offset` on (rounded down to a batch). Returns whether there was anything to remove.
-        Raises CutLater if the checkpoints must be written first, KafkaError KAFKA_STORAGE_ERROR."""
+        Raises CutLater if checkpoints or many other segments come first, KafkaError KAFKA_STORAGE_ERROR."""
         if self.twin is not None:
             self._with_twin(lambda twin: twin.truncate_to(offset))
         return self._guard(lambda: trimming.truncate_to(self, offset))
 
-    def reset_to(self, offset: int) -> None:
-        """Empty the log; it continues at `offset`. Raises like `truncate_to`."""
+    def reset_to(self, offset: int, *, in_steps: bool = True) -> None:
+        """Empty the log; it continues at `offset`. Raises like `truncate_to`; in one go if not `in_steps`."""
         if self.twin is not None:
             self._with_twin(lambda twin: twin.reset_to(offset))
-        self._guard(lambda: trimming.reset_to(self, offset))
+        self._guard(lambda: trimming.reset_to(self, offset, in_steps=in_steps))
 
     def skip_to(self, offset: int) -> None:
         """Continue at `offset`, above the end: compaction has removed everything between. Raises KafkaError."""

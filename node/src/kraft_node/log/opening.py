@@ -76,7 +76,7 @@ def open_log(
         log.cuts_synced = -1  # truncations of the previous process may not be durable
     if log.start_offset > log.end_offset:
         logger.warning("earlier records of a log are lost log=%s start=%d", log.name, log.start_offset)
-        log.reset_to(log.start_offset)
+        log.reset_to(log.start_offset, in_steps=False)
     log.recovery_point = min(log.recovery_point, log.end_offset)
     log.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
     log.leader_epochs.truncate_from_end(log.end_offset)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.errors import KafkaError
 from kraft_node.log import flushing, names, txn_index
+from kraft_node.log.errors import CutLater
 from kraft_node.log.producer_replay import load_producers
 from kraft_node.log.segments import remove_files
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 TURN_STEP: Final = 2
 """Segments dropped per step of a turn."""
+
+CUT_STEP: Final = 256
+"""Segments that a truncation or a reset drops in one go: up to twenty milliseconds, five files each."""
 
 DROP_STEP: Final = 16
 """Segments checked and dropped at once: about a millisecond, five files each."""
@@ -37,10 +41,9 @@ def _drop_first(log: Log, count: int) -> int:
 
 
 def _drop_snapshots(log: Log, offsets: Sequence[int]) -> None:
-    disk = log.dir.env.disk
-    for offset in offsets:
-        log.producers.snapshots.remove(offset)
-        remove_files(disk, [f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}"])
+    known, doomed = log.producers.snapshots, set(offsets)
+    known[:] = [at for at in known if at not in doomed]
+    remove_files(log.dir.env.disk, [f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}" for offset in offsets])
 
 
 def drop_old_snapshots(log: Log, recovery_point: int) -> None:
@@ -146,8 +149,27 @@ def truncate_to(log: Log, offset: int) -> bool:
     left = segment.end_before(position, end)
     # First lower the promise, then truncate: after a crash in between, the log must not end below the recovery point.
     log.dir.promise_less(log.topic, log.partition, left)
-    log.truncations += 1
     log.recovery_point = min(log.recovery_point, left)
+    _drop_last(log, number, offset)
+    _cut_at(log, number, position, end, has_gap=left < end)
+    return True
+
+
+def _drop_last(log: Log, number: int, offset: int) -> None:
+    """Have few segments behind segment `number`: if there are many, drop the last of them and raise CutLater.
+
+    Each time the log is one that was truncated to the base of a segment, so nothing is wrong if nobody asks again.
+    """
+    last = len(log.segments) - 1 - CUT_STEP
+    if log.dir.cuts_in_steps and last > number:
+        _cut_at(log, last, 0, log.segments.base_at(last))
+        raise CutLater(log.topic, log.partition, offset)
+
+
+def _cut_at(log: Log, number: int, position: int, end: int, *, has_gap: bool = False) -> None:
+    """Cut the log at `position` of a segment, where offset `end` would come; `has_gap` if compaction has left a gap."""
+    log.truncations += 1
+    log.recovery_point = min(log.recovery_point, end)
     log.max_timestamp_cache = log.partial_times = None
     segment = log.segments.keep_first(number + 1)
     segment.truncate_to_position(position, end)
@@ -162,16 +184,17 @@ def truncate_to(log: Log, offset: int) -> bool:
     flushing.write_epochs(log)
     _drop_snapshots(log, [at for at in log.producers.snapshots if at > end])
     load_producers(log, replay_from=None)
-    if segment.size and left < end:
+    if segment.size and has_gap:
         log.roll(end)  # compaction has removed the records there
-    return True
 
 
-def reset_to(log: Log, offset: int) -> None:
+def reset_to(log: Log, offset: int, *, in_steps: bool = True) -> None:
     """See `Log.reset_to`. Raises CutLater, OSError."""
     log.dir.promise_less(log.topic, log.partition, offset)
-    log.truncations += 1
     log.recovery_point = min(log.recovery_point, offset)
+    if in_steps:
+        _drop_last(log, 0, offset)
+    log.truncations += 1
     log.max_timestamp_cache = log.partial_times = None
     log.segments.restart(offset)
     log.names_changed += 1
