@@ -1,7 +1,8 @@
 """How fast the cleaner compacts on one core: MB of log a second, for records of several sizes.
 
 `python -m bench.compaction` writes a dirty log into a temporary directory and compacts it, piece after piece, as a lane
-does. Keys are drawn from 100,000. The time is the processor's, so other load on the machine does not count.
+does. Keys are drawn from 100,000. Values have the stated size, or vary evenly around it. The time is the processor's, so
+other load on the machine counts little.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ from kraft_node.runtime.disk import RealDisk
 KEYS: Final = 100_000
 VALUE_BYTES: Final = (100, 250, 1000)
 BATCH_BYTES: Final = 16 * 1024
+ROWS: Final = (
+    *((size, max(1, BATCH_BYTES // size), False) for size in VALUE_BYTES),
+    (100, BATCH_BYTES // 100, True),
+    (100, 10, False),
+)
+"""Bytes of a value, records of a batch, whether sizes vary from 20 to 180 %."""
 LOG_BYTES: Final = 256 << 20
 CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20)}
 NOW_MS: Final = 1_700_000_000_000
@@ -48,12 +55,15 @@ def make_log(folder: Path) -> Log:
     return open_log(log_dir, str(folder / "t-0"), "t", 0, make_config(CONFIG))
 
 
-def fill(log: Log, value_bytes: int, log_bytes: int = LOG_BYTES) -> int:
-    """Write the dirty log; its bytes."""
+def fill(
+    log: Log, value_bytes: int, log_bytes: int = LOG_BYTES, *, count: int | None = None, varied: bool = False
+) -> int:
+    """Write the dirty log in batches of `count` records; its bytes."""
     rng = random.Random(1)
-    count = max(1, BATCH_BYTES // value_bytes)
+    count = count or max(1, BATCH_BYTES // value_bytes)
+    least, most = (value_bytes // 5, 2 * value_bytes - value_bytes // 5) if varied else (value_bytes, value_bytes)
     while log.size_bytes < log_bytes:
-        pairs = [(b"key-%09d" % rng.randrange(KEYS), rng.randbytes(value_bytes)) for _ in range(count)]
+        pairs = [(b"key-%09d" % rng.randrange(KEYS), rng.randbytes(rng.randint(least, most))) for _ in range(count)]
         log.append_as_follower(_placed(build_batch(pairs, timestamp=NOW_MS), log.end_offset))
     log.roll(log.end_offset)
     log.high_watermark = log.end_offset
@@ -78,14 +88,15 @@ def compact(log: Log) -> tuple[float, float]:
 
 
 def main() -> int:
-    for value_bytes in VALUE_BYTES:
+    for value_bytes, count, varied in ROWS:
         with tempfile.TemporaryDirectory() as folder:
             log = make_log(Path(folder))
-            size = fill(log, value_bytes)
+            size = fill(log, value_bytes, count=count, varied=varied)
             seconds, longest = compact(log)
             left = log.size_bytes
+        what = f"{'varied ' if varied else ''}{value_bytes}-byte values, {count} a batch"
         print(
-            f"compaction of {value_bytes}-byte values: {size / seconds / 1e6:.0f} MB/s, "
+            f"compaction of {what}: {size / seconds / 1e6:.0f} MB/s, "
             f"{size >> 20} MiB to {left >> 20} MiB, longest piece {longest * 1000:.1f} ms"
         )
     return 0
