@@ -1,8 +1,8 @@
 """How fast the cleaner compacts on one core: MB of log a second, for records of several sizes.
 
 `python -m bench.compaction` writes a dirty log into a temporary directory and compacts it, piece after piece, as a lane
-does. Keys are drawn from 100,000. Values have the stated size, or vary evenly around it. The time is the processor's, so
-other load on the machine counts little.
+does. Keys are drawn from 100,000. Values have the stated size, or vary evenly around it. The time is that of the
+processor, so other load on the machine counts little.
 """
 
 from __future__ import annotations

@@ -111,6 +111,8 @@ class State:
             for each in log.producers.active()
             if each.last_offset >= log.start_offset
         }
+        ids = {header.producer_id for each in segments for header in each.batches if not header.is_control}
+        self.producers_in_batches = {each: known for each, known in self.producers.items() if each in ids}
         self.open_transactions = {
             each.producer_id: each.current_txn_first_offset
             for each in log.producers.active()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kraft_node.log.config import make_config
+from kraft_node.log.log import Log
 from kraft_node.log.segment import Segment
+from kraft_node.log.timestamps import TimesUnread, read_times
+from tests.unit.log.node import ID, Node
 from tests.unit.log.world import NOW, LogWorld, batch
 
 SEGMENTS = 12
@@ -54,3 +58,66 @@ def test_look_ups_by_time_follow_cuts_and_appends() -> None:
         log.append_as_leader(batch(b"y" * 600_000, timestamp=NOW + 100 + number), 1, NOW)
     assert log.offset_for_timestamp(NOW + 100) == (NOW + 100, 3)
     assert log.offset_for_timestamp(NOW + 102) == (NOW + 102, 5)
+
+
+def with_doubts(values: int) -> tuple[Node, Log]:
+    """A log of one large segment whose timestamps are constant, after a loss of power."""
+    node = Node()
+    manager = node.start(lambda _: make_config({"max.message.bytes": "1000000"}))
+    log = manager.create("t", 0, ID)
+    for _ in range(values):
+        log.append_as_leader(batch(b"x" * 300_000), 0, NOW)
+    log.high_watermark = log.end_offset
+    log.active.write_indexes()
+    for suffix in (".index", ".timeindex"):
+        node.disk.open(log.active.path(suffix)).fsync()
+    node.disk.fsync_dir(log.path)
+    log.flush()
+    manager.checkpoint_all()
+    node.rest(10_000)
+    node.kill()
+    node.disk.lose_power()
+    manager = node.start(lambda _: make_config({"max.message.bytes": "1000000"}))
+    manager.recovery.inline_bytes_max = 1 << 40
+    found = manager.get("t", 0)
+    assert found is not None
+    return node, found
+
+
+def test_constant_timestamps_are_proven_in_a_lane_after_a_loss_of_power() -> None:
+    """The first look-up read all batch headers of a segment on the event loop."""
+    node, log = with_doubts(8)
+    assert log.active.times_unproven is not None
+    with pytest.raises(TimesUnread):
+        log.offset_for_timestamp(NOW, 8)
+    done: list[int] = []
+    read_times(log, lambda: done.append(1))
+    node.rest(1000)
+    assert done == [1]
+    assert log.offset_for_timestamp(NOW, 8) == (NOW, 0)
+    assert log.offset_for_timestamp(NOW + 1, 8) is None
+
+
+def test_a_time_index_that_lost_an_entry_is_made_anew_once_others_were_added() -> None:
+    """Entries that recovery added behind the lost one hid that it was lost."""
+    node = Node()
+    config = make_config({"index.interval.bytes": "0"})
+    log = node.start(lambda _: config).create("t", 0, ID)
+    log.append_as_leader(batch(b"first", timestamp=NOW + 1000), 0, NOW)
+    log.append_as_leader(batch(b"second"), 0, NOW)
+    log.high_watermark = 2
+    log.active.write_indexes()
+    log.flush()
+    node.manager.checkpoint_all()
+    node.rest(10_000)
+    log.append_as_leader(batch(b"third", timestamp=NOW + 5), 0, NOW)
+    path = log.active.path(".timeindex")
+    node.kill()
+    node.disk.lose_power()
+    node.disk.open(path).truncate(0)
+    again = node.start(lambda _: config).get("t", 0)
+    assert again is not None
+    again.append_as_leader(batch(b"fourth", timestamp=NOW + 7), 0, NOW)
+    again.active.write_indexes()
+    assert again.offset_for_timestamp(NOW + 1000) == (NOW + 1000, 0)
+    assert again.offset_for_timestamp(-3) == (NOW + 1000, 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kraft_node.base.env import Buffer, File
 from kraft_node.log import index, names
@@ -40,6 +40,17 @@ class Owner(Protocol):
 
     def indexed(self, position: int) -> None:
         """The index entries are on disk up to the batch at `position`, the last one in the segment."""
+
+
+class Unproven(NamedTuple):
+    """Batches up to a position whose timestamps a time index may lack, because its last entry comes before them."""
+
+    known: int
+    """The timestamp of the last entry, -1 without any."""
+    offset: int
+    """Its offset, relative to the segment's base."""
+    position: int
+    """Up to here the offset index has entries."""
 
 
 class Segment:
@@ -86,8 +97,8 @@ class Segment:
         self.first_timestamp = -1
         """Largest timestamp of the first batch, from which the segment's age counts; -1 if unknown."""
         self.ends: dict[int, int] = {}
-        self.times_unproven = False
-        """Whether a power loss may have left the time index shorter than the offset index."""
+        self.times_unproven: Unproven | None = None
+        """What a loss of power may have left out of the time index."""
         self._since_index = 0
         self._written_to = 0
         """The end of the log when index entries were last written because of the distance."""
@@ -296,25 +307,26 @@ class Segment:
         except BadBatch as e:
             self.rebuild_index(str(e))
 
-    def load_times(self) -> None:
-        """Like `load_index`; also checks the time index if a power loss may have shortened it.
+    def doubt_times(self) -> None:
+        """A loss of power may have shortened the time index: note up to where; `load_times` reads it. Raises OSError.
 
-        Both index files are written together but become durable independently. Only if the time index ends earlier, the
-        batches between its last entry and the last offset entry are read. Raises OSError, LogDirDamaged.
+        Both index files are written together, and become durable each by itself. Called before any entry is added.
         """
-        self.load_index()
-        if not self.times_unproven:
-            return
-        self.times_unproven = False
         last = self._last_entry(names.INDEX, self.index_count, ENTRY_SIZE)
         last_time = self._last_entry(names.TIME_INDEX, self.time_count, TIME_ENTRY_SIZE)
         relative, position = ENTRY.unpack(last) if last else (-1, 0)
         known, offset = TIME_ENTRY.unpack(last_time) if last_time else (-1, -1)
-        if offset >= relative:
+        self.times_unproven = Unproven(known, max(offset, 0), position) if offset < relative else None
+
+    def load_times(self) -> None:
+        """As `load_index`; and read what a loss of power may have left out. Raises OSError, LogDirDamaged."""
+        self.load_index()
+        doubt, self.times_unproven = self.times_unproven, None
+        if doubt is None:
             return
         try:
-            for header in batches(self.file(), self.lookup(self.base + max(offset, 0)), position):
-                if header.max_timestamp > known:
+            for header in batches(self.file(), self.lookup(self.base + doubt.offset), min(doubt.position, self.size)):
+                if header.max_timestamp > doubt.known:
                     self.rebuild_index("the time index is shorter than the offset index")
                     return
         except BadBatch as e:

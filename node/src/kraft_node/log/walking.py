@@ -84,7 +84,7 @@ def recover_tail(log: Log, compacted_below: int, *, epochs_known: bool) -> int |
         log.recovery_point = start
         with contextlib.suppress(LogDirDamaged):
             walked_from = recover(log, compacted_below, epochs_known=True)
-            log.active.times_unproven = False
+            log.active.times_unproven = None
             log.recovery_point = promised
             return walked_from
     log.recovery_point, log.leader_epochs = promised, known_epochs
@@ -168,7 +168,7 @@ def _durable_part(log: Log, number: int, gaps: _Gaps) -> tuple[int, int]:
             segment.note(header)
     else:
         segment.truncate_index(at, end)
-        segment.times_unproven = True
+        segment.doubt_times()
     segment.size = size
     return at, end
 
