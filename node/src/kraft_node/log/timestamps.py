@@ -92,7 +92,7 @@ def read_times(log: Log, done: Callable[[], None]) -> None:
     base, size, start = log.segments.base_at(first), log.segments.size_at(first), log.start_offset
     known = log.partial_times
     active = log.active
-    doubted = (active.base, active.size, active.times_unproven)
+    active_base, active_size, doubt = active.base, active.size, active.times_unproven
 
     def work() -> tuple[dict[int, int], Partial | None]:
         found: dict[int, int] = {}
@@ -114,8 +114,8 @@ def read_times(log: Log, done: Callable[[], None]) -> None:
                 part = None
             finally:
                 segment.release()
-        if doubted[2] is not None:
-            _prove(apart, *doubted)
+        if doubt is not None:
+            _prove(apart, active_base, active_size, doubt)
         return found, part
 
     def finished(result: tuple[dict[int, int], Partial | None] | BaseException) -> None:
@@ -123,9 +123,9 @@ def read_times(log: Log, done: Callable[[], None]) -> None:
             log.segments.learn_times(result[0])
             if result[1] is not None and log.start_offset == start and log.truncations == truncations:
                 log.partial_times = result[1]
-            if log.truncations == truncations and active.times_unproven is doubted[2]:
+            if log.truncations == truncations and active.times_unproven is doubt:
                 active.times_unproven = None
-        elif doubted[2] is not None and not log.closed:
+        elif doubt is not None and not log.closed:
             with suppress(OSError, LogDirDamaged):  # the look-up meets it again, and says so
                 active.load_times()
         done()
