@@ -190,10 +190,12 @@ def _cut_at(log: Log, number: int, position: int, end: int, *, has_gap: bool = F
 
 def reset_to(log: Log, offset: int, *, in_steps: bool = True) -> None:
     """See `Log.reset_to`. Raises CutLater, OSError."""
+    if in_steps and len(log.segments) - 1 > CUT_STEP:
+        # A crash between two steps leaves a log that ends earlier than before.
+        log.dir.promise_less(log.topic, log.partition, log.segments.first_base)
+        _drop_last(log, 0, offset)
     log.dir.promise_less(log.topic, log.partition, offset)
     log.recovery_point = min(log.recovery_point, offset)
-    if in_steps:
-        _drop_last(log, 0, offset)
     log.truncations += 1
     log.max_timestamp_cache = log.partial_times = None
     log.segments.restart(offset)
