@@ -25,7 +25,7 @@ def test_compaction_keeps_the_records_of_a_batch_in_which_the_log_starts(
     run(seed, monkeypatch)
 
 
-@pytest.mark.parametrize("seed", [2282, 2391, 2979])
+@pytest.mark.parametrize("seed", [2282, 2391, 2979, 3625])
 def test_a_copy_goes_on_from_a_gap_and_may_lack_what_its_log_knows(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     run(seed, monkeypatch)
 
