@@ -16,7 +16,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-bare test-random test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft planted-operator exhaustive bench bench-quick faults peers clean fuzz-pipeline e2e e2e-smoke e2e-chaos e2e-kind docs reference release release-check release-images locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-random test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft planted-operator exhaustive bench bench-quick faults peers clean fuzz-pipeline e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -168,6 +168,9 @@ $(VENV)/.docs: pyproject.toml
 
 docs: $(VENV)/.docs ## the documentation's site into build/site, links checked; open build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+
+olm-bundle: $(VENV)/.dev ## a bundle of the operator for OLM into build/olm-bundle; needs Helm
+	$(BIN)/python -m tools.olm
 
 reference: $(VENV)/.dev ## the generated pages and pictures of the documentation, anew
 	$(BIN)/python -m tools.config_docs

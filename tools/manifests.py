@@ -67,7 +67,7 @@ def plain(name: str) -> str:
     }
     documents = [space, *rendered("--include-crds", "--skip-tests", *words)]
     for document in documents:
-        _forget_helm(document)
+        forget_helm(document)
     return HEADER.format(what=what, name=name) + yaml.safe_dump_all(documents, sort_keys=False, width=118)
 
 
@@ -76,20 +76,21 @@ def executors() -> str:
     words = ("--set", f"pipelineExecutors.namespaces={{{NAMESPACE}}}", "--show-only", f"templates/{EXECUTORS}")
     documents = rendered(*words)
     for document in documents:
-        _forget_helm(document)
+        forget_helm(document)
     return EXECUTORS_HEADER + yaml.safe_dump_all(documents, sort_keys=False, width=118)
 
 
-def _forget_helm(node: Any) -> None:
+def forget_helm(node: Any) -> None:
+    """Remove labels that speak of Helm, in place."""
     if isinstance(node, dict):
         node.pop("helm.sh/chart", None)
         if node.get("app.kubernetes.io/managed-by") == "Helm":
             del node["app.kubernetes.io/managed-by"]
         for value in node.values():
-            _forget_helm(value)
+            forget_helm(value)
     elif isinstance(node, list):
         for value in node:
-            _forget_helm(value)
+            forget_helm(value)
 
 
 def main(words: list[str]) -> None:
