@@ -123,9 +123,12 @@ def read_columns(
         start = position
         try:
             byte = data[position]
-            if byte < 0x80:  # nearly always true, here and below: no call, no tuple
+            if byte < 0x80:  # one or two bytes, here and below, are nearly all: no call, no tuple
                 size = (byte >> 1) ^ -(byte & 1)
                 position += 1
+            elif (second := data[position + 1]) < 0x80:
+                size = (byte & 0x7E | second << 7) >> 1 ^ -(byte & 1)
+                position += 2
             else:
                 size, position = _varint(data, position)
         except IndexError:
@@ -160,18 +163,27 @@ def _read_body(data: Buffer, position: int) -> Shape:
     if byte < 0x80:
         timestamp_delta = (byte >> 1) ^ -(byte & 1)
         position += 1
+    elif (second := data[position + 1]) < 0x80:
+        timestamp_delta = (byte & 0x7E | second << 7) >> 1 ^ -(byte & 1)
+        position += 2
     else:
         timestamp_delta, position = _varint(data, position)
     byte = data[position]
     if byte < 0x80:
         offset_delta = (byte >> 1) ^ -(byte & 1)
         position += 1
+    elif (second := data[position + 1]) < 0x80:
+        offset_delta = (byte & 0x7E | second << 7) >> 1 ^ -(byte & 1)
+        position += 2
     else:
         offset_delta, position = _varint(data, position)
     byte = data[position]
     if byte < 0x80:
         key_size = (byte >> 1) ^ -(byte & 1)
         position += 1
+    elif (second := data[position + 1]) < 0x80:
+        key_size = (byte & 0x7E | second << 7) >> 1 ^ -(byte & 1)
+        position += 2
     else:
         key_size, position = _varint(data, position)
     if key_size > 0:
@@ -180,6 +192,9 @@ def _read_body(data: Buffer, position: int) -> Shape:
     if byte < 0x80:
         value_size = (byte >> 1) ^ -(byte & 1)
         position += 1
+    elif (second := data[position + 1]) < 0x80:
+        value_size = (byte & 0x7E | second << 7) >> 1 ^ -(byte & 1)
+        position += 2
     else:
         value_size, position = _varint(data, position)
     if value_size > 0:
