@@ -1,7 +1,8 @@
-"""Tells the controller in which log directory each replica has its log (AssignReplicasToDirs, KIP-858).
+"""Reports to the controller the log directory of each replica (AssignReplicasToDirs, KIP-858).
 
-The controller needs it to know what is lost with a directory. With one directory it knows by itself; with several the
-broker chooses when the log is made, and says so here, some at a time, until the controller has taken it.
+The controller needs it to know which replicas are lost with a directory. With one directory it knows this by itself.
+With several, the broker chooses when it creates the log, and reports the choice here, some at a time, until the
+controller has accepted it.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ GATHER_MS: Final = 100
 RETRY_MS: Final = 1000
 TIMEOUT_MS: Final = 30_000
 REQUEST_MAX: Final = 2000
-"""Assignments in one request, as in Kafka; what is more goes with the next."""
+"""Maximum of assignments in one request, as in Kafka; the rest follows in the next."""
 
 
 class DirectoryAssignments:
-    """Assignments not yet taken by the controller: at most one a replica of this broker, the latest counts."""
+    """Assignments that the controller has not accepted yet: at most one per replica of this broker, the latest
+    counts."""
 
     def __init__(
         self,
@@ -39,7 +41,7 @@ class DirectoryAssignments:
         scheduler: Scheduler,
         is_supported: Callable[[], bool],
     ) -> None:
-        """`is_supported`: whether the metadata.version has room for them; until it has they wait."""
+        """`is_supported`: whether the metadata.version supports assignments; until then they wait."""
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._controller = controller
@@ -54,7 +56,7 @@ class DirectoryAssignments:
         self._later(GATHER_MS)
 
     def metadata_version_changed(self) -> None:
-        """What has waited for that goes on."""
+        """Send assignments that waited for the metadata.version."""
         if self.pending:
             self._later(GATHER_MS)
 
@@ -91,11 +93,11 @@ class DirectoryAssignments:
         self._under_way = False
         problem = _problem(answer)
         if problem is not None:
-            log.warning("The controller did not take %d directory assignments: %s", len(taken), problem)
+            log.warning("controller did not accept directory assignments count=%d error=%s", len(taken), problem)
             self._later(RETRY_MS)
             return
         for replica, directory in taken.items():
-            # Whatever the controller says of one of them (topic gone, not a replica any more) is final.
+            # The controller's answer for a replica (topic deleted, not a replica any more) is final.
             if self.pending.get(replica) == directory:
                 del self.pending[replica]
         if self.pending:

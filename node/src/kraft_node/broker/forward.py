@@ -1,7 +1,7 @@
-"""Requests that only the controller can decide: handed on as they are, the answer handed back (KIP-590).
+"""Requests that only the controller can handle: forwarded unchanged, and the answer returned (KIP-590).
 
 The client's principal, host and API version travel with the request (in an envelope between separate nodes), so that
-the controller authorizes and answers as if the client had asked it.
+the controller authorizes and answers as if the client had connected to it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ FORWARDED: Final = (
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.REMOVE_RAFT_VOTER,
 )
-"""What Kafka's broker puts in envelopes, but for delegation tokens, refused before. Served if the controller does."""
+"""The APIs that Kafka's broker forwards, except delegation tokens. Served if the controller serves them."""
 
 WAITING_MAX: Final = 10_000
-"""Forwarded requests that may be under way at a time; admin traffic is a few a second."""
+"""Maximum of pending forwarded requests; admin traffic is a few per second."""
 
 
 class Forwarder:
@@ -58,9 +58,9 @@ class Forwarder:
         self.send(ctx, request, partial(_hand_back, ctx, request))
 
     def send(self, ctx: RequestContext, request: Any, done: Callable[[Answer], None]) -> None:
-        """Ask the controller in the name of the client of `ctx`, in the version that it speaks.
+        """Send a request to the controller on behalf of the client of `ctx`, in its version.
 
-        Raises KafkaError REQUEST_TIMED_OUT when too many wait already.
+        Raises KafkaError REQUEST_TIMED_OUT if too many requests wait already.
         """
         if self.waiting >= WAITING_MAX:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{WAITING_MAX} requests wait for the controller already")
@@ -77,7 +77,7 @@ def _hand_back(ctx: RequestContext, request: Any, answer: Answer) -> None:
     if isinstance(answer, KafkaError):
         ctx.respond(error_response(request, ctx.api_version, answer.code, answer.message))
     elif isinstance(answer, OSError):
-        log.warning("%s was not answered by the controller: %s", type(request).__name__, answer)
+        log.warning("controller did not answer request=%s error=%s", type(request).__name__, answer)
         text = "The controller did not answer in time"
         ctx.respond(error_response(request, ctx.api_version, ErrorCode.REQUEST_TIMED_OUT, text))
     else:

@@ -1,4 +1,4 @@
-"""Who leads, told in the answer to a request that came to the wrong broker (KIP-951): Produce 10+, Fetch 16+."""
+"""The current leader in answers to requests that reached the wrong broker (KIP-951): Produce 10+, Fetch 16+."""
 
 from __future__ import annotations
 

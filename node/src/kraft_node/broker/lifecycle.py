@@ -1,11 +1,11 @@
-"""A broker's life in the eyes of the controller: registration, heartbeats, unfencing, controlled shutdown (KIP-631).
+"""A broker's life cycle with the controller: registration, heartbeats, unfencing, controlled shutdown (KIP-631).
 
-States and their way: NOT_RUNNING, STARTING (registering and catching up with the metadata log), RECOVERY (caught up:
-logs are compared with the metadata, the controller is asked to unfence), RUNNING (unfenced once),
-PENDING_CONTROLLED_SHUTDOWN (asking to be let go), SHUTTING_DOWN.
+The states in order: NOT_RUNNING, STARTING (registers and catches up with the metadata log), RECOVERY (caught up;
+compares logs with the metadata and asks the controller to unfence it), RUNNING (was unfenced),
+PENDING_CONTROLLED_SHUTDOWN (waits for the controller's permission to stop), SHUTTING_DOWN.
 
-Called by the broker; sends through the controller link only. One registration or heartbeat is under way at a time.
-What it must not do: decide anything about partitions.
+The broker uses it. It sends only through the controller link; one registration or heartbeat is pending at a time. It
+must not make decisions about partitions.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 RETRY_FIRST_MS: Final = 100
 RETRY_MAX_MS: Final = 1000
-"""Pauses between failed registrations double up to this: a controller that comes back is found within a second."""
+"""Pauses between failed registrations double up to this: a controller that returns is found within a second."""
 SHUTDOWN_RETRY_MS: Final = 50
-"""While shutting down, how soon to ask again whether all leaders have moved."""
+"""While shutting down, the delay until asking again whether all leaders have moved."""
 SHUTDOWN_WAIT_MAX_MS: Final = 300_000
-"""Kafka waits as long for the controller's leave before it goes anyway."""
+"""Kafka waits this long for the controller's permission before it stops anyway."""
 
 
 class BrokerState(IntEnum):
@@ -48,7 +48,7 @@ class BrokerState(IntEnum):
 
 
 class Identity:
-    """What a broker says of itself when it registers."""
+    """The data of a broker in its registration."""
 
     __slots__ = ("cluster_id", "directories", "endpoints", "features", "node_id", "previous_epoch", "rack")
 
@@ -65,13 +65,13 @@ class Identity:
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.endpoints = endpoints
-        """(listener, host, port, security protocol number) as clients are to use them."""
+        """(listener, host, port, security protocol number) for clients."""
         self.features = features
-        """Supported (lowest, highest) level by feature; finalized ones must lie inside."""
+        """Supported (lowest, highest) level by feature; finalized levels must be within."""
         self.directories = directories
         self.rack = rack
         self.previous_epoch = previous_epoch
-        """The epoch that the last clean shutdown left behind, -1 when there was none."""
+        """The epoch of the last clean shutdown; -1 if there was none."""
 
 
 class Lifecycle:
@@ -100,9 +100,11 @@ class Lifecycle:
         self.caught_up = False
         self.on_state: Callable[[BrokerState], None] = lambda _state: None
         self.on_failure: Callable[[str], None] = lambda _reason: None
-        """Told why the broker cannot be registered, once, when `initial.broker.registration.timeout.ms` has passed."""
+        """Called once with the reason if the broker cannot be registered within
+        `initial.broker.registration.timeout.ms`.
+        """
         self.on_acknowledged: Callable[[], None] = lambda: None
-        """Told of every heartbeat that a controller has acknowledged."""
+        """Called after every heartbeat that a controller has acknowledged."""
         self._controller = controller
         self._metadata_offset = metadata_offset
         self._offline_directories = offline_directories
@@ -114,18 +116,18 @@ class Lifecycle:
         self._retry_ms = RETRY_FIRST_MS
         self._want_fence = True
         self._has_news = False
-        """Whether something of the directories has changed since the heartbeat that is under way."""
+        """Whether the directories have changed since the pending heartbeat was sent."""
         self._must_repeat = False
-        """Whether the registration is to be sent again before the next heartbeat."""
+        """Whether the registration must be sent again before the next heartbeat."""
         self._told = False
-        """Whether a heartbeat has asked to be unfenced with an offset that allows it."""
+        """Whether a heartbeat has asked to be unfenced with a sufficient offset."""
         self._shutdown_done: Callable[[], None] | None = None
         self._last_problem = "no answer yet"
 
     # --- registering ---
 
     def start(self) -> None:
-        """Begin to register; heartbeats follow by themselves."""
+        """Start registering; heartbeats follow automatically."""
         assert self.state == BrokerState.NOT_RUNNING, f"law: a broker starts once, not in state {self.state.name}"
         self._enter(BrokerState.STARTING)
         timeout = self.config.int("initial.broker.registration.timeout.ms")
@@ -151,9 +153,10 @@ class Lifecycle:
         self._send(request, self._registered)
 
     def register_again(self) -> None:
-        """The metadata.version has been raised: there is room for the log directories, which the registration lacks.
+        """The metadata.version was raised: it supports log directories, which the registration lacks.
 
-        Same incarnation, so the same epoch; without them the controller takes no notice of one that fails (KIP-858).
+        The incarnation and so the epoch stay the same. Without directories, the controller does not notice a failed one
+        (KIP-858).
         """
         if self._is_alive:
             self._must_repeat = True
@@ -163,7 +166,7 @@ class Lifecycle:
         problem = _problem(answer)
         if problem is not None:
             self._last_problem = problem
-            log.info("Not registered yet: %s", problem)
+            log.info("broker is not registered yet reason=%s", problem)
             self._must_repeat = self._is_alive
             self._again(self._heartbeat if self._is_alive else self._register, self._next_retry())
             return
@@ -171,12 +174,12 @@ class Lifecycle:
             self._give_up.cancel()
         self._retry_ms = RETRY_FIRST_MS
         self.broker_epoch = answer.broker_epoch
-        log.info("Registered broker %d with epoch %d", self.identity.node_id, self.broker_epoch)
+        log.info("broker is registered id=%d epoch=%d", self.identity.node_id, self.broker_epoch)
         self._look_whether_caught_up()
         self._heartbeat()
 
     def _look_whether_caught_up(self) -> None:
-        """Who has replayed its own registration knows all that was committed before it: RECOVERY begins."""
+        """A broker that has replayed its own registration knows everything committed before: RECOVERY begins."""
         if self.state == BrokerState.STARTING and 0 <= self.broker_epoch <= self._metadata_offset():
             self._enter(BrokerState.RECOVERY)
 
@@ -192,7 +195,7 @@ class Lifecycle:
         self.metadata_moved()
 
     def metadata_moved(self) -> None:
-        """The image has moved on: while fenced, tell the controller at once when it has reached the registration."""
+        """The image has moved: while fenced, tell the controller at once when it has reached the registration."""
         self._look_whether_caught_up()
         if (
             self.fenced
@@ -206,7 +209,7 @@ class Lifecycle:
             self._heartbeat()
 
     def directories_changed(self) -> None:
-        """A log directory has gone offline, or others are cordoned: do not wait for the next heartbeat to say so."""
+        """A log directory has gone offline, or the cordoned ones have changed: send a heartbeat at once."""
         if not self._is_alive:
             return
         if self._under_way:
@@ -217,7 +220,7 @@ class Lifecycle:
 
     @property
     def _is_alive(self) -> bool:
-        """Registered, and not on its way out."""
+        """Whether the broker is registered and not shutting down."""
         alive = self.state in (BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.RUNNING)
         return alive and self.broker_epoch >= 0
 
@@ -249,7 +252,7 @@ class Lifecycle:
         stopping = self.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN
         problem = _problem(answer)
         if problem is not None:
-            log.warning("Heartbeat of broker %d failed: %s", self.identity.node_id, problem)
+            log.warning("heartbeat failed broker=%d error=%s", self.identity.node_id, problem)
             self._again(self._heartbeat, SHUTDOWN_RETRY_MS if stopping else self._next_retry())
             return
         self._retry_ms = RETRY_FIRST_MS
@@ -262,7 +265,7 @@ class Lifecycle:
             return
         self.caught_up = self.caught_up or answer.is_caught_up
         if answer.is_fenced and not self.fenced:
-            log.warning("The controller has fenced broker %d", self.identity.node_id)
+            log.warning("controller has fenced this broker id=%d", self.identity.node_id)
         self.fenced = answer.is_fenced
         if not self.fenced and self.state == BrokerState.RECOVERY:
             self._enter(BrokerState.RUNNING)
@@ -272,7 +275,8 @@ class Lifecycle:
     # --- shutting down ---
 
     def begin_shutdown(self, done: Callable[[], None]) -> None:
-        """Ask the controller to move leaders away, then call `done`: when it lets the broker go or time is up."""
+        """Ask the controller to move leaders away, then call `done`: when it permits the stop, or after the
+        time-out."""
         if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
             done()
             return
@@ -299,7 +303,7 @@ class Lifecycle:
             done()
 
     def close(self) -> None:
-        """Forget everything at once, as a killed process would."""
+        """Drop everything at once, like a killed process."""
         self._cancel_timer()
         if self._give_up is not None:
             self._give_up.cancel()
@@ -321,7 +325,7 @@ class Lifecycle:
 
         timeout = self.config.int("broker.session.timeout.ms") // 2
         if self.broker_epoch < 0:
-            # So that there is something to tell when registering is given up.
+            # Leave time for an error message before registering is given up.
             timeout = min(timeout, self.config.int("initial.broker.registration.timeout.ms") // 2)
         self._controller.send(request, None, answered, max(1, timeout))
 
@@ -346,7 +350,7 @@ class Lifecycle:
 
 
 def _problem(answer: Any) -> str | None:
-    """Why an answer is no success."""
+    """Why an answer is not a success."""
     if isinstance(answer, KafkaError | OSError):
         return str(answer)
     return ErrorCode(answer.error_code).name if answer.error_code else None

@@ -1,9 +1,10 @@
-"""Moves of replicas between the log directories of this broker (KIP-113, and KIP-858 for what the controller is told).
+"""Moves of replicas between the log directories of this broker (KIP-113, and KIP-858 for the reports to the
+controller).
 
-A move copies the log, batch by batch and in steps that requests go between, into a future log in the other directory;
-the log goes on being written meanwhile. When the copy has caught up it is made durable, the controller is told where
-the log will be, and when committed metadata says so and nothing is missing the copy takes the log's place within one
-step. What a crash leaves is gone on with at the next start. Kafka: ReplicaAlterLogDirsThread.
+A move copies the log, batch by batch, into a future log in the other directory. Requests are handled between steps, and
+the log is written meanwhile. When the copy has caught up, it is made durable, and the new directory is reported to the
+controller. When committed metadata names the new directory and the copy is complete, it replaces the log within one
+step. After a crash the next start continues the move. Kafka: ReplicaAlterLogDirsThread.
 
 Called by `handlers.alter_replica_log_dirs` and by the broker when it starts.
 """
@@ -34,17 +35,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STEP_BYTES: Final = 1 << 20
-"""Copied in one go: a millisecond or two, then requests have their turn."""
+"""Bytes copied at once: a millisecond or two, then requests get their turn."""
 LAST_STEPS: Final = 8
-"""So many of them in one go when all else is ready: otherwise a busy producer could stay ahead of the copy for ever."""
+"""Steps done at once when everything else is ready: otherwise a busy producer could stay ahead of the copy forever."""
 PAUSE_MS: Final = 50
-"""Between two looks at what is waited for: the controller's answer, an fsync, the rate's window."""
+"""Pause between two checks: for the controller's answer, an fsync, the rate's window."""
 PREFERRED_MAX: Final = 100_000
-"""Wishes kept for replicas that this broker does not have yet; Kafka keeps any number."""
+"""Maximum of requested directories for replicas that this broker does not have yet; Kafka has no limit."""
 
 
 class Move:
-    """One replica on its way to `target`. `copy` is None until the future log could be made."""
+    """One replica that moves to `target`. `copy` is None until the future log could be created."""
 
     __slots__ = ("copy", "flushing", "partition", "target")
 
@@ -56,7 +57,7 @@ class Move:
 
 
 class LogDirMoves:
-    """All moves of a broker, a step of one after the other."""
+    """All moves of a broker, in steps one after the other."""
 
     def __init__(
         self,
@@ -87,14 +88,14 @@ class LogDirMoves:
         """The rate is dynamic."""
         self._quota.limit = self._config.int("replica.alter.log.dirs.io.max.bytes.per.second")
 
-    # --- what is asked for ---
+    # --- requests ---
 
     def request(self, topic: str, index: int, path: str) -> None:
-        """The log of a replica is to be in the directory `path`.
+        """Move the log of a replica to the directory `path`.
 
-        Raises INVALID_TOPIC_EXCEPTION (a name too long), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (a directory is not
-        online), INVALID_REPLICA_ASSIGNMENT (it is cordoned), UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE (not
-        here; should it come here, the wish is remembered).
+        Raises INVALID_TOPIC_EXCEPTION (the name is too long), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (a directory is
+        not online), INVALID_REPLICA_ASSIGNMENT (it is cordoned), UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE (the
+        replica is not here; the request is stored in case it comes here).
         """
         check_name(topic, index)
         target = self._directory(path)
@@ -106,7 +107,7 @@ class LogDirMoves:
             if len(self._logs.preferred) < PREFERRED_MAX:
                 self._logs.preferred[topic, index] = path
             raise KafkaError(
-                ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {self._node_id} is no replica of {topic}-{index}"
+                ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {self._node_id} is not a replica of {topic}-{index}"
             )
         partition = self._replicas.hosted(topic, index)
         move = self._moves.get((topic, index))
@@ -130,7 +131,7 @@ class LogDirMoves:
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")
 
     def resume(self) -> None:
-        """Go on with what was under way when the node stopped; remove copies that nobody needs any more."""
+        """Continue unfinished moves after a start; remove copies that are no longer needed."""
         futures = self._logs.futures
         for topic, index in futures.partitions():
             target = futures.directory_of(topic, index)
@@ -145,15 +146,15 @@ class LogDirMoves:
             except LogIsRecovering:
                 continue  # `recovered` follows
             except KafkaError as error:
-                log.warning("The move of %s-%d is not gone on with: %s", topic, index, error)
+                log.warning("move was not continued partition=%s-%d error=%s", topic, index, error)
 
     def recovered(self, topic: str, index: int) -> None:
-        """A log that was being recovered is open now: go on with its move, if it has one."""
+        """A log that was being recovered is open now: continue its move, if it has one."""
         if (topic, index) in self._logs.futures.partitions():
             self.resume()
 
     def _resumable(self, topic: str, index: int) -> Partition | None:
-        """The replica whose copy there is; None when this broker has no replica of that topic."""
+        """The replica of a copy; None if this broker has no replica of that topic."""
         view = self._replicas.image.topics.by_name(topic)
         state = None if view is None else view.partition(index)
         if view is None or state is None or self._node_id not in state.replicas:
@@ -163,7 +164,7 @@ class LogDirMoves:
         return self._replicas.hosted(topic, index)  # which may complete the move
 
     def close(self) -> None:
-        """Copy no more; the next start goes on."""
+        """Stop copying; the next start continues."""
         self._closed = True
         self._ready.clear()
 
@@ -179,7 +180,7 @@ class LogDirMoves:
         self._soon(move)
 
     def _prepare(self, move: Move) -> None:
-        """Find or make the copy, and have it follow what is cut from the log. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """Find or create the copy, and let it follow truncations of the log. Raises KafkaError KAFKA_STORAGE_ERROR."""
         partition = move.partition
         try:
             copy = self._logs.futures.get(partition.topic, partition.index)
@@ -219,9 +220,9 @@ class LogDirMoves:
             except CutLater:
                 self._later(move)
             except KafkaError as error:
-                log.warning("%s-%d does not move: %s", move.partition.topic, move.partition.index, error)
+                log.warning("move failed partition=%s-%d error=%s", move.partition.topic, move.partition.index, error)
                 self._give_up(move)
-            finally:  # whatever one move raises, the others go on
+            finally:  # the other moves continue even if one raises
                 self._go_on()
         else:
             self._go_on()
@@ -232,7 +233,7 @@ class LogDirMoves:
             self._env.scheduler.call_soon(self._step)
 
     def _advance(self, move: Move) -> bool:
-        """Do what is next; whether there is more to do at once. Raises KafkaError."""
+        """Do the next step. Returns whether there is more to do at once. Raises KafkaError."""
         partition = move.partition
         if self._replicas.peek((partition.topic_id, partition.index)) is not partition:
             self._end(move)  # deleted, moved to another broker, or its directory is dead
@@ -265,7 +266,7 @@ class LogDirMoves:
         return False
 
     def _needs_flush(self, move: Move) -> bool:
-        """Whether the log has promised to keep what the copy might still lose."""
+        """Whether the log has promised to keep records that the copy might still lose."""
         assert move.copy is not None, "law: only what has been copied is completed"
         return move.flushing or move.copy.recovery_point < move.partition.log.recovery_point
 
@@ -275,7 +276,7 @@ class LogDirMoves:
         return state is not None and state.directory(self._node_id) == Uuid(move.target.id)
 
     def _prepare_completion(self, move: Move) -> None:
-        """The copy has caught up: have it made durable, and the controller told."""
+        """The copy has caught up: make it durable, and report to the controller."""
         partition, copy = move.partition, move.copy
         assert copy is not None, "law: only what has been copied is completed"
         if not move.flushing and copy.unflushed:
@@ -302,7 +303,7 @@ class LogDirMoves:
         del self._moves[partition.topic, partition.index]
 
     def _end(self, move: Move) -> None:
-        """The move is none any more; its copy stays as it is."""
+        """The move has ended; its copy stays as it is."""
         key = (move.partition.topic, move.partition.index)
         if self._moves.get(key) is move:
             del self._moves[key]
@@ -310,7 +311,7 @@ class LogDirMoves:
             move.partition.log.twin = None
 
     def _give_up(self, move: Move) -> None:
-        """The log stays where it is. Raises KafkaError."""
+        """Keep the log where it is. Raises KafkaError."""
         self._end(move)
         partition = move.partition
         self._logs.futures.delete(partition.topic, partition.index)
@@ -319,7 +320,7 @@ class LogDirMoves:
 
 
 def copy_some(source: Log, copy: Log) -> int:
-    """Append what comes next to the copy, about STEP_BYTES; the bytes appended. Raises KafkaError."""
+    """Append the next part to the copy, about STEP_BYTES. Returns the appended bytes. Raises KafkaError."""
     if copy.end_offset < source.start_offset:
         copy.reset_to(source.start_offset)
     size = 0
@@ -343,9 +344,9 @@ def copy_some(source: Log, copy: Log) -> int:
 
 
 def cut_what_differs(source: Log, copy: Log) -> None:
-    """Cut the copy to what it has in common with the log, which may have been cut since. Raises KafkaError.
+    """Truncate the copy to its common part with the log, which may have been truncated since. Raises KafkaError.
 
-    Beyond the recovery point a loss of power may have left holes, which nothing tells from those of compaction.
+    Above the recovery point a power loss may have left holes, which look like those of compaction.
     """
     keep = min(copy.end_offset, copy.recovery_point)
     for epoch, start in reversed(copy.leader_epochs.entries()):

@@ -1,6 +1,6 @@
-"""What clients ask of the metadata, answered from the image: endpoints, live brokers, leaders (Kafka's MetadataCache).
+"""Metadata for clients, from the image: endpoints, live brokers, leaders (Kafka's MetadataCache).
 
-Read-only; cost per question, never per cluster unless the whole cluster is asked for.
+Read-only. The cost is per query, and proportional to the cluster only for queries about the whole cluster.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NO_CONFIGS: Final[dict[str, str]] = {}
 
 
 def topic_name_error(name: str) -> str | None:
-    """Why `name` cannot be a topic's, or None (org.apache.kafka.common.internals.Topic)."""
+    """Why `name` is not a valid topic name; None if it is (org.apache.kafka.common.internals.Topic)."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -47,7 +47,7 @@ def is_internal(name: str) -> bool:
 
 
 class MetadataCache:
-    """Questions to the image, from the point of view of a listener."""
+    """Queries to the image from the point of view of a listener."""
 
     __slots__ = ("image",)
 
@@ -63,7 +63,7 @@ class MetadataCache:
         return broker is not None and not broker.fenced
 
     def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
-        """Where a live broker is to be reached by those who came through `listener`."""
+        """The address of a live broker for clients of `listener`."""
         broker = self.image.brokers.get(broker_id)
         return None if broker is None or broker.fenced else broker.endpoint(listener)
 
@@ -72,7 +72,7 @@ class MetadataCache:
         return None if broker is None else broker.rack
 
     def any_live_broker(self, preferred: int) -> int:
-        """What is told to clients as the controller: any live broker, `preferred` if it is one; -1 when none is."""
+        """The broker that clients see as the controller: any live broker, `preferred` if live; -1 if none is."""
         if self.is_live(preferred):
             return preferred
         return next((broker.id for broker in self.live_brokers()), -1)
@@ -86,7 +86,7 @@ class MetadataCache:
         return None if topic is None else topic.partition(index)
 
     def offline_replicas(self, state: PartitionState, listener: str) -> list[int]:
-        """Replicas on brokers that are fenced, gone, not reachable by `listener`, or without that directory."""
+        """Replicas on brokers that are fenced, removed, unreachable by `listener`, or without that directory."""
         offline = []
         for replica, directory in zip(state.replicas, state.directories, strict=True):
             broker = self.image.brokers.get(replica)
@@ -100,5 +100,5 @@ class MetadataCache:
         return offline
 
     def configs(self, resource_type: int, name: str) -> dict[str, str]:
-        """The dynamic configuration of a resource, empty when it has none. Not to be changed."""
+        """The dynamic configuration of a resource; empty if it has none. Do not change it."""
         return dict(self.image.configs.get((resource_type, name)) or NO_CONFIGS)

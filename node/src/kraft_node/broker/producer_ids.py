@@ -1,6 +1,6 @@
-"""Producer ids in blocks of 1000 from the controller (KIP-730), handed out one by one.
+"""Producer ids in blocks of 1000 from the controller (KIP-730), assigned one by one.
 
-The next block is asked for before the current one runs out, so that producers starting under load do not wait.
+The next block is requested before the current one is used up, so that starting producers do not wait.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PREFETCH_SHARE: Final = 0.9
-"""Part of a block that is used up when the next one is asked for, as in Kafka."""
+"""The used part of a block at which the next one is requested, as in Kafka."""
 RETRY_MS: Final = 50
 TIMEOUT_MS: Final = 60_000
 WAITING_MAX: Final = 10_000
-"""Producers that may wait for a block; further ones are told to try again."""
+"""Maximum of producers that wait for a block; further ones are told to retry."""
 
 Taker = Callable[[int | KafkaError], None]
 
 
 class ProducerIds:
-    """Hands out ids that no other producer of the cluster has ever had."""
+    """Assigns ids that no other producer of the cluster has ever had."""
 
     def __init__(
         self, node_id: int, broker_epoch: Callable[[], int], controller: ControllerLink, scheduler: Scheduler
@@ -47,7 +47,7 @@ class ProducerIds:
         self._waiting: deque[Taker] = deque()
 
     def take(self, taker: Taker) -> None:
-        """Give `taker` an id, now or when the controller has answered; or an error that asks for a retry."""
+        """Call `taker` with an id, now or when the controller has answered; or with a retriable error."""
         if self._next == self._end and self._next_block is not None:
             self._enter_block()
         if self._next < self._end:
@@ -80,11 +80,11 @@ class ProducerIds:
     def _answered(self, answer: Answer) -> None:
         problem = _problem(answer)
         if problem is not None:
-            log.warning("No producer ids from the controller: %s", problem)
-            # Only now may another request begin: the flag stays up while the pause lasts.
+            log.warning("controller assigned no producer ids error=%s", problem)
+            # Only now may another request begin: the flag stays set during the pause.
             self._scheduler.call_later(RETRY_MS, self._retry)
             waiting, self._waiting = self._waiting, deque()
-            text = f"no producer id could be had: {problem}"
+            text = f"no producer id is available: {problem}"
             call_each(waiting, KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text))
             return
         self._asking = False

@@ -1,13 +1,12 @@
 """A broker that no controller has acknowledged for too long fences itself (KIP-343, "Broker-Side Heartbeat Timeout").
 
-Cut off from the controllers it cannot know whether its partitions are led elsewhere by now. After
-`broker.heartbeat.timeout.ms` without an acknowledged heartbeat it takes no new produce and no new fetch of clients:
-they get NOT_LEADER_OR_FOLLOWER, upon which clients look for the leader again. What it had accepted it finishes; so
-followers go on fetching, or records accepted with acks=all could never be acknowledged. The next acknowledged
-heartbeat opens it again.
+Without contact to the controllers it cannot know whether other brokers lead its partitions by now. After
+`broker.heartbeat.timeout.ms` without an acknowledged heartbeat it refuses new produces and fetches of clients with
+NOT_LEADER_OR_FOLLOWER, so that clients look for the leader again. It finishes accepted requests. Followers continue to
+fetch; otherwise records accepted with acks=all could never be acknowledged. The next acknowledged heartbeat ends this.
 
-The timeout is longer than the controller's own (`broker.session.timeout.ms`): nobody refuses before the controller has
-chosen other leaders. Called by `lifecycle` (heartbeats) and the produce and fetch handlers; decides nothing else.
+The time-out is longer than the controller's (`broker.session.timeout.ms`): the broker refuses no requests before the
+controller has chosen other leaders. `lifecycle` (heartbeats) and the produce and fetch handlers use it.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ log = logging.getLogger(__name__)
 
 KEY: Final = "broker.heartbeat.timeout.ms"
 SESSIONS: Final = 2
-"""The default is so many times `broker.session.timeout.ms`."""
+"""The default time-out as a multiple of `broker.session.timeout.ms`."""
 
 
 def timeout_of(text: str, session_timeout_ms: int) -> int:
-    """The timeout that the configuration means: empty for the default, 0 for never. Raises ValueError."""
+    """The configured time-out in milliseconds: empty for the default, 0 for never. Raises ValueError."""
     if not text.strip():
         return SESSIONS * session_timeout_ms
     timeout_ms = int(text)
@@ -39,7 +38,7 @@ def timeout_of(text: str, session_timeout_ms: int) -> int:
 
 
 class SelfFence:
-    """`fenced` says whether clients are refused. `timeout_ms` 0: never."""
+    """`fenced`: whether clients are refused. `timeout_ms` 0: never."""
 
     __slots__ = ("_clock", "_last_ms", "_scheduler", "_timeout_ms", "_timer", "fenced", "on_change", "times")
 
@@ -65,7 +64,7 @@ class SelfFence:
             self._timer = self._scheduler.call_later(self._timeout_ms, self._look)
 
     def _look(self) -> None:
-        """One timer that moves on, not one a heartbeat."""
+        """One timer that moves, not one per heartbeat."""
         left_ms = self._last_ms + self._timeout_ms - self._clock.monotonic_ms()
         if left_ms > 0:
             self._timer = self._scheduler.call_later(left_ms, self._look)
@@ -84,7 +83,7 @@ class SelfFence:
             )
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

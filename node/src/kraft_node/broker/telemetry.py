@@ -1,11 +1,11 @@
-"""Which client metrics this broker asks of which clients (KIP-714), and whether what they push is in order.
+"""The client metrics that this broker requests from clients (KIP-714), and checks of pushed metrics.
 
-Subscriptions are the `client-metrics` resources of the committed metadata. Kafka keeps them and the clients that have
-asked even where no plugin receives metrics: then neither API is advertised, but whoever asks all the same is answered.
-So it is here, where there is no receiver: what is pushed is checked and dropped.
+Subscriptions are the `client-metrics` resources of the committed metadata. Kafka keeps them and the asking clients even
+without a plugin that receives metrics: then neither API is advertised, but a client that asks gets an answer. It is the
+same here, where there is no receiver: pushes are checked and dropped.
 
-Called by `handlers.telemetry` for each request, by `broker` when resources have changed. No timers: what has not been
-heard of for long, or whose connection is gone, is found out when it is asked for or when the table is full.
+`handlers.telemetry` calls it for each request, `broker` when resources have changed. There are no timers: expired
+clients and closed connections are found when they are looked up or when the table is full.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ log = logging.getLogger(__name__)
 
 ALL_METRICS: Final = "*"
 PUSH_INTERVAL_MS_MAX: Final = 300_000
-"""How often clients push that nobody has told otherwise; subscriptions can only ask for more."""
+"""The push interval of clients without a subscription; subscriptions can only shorten it."""
 CLIENTS_MAX: Final = 16_384
-"""Clients remembered at a time, as in Kafka: some hundred bytes each. Those heard of least recently go first."""
+"""Maximum of tracked clients, as in Kafka: some hundred bytes each. The least recently seen are dropped first."""
 FORGOTTEN_MS_MIN: Final = 60_000
 FORGOTTEN_INTERVALS: Final = 3
-"""A client is forgotten after a minute or three intervals without a request, whichever is longer."""
+"""A client is dropped after a minute or three intervals without a request, whichever is longer."""
 UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
-"""What a client is that has not said it in ApiVersions."""
+"""For a client that has not named its software in ApiVersions."""
 PUSH_RESERVED: Final = frozenset((ZERO_UUID, ONE_UUID))
 ASKS_ANEW: Final = frozenset((ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE))
-"""After a push was refused with these a client may ask for its subscription before the next interval."""
+"""After a push was refused with these codes, a client may ask for its subscription before the next interval."""
 
 
 class Subscription:
@@ -64,7 +64,7 @@ class Subscription:
         self.match: dict[str, re.Pattern[str]] = parse_match(values["match"])
 
     def matches(self, attributes: Mapping[str, str | None]) -> bool:
-        """Whether the client fits all patterns, each of which has to fit the whole attribute."""
+        """Whether all patterns match; each must match the whole attribute."""
         return all(
             (value := attributes.get(name)) is not None and pattern.fullmatch(value) is not None
             for name, pattern in self.match.items()
@@ -72,7 +72,7 @@ class Subscription:
 
 
 class Client:
-    """A client instance: what it was told to push, and when it last asked and pushed. None: never."""
+    """A client instance: its subscription, and its last request and push. None: never."""
 
     __slots__ = (
         "attributes",
@@ -95,7 +95,7 @@ class Client:
         self.id = client_id
         self.attributes = attributes
         self.connection = connection
-        """The one on which it was first heard of: Kafka forgets it with that one."""
+        """The connection of its first request: Kafka drops the client with that connection."""
         self.version = version
         self.heard_ms = now_ms
         self.metrics: list[str] = []
@@ -107,7 +107,7 @@ class Client:
         self.terminating = False
 
     def subscribe(self, subscriptions: Iterable[Subscription]) -> None:
-        """Take the union of what fits it, at the shortest interval."""
+        """Take the union of the matching subscriptions, with the shortest interval."""
         metrics: set[str] = set()
         for subscription in subscriptions:
             if subscription.matches(self.attributes):
@@ -117,12 +117,12 @@ class Client:
         self.subscription_id = subscription_id(self.metrics, self.interval_ms, self.id)
 
     def is_gone(self, now_ms: int) -> bool:
-        """Whether it counts as forgotten."""
+        """Whether it has expired."""
         kept_ms = max(FORGOTTEN_MS_MIN, FORGOTTEN_INTERVALS * self.interval_ms)
         return bool(getattr(self.connection, "closed", False)) or now_ms - self.heard_ms >= kept_ms
 
     def may_get(self, now_ms: int) -> bool:
-        """Whether an interval has passed since it last asked or pushed; if so, it has asked now."""
+        """Whether an interval has passed since its last request or push; if so, this counts as a request."""
         last = [at for at in (self.last_get_ms, self.last_push_ms) if at is not None]
         if last and now_ms - max(last) < self.interval_ms:
             return False
@@ -130,7 +130,7 @@ class Client:
         return True
 
     def may_push(self, now_ms: int) -> bool:
-        """Whether it has asked since its last push, or an interval has passed since that; if so, it has pushed now."""
+        """Whether it has asked since its last push, or an interval has passed; if so, this counts as a push."""
         push, get = self.last_push_ms, self.last_get_ms
         if push is not None and (get is None or get <= push) and now_ms - push < self.interval_ms:
             return False
@@ -145,7 +145,7 @@ class Telemetry:
         self._clock = clock
         self._rng = rng
         self.bytes_max = bytes_max
-        """`telemetry.max.bytes`: of one push, compressed and not."""
+        """`telemetry.max.bytes`: the limit of one push, compressed and decompressed."""
         self._subscriptions: dict[str, Subscription] = {}
         self._version = 0
         self._clients: OrderedDict[Uuid, Client] = OrderedDict()
@@ -163,11 +163,11 @@ class Telemetry:
                 self._subscriptions[name] = Subscription(overrides)
             except ConfigError as e:  # by a controller that reads patterns as Java does
                 self._subscriptions.pop(name, None)
-                log.warning("Nobody is subscribed to the client metrics %s, which cannot be read: %s", name, e)
+                log.warning("client metrics subscription is invalid and ignored name=%s error=%s", name, e)
         self._version += 1
 
     def reload(self, configs: Iterable[tuple[tuple[int, str], Mapping[str, str]]]) -> None:
-        """Take the client-metrics resources among all configurations: a snapshot has been loaded."""
+        """Take the client-metrics resources of all configurations: a snapshot was loaded."""
         overrides = {name: values for (kind, name), values in configs if kind == CLIENT_METRICS_RESOURCE}
         for name in {**self._subscriptions, **overrides}:
             self.configs_changed(name, overrides.get(name))
@@ -175,7 +175,7 @@ class Telemetry:
     def subscribe(self, ctx: RequestContext, asked_as: Uuid) -> Client:
         """The client's subscription, under a new id if it has none yet.
 
-        Raises KafkaError THROTTLING_QUOTA_EXCEEDED when it asks again within its interval.
+        Raises KafkaError THROTTLING_QUOTA_EXCEEDED if it asks again within its interval.
         """
         client = self._client(ctx, random_uuid(self._rng) if asked_as == ZERO_UUID else asked_as)
         if not client.may_get(self._clock.monotonic_ms()) and client.last_error not in ASKS_ANEW:
@@ -184,11 +184,11 @@ class Telemetry:
         return client
 
     def push(self, ctx: RequestContext, request: Any) -> None:
-        """Check a push, then forget it.
+        """Check a push, then drop it.
 
-        Raises KafkaError INVALID_REQUEST (no id of a client, or one that has taken its leave),
-        THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE, and
-        INVALID_RECORD for what does not decompress, or to more than may be.
+        Raises KafkaError INVALID_REQUEST (not a client's id, or a terminated client), THROTTLING_QUOTA_EXCEEDED,
+        UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE, and INVALID_RECORD for data that
+        does not decompress, or exceeds the limit.
         """
         if request.client_instance_id in PUSH_RESERVED:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a push needs the id of a client instance")
@@ -223,7 +223,7 @@ class Telemetry:
                 raise KafkaError(ErrorCode.INVALID_RECORD, str(e)) from None
 
     def _client(self, ctx: RequestContext, client_id: Uuid) -> Client:
-        """The client as it is known, or as it is first seen, or seen anew under other subscriptions."""
+        """The known client, or a new one, or the client with its present subscriptions."""
         now_ms = self._clock.monotonic_ms()
         clients = self._clients
         client = clients.pop(client_id, None)
@@ -241,7 +241,7 @@ class Telemetry:
 
 
 def _attributes(ctx: RequestContext, client_id: Uuid) -> dict[str, str | None]:
-    """What `match` may ask for, under its names there."""
+    """The client's attributes under the names that `match` uses."""
     connection = ctx.connection
     name, version = getattr(connection, "client_software", None) or UNKNOWN_SOFTWARE
     transport = getattr(connection, "transport", None)
@@ -262,9 +262,9 @@ def _early(client: Client) -> KafkaError:
 
 
 def subscription_id(metrics: list[str], interval_ms: int, client_id: Uuid) -> int:
-    """A number that changes with what is asked of a client: Kafka's, for those of at most one metric.
+    """A number that changes with the subscription of a client: Kafka's number, for at most one metric.
 
-    (With more, Kafka's depends on the order in which a Java hash set lists them.)
+    With more metrics, Kafka's number depends on the iteration order of a Java hash set.
     """
     crc = crc32c(f"[{', '.join(metrics)}]{interval_ms}".encode())
     folded = int.from_bytes(client_id[:8], "big") ^ int.from_bytes(client_id[8:], "big")

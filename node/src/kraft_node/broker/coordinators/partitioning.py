@@ -1,7 +1,7 @@
-"""Which partition of an internal topic a coordinator's key belongs to.
+"""The partition of an internal topic to which a coordinator's key belongs.
 
-Kafka takes Java's `String.hashCode` of the key, clears the sign and divides by the number of partitions, so the
-same number must come out here: otherwise two brokers would coordinate one group.
+Kafka takes Java's `String.hashCode` of the key, clears the sign and divides by the number of partitions. The result
+here must be the same; otherwise two brokers would coordinate one group.
 """
 
 from __future__ import annotations
@@ -25,6 +25,6 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """The partition of `key` among `partitions`; the hash -2^31, which has no positive twin, counts as 0."""
+    """The partition of `key` among `partitions`; the hash -2^31, which has no positive counterpart, counts as 0."""
     h = abs(java_hash(key))
     return 0 if h == _INT_MIN_MAGNITUDE else h % partitions

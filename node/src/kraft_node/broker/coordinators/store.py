@@ -1,7 +1,7 @@
 """The group coordinator's seams, implemented on the broker: logs through the replica manager, topics through the image.
 
-Internal topics are written like any other (one batch an append, acks=all); only their settings differ, and these are
-set where the topic is created.
+Internal topics are written like any other (one batch per append, acks=all). Only their settings differ; they are set
+when the topic is created.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from kraft_node.partition.partition import Partition
 
 CreateTopic = Callable[[str, "RequestContext"], None]
-"""Has the controller create an internal topic with the settings that Kafka gives it; returns at once."""
+"""Has the controller create an internal topic with Kafka's settings; returns at once."""
 
 COMPRESSION_NONE: Final = 0
 _REPLICATED: Final = frozenset((ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
-"""The high watermark has passed the records. With other codes leadership is lost, and the shard will be told so."""
+"""The high watermark has passed the records. With other codes leadership is lost, and the shard gets a resignation."""
 
 
 class ReplicaStore:

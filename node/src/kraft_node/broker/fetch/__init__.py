@@ -1,13 +1,13 @@
-"""Fetching: what a session remembers (KIP-227), what a response holds, and who waits for more.
+"""Fetching: sessions (KIP-227), reading, and waiting fetches.
 
 | file | question it answers |
 |-|-|
-| `session` | which partitions does this consumer follow, and which of them may have something new |
-| `reader` | what do these partitions answer now |
-| `waiting` | a fetch that has not enough yet: until when, and what wakes it |
+| `session` | the partitions of a reader, and those that may have news |
+| `reader` | the present answers of these partitions |
+| `waiting` | a fetch without enough data: its deadline, and what wakes it |
 
-Cost is that of what changed. A session keeps its partitions in two groups: `ready` ones may have something to say, the
-others have been read up to their end and are watched. An append moves the watching partitions of its readers back to
-`ready` (once: a second append finds nobody watching), so an incremental fetch of a session over ten thousand
-partitions touches those few that moved. Kafka's own purgatory and sessions walk all of them.
+The cost is proportional to the changes. A session keeps its partitions in two groups: `ready` ones may have news, the
+others were read to their end and are watched. An append moves watched partitions of its readers back to `ready` (once:
+a second append finds no watchers). So an incremental fetch of a session with ten thousand partitions touches only the
+few that changed. Kafka's purgatory and sessions iterate over all of them.
 """

@@ -1,9 +1,9 @@
-"""Fetches of very many partitions: the session, the reading and the answer, some hundred partitions a step.
+"""Fetches of very many partitions: session, reading and answer in steps of some hundred partitions.
 
-A request comes here if it names more than `ROWS` partitions, or if so many have something to say. Its steps take turns
+A request is handled here if it names more than `ROWS` partitions, or if that many may have news. Its steps take turns
 with those of other requests. Meanwhile appends count for it as for any waiting fetch: a partition is watched from the
-moment at which it has been read. If its client goes, or sends a newer request of the same session, the request ends
-where it is. The session ends with it, because nobody knows any more what it has been told.
+moment when it was read. If its client disconnects, or sends a newer request of the same session, the request ends, and
+the session ends with it, because it is unknown which answers the client has received.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STEP: Final = ROWS // 5
 
 
 def is_large(request: Any, session: FetchSession, *, is_judged: bool) -> bool:
-    """Whether so many partitions are named, or may have something to say, that turns are to be taken."""
+    """Whether so many partitions are named, or may have news, that the fetch must run in turns."""
     rows = len(session.ready)
     for topic in request.topics:
         rows += len(topic.partitions) + 1
@@ -46,7 +46,7 @@ def slices(items: Iterable[Any], size: int = STEP) -> Iterator[list[Any]]:
 
 
 class LargeFetch:
-    """One request under way in turns: `inner` answers it, or returns None once it waits."""
+    """A request that runs in turns: `inner` answers it, or returns None once it waits."""
 
     __slots__ = ("_ctx", "_handler", "_inner", "_is_done", "_parts", "_session")
 
@@ -61,12 +61,12 @@ class LargeFetch:
         self._parts = self._steps()
 
     def start(self, request: Any) -> None:
-        """Begin in the next turn; `request` is what a failure is answered for."""
+        """Start in the next turn; a failure is answered to `request`."""
         self._session.large = self
         answer_later(self._handler.turns, self._ctx, request, self._parts)
 
     def superseded(self) -> None:
-        """Another request of the same session came: end with nothing."""
+        """Another request of the same session arrived: end without records."""
         if not self._ctx.answered:
             self._ctx.respond(self._handler.superseded_response())
         self._parts.close()
@@ -87,7 +87,7 @@ class LargeFetch:
 
 
 class FirstRead:
-    """What a request names is taken over, then its partitions are read for the first time."""
+    """Applies the request to the session, then reads its partitions for the first time."""
 
     __slots__ = ("_ctx", "_full", "_handler", "_judge", "_request", "_session")
 
@@ -111,7 +111,7 @@ class FirstRead:
         return response
 
     def _update(self) -> Generator[None, None, Any]:
-        """Take over what the request names; the response, if there is nothing to read."""
+        """Apply the request to the session. Returns the response if there is nothing to read."""
         handler, request, session = self._handler, self._request, self._session
         yield from self._named()
         for piece in pieces(request, ("forgotten_topics_data", "partitions")) if request.forgotten_topics_data else ():
@@ -162,7 +162,10 @@ class FirstRead:
 
 
 def rounds(fetch: WaitingFetch) -> Generator[None, None, Any]:
-    """Read until there is enough or the fetch is late; the response. None if it waits on, with all watched."""
+    """Read until there is enough or the fetch has timed out.
+
+    Returns the response; None if it waits, with all watched.
+    """
     try:
         while not fetch.done:
             found = yield from _round(fetch)
@@ -175,7 +178,7 @@ def rounds(fetch: WaitingFetch) -> Generator[None, None, Any]:
             if fetch.missing_bytes > 0 and not fetch.has_news:
                 fetch.scheduled = False
                 break
-    except BaseException:  # also if the client has gone
+    except BaseException:  # also if the client has disconnected
         if not fetch.done:
             fetch.abandon()
         raise
@@ -183,7 +186,7 @@ def rounds(fetch: WaitingFetch) -> Generator[None, None, Any]:
 
 
 def _round(fetch: WaitingFetch) -> Generator[None, None, reader.Collected | None]:
-    """Read all that is wanted; None if the fetch has ended meanwhile."""
+    """Read all wanted partitions; None if the fetch has ended meanwhile."""
     found = reader.Collected()
     fetch.missing_bytes = fetch.min_bytes
     fetch.has_news = False
@@ -200,7 +203,7 @@ def _round(fetch: WaitingFetch) -> Generator[None, None, reader.Collected | None
 
 
 def answer(fetch: WaitingFetch, found: reader.Collected) -> Generator[None, None, Any]:
-    """The response with what was found; the session remembers what it was told."""
+    """The response with the rows found; the session notes what was sent."""
     handler, session = fetch.handler, fetch.session
     throttled = handler.throttled(fetch, found)
     if throttled is not None:

@@ -1,6 +1,6 @@
-"""What partitions answer to a fetch right now: rows of a FetchResponse, with the records as file slices.
+"""The present answers of partitions to a fetch: rows of a FetchResponse, with records as file slices.
 
-Called by the fetch handler and again when a waiting fetch is answered. Reading costs per batch index look-up, never
+The fetch handler calls it, and again when a waiting fetch is answered. Reading costs an index look-up per batch, never
 per record; nothing is copied.
 """
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 NO_RECORDS: Final = b""
 SMALL_SLICE: Final = 16 * 1024
 SMALL_SLICES: Final = 48 * 1024
-"""Records of so many bytes, and so many in one answer, are read and leave with the rest of it in one call: a slice of a
-file costs a send before it, a sendfile, and a send behind it."""
+"""Records up to this size, per slice and per answer, are read and sent together with the rest in one call: a file slice
+costs a send before it, a sendfile, and a send after it."""
 HEAD_BYTES: Final = 18
 ROW_BYTES: Final = 41
-"""Of an answer without its topics and records, and of a partition's fields."""
+"""Sizes of an answer without its topics and records, and of a partition's fields."""
 UNKNOWN_TOPIC: Final = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 UNANSWERABLE: Final = UNKNOWN_TOPIC | {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-"""A fetch for these waits like one for an empty partition, so that a reader of a deleted topic does not spin; where
-there is nothing but such partitions it is answered at once."""
+"""A fetch for these partitions waits like one for an empty partition, so that a reader of a deleted topic does not
+spin. If there are only such partitions, it is answered at once."""
 WRONG_LEADER: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 
 Row = tuple[FetchPartition, Any]
 Prefer: TypeAlias = Callable[[Partition, int, str], int]
-"""Which replica a consumer in a rack should read from an offset on; -1 for the leader."""
+"""The replica that a consumer in a rack should read from, from an offset on; -1: the leader."""
 
 
 class Collected:
@@ -49,7 +49,7 @@ class Collected:
         """Rows with records."""
         self.size_bytes = 0
         self.immediate = False
-        """An error, a divergence or a better replica, which the reader should hear of without waiting."""
+        """There is an error, a divergence or a better replica, which the reader should learn without waiting."""
         self.unanswerable = 0
         self.wrong_leader = False
 
@@ -66,11 +66,11 @@ def collect(
     quota: ReplicationQuota | None = None,
     before: Collected | None = None,
 ) -> Collected:
-    """Read `partitions` in order until `max_bytes` are together; the first batch found may exceed that.
+    """Read `partitions` in order until `max_bytes` are collected; the first batch found may exceed that.
 
-    `before`: what has been read for the same fetch, which is added to and returned.
-    `all_rows`: partitions after that are answered without records rather than left out. Followers are noted where they
-    are, and sent what `quota` allows; consumers that know racks may read from followers, or be sent to one by `prefer`.
+    `before`: rows read earlier for the same fetch, which are extended and returned. `all_rows`: further partitions are
+    answered without records instead of being left out. Followers' progress is noted, and they get what `quota` allows.
+    Consumers that name a rack may read from followers, or be sent to one by `prefer`.
     """
     found = Collected() if before is None else before
     remaining = max(max_bytes - found.size_bytes, 0) if found.rows else max_bytes
@@ -125,7 +125,7 @@ def collect(
 
 
 def refuse(partitions: Iterable[FetchPartition], code: ErrorCode, before: Collected | None = None) -> Collected:
-    """Each of the partitions answered with `code`, behind what has been read `before`."""
+    """Answer each of the partitions with `code`, after the rows in `before`."""
     found = Collected() if before is None else before
     found.immediate = True
     found.rows += [(wanted, _failed(wanted, code)) for wanted in partitions]
@@ -133,7 +133,7 @@ def refuse(partitions: Iterable[FetchPartition], code: ErrorCode, before: Collec
 
 
 def size_of(found: Collected) -> int:
-    """About how many bytes the answer has, as quotas count them."""
+    """The approximate size of the answer in bytes, for quotas."""
     return found.size_bytes + HEAD_BYTES + ROW_BYTES * found.filled
 
 
@@ -142,7 +142,7 @@ def _length(records: Any) -> int:
 
 
 def _elsewhere(wanted: FetchPartition, partition: Partition, replica: int) -> Any:
-    """Nothing but the replica to read from."""
+    """A row that only names the replica to read from."""
     log = partition.log
     return FetchResponse.PartitionData(
         partition_index=wanted.index,
@@ -207,7 +207,7 @@ def _read(
 
 
 def _what_became_of(topic: str, index: int, replicas: ReplicaManager) -> ErrorCode:
-    """What a reader of a topic id that is gone is told, once it has been read: who leads its name by now is asked."""
+    """The answer for a topic id that does not exist any more: checks the present leader of its name."""
     try:
         replicas.hosted(topic, index)
     except KafkaError as error:
@@ -228,10 +228,10 @@ def _failed(wanted: FetchPartition, code: ErrorCode) -> Any:
 def settle(
     session: FetchSession, rows: list[Row], replicas: ReplicaManager, isolation: int, *, all_rows: bool
 ) -> list[Row]:
-    """Note in `session` what is being answered; the rows that belong in the answer.
+    """Note in `session` what is being answered. Returns the rows that belong in the answer.
 
-    An incremental answer leaves out what says nothing new. Partitions read to their end are watched from now on, the
-    others stay ready, behind those that had no turn.
+    An incremental answer leaves out rows without news. Partitions read to their end are watched from now on; others
+    stay ready, after those that had no turn.
     """
     answered = []
     ready = session.ready
@@ -250,7 +250,7 @@ def settle(
             or row.preferred_read_replica >= 0
         ):
             answered.append((wanted, row))
-        # Who has to truncate first may not take the high watermark: it is told again.
+        # A reader that must truncate first does not apply the high watermark: it is sent again.
         wanted.sent_high_watermark = UNKNOWN if row.diverging_epoch is not None else row.high_watermark
         wanted.sent_start_offset = row.log_start_offset
         if has_records:
@@ -262,7 +262,7 @@ def settle(
 
 
 def _rest(session: FetchSession, wanted: FetchPartition, replicas: ReplicaManager, isolation: int) -> None:
-    """Watch a partition that has nothing more to read; leave it ready when it has (there was no room for it)."""
+    """Watch a partition that has nothing more to read; leave it ready otherwise (there was no room for it)."""
     partition = replicas.peek(wanted.key)
     if partition is not None and partition.readable_end(isolation) <= wanted.offset:
         session.ready.pop(wanted.key, None)
@@ -270,9 +270,10 @@ def _rest(session: FetchSession, wanted: FetchPartition, replicas: ReplicaManage
 
 
 def watch(session: FetchSession, rows: list[Row], replicas: ReplicaManager, isolation: int) -> None:
-    """Before waiting, with nothing answered yet: hear of the next change of every partition that was read.
+    """Before waiting, without an answer yet: watch every partition that was read.
 
-    One with news that are no reason for an answer (the high watermark, to a follower) stays ready, to be told later.
+    A partition with news that do not cause an answer (the high watermark, for a follower) stays ready and is reported
+    later.
     """
     for wanted, row in rows:
         if not row.error_code:
@@ -284,7 +285,7 @@ def watch(session: FetchSession, rows: list[Row], replicas: ReplicaManager, isol
 
 
 def _in_memory(records: FileSlice) -> Any:
-    """The bytes of a slice; the slice itself if they cannot be read: sending it will say what is wrong."""
+    """The bytes of a slice; the slice itself if they cannot be read: then sending it reports the error."""
     try:
         data = records.read()
     except OSError:
@@ -293,7 +294,7 @@ def _in_memory(records: FileSlice) -> Any:
 
 
 class Answer:
-    """A response that is put together row by row; rows of one topic that follow each other share its heading."""
+    """A response that is built row by row; consecutive rows of one topic share its heading."""
 
     __slots__ = ("_last", "_partitions", "_room", "response")
 
@@ -304,7 +305,7 @@ class Answer:
         self._room = SMALL_SLICES
 
     def add(self, rows: list[Row]) -> None:
-        """Put `rows` behind those that are there."""
+        """Append `rows`."""
         room, last, partitions = self._room, self._last, self._partitions
         for wanted, row in rows:
             records = row.records

@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): partitions that a reader named once and need not name again.
+"""Fetch sessions (KIP-227): partitions that a reader names once and need not repeat.
 
-`SessionCache` finds, makes and evicts sessions; `FetchSession` also stands for the partitions of one sessionless
-request. Nothing here reads a log.
+`SessionCache` finds, creates and evicts sessions; `FetchSession` also holds the partitions of one request without a
+session. Nothing here reads a log.
 """
 
 from __future__ import annotations
@@ -24,24 +24,29 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
 SESSION_IDLE_MS_MIN: Final = 120_000
-"""A session used within this time is evicted only for one that matters more (Kafka's min.incremental...eviction.ms)."""
+"""A session that was used within this time is evicted only for a more valuable one (Kafka's
+min.incremental...eviction.ms).
+"""
 
 ROWS: Final = 500
-"""Partitions of one request that are gone through at once, and in a step of a larger one: some milliseconds."""
+"""Partitions of one request that are handled at once, and in a step of a larger one: some milliseconds."""
 
 PARTITIONS_MAX: Final = 2 << 20
-"""Partitions of all sessions: half a kilobyte each. Beyond it readers other than followers get no session."""
+"""Maximum of partitions of all sessions: half a kilobyte each. Above it, only followers get sessions."""
 
 UNKNOWN: Final = -1
 
 
 def next_epoch(epoch: int) -> int:
-    """The session epoch after `epoch`: 0 is the first request's only."""
+    """The session epoch after `epoch`; 0 is only for the first request."""
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
 class FetchPartition:
-    """What a reader wants of one partition, and what it was last told. Tens of bytes: sessions hold thousands."""
+    """A reader's request for one partition, and what was last sent to it.
+
+    Some tens of bytes: sessions hold thousands.
+    """
 
     __slots__ = (
         "index",
@@ -71,14 +76,14 @@ class FetchPartition:
         self.sent_high_watermark = UNKNOWN
         self.sent_start_offset = UNKNOWN
         self.topic: str | None = None
-        """What the topic was called when it was last found: under an id that is gone a reader is told of the name."""
+        """The last known name of the topic: if the id no longer exists, a reader learns about the name."""
         self.watched: Partition | None = None
 
     def update(self, wanted: Any) -> None:
-        """Take over a FetchRequest.FetchPartition.
+        """Apply a FetchRequest.FetchPartition.
 
-        A follower that names another leader epoch, or the offset that it has named before, may have thrown away what it
-        was told meanwhile.
+        A follower with another leader epoch, or with the same offset as before, may have discarded what was sent
+        meanwhile.
         """
         if wanted.current_leader_epoch != self.leader_epoch or wanted.fetch_offset == self.offset:
             self.sent_high_watermark = self.sent_start_offset = UNKNOWN
@@ -89,12 +94,12 @@ class FetchPartition:
         self.last_fetched_epoch = max(wanted.last_fetched_epoch, UNKNOWN)
 
     def partition_changed(self, appended_bytes: int) -> None:
-        """The partition has more to say (called by what is watched)."""
+        """The partition has news (called by the watched partition)."""
         self.watched = None
         self.owner.changed(self, appended_bytes)
 
     def high_watermark_moved(self) -> None:
-        """Worth telling with the next answer, but no reason for one (called by what is watched)."""
+        """Send it with the next answer, without causing one (called by the watched partition)."""
         self.owner.ready[self.key] = self
 
     def watch(self, partition: Partition, isolation: int) -> None:
@@ -109,7 +114,7 @@ class FetchPartition:
 
 
 class FetchSession:
-    """The partitions of one reader. `id` is 0 while it is not kept for a later request."""
+    """The partitions of one reader. `id` is 0 while it is not kept for later requests."""
 
     __slots__ = (
         "arrived",
@@ -134,34 +139,34 @@ class FetchSession:
         self.id = NO_SESSION
         self.epoch = INITIAL_EPOCH
         self.by_topic_id = by_topic_id
-        """Whether its keys are topic ids (Fetch 13 and later) rather than names."""
+        """Whether its keys are topic ids (Fetch 13 and later), not names."""
         self.replica_id = replica_id
         """The broker id of a follower; negative for consumers."""
         self.rack: str | None = None
-        """Where a consumer is; None for one that knows nothing of racks and is served by leaders only (KIP-392)."""
+        """A consumer's rack; None: it does not name one and reads from leaders only (KIP-392)."""
         self.replica_epoch = UNKNOWN
-        """The follower's broker epoch, -1 where it does not say."""
+        """The follower's broker epoch; -1 if unknown."""
         self.denied: frozenset[str | bytes] | None = None
-        """The topics, as `partitions` names them, that its present request may not read; None: it may read all."""
+        """The topics in `partitions` that the present request may not read; None: it may read all."""
         self.created_ms = 0
         self.used_ms = 0
         self.partitions: dict[PartitionKey, FetchPartition] = {}
         self.topics: dict[str | bytes, int] = {}
-        """How many partitions of each topic there are."""
+        """The number of partitions of each topic."""
         self.is_closed = False
-        """Its partitions are watched no more, even if a request of it is still under way."""
+        """Its partitions are no longer watched, even if one of its requests is still running."""
         self.counted = 0
-        """Its partitions as `SessionCache` counts them."""
+        """The number of its partitions that `SessionCache` has counted."""
         self.ready: dict[PartitionKey, FetchPartition] = {}
-        """Those that may have something to say, the longest waiting first."""
+        """Partitions that may have news, the longest waiting first."""
         self.arrived: Callable[[FetchPartition, int], None] | None = None
-        """Told when a watched partition changes, while a request of this session waits."""
+        """Called when a watched partition changes, while a request of this session waits."""
         self.large: LargeFetch | None = None
-        """The request that goes through its partitions in turns."""
+        """The request that handles its partitions in turns."""
 
     @property
     def privileged(self) -> bool:
-        """A follower's: kept in preference to consumers' sessions."""
+        """Whether it belongs to a follower: such sessions are preferred to those of consumers."""
         return self.replica_id >= 0
 
     def update(self, topics: Iterable[Any]) -> None:
@@ -198,7 +203,7 @@ class FetchSession:
             self.arrived(partition, appended_bytes)
 
     def close(self, turns: Turns) -> None:
-        """Watch nothing any more; very many partitions are let go in turns."""
+        """Stop watching; very many partitions are released in turns."""
         self.is_closed = True
         partitions, self.partitions, self.ready, self.topics = self.partitions, {}, {}, {}
         if len(partitions) <= ROWS:
@@ -235,13 +240,13 @@ class SessionCache:
         return self._sessions.get(session.id) is session
 
     def count(self, session: FetchSession) -> bool:
-        """Note how many partitions a session has now; whether there is room for them."""
+        """Count the partitions of a session again. Returns whether there is room for them."""
         self.partition_count += len(session.partitions) - session.counted
         session.counted = len(session.partitions)
         return self.partition_count <= PARTITIONS_MAX or session.privileged
 
     def resume(self, session_id: int, epoch: int, *, by_topic_id: bool, now_ms: int) -> FetchSession | ErrorCode:
-        """The session of an incremental request, its epoch moved on; or the code that the request is to get."""
+        """The session of an incremental request, with its epoch increased; or the error code for the request."""
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -255,7 +260,7 @@ class SessionCache:
         return session
 
     def close(self, session_id: int) -> None:
-        """Forget a session; fine when there is none."""
+        """Forget a session; allowed if there is none."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partition_count -= session.counted
@@ -263,7 +268,7 @@ class SessionCache:
             session.close(self._turns)
 
     def keep(self, session: FetchSession, now_ms: int) -> bool:
-        """Give `session` an id so that it can be resumed; False when there is no room for it."""
+        """Give `session` an id so that it can be resumed. Returns False if there is no room for it."""
         if len(self._sessions) >= self.slots and not self._evict(session, now_ms):
             return False
         if not self.count(session):
@@ -280,10 +285,10 @@ class SessionCache:
         return True
 
     def _evict(self, wanted: FetchSession, now_ms: int) -> bool:
-        """Make room: an idle session goes first, else the least valuable of those that have lived long enough.
+        """Make room: evict an idle session, else the least valuable of those that are old enough.
 
-        A follower's session is worth more than a consumer's, a larger one more than a smaller one; followers need not
-        wait until a consumer's session is old.
+        A follower's session is more valuable than a consumer's, a larger one more than a smaller one. Followers need
+        not wait until a consumer's session is old.
         """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
@@ -313,6 +318,6 @@ def _worth(session: FetchSession) -> tuple[bool, int]:
 
 
 def topic_fields(key: PartitionKey) -> tuple[str, Uuid]:
-    """The name and the id under which a response names the topic of `key`: one of the two is empty."""
+    """The name and the id of the topic of `key` in a response: one of the two is empty."""
     topic = key[0]
     return (topic, ZERO_UUID) if isinstance(topic, str) else ("", Uuid(topic))

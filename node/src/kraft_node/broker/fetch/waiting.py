@@ -1,7 +1,7 @@
-"""A fetch that waits for `min_bytes` or for its time to run out (Kafka's DelayedFetch), one object per request.
+"""A fetch that waits for `min_bytes` or for its time-out (Kafka's DelayedFetch), one object per request.
 
-Appends only count bytes and put the fetch on the loop's next turn, so that many appends of one turn are answered by
-one larger response. When the count says enough, the partitions are read again.
+Appends only count bytes and schedule the fetch for the loop's next turn, so that many appends of one turn are answered
+by one larger response. If the count is sufficient, the partitions are read again.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from kraft_node.partition.followers import FollowerClock
 
 WAITING_MAX: Final = 20_000
-"""Fetches that may wait at a time: twice the idle consumers one node is sized for. Beyond it a fetch is answered at
-once with what there is, which a client takes for a short wait."""
+"""Maximum of waiting fetches: twice the number of idle consumers for which a node is sized. Above it, a fetch is
+answered at once with the available data; for the client this is a short wait."""
 
 
 NOTHING: Final = FetchRequest(topics=[])
-"""What a fetch that fails while it waits is answered for: the error at the top of the response."""
+"""The request for the answer of a fetch that fails while it waits: a top-level error."""
 
 HURRY_WAIT_MS: Final = 10
-"""How long a follower's fetch waits while the follower is about to ask for more: metadata reaches it some milliseconds
-sooner or later than this broker."""
+"""How long a follower's fetch waits while the follower is about to fetch more partitions: metadata reaches it some
+milliseconds sooner or later than this broker."""
 
 
 class WaitingFetch:
-    """One request and the session (or the partitions of a sessionless request) that it reads."""
+    """One request and the session (or the partitions of a request without a session) that it reads."""
 
     __slots__ = (
         "all_rows",
@@ -77,24 +77,24 @@ class WaitingFetch:
         self.timer: Timer | None = None
         self.clock: FollowerClock | None = None
         self.scheduled = False
-        """Whether it is about to read again, or is reading in turns: arrivals are counted and do nothing else."""
+        """Whether it is about to read again, or reads in turns: then arrivals are only counted."""
         self.has_news = False
-        """Whether something else than records has come since the partitions were read last."""
+        """Whether news other than records have come since the partitions were last read."""
         self.is_late = False
         self.done = False
 
     @property
     def wanted(self) -> dict[Any, FetchPartition]:
-        """The partitions to read: all, or those of the session that may have something to say."""
+        """The partitions to read: all, or those of the session that may have news."""
         return self.session.partitions if self.all_rows else self.session.ready
 
     def collect(self) -> reader.Collected:
-        """Read what there is now."""
+        """Read the available data."""
         wanted = self.wanted
         return self.read(list(wanted.values()) if len(wanted) > 1 else wanted.values())
 
     def read(self, partitions: Iterable[FetchPartition], before: reader.Collected | None = None) -> reader.Collected:
-        """Read these partitions, behind what has been read `before`."""
+        """Read these partitions, after the rows in `before`."""
         session, handler = self.session, self.handler
         return reader.collect(
             handler.replicas,
@@ -109,18 +109,18 @@ class WaitingFetch:
         )
 
     def is_enough(self, found: reader.Collected) -> bool:
-        """Whether to answer with `found` rather than wait."""
+        """Whether to answer with `found` instead of waiting."""
         if found.size_bytes >= self.min_bytes or found.immediate:
             return True
         return found.unanswerable == len(self.session.partitions)
 
     def wait(self, found: reader.Collected, max_wait_ms: int) -> None:
-        """Begin to wait, having found too little."""
+        """Start waiting, because too little was found."""
         self.begin(max_wait_ms)
         self._watch(found)
 
     def begin(self, max_wait_ms: int) -> None:
-        """Be told of what arrives from now on, for so long at most."""
+        """Count arrivals from now on, for at most this time."""
         self.handler.waiting.add(self)
         handler = self.handler
         if self.session.replica_id >= 0:
@@ -146,7 +146,7 @@ class WaitingFetch:
             wanted.watch(partition, self.isolation)
 
     def _wake(self) -> None:
-        """Read again in a turn: thousands may wait for one partition."""
+        """Read again in a turn: thousands of fetches may wait for one partition."""
         if not self.scheduled:
             self.scheduled = True
             self.handler.turns.add(self._turn)
@@ -183,24 +183,24 @@ class WaitingFetch:
             self._wake()
 
     def hurry(self) -> None:
-        """The follower is about to ask for more."""
+        """The follower is about to fetch more partitions."""
         if self.timer is not None:
             self.timer.cancel()
         self.timer = self.handler.scheduler.call_later(HURRY_WAIT_MS, self._expired)
 
     def superseded(self) -> None:
-        """Another request of the same session came: end with nothing."""
+        """Another request of the same session arrived: end without records."""
         self.finish()
         self.ctx.respond(self.handler.superseded_response())
 
     def abandon(self) -> None:
-        """Nobody waits for the answer any more."""
+        """No client waits for the answer any more."""
         self.finish()
         if self.session.id == NO_SESSION:
             self.session.close(self.handler.turns)
 
     def finish(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self.done = True
         if self.timer is not None:
             self.timer.cancel()
@@ -212,7 +212,7 @@ class WaitingFetch:
 
 
 def make_room(waiting: set[WaitingFetch]) -> bool:
-    """Let go of fetches whose clients have gone; whether another one may wait now."""
+    """Drop fetches whose clients have disconnected. Returns whether another fetch may wait now."""
     for fetch in [fetch for fetch in waiting if fetch.ctx.abandoned]:
         fetch.abandon()
     return len(waiting) < WAITING_MAX

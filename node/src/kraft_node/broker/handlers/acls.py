@@ -1,6 +1,6 @@
 """DescribeAcls (29), versions 1-3: refused with SECURITY_DISABLED, as Kafka does without an authorizer.
 
-CreateAcls and DeleteAcls are decided, and refused, by the controller.
+The controller handles, and refuses, CreateAcls and DeleteAcls.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """AlterConfigs (33), versions 0-2, and IncrementalAlterConfigs (44), versions 0-1 (KIP-339, KIP-412).
 
-All resources are the controller's to decide but one: the levels of this process's loggers, set here and now. And what
-this broker could not live with as its own configuration is refused here with INVALID_REQUEST, because the controller
-does not know its file. What is not answered here is handed on, and the two answers are put together.
+The controller handles all resources except the levels of this process's loggers, which are set here. A configuration
+that this broker could not use is refused here with INVALID_REQUEST, because the controller does not know its file. The
+rest is forwarded, and the two answers are merged.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class AlterConfigsHandler:
-    """Loggers and what this broker refuses here, everything else by the controller."""
+    """Handles loggers and refusals of this broker; forwards everything else to the controller."""
 
     def __init__(self, broker: Broker, forward: Forwarder) -> None:
         self._broker = broker
@@ -61,7 +61,7 @@ class AlterConfigsHandler:
         return self._handle(ctx, request, partial(self._answered_here, validate_only=request.validate_only))
 
     def _handle(self, ctx: RequestContext, request: Any, answer_here: Callable[[Any], Any]) -> Any:
-        """Answer what `answer_here` does, hand on the rest."""
+        """Answer the resources that `answer_here` handles, forward the rest."""
         resources = request.resources
         named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
         results = []
@@ -117,7 +117,9 @@ class AlterConfigsHandler:
         return None
 
     def _refused_own(self, resource: Any, overrides: dict[str, str]) -> Any:
-        """The error when this broker could not have `overrides` as its own or every broker's; None when it could."""
+        """The error if this broker could not use `overrides` as its own or every broker's configuration; None if it
+        could.
+        """
         per_broker = bool(resource.resource_name)
         try:
             check_broker_overrides(overrides, per_broker=per_broker)
@@ -127,7 +129,8 @@ class AlterConfigsHandler:
         return None
 
     def _refusal(self, resource: Any) -> tuple[ErrorCode, str | None] | None:
-        """What no resource may ask for; operations that do not exist are so strange to Kafka that it says nothing."""
+        """The error for alterations that are invalid for every resource; Kafka does not report unknown operations
+        here."""
         names = [config.name for config in resource.configs]
         if len(set(names)) < len(names):
             return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
@@ -151,9 +154,9 @@ class AlterConfigsHandler:
         return None
 
     def _altered(self, resource: Any) -> dict[str, str]:
-        """A broker's overrides after the alteration; operations that do not exist are left to the controller.
+        """A broker's overrides after the alteration; the controller refuses unknown operations.
 
-        Raises KafkaError for those on lists where there is none.
+        Raises KafkaError for list operations on keys that are not lists.
         """
         overrides = self._broker.metadata.configs(BROKER_RESOURCE, resource.resource_name)
         for config in resource.configs:
@@ -176,7 +179,7 @@ class AlterConfigsHandler:
 
 
 def _response(request: Any, results: list[Any]) -> Any:
-    """What answers `request`: rows of both kinds of answer have the same fields."""
+    """The response class for `request`: rows of both kinds of answer have the same fields."""
     if isinstance(request, IncrementalAlterConfigsRequest):
         return IncrementalAlterConfigsResponse(responses=results)
     row = AlterConfigsResponse.AlterConfigsResourceResponse

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (34), versions 1-2: move replicas between the log directories of this broker (KIP-113).
 
-The answer says whether the moves have begun. How far they are is told by DescribeLogDirs, as copies with `isFuture`.
+The answer tells whether the moves have begun. DescribeLogDirs reports their progress, as copies with `isFuture`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def alter_replica_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
-    """One row a partition; of one that is named several times the last directory counts, as in Kafka."""
+    """One row per partition; if a partition is named several times, the last directory counts, as in Kafka."""
     wanted = {
         (topic.name, index): directory.path
         for directory in request.dirs
@@ -29,7 +29,7 @@ def alter_replica_log_dirs(broker: Broker, ctx: RequestContext, request: Any) ->
         try:
             broker.moves.request(topic, index, path)
         except KafkaError as error:
-            # Kafka's clients know this API to answer so for replicas that are elsewhere.
+            # Kafka's clients expect this code from this API for replicas on other brokers.
             is_elsewhere = error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
             row.error_code = ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else error.code
         topics.setdefault(topic, []).append(row)

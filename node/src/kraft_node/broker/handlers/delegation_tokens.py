@@ -1,7 +1,7 @@
 """Create-, Renew-, Expire- and DescribeDelegationToken (38-41): refused on connections without authentication.
 
-A token speaks for the principal that asked for it; who has not authenticated has none to lend (KIP-48). Kafka refuses
-on plaintext listeners before it looks at anything else.
+A token stands for the principal that requested it; an unauthenticated client has none (KIP-48). On plaintext listeners,
+Kafka refuses before any other check.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_EXPIRY: Final[dict[int, Any]] = {
     ApiKey.RENEW_DELEGATION_TOKEN: RenewDelegationTokenResponse,
     ApiKey.EXPIRE_DELEGATION_TOKEN: ExpireDelegationTokenResponse,
 }
-"""These say when a token ends: -1 for one that is none."""
+"""These answers have an expiry time; -1 if there is no token."""
 
 
 def refuse_delegation_tokens(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001

@@ -1,7 +1,7 @@
-"""DeleteRecords (21), versions 0-2: move the start of a log, and with it what may be read (KIP-107).
+"""DeleteRecords (21), versions 0-2: moves the start of a log, below which records cannot be read (KIP-107).
 
-With other replicas the answer waits until all that live have moved their start as well, as they do with their next
-fetches: only then are the records gone for good. Its low watermark is the smallest start among them.
+With other replicas, the answer waits until all live replicas have moved their start, which happens with their next
+fetches: only then are the records deleted for good. The low watermark in the answer is the smallest start among them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 INVALID_LOW_WATERMARK = -1
 
 Waiting: TypeAlias = "tuple[Partition, int, Any]"
-"""A partition, the offset up to which records go, and the row of the answer."""
+"""A partition, the offset below which records are deleted, and the row of the answer."""
 
 
 def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """One answer a partition, when all are decided or the request's time is up.
+    """One answer per partition, when all are decided or the request has timed out.
 
-    Of a partition that is named several times the last offset counts, as in Kafka.
+    If a partition is named several times, the last offset counts, as in Kafka.
     """
     wishes: dict[str, dict[int, int]] = {}
     for topic in request.topics:
@@ -61,7 +61,7 @@ def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> Any:
 
 
 class WaitingDeletes:
-    """A request whose followers have not all moved their start yet (Kafka's DelayedDeleteRecords)."""
+    """A request that waits for followers to move their start (Kafka's DelayedDeleteRecords)."""
 
     def __init__(
         self, broker: Broker, ctx: RequestContext, response: Any, waiting: list[Waiting], timeout_ms: int

@@ -1,7 +1,7 @@
 """DescribeClientQuotas (48), versions 0-1: quotas whose entities match a filter (KIP-546).
 
-A component asks for one type of entity: with a certain name (match 0), its default (1), or with any name or the
-default (2). Strict means that an entity has no types but those asked for.
+A component selects one type of entity: with a given name (match 0), the default (1), or any name or the default (2).
+Strict: an entity must have no other types.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QUOTAS_A_STEP: Final = 500
 
 
 def describe_client_quotas(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """Every quota whose entity fulfils all components."""
+    """Every quota whose entity matches all components."""
     return answer(broker.turns, ctx, request, _described(broker, request))
 
 

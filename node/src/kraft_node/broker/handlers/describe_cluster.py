@@ -1,6 +1,6 @@
-"""DescribeCluster (60), versions 0-2: the brokers and who controls (KIP-700; 1 endpoint type, 2 fenced brokers).
+"""DescribeCluster (60), versions 0-2: the brokers and the controller (KIP-700; 1 endpoint type, 2 fenced brokers).
 
-As with Metadata, a live broker is told as the controller. The controllers' own listener answers for controllers.
+As in Metadata, clients see a live broker as the controller. The controllers' own listener lists controllers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_OPERATIONS: Final = -(2**31)
 
 
 def describe_cluster(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """The brokers on the listener that the client came through."""
+    """The brokers on the client's listener."""
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,

@@ -1,7 +1,7 @@
 """DescribeConfigs (32), versions 1-4: values with their sources and synonyms (KIP-226; 3 types, 4 flexible).
 
 Resources: topic, broker (this one, or "" for the values of all), broker-logger (this process's loggers, KIP-412),
-client-metrics (KIP-714), group (KIP-848). Documentation of a key is not sent: clients are told that there is none.
+client-metrics (KIP-714), group (KIP-848). Documentation of keys is never sent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """One answer a resource; a resource of a type that has no configurations spoils the whole request."""
+    """One answer per resource; a resource type without configurations fails the whole request."""
     if any(resource.resource_type not in RESOURCES for resource in request.resources):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -46,7 +46,7 @@ def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
 
 
 def _described(broker: Broker, request: Any, resources: list[Any]) -> Generator[None, None, Any]:
-    """A resource a step: its keys, values and synonyms take a millisecond."""
+    """One resource per step: its keys, values and synonyms take a millisecond."""
     results = []
     for resource in resources:
         yield

@@ -1,8 +1,7 @@
-"""DescribeLogDirs (35), versions 1-5: what lies in which log directory (3 top-level error, 4 volume sizes, 5 cordoned).
+"""DescribeLogDirs (35), versions 1-5: the content of log directories (3 top-level error, 4 volume sizes, 5 cordoned).
 
-A partition that has never been asked for has no log on disk yet; it is listed with size 0 in the directory where its
-log will be, as Kafka has created it by then. A replica that is quarantined has the lag -1: Kafka's for one whose log
-nobody can tell the end of.
+An unused partition has no log on disk yet. It is listed with size 0 in the directory where its log will be, because
+Kafka would have created it. A quarantined replica has lag -1, Kafka's value for a log with unknown end.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
 
 
 Wanted: TypeAlias = "dict[str, set[int]] | None"
-"""The partitions that the client asks for, by topic; None: all."""
+"""The requested partitions, by topic; None: all."""
 
 PARTITIONS_A_STEP: Final = 200
 
 
 def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """Every directory; of the topics those asked for (None: all)."""
+    """Every directory, with the requested topics (None: all)."""
     return answer(broker.turns, ctx, request, _steps(broker, request))
 
 
@@ -75,7 +74,7 @@ def _is_wanted(wanted: Wanted, topic: str, index: int) -> bool:
 def _topics(
     broker: Broker, directory: Directory, wanted: Wanted, unused: Iterable[tuple[str, int, int]]
 ) -> Generator[None, None, list[Any]]:
-    """What lies in a directory. Raises OSError."""
+    """The content of a directory. Raises OSError."""
     topics: dict[str, list[Any]] = {}
     for number, (topic, index, size) in enumerate(chain(broker.storage.sizes(directory), unused)):
         if number % PARTITIONS_A_STEP == PARTITIONS_A_STEP - 1:
@@ -93,15 +92,15 @@ def _topics(
 
 
 def _lag(broker: Broker, topic: str, index: int, end: int) -> int:
-    """How many offsets a copy that ends at `end` has still to take from the log; -1 where there is none."""
+    """How many offsets a copy that ends at `end` lacks; -1 if unknown."""
     partition = broker.replicas.peek((topic, index))
     return UNKNOWN_LAG if partition is None else max(0, partition.log.end_offset - end)
 
 
 def _unused(broker: Broker, wanted: Wanted) -> Generator[None, None, dict[Uuid, list[tuple[str, int, int]]]]:
-    """Partitions of this broker that have no log yet, by the directory that they are assigned to.
+    """Partitions of this broker without a log, by their assigned directory.
 
-    A partition without an assignment will choose when its log is made; the first live directory stands for it.
+    A partition without an assignment chooses when its log is created; it is listed in the first online directory.
     """
     online = broker.storage.directory_ids()
     found: dict[Uuid, list[tuple[str, int, int]]] = {}

@@ -1,4 +1,4 @@
-"""DescribeProducers (61), version 0: the idempotent and transactional producers a partition remembers (KIP-664)."""
+"""DescribeProducers (61), version 0: the idempotent and transactional producers of a partition (KIP-664)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def describe_producers(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
-    """One answer a partition."""
+    """One answer per partition."""
     topics = []
     for topic in request.topics:
         rows = []

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (75), version 0: topics in pages, with eligible leader replicas (KIP-966).
 
 Topics come in the order of their names; an answer holds at most `ResponsePartitionLimit` partitions (never more than
-`max.request.partition.size.limit`) and says in `NextCursor` where the next page begins.
+`max.request.partition.size.limit`) and its `NextCursor` tells where the next page begins.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ NAMES_A_STEP: Final = 200
 
 
 class Eyes(Protocol):
-    """What the client may see: `broker.authorization`."""
+    """What the client may see; `broker.authorization` implements it."""
 
     def sees(self, topic: str) -> bool:
         """Whether the client may describe the topic."""
 
     def operations(self, topic: str) -> int:
-        """What the client may do with the topic, as a bit field."""
+        """The client's allowed operations on the topic, as a bit field."""
 
 
 class _AllSeeing:
@@ -49,7 +49,7 @@ ALL_SEEING: Final = _AllSeeing()
 
 
 def describe_topic_partitions(broker: Broker, ctx: RequestContext, request: Any, eyes: Eyes = ALL_SEEING) -> Any:
-    """One page, of the topics that the client sees; behind it those that it named and may not see."""
+    """One page of the topics that the client sees; then the topics that it named and may not see."""
     return answer(broker.turns, ctx, request, _Page(broker, ctx, request, eyes).steps())
 
 
@@ -85,7 +85,7 @@ class _Page:
                     self._denied.append(name)
                 continue
             if is_full:
-                continue  # it is beyond the page, but what is denied is told
+                continue  # it is beyond the page, but denied topics are reported
             if cursor is not None and name == cursor.topic_name:
                 first_partition = cursor.partition_index
             is_full = self._add(name, first_partition)
@@ -98,7 +98,7 @@ class _Page:
         return Response(topics=self._answers, next_cursor=self._next)
 
     def _names(self) -> Generator[None, None, Iterator[str]]:
-        """The names in their order, some of them more than once. Raises INVALID_REQUEST for a cursor beside them."""
+        """The names in order, some more than once. Raises INVALID_REQUEST for a cursor that is not among them."""
         cursor = self._asked.cursor
         topics = self._asked.topics or list(self._broker.image.topics)
         is_named = cursor is None or not self._asked.topics
@@ -116,7 +116,7 @@ class _Page:
         return merge(*parts)
 
     def _add(self, name: str, first_partition: int) -> bool:
-        """Describe a topic as far as there is room; whether the next page begins with it."""
+        """Describe a topic as far as there is room. Returns whether the next page begins with it."""
         if self._room <= 0:
             self._next = Response.Cursor(name, first_partition)
             return True

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50), version 0: which SCRAM mechanisms users have, never the secrets (KIP-554)."""
+"""DescribeUserScramCredentials (50), version 0: the SCRAM mechanisms of users, never the secrets (KIP-554)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USERS_A_STEP: Final = 500
 
 
 def describe_user_scram_credentials(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """All users when none is named, else those named, each once."""
+    """All users if none is named, else the named ones, each once."""
     return answer(broker.turns, ctx, request, _described(broker, request.users or ()))
 
 

@@ -1,12 +1,12 @@
 """Fetch (1), versions 4-18: records from partitions, once or as an incremental session (KIP-227).
 
-Versions: 7 sessions; 9 leader epochs (KIP-320); 11 rack; 12 flexible, last fetched epoch and divergence (KIP-595);
-13 topic ids (KIP-516); 15 replica state; 16 leader hints (KIP-951); 17, 18 for followers and the metadata quorum.
+Versions: 7 sessions; 9 leader epochs (KIP-320); 11 rack; 12 flexible, last fetched epoch and divergence (KIP-595); 13
+topic ids (KIP-516); 15 replica state; 16 leader hints (KIP-951); 17, 18 for followers and the metadata quorum.
 
-Followers fetch by this API as well: what they ask for tells the leader how far they are. Consumers that name their rack
-are sent to a replica there, if `replica.selector.class` says so (KIP-392).
+Followers use this API, too: their fetch offsets tell the leader their progress. Consumers that name their rack are sent
+to a replica there if `replica.selector.class` is set (KIP-392).
 
-A consumer beyond its quota is told so instead of the records (KIP-219).
+A consumer above its quota gets a throttle time instead of records (KIP-219).
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from kraft_node.broker.replication.throttle import ReplicationQuota
 
 Judge: TypeAlias = Callable[[FetchSession, Iterable[Any]], frozenset[Any]]
-"""Which of these topics of the session, as it names them, the client may not read."""
+"""The topics of the session (names or ids) that the client may not read."""
 
 FUTURE_REPLICA: Final = -3
-"""As Kafka calls a move between its own directories: of negative ids the only one that is no consumer's."""
+"""Kafka's id for moves between its own directories; the only negative id that is not a consumer's."""
 ISOLATION_LEVELS: Final = (0, 1)
 TOPIC_IDS_VERSION: Final = 13
 REPLICA_STATE_VERSION: Final = 15
 LEADER_HINT_VERSION: Final = 16
 RACK_VERSION: Final = 11
 SWEEP_MS: Final = 1000
-"""How often at most all waiting fetches are looked through for those whose clients have gone."""
+"""Minimum time between two checks of all waiting fetches for disconnected clients."""
 
 
 class FetchHandler:
-    """Owns the sessions and the fetches that wait."""
+    """Owns the sessions and the waiting fetches."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -52,19 +52,22 @@ class FetchHandler:
         self.clock = broker.env.clock
         self.scheduler = broker.env.scheduler
         self.turns = Turns(broker.env)
-        """Where fetches read again, or go through very many partitions."""
+        """Runs repeated reads, and fetches of very many partitions."""
         self.waiting: set[WaitingFetch] = set()
         self.prefer: reader.Prefer | None = None
-        """Which replica consumers that name their rack should read from; None: always this one (KIP-392)."""
+        """The replica that consumers with a rack should read from; None: always this one (KIP-392)."""
         self.quota: ReplicationQuota | None = None
-        """Of what followers that catch up are sent."""
+        """Limits the data for followers that catch up."""
         self._swept_ms = -SWEEP_MS
         self.sessions = SessionCache(
             broker.config.int("max.incremental.fetch.session.cache.slots"), broker.env.rng, self.turns
         )
 
     def __call__(self, ctx: RequestContext, request: Any, judge: Judge | None = None) -> Any:
-        """Answer now, or when there is enough. `judge` says which of a session's topics this client may not read."""
+        """Answer now, or when there is enough.
+
+        `judge` returns the topics of a session that this client may not read.
+        """
         by_topic_id = ctx.api_version >= TOPIC_IDS_VERSION
         replica_id, _ = reader_of(request, ctx.api_version)
         if request.isolation_level not in ISOLATION_LEVELS:
@@ -87,7 +90,7 @@ class FetchHandler:
         if request.forgotten_topics_data:
             session.forget(request.forgotten_topics_data)
         if not session.partitions:
-            # A session with nothing left ends; what its last request names is answered without one.
+            # A session without partitions ends; its last request is answered without a session.
             self.sessions.close(session.id)
             session, full = FetchSession(by_topic_id=by_topic_id, replica_id=replica_id), True
             session.update(request.topics)
@@ -111,7 +114,7 @@ class FetchHandler:
         return None
 
     def _resume(self, request: Any, *, by_topic_id: bool) -> FetchSession | ErrorCode:
-        """The session of an incremental request; the request before it ends."""
+        """The session of an incremental request; an earlier request of it ends."""
         session = self.sessions.resume(
             request.session_id, request.session_epoch, by_topic_id=by_topic_id, now_ms=self.clock.monotonic_ms()
         )
@@ -126,7 +129,7 @@ class FetchHandler:
         return session
 
     def note_reader(self, ctx: RequestContext, request: Any, session: FetchSession) -> None:
-        """Note in the session by which broker, or from which rack, it is read."""
+        """Note in the session the broker or the rack of its reader."""
         replica_id, replica_epoch = reader_of(request, ctx.api_version)
         if replica_id >= 0:
             session.replica_id, session.replica_epoch = replica_id, replica_epoch
@@ -135,7 +138,7 @@ class FetchHandler:
             session.rack = request.rack_id
 
     def fetch_of(self, ctx: RequestContext, request: Any, session: FetchSession, *, all_rows: bool) -> WaitingFetch:
-        """The request as it reads from its session, with the limits of broker and quota."""
+        """The request with its session, and the limits of broker and quota."""
         replica_id, _ = reader_of(request, ctx.api_version)
         max_bytes = min(request.max_bytes, self.broker.fetch_max_bytes)
         if self.broker.quotas.is_active and replica_id < 0:
@@ -162,7 +165,7 @@ class FetchHandler:
         return make_room(self.waiting)
 
     def answer(self, fetch: WaitingFetch, found: reader.Collected) -> Any:
-        """The response with what was found; the session remembers what it was told."""
+        """The response with the rows found; the session notes what was sent."""
         throttled = self.throttled(fetch, found)
         if throttled is not None:
             return throttled
@@ -179,7 +182,7 @@ class FetchHandler:
         return made.response
 
     def throttled(self, fetch: WaitingFetch, found: reader.Collected) -> Any:
-        """The response to a consumer beyond its quota; None for all others."""
+        """The response for a consumer above its quota; None for all others."""
         session = fetch.session
         if fetch.ctx.handled_ms < 0 or session.replica_id >= 0:
             return None
@@ -192,23 +195,23 @@ class FetchHandler:
         return FetchResponse(throttle_ms, session_id=session.id)
 
     def hint(self, fetch: WaitingFetch, rows: list[reader.Row], response: Any) -> None:
-        """Tell readers that came to the wrong broker which one leads, if their version has room for it."""
+        """Name the leaders to readers that asked the wrong broker, if their version supports it."""
         if fetch.ctx.api_version < LEADER_HINT_VERSION:
             return
         failed = [(wanted.key, row) for wanted, row in rows if row.error_code in reader.WRONG_LEADER]
         hint_at_leaders(self.broker.metadata, fetch.ctx.listener, failed, response)
         if fetch.session.replica_id >= 0:
-            response.node_endpoints = []  # a follower knows where brokers are from the metadata
+            response.node_endpoints = []  # followers know brokers' addresses from the metadata
 
     def superseded_response(self) -> Any:
         return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
     def config_changed(self) -> None:
-        """The number of slots may have changed; sessions beyond it go as new ones come."""
+        """The number of slots may have changed; excess sessions are evicted as new ones come."""
         self.sessions.slots = self.broker.config.int("max.incremental.fetch.session.cache.slots")
 
 
 def reader_of(request: Any, version: int) -> tuple[int, int]:
-    """The broker id of a follower, negative for consumers, and its broker epoch, -1 if it does not say."""
+    """The broker id of a follower (negative for consumers), and its broker epoch (-1 if unknown)."""
     state = request.replica_state if version >= REPLICA_STATE_VERSION else None
     return (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)

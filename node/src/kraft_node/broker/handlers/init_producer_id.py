@@ -1,7 +1,7 @@
 """InitProducerId (22), versions 0-5 (6 is unstable): an id for an idempotent producer (KIP-98, KIP-360).
 
-An idempotent producer gets a new id each time, as in Kafka; the id it had is of no importance. A transactional one is
-the business of the transaction coordinator: without one it is told NOT_COORDINATOR and looks for one.
+An idempotent producer gets a new id each time, as in Kafka, whatever its earlier id. A transactional producer needs a
+transaction coordinator: without one it gets NOT_COORDINATOR and looks for one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_PRODUCER_ID = -1
 
 
 def init_producer_id(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """Answer at once from the block in hand, else when the controller has given another."""
+    """Answer at once from the current block, else when the controller has assigned another."""
     if request.transactional_id == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == -1):

@@ -3,8 +3,8 @@
 Versions: 2 isolation; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE; 6 flexible; 7 max timestamp (KIP-734); 8, 9, 11 tiers
 (KIP-405, -1005, -1023: without a remote tier they answer -1, or the local start); 10 timeout.
 
-The special timestamps are answered from memory; others cost one binary search in the time index. If the times of many
-segments have not been read since the start, a lane reads them, and the request is answered afterwards.
+Special timestamps are answered from memory; others cost one binary search in the time index. If the times of many
+segments were not read since the start, a lane reads them first.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ FIRST_VERSION: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The request version from which on a special timestamp may be asked for."""
+"""The first request version that supports a special timestamp."""
 
 
 def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """One answer a partition, gathered by topic; a partition named twice is refused, once."""
+    """One answer per partition, grouped by topic; a partition that is named twice is refused, once."""
     unread: list[Log] = []
     response = _response(broker, ctx, request, unread)
     if not unread:
@@ -68,7 +68,7 @@ def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
 
 
 def _response(broker: Broker, ctx: RequestContext, request: Any, unread: list[Log]) -> Any:
-    """The answer as far as it is known; logs whose times a lane must read first are put into `unread`."""
+    """The answer as far as it is known; logs whose times a lane must read first are added to `unread`."""
     if request.isolation_level not in ISOLATION_LEVELS:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
     asked: dict[tuple[str, int], int] = {}

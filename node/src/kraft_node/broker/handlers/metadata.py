@@ -1,11 +1,11 @@
 """Metadata (3), versions 0-13: the cluster's brokers, and topics with their partitions and leaders.
 
-Versions: 1 all topics = null, none = empty (0: empty = all); 4 auto creation can be forbidden; 5 offline replicas;
-7 leader epochs; 8-10 authorized operations; 9 flexible; 10 topic ids in the answer, 12 also in the question; 13
-top-level error (REBOOTSTRAP_REQUIRED, never sent).
+Versions: 1 all topics = null, none = empty (0: empty = all); 4 auto creation can be forbidden; 5 offline replicas; 7
+leader epochs; 8-10 authorized operations; 9 flexible; 10 topic ids in the answer, 12 also in the request; 13 top-level
+error (REBOOTSTRAP_REQUIRED, never sent).
 
-As in Kafka, the controller told to clients is a live broker, since clients cannot reach controllers (KIP-590), and a
-topic created by asking for it is still unknown in the answer that starts its creation.
+As in Kafka, clients see a live broker as the controller, because they cannot reach controllers (KIP-590). A topic that
+the request creates is still unknown in its answer.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class MetadataHandler:
         return found
 
     def _by_names(self, ctx: RequestContext, request: Any, names: list[str]) -> Generator[None, None, list[Any]]:
-        """The topics of those names; not those that are deleted meanwhile."""
+        """The topics with those names, except those deleted meanwhile."""
         answers = []
         for number, name in enumerate(names):
             if number % TOPICS_A_STEP == TOPICS_A_STEP - 1:

@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (23), versions 2-4: where an epoch ended, so that a reader finds where logs part (KIP-320).
+"""OffsetForLeaderEpoch (23), versions 2-4: the end of an epoch, so that a reader finds where logs diverge (KIP-320).
 
-An epoch that this log has not seen is answered with the largest one below it; with none below, -1 and -1.
+For an epoch that this log does not have, the answer is the largest epoch below it; -1 and -1 if there is none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def offset_for_leader_epoch(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
-    """One answer a partition."""
+    """One answer per partition."""
     topics = []
     for topic in request.topics:
         rows = []

@@ -1,7 +1,7 @@
 """GetTelemetrySubscriptions (71) and PushTelemetry (72), version 0 each (KIP-714): served, but not advertised.
 
-As in Apache Kafka without a plugin that receives metrics: clients see no version and do not push; whoever asks all the
-same is answered. See `broker.telemetry`.
+As in Apache Kafka without a plugin that receives metrics: clients see no version and do not push. A client that asks
+anyway gets an answer. See `broker.telemetry`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from kraft_node.broker.broker import Broker
 
 ACCEPTED: Final = [int(codec) for codec in (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)]
-"""Codecs in Kafka's order of preference."""
+"""The codecs in Kafka's order of preference."""
 
 
 def get_telemetry_subscriptions(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """What the client is to push; Raises KafkaError THROTTLING_QUOTA_EXCEEDED."""
+    """The client's subscription. Raises KafkaError THROTTLING_QUOTA_EXCEEDED."""
     client = broker.telemetry.subscribe(ctx, Uuid(bytes(request.client_instance_id)))
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=client.id,
@@ -35,6 +35,6 @@ def get_telemetry_subscriptions(broker: Broker, ctx: RequestContext, request: An
 
 
 def push_telemetry(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """Checked and dropped; raises KafkaError as `Telemetry.push` does."""
+    """Check a push and drop it. Raises KafkaError like `Telemetry.push`."""
     broker.telemetry.push(ctx, request)
     return PushTelemetryResponse()

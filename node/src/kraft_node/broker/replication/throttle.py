@@ -1,9 +1,9 @@
 """Replication quotas: how fast replicas that catch up may be sent and fetched (`*.replication.throttled.rate`).
 
-Only partitions that `*.replication.throttled.replicas` of their topic names are held back, and only towards replicas
-that are not in sync: what acknowledgements wait for is never slowed. The rate is that of the last eleven seconds, and
-of fewer as long as fewer have passed since the first byte, so that a move does not begin with ten seconds' worth at
-once (Kafka's SimpleRate). Used by the fetch handler (as leader) and by fetchers (as follower).
+Only partitions in `*.replication.throttled.replicas` of their topic are throttled, and only for replicas that are not
+in sync: acknowledgements are never slowed. The rate covers the last eleven seconds, or the time since the first byte if
+that is shorter, so that a move does not begin with ten seconds' worth of data at once (Kafka's SimpleRate). The fetch
+handler (as leader) and fetchers (as follower) use it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 UNLIMITED: Final = (1 << 63) - 1
 SAMPLES: Final = 11
-"""quota.window.num's default for replication: so many seconds are looked back on."""
+"""quota.window.num's default for replication: the number of seconds that the rate covers."""
 SAMPLE_MS: Final = 1000
 """quota.window.size.seconds' default."""
 EVERYTHING: Final = "*"
 PAUSE_MS: Final = 200
-"""How long a held-back partition is left out before it is tried again."""
+"""How long a throttled partition is left out before it is tried again."""
 
 
 class ReplicationQuota:
-    """One direction. `listed(topic)` gives the topic's list of throttled replicas."""
+    """One direction. `listed(topic)` returns the topic's list of throttled replicas."""
 
     def __init__(self, clock: Clock, broker_id: int, listed: Callable[[str], str]) -> None:
         self.limit = UNLIMITED
@@ -42,18 +42,18 @@ class ReplicationQuota:
         return self.limit != UNLIMITED
 
     def holds(self, topic: str, index: int) -> bool:
-        """Whether the partition is throttled, and the rate is exceeded now."""
+        """Whether the partition is throttled and the rate is exceeded now."""
         return self.is_active and self.rate() > self.limit and self.applies_to(topic, index)
 
     def applies_to(self, topic: str, index: int) -> bool:
-        """Whether the topic names this broker's replica of the partition, or all replicas."""
+        """Whether the topic lists this broker's replica of the partition, or all replicas."""
         listed = self._listed(topic).strip()
         if listed == EVERYTHING:
             return True
         return f"{index}:{self._broker_id}" in (entry.strip() for entry in listed.split(","))
 
     def record(self, topic: str, index: int, size: int) -> None:
-        """So many bytes of the partition have been sent or fetched."""
+        """Count bytes of the partition that were sent or fetched."""
         if self.is_active and self.applies_to(topic, index):
             now_ms = self._forget()
             if not self._samples or now_ms - self._samples[-1].start_ms >= SAMPLE_MS:
@@ -61,7 +61,7 @@ class ReplicationQuota:
             self._samples[-1].add(now_ms, size)
 
     def _forget(self) -> int:
-        """Drop samples that are too old; the time."""
+        """Drop samples that are too old. Returns the time."""
         now_ms = self._clock.monotonic_ms()
         while self._samples and now_ms - self._samples[0].last_ms >= SAMPLES * SAMPLE_MS:
             self._samples.popleft()
@@ -77,7 +77,7 @@ class ReplicationQuota:
 
 
 class _Sample:
-    """Bytes from `start_ms` on."""
+    """Bytes since `start_ms`."""
 
     __slots__ = ("last_ms", "size", "start_ms")
 

@@ -1,4 +1,4 @@
-"""Where a follower's log and the leader's part, and what to cut (KIP-279, KIP-595's divergence in Fetch)."""
+"""Where a follower's log and the leader's diverge, and how far to truncate (KIP-279, KIP-595's divergence in Fetch)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ log = logging.getLogger(__name__)
 
 
 def parting_offset(partition: Partition, leader_epoch: int, leader_end: int) -> tuple[int, bool]:
-    """To which offset to cut the log, when the leader's log ends epoch `leader_epoch` at `leader_end`; and whether what
-    is left then is the leader's as well.
+    """The offset to truncate to if the leader's log ends epoch `leader_epoch` at `leader_end`, and whether the rest
+    then matches the leader's log.
 
-    That epoch is the largest at or below our last one that the leader knows. Where our log does not know it, it is cut
-    where the next lower one of ours ends, and the leader is asked again with that.
+    That epoch is the largest at or below our last epoch that the leader knows. If our log does not have it, the log is
+    truncated to the end of our next lower epoch, and the leader is asked again with that epoch.
     """
     own = partition.log
     found = partition.epoch_end(leader_epoch)
@@ -41,7 +41,7 @@ def cut(partition: Partition, offset: int) -> None:
 
 
 def before_first_fetch(partition: Partition) -> None:
-    """A log that knows no epoch cannot be compared with the leader's: only what is replicated is kept (KIP-101)."""
+    """A log without epochs cannot be compared with the leader's: only its replicated part is kept (KIP-101)."""
     own = partition.log
     if own.leader_epochs.latest_epoch < 0 and own.end_offset > own.high_watermark:
         cut(partition, own.high_watermark)

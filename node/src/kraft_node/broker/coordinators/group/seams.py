@@ -1,4 +1,4 @@
-"""What the group coordinator asks of the broker around it: the log of a partition and the topics of the cluster.
+"""The interface of the group coordinator to its broker: the log of a partition and the topics of the cluster.
 
 `coordinators.store` implements both on the replica manager and the metadata image; tests implement them in memory.
 """
@@ -14,36 +14,39 @@ if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
 
 StoredRecord: TypeAlias = tuple[bytes, bytes | None]
-"""Key and value of a record; a value of None is a tombstone."""
+"""Key and value of a record; value None is a tombstone."""
 
 
 class GroupStore(Protocol):
     """The logs of the partitions of `__consumer_offsets` that this broker leads."""
 
     def append(self, partition: int, leader_epoch: int, records: Sequence[StoredRecord], now_ms: int) -> int:
-        """Append `records` as one batch, all or nothing; the offset of the first one.
+        """Append `records` as one batch, all or nothing. Returns the offset of the first one.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR.
         """
 
     def start_offset(self, partition: int) -> int:
-        """Where the log begins. Raises KafkaError NOT_LEADER_OR_FOLLOWER when it is not led here."""
+        """The start offset of the log. Raises KafkaError NOT_LEADER_OR_FOLLOWER if this broker does not lead it."""
 
     def end_offset(self, partition: int) -> int:
-        """Where the next record will go. Raises KafkaError NOT_LEADER_OR_FOLLOWER when it is not led here."""
+        """The offset of the next record. Raises KafkaError NOT_LEADER_OR_FOLLOWER if this broker does not lead it."""
 
     def high_watermark(self, partition: int) -> int:
-        """Below this everything is committed. Raises KafkaError NOT_LEADER_OR_FOLLOWER when it is not led here."""
+        """Everything below it is committed.
+
+        Raises KafkaError NOT_LEADER_OR_FOLLOWER if this broker does not lead it.
+        """
 
     def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
         """Whole batches from the one that holds `offset`, at least one; empty at the end. Raises KafkaError."""
 
     def when_committed(self, partition: int, offset: int, done: Callable[[], None]) -> None:
-        """Call `done` once when everything below `offset` is committed, or never when leadership is lost before."""
+        """Call `done` once when everything below `offset` is committed; never if leadership is lost before."""
 
 
 class Endpoint(NamedTuple):
-    """Where clients reach a broker."""
+    """The address of a broker for clients."""
 
     node_id: int
     host: str
@@ -51,7 +54,7 @@ class Endpoint(NamedTuple):
 
 
 class ClusterView(Protocol):
-    """The topics and brokers as the metadata image has them; every call costs O(1)."""
+    """The topics and brokers of the metadata image; every call costs O(1)."""
 
     def topic_id(self, name: str) -> Uuid | None: ...
 
@@ -60,10 +63,10 @@ class ClusterView(Protocol):
     def has_partition(self, name: str, partition: int) -> bool: ...
 
     def partition_count(self, name: str) -> int | None:
-        """How many partitions the topic has; None when there is no such topic."""
+        """The number of partitions; None if the topic does not exist."""
 
     def leader_endpoint(self, name: str, partition: int, listener: str) -> Endpoint | None:
-        """The partition's leader on the listener; None while it has no leader that is alive."""
+        """The partition's leader on the listener; None while it has no live leader."""
 
     def create_internal_topic(self, name: str, context: RequestContext) -> None:
-        """Ask for the topic to be created; returns at once, errors are logged, asking twice is harmless."""
+        """Start creating the topic; returns at once. Errors are logged, and repeated calls are harmless."""

@@ -1,7 +1,7 @@
 """One partition of `__consumer_offsets` that this broker leads: its groups, their offsets, and its unfinished writes.
 
-Writes go by the rule of the package: append, apply, answer when committed. `write` may call back before it returns
-(the append failed, or a sole replica commits at once), so callers put their state in order first.
+Writes follow the rule of the package: append, apply, answer when committed. `write` may call back before it returns
+(the append failed, or a single replica commits at once), so callers must update their state first.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_SWEEP_BATCH_RECORDS: Final = 1_000
-"""Tombstones of expiry and topic deletion go out in batches of this many: far below any max.message.bytes."""
+"""Tombstones of expiry and topic deletion are written in batches of this size: far below any max.message.bytes."""
 SWEEP_STEPS_A_TURN: Final = 500
-"""Groups looked at before other work gets its turn on the loop."""
+"""Groups per step, before other work gets its turn on the loop."""
 
 Done: TypeAlias = Callable[[KafkaError | None], None]
-"""Told when a write is committed (None) or why it will not be."""
+"""Called with None when a write is committed, or with the error."""
 
 
 class Phase(Enum):
-    """Where the partition is between election and resignation."""
+    """The phase of the partition between election and resignation."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -48,7 +48,7 @@ class Phase(Enum):
 
 
 class ForeignGroup:
-    """A group of another kind found in the log: its type and the keys of its records."""
+    """A group of another type found in the log: its type and the keys of its records."""
 
     __slots__ = ("keys", "kind")
 
@@ -67,7 +67,7 @@ class _Write:
 
 
 class Shard:
-    """The state of one partition. Everything in it is lost on `close` and comes back from the log."""
+    """The state of one partition. `close` drops it; loading restores it from the log."""
 
     __slots__ = (
         "_commit_timer",
@@ -117,14 +117,14 @@ class Shard:
         self._expecting = False
 
     def activate(self) -> None:
-        """The log has been read to its end: requests are welcome."""
+        """The log was read to its end: requests are accepted."""
         self.phase = Phase.ACTIVE
         self._written_to = self.store.end_offset(self.partition)
         self.high_watermark_moved(self.store.high_watermark(self.partition))
         self._expect_commit()
 
     def check(self) -> None:
-        """Raise the error that requests get while the partition cannot be used."""
+        """Raise the error for requests while the partition cannot be used."""
         if self.phase is Phase.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {self.partition} is being loaded")
         if self.phase is not Phase.ACTIVE:
@@ -135,8 +135,8 @@ class Shard:
     def write(self, changes: Sequence[Change], done: Done, *, apply: bool = True) -> bool:
         """Append `changes` as one batch and call `done` with None when committed, or with the error.
 
-        `apply=False` for snapshots of a group whose members are in memory already. False when nothing was appended
-        (`done` has been called with the reason by then).
+        `apply=False` is for snapshots of a group whose members are in memory already. Returns False if nothing was
+        appended (then `done` was called with the reason).
         """
         if not changes:
             self.after_writes(done)
@@ -158,7 +158,9 @@ class Shard:
         return True
 
     def write_all(self, changes: Sequence[Change], done: Done) -> None:
-        """Like `write`, for more changes than one batch may hold: not atomic, in order; `done` for the last batch."""
+        """Like `write`, for more changes than one batch may hold: in order but not atomic; `done` is for the last
+        batch.
+        """
         last = max(0, (len(changes) - 1) // MAX_SWEEP_BATCH_RECORDS * MAX_SWEEP_BATCH_RECORDS)
         failed: list[KafkaError] = []
 
@@ -173,10 +175,10 @@ class Shard:
         self.write(changes[last:], done)
 
     def after_writes(self, done: Done) -> None:
-        """Call `done` when all records of the log so far are committed; now, if they are.
+        """Call `done` when all present records of the log are committed; at once if they are.
 
-        That includes records that were loaded: after a restart the checkpointed high watermark may lie behind records
-        that a former leader acknowledged. It also includes writes that have timed out.
+        This includes loaded records: after a restart the checkpointed high watermark may be below records that an
+        earlier leader acknowledged. It also includes writes that have timed out.
         """
         if self._high_watermark < self._written_to:
             self._enqueue(done)
@@ -190,7 +192,7 @@ class Shard:
             self._commit_timer = self.scheduler.call_later(self.config.commit_timeout_ms, self._commit_timed_out)
 
     def _expect_commit(self) -> None:
-        """Have the store call back when the last write is committed; one such call is under way at most."""
+        """Let the store call back when the last write is committed; at most one such call is pending."""
         if self._expecting or self._high_watermark >= self._written_to or self.phase is not Phase.ACTIVE:
             return
         self._expecting = True
@@ -233,7 +235,7 @@ class Shard:
         call_each(late, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
 
     def transaction_ended(self, offset: int, producer_id: int, *, commit: bool) -> None:
-        """A transaction marker stands at `offset` of the log."""
+        """A transaction marker is at `offset` of the log."""
         self._written_to = max(self._written_to, offset + 1)
         self.offsets.end_transaction(offset, producer_id, commit=commit)
         self.high_watermark_moved(self.store.high_watermark(self.partition))
@@ -242,7 +244,7 @@ class Shard:
     # -- applying
 
     def apply(self, offset: int, producer_id: int, change: Change) -> None:
-        """Take over one record, whether just written or read back."""
+        """Apply one record that was just written or read back."""
         if isinstance(change, OffsetChange):
             value = change.value
             if value is not None:
@@ -294,7 +296,7 @@ class Shard:
     # -- sweeping
 
     def sweep(self, plan: Callable[[str], list[Change]]) -> None:
-        """Write what `plan(group_id)` gives for every group, a few groups a turn of the loop."""
+        """Write the changes of `plan(group_id)` for every group, a few groups per turn of the loop."""
         ids = list(dict.fromkeys([*self.groups, *self.foreign]))
         self._sweep_turn(iter(ids), plan)
 
@@ -323,7 +325,7 @@ class Shard:
     # -- ending
 
     def close(self, phase: Phase = Phase.CLOSED) -> None:
-        """Forget everything and tell whoever waits that this is not the coordinator any more."""
+        """Drop all state, and answer waiting requests that this is no longer the coordinator."""
         self.phase = phase
         if self._commit_timer is not None:
             self._commit_timer.cancel()
@@ -343,7 +345,7 @@ class Shard:
 
 
 def loaded_group(group_id: str, value: Any) -> ClassicGroup:
-    """A group as its GroupMetadataValue describes it: Stable with members, Empty without."""
+    """A group as in its GroupMetadataValue: Stable with members, Empty without."""
     since = value.current_state_timestamp
     group = ClassicGroup(
         group_id,

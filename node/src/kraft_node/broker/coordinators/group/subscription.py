@@ -1,4 +1,4 @@
-"""Reads the topics out of a consumer's subscription, the only part of a member's metadata that a broker looks at."""
+"""Reads the topics of a consumer's subscription, the only part of a member's metadata that a broker reads."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _LENGTH = struct.Struct(">h")
 
 
 def subscribed_topics(metadata: bytes) -> set[str] | None:
-    """The topics of a ConsumerProtocolSubscription of any version; None when it is not one.
+    """The topics of a ConsumerProtocolSubscription of any version; None if it is not one.
 
-    All versions begin alike (int16 version, array of strings); what follows is the clients' affair.
+    All versions begin with an int16 version and an array of strings; the broker ignores the rest.
     """
     try:
         version, count = _COUNT_AND_VERSION.unpack_from(metadata, 0)
