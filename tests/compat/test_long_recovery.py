@@ -87,4 +87,4 @@ def test_a_long_recovery_leaves_the_loop_to_probes_and_other_partitions(node: Ou
     finally:
         consumer.close()
     assert (low, high) == (0, BATCHES + 2)
-    assert "has fenced broker" not in node.log.read_text()
+    assert "controller has fenced this broker" not in node.log.read_text()

@@ -95,7 +95,7 @@ def test_a_seed_tells_its_story_and_how_to_replay_it(capsys: pytest.CaptureFixtu
     assert sim.main(["--scenario", "cluster", "--seed", "3", "--story"]) == 0
     text = capsys.readouterr().out
     assert "is active in epoch" in text
-    assert "Registered broker" in text
+    assert "broker is registered" in text
     assert "all is well again" in text
     assert "seed 3:" in text
     assert sim.replay_line(3, kind=sim.CLUSTER).endswith("--seed 3 --scenario cluster --story")

@@ -1,8 +1,9 @@
-"""An image as records again, in the order of Apache Kafka's snapshots, in slices (KIP-630, design decision 5).
+"""Serializes an image as records, in slices, in the order of Apache Kafka's snapshots (KIP-630).
 
-`SnapshotCursor` is consistent as of its making, however the image changes between slices: what has not been visited yet
-is copied when it changes (a topic's rows; other cells are immutable anyway). Its memory is in proportion to the
-changes meanwhile plus one pointer a topic. It must be closed, at the end or before; it is its own context manager.
+A `SnapshotCursor` shows the image as it was when the cursor was made, even if the image changes between slices. A part
+that the cursor has not visited is copied when it changes (the rows of a topic; other cells are immutable). The memory
+is proportional to the changes made meanwhile, plus one pointer for each topic. Close the cursor at the end or earlier;
+it is its own context manager.
 """
 
 from __future__ import annotations
