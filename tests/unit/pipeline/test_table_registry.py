@@ -18,7 +18,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import json_format
 
 from kraft_pipeline.client import ClientError
-from kraft_pipeline.tables import spec
+from kraft_pipeline.tables import spec, values
 from kraft_pipeline.tables.errors import RefusedError
 from kraft_pipeline.tables.formats import registry
 from kraft_pipeline.tables.formats.jsonschemas import JsonSchemaParser
@@ -351,3 +351,32 @@ def test_the_specification_of_registries(tmp_path: Path, monkeypatch: pytest.Mon
     ):
         with pytest.raises(SpecError, match=message):
             parsed(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("value", "module", "extra"),
+    [
+        ({"format": "protobuf"}, "google.protobuf", "protobuf"),
+        ({"format": "json"}, "jsonschema", "jsonschema"),
+        ({"format": "avro"}, "fastavro", "avro"),
+    ],
+)
+def test_a_package_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, value: dict[str, Any], module: str, extra: str
+) -> None:
+    document = {
+        "apiVersion": "kraftcluster.io/v1alpha1",
+        "kind": "KafkaTable",
+        "metadata": {"name": "orders"},
+        "spec": {
+            "bootstrapServers": "a:1",
+            "topics": {"names": ["t"]},
+            "table": {"path": "/t"},
+            "value": {**value, "registry": {"url": "http://a"}},
+        },
+    }
+    given = spec.parse(document)
+    values.first_fields(given)
+    monkeypatch.setattr(values, "find_spec", lambda name: None if name == module else name)
+    with pytest.raises(SpecError, match=rf"spec.value.format: {module} is not installed; .*\[{extra}\]"):
+        values.first_fields(given)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from importlib.util import find_spec
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -43,6 +44,8 @@ ICEBERG: Final = frozenset(
     }
 )
 """Names that Iceberg's readers give to columns of theirs: a table that has one of these cannot be read by Spark."""
+PACKAGES: Final = {"avro": "fastavro", "protobuf": "google.protobuf", "jsonschema": "jsonschema"}
+"""What a format needs, by the name of the extra that brings it."""
 DEAD_SCHEMA: Final = pa.schema(
     [
         *((name, TYPES[name]) for name in RAW),
@@ -96,7 +99,11 @@ def _made(spec: TableSpec) -> set[str]:
 
 
 def first_fields(spec: TableSpec) -> pa.Schema:
-    """The fields that the spec names. Raises SpecError for a type that is none, and for a name that is taken."""
+    """The fields that the spec names.
+
+    Raises SpecError for a type that is none, a name that is taken, and a package that is not installed.
+    """
+    _installed(spec)
     try:
         if spec.value.avro:
             from kraft_pipeline.tables.formats.avrovalues import given  # noqa: PLC0415 - an extra that the others do without
@@ -111,6 +118,20 @@ def first_fields(spec: TableSpec) -> pa.Schema:
     except ValueError as e:  # Arrow's are some, too
         raise SpecError(f"spec.value.schema: {e}") from None
     return found
+
+
+def _installed(spec: TableSpec) -> None:
+    kind = "jsonschema" if spec.value.format == "json" and spec.value.registry else spec.value.format
+    package = PACKAGES.get(kind)
+    if package is not None and not _is_there(package):
+        raise SpecError(f"spec.value.format: {package} is not installed; pip install 'kraftcluster[{kind}]'")
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False
 
 
 def schema_of(spec: TableSpec, fields: pa.Schema) -> pa.Schema:
