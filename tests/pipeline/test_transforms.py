@@ -102,14 +102,6 @@ def test_a_value_on_which_a_transform_fails_ends_the_run(spark: Any, cluster: Ou
     with pytest.raises(TaskError, match=r"^spec.transform: ValueError: 7 is wrong$") as told:
         run(given, SparkEngine(spark), tmp_path)
     assert not told.value.failure.retriable
-    del given["spec"]["functions"]
-    given["spec"]["transform"] = "SELECT CAST(name AS LONG) AS n FROM records"
-    given["spec"]["engine"]["spark"] = {"spark.sql.ansi.enabled": "true"}
-    with pytest.raises(TaskError, match=r"^spec.transform: \[CAST_INVALID_INPUT\]") as told:
-        run(given, SparkEngine(spark))
-    assert not told.value.failure.retriable
-    given["spec"]["engine"]["spark"] = {}
-    assert [done.rows for done in run(given, SparkEngine(spark))] == [1]
 
 
 @pytest.mark.parametrize(
