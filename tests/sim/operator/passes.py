@@ -223,7 +223,7 @@ def simulated(life: Life) -> Iterator[None]:
         life.notice(found)
         return found
 
-    async def says_nothing(*_: object) -> dict[int, object]:
+    async def says_nothing(*_: object, **__: object) -> dict[int, object]:
         return {}
 
     with (

@@ -6,6 +6,7 @@ Who calls it: the reconciler. It plans nothing and writes nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,7 +15,7 @@ from kraft_operator.kafka.client import Address, Client
 from kraft_operator.kube.client import Api
 from kraft_operator.observe import objects
 from kraft_operator.observe.kafka import View
-from kraft_operator.observe.status import Statuses
+from kraft_operator.observe.status import STARTS_S, Statuses
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.observed import Kube, Observed
 from kraft_operator.plan.observed import Seen as Aged
@@ -109,7 +110,8 @@ class Look:
         if shape != self._shape:
             self._shape, self.pods_changed_at = shape, listed_at
         processes = objects.processes(pods)
-        told = await self._statuses.of(processes)
+        ready = {number for number, one in objects.by_node(pods) if objects.pod(one).ready}
+        told = await self._statuses.of(processes, hurry=processes.keys() - ready)
         rack = cluster.spec.rack
         racks = await machines.racks(rack.node_label) if rack is not None and machines.allowed else {}
         found = Found(
@@ -131,7 +133,11 @@ class Look:
 
     async def observed(self, found: Found, listed_at: float, ask: Collection[int] = ()) -> Observed:
         """With what the cluster's own nodes say now; of the brokers in `ask` also what is in their log directories."""
-        await self.view.look(found.controllers, found.brokers, found.statuses)
+        # Processes that start may take seconds to answer, and volumes and pods wait for this pass meanwhile.
+        starts = not any(ready for _, ready, _ in found.shape)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STARTS_S if starts else None):
+                await self.view.look(found.controllers, found.brokers, found.statuses)
         if ask:
             await self.view.look_at_disks({i: one for i, one in found.brokers.items() if i in ask}, volume_of)
         now = self._clock()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from kraft_operator.kafka.client import Address, UnreachableError
 
 ANSWER_S: Final = 2.0
+STARTS_S: Final = 0.5
+"""For nodes that are not ready: the next pass asks again."""
 BYTES_MAX: Final = 64 * 1024
 
 
@@ -45,10 +47,21 @@ class Statuses:
     def __init__(self) -> None:
         self._known: dict[object, NodeStatus | None] = {}
 
-    async def of(self, processes: Mapping[int, tuple[object, Address]]) -> dict[int, NodeStatus]:
-        """By node id, of those that answer. A process is known by anything that another one of its node has not got."""
+    async def of(
+        self, processes: Mapping[int, tuple[object, Address]], hurry: Collection[int] = ()
+    ) -> dict[int, NodeStatus]:
+        """By node id, of those that answer. A process is known by anything that another one of its node has not got.
+
+        `hurry`: nodes that may not hold up the others.
+        """
         self._known = {key: self._known[key] for key, _ in processes.values() if key in self._known}
-        await asyncio.gather(*(self._ask(key, where) for key, where in processes.values() if key not in self._known))
+        await asyncio.gather(
+            *(
+                self._ask(key, where, STARTS_S if node in hurry else None)
+                for node, (key, where) in processes.items()
+                if key not in self._known
+            )
+        )
         answers = {node: self._known.get(key) for node, (key, _) in processes.items()}
         return {node: answer for node, answer in answers.items() if answer is not None}
 
@@ -56,9 +69,10 @@ class Statuses:
         """Whether all of them have been asked and have answered."""
         return all(key in self._known for key, _ in processes.values())
 
-    async def _ask(self, key: object, where: Address) -> None:
-        with contextlib.suppress(UnreachableError):
-            self._known[key] = await node_status(where)
+    async def _ask(self, key: object, where: Address, within_s: float | None) -> None:
+        with contextlib.suppress(UnreachableError, TimeoutError):
+            async with asyncio.timeout(within_s):
+                self._known[key] = await node_status(where)
 
 
 def parsed(found: dict[str, Any]) -> NodeStatus:

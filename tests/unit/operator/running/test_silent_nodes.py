@@ -1,0 +1,60 @@
+"""Nodes that start and do not answer yet hold up no volume and no pod: each pass waited for them for seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kraft_operator.kafka.client import Address, Client
+from kraft_operator.observe import cluster, status
+from kraft_operator.observe.cluster import Found, Look
+from kraft_operator.observe.status import Statuses
+from kraft_operator.plan.observed import Kube
+
+
+async def _silent() -> asyncio.Server:
+    """A process that listens and says nothing."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    return await asyncio.start_server(serve, "127.0.0.1", 0)
+
+
+def test_a_node_that_is_not_ready_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "ANSWER_S", 1000.0)
+    monkeypatch.setattr(status, "STARTS_S", 0.01)
+
+    async def main() -> None:
+        server, statuses = await _silent(), Statuses()
+        where = Address(*server.sockets[0].getsockname())
+        assert await statuses.of({1: ("process", where)}, hurry={1}) == {}
+        assert not statuses.whole({1: ("process", where)}), "the next pass asks again"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(statuses.of({1: ("process", where)}), 0.05)
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_the_quorum_is_not_waited_for_while_no_node_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "STARTS_S", 0.01)
+
+    def found(*, ready: bool) -> Found:
+        return Found(Kube({}, {}, {}), frozenset({("uid", ready, 0)}), {}, {}, {}, whole=True)
+
+    async def never(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        look = Look(Client(), lambda: 0.0)
+        monkeypatch.setattr(look.view, "look", never)
+        observed = await look.observed(found(ready=False), 0.0)
+        assert observed.quorum.value is None, "unknown, not healthy"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(look.observed(found(ready=True), 0.0), 0.05)
+
+    asyncio.run(main())
