@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +13,13 @@ from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import SimHost, SimScheduler, World
 
 
-def load(codes: list[ErrorCode]) -> tuple[list[Exception | None], float]:
+def load(codes: list[ErrorCode], cause: Exception | None = None) -> tuple[list[Exception | None], float]:
     """What a load ends with when the log answers with `codes` first, and when."""
     world = World(1)
 
     def start_offset(partition: int) -> int:
         if codes:
-            raise KafkaError(codes.pop(0), "not now")
+            raise KafkaError(codes.pop(0), "not now") from cause
         return 0
 
     store = SimpleNamespace(start_offset=start_offset, end_offset=lambda _: 0, high_watermark=lambda _: 0)
@@ -44,3 +45,9 @@ def test_a_log_that_is_being_made_is_waited_for() -> None:
 def test_a_dead_directory_ends_the_load() -> None:
     ends, _ = load([ErrorCode.KAFKA_STORAGE_ERROR])
     assert isinstance(ends[0], KafkaError)
+
+
+def test_a_shortage_of_descriptors_is_waited_for() -> None:
+    ends, when_ms = load([ErrorCode.KAFKA_STORAGE_ERROR] * 3, OSError(errno.EMFILE, "too many open files"))
+    assert ends == [None]
+    assert when_ms >= 100

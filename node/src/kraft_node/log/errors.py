@@ -15,7 +15,7 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 SHORTAGES: Final = (errno.EMFILE, errno.ENFILE)
 
 
-def is_shortage(error: BaseException) -> bool:
+def is_shortage(error: BaseException | None) -> bool:
     """Whether the process or the system has no free file descriptor at the moment."""
     return isinstance(error, OSError) and error.errno in SHORTAGES
 

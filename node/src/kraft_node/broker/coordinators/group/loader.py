@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.group.records import UnknownRecordTypeError, decode_change
 from kraft_node.broker.coordinators.group.shard import Phase
+from kraft_node.log.errors import is_shortage
 from kraft_node.records.batch import iter_headers, iter_records
 from kraft_node.records.control import ControlType, parse_control_key
 
@@ -34,12 +35,14 @@ RETRY_MS: Final = 50
 class Loader:
     """Loads one shard; then calls `done` with None, or with the error that ended the load."""
 
-    __slots__ = ("_count", "_done", "_shard", "_work")
+    __slots__ = ("_count", "_done", "_offset", "_shard", "_work")
 
     def __init__(self, shard: Shard, done: Callable[[Exception | None], None]) -> None:
         self._shard = shard
         self._done = done
         self._count = 0
+        self._offset: int | None = None
+        """All before it has been applied."""
         self._work = self._replay()
 
     def start(self) -> None:
@@ -53,8 +56,9 @@ class Loader:
         try:
             self._count += sum(1 for _ in islice(self._work, RECORDS_A_TURN))
         except (KafkaError, ValueError, OSError) as error:
-            if isinstance(error, KafkaError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and not self._count:
-                # The log is being created. If another broker leads instead, the shard gets a resignation.
+            is_early = isinstance(error, KafkaError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if (is_early and not self._count) or is_shortage(error) or is_shortage(error.__cause__):
+                # The log is being made, or no descriptor is left. If another broker leads, the shard is told to resign.
                 self._work = self._replay()
                 self._shard.scheduler.call_later(RETRY_MS, self._turn)
             else:
@@ -70,7 +74,7 @@ class Loader:
     def _replay(self) -> Iterator[None]:
         """Apply the whole log, yielding after each record."""
         shard, store = self._shard, self._shard.store
-        offset = store.start_offset(shard.partition)
+        offset = store.start_offset(shard.partition) if self._offset is None else self._offset
         shard.high_watermark_moved(store.high_watermark(shard.partition))
         while offset < store.end_offset(shard.partition):
             piece = store.read(shard.partition, offset, READ_BYTES)
@@ -80,7 +84,7 @@ class Loader:
                 yield from self._replay_batch(piece, batch, offset)
             if next_offset <= offset:
                 return  # compaction left nothing up to the end
-            offset = next_offset
+            self._offset = offset = next_offset
 
     def _replay_batch(self, piece: Buffer, batch: BatchHeader, start: int) -> Iterator[None]:
         shard = self._shard
