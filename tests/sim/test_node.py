@@ -28,6 +28,12 @@ FAILED_ONCE = (
     141,
     # Of batches on their way, the first met a log being recovered, the next an open one: the first was out of order.
     135,
+    # A kill met a flush of `flush.messages`: a retry was acknowledged for records that were not durable.
+    50287,
+    # A node that stopped during a flush acknowledged what its high watermark did not reach.
+    50034,
+    # Groups stayed unloaded because no descriptor was left for a moment.
+    50033,
 )  # fmt: skip
 """Seeds that found a bug when they were first run, most of them beyond the everyday ones by now."""
 

@@ -32,6 +32,10 @@ class Epochs:
 class MemoryLog:
     """Whole batches in a list."""
 
+    name = "memory-0"
+    unsettled = None
+    dir = SimpleNamespace(budget=SimpleNamespace(left=1))
+
     def __init__(self, topic_id: bytes, config: Any) -> None:
         self.topic_id = topic_id
         self.config = config
@@ -41,6 +45,10 @@ class MemoryLog:
         self.high_watermark = 0
         self.held_stable: int | None = None
         self.leader_epochs = Epochs()
+
+    @property
+    def settled_end(self) -> int:
+        return self.end_offset
 
     @property
     def last_stable_offset(self) -> int:

@@ -488,12 +488,18 @@ def test_a_failed_fsync_kills_the_directory() -> None:
     assert log.recovery_point == 0
 
 
-def test_flush_messages_makes_each_append_durable_before_it_returns() -> None:
+def test_flush_messages_makes_each_append_durable_before_it_is_settled() -> None:
     world = LogWorld()
     log = world.open({"flush.messages": "1"})
     for number in range(5):
+        settled: list[ErrorCode] = []
         log.append_as_leader(batch(b"%d" % number), 0, NOW)
-        assert log.recovery_point == number + 1
+        assert log.settled_end == number, "a lane has still to flush"
+        log.when_settled(number + 1, settled.append)
+        assert not settled
+        world.rest(1000)
+        assert settled == [ErrorCode.NONE]
+        assert log.recovery_point == log.settled_end == number + 1
         world.disk.copy()
     world.disk.lose_power()
     assert values(LogWorld(disk=world.disk).open(clean=False, recovery_point=5)) == [b"%d" % n for n in range(5)]

@@ -6,6 +6,7 @@ import pytest
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log import recovery
+from kraft_node.log.config import make_config
 from kraft_node.log.manager import LogManager
 from kraft_node.log.recovery import LogIsRecovering
 from tests.unit.log.node import ID, OTHER_ID, Node
@@ -65,6 +66,31 @@ def test_logs_that_nobody_asks_for_pass_through_the_lane_and_are_closed() -> Non
     assert list(manager.open_logs()) == []
     node.stop()
     assert node.start().directories[0].clean
+
+
+def test_a_log_killed_during_a_flush_is_flushed_before_its_records_count() -> None:
+    node = Node()
+    policy = make_config({"flush.messages": "2"})
+    manager = node.start(topic_config=lambda _topic: policy)
+    log = manager.create("t", 0, ID)
+    for number in range(3):  # the flush that these ask for is not done, so nobody has been told that they are stored
+        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    assert log.settled_end < 3
+    node.kill()
+    manager = node.start(topic_config=lambda _topic: policy)
+    asked(manager)
+    node.rest(200)
+    found = manager.get("t", 0)
+    assert found is not None
+    assert found.settled_end == found.recovery_point == 3
+    node.host.end_life()
+    node.disk.lose_power()
+    manager = node.start(topic_config=lambda _topic: policy)
+    asked(manager)
+    node.rest(200)
+    found = manager.get("t", 0)
+    assert found is not None
+    assert values(found) == [b"0", b"1", b"2"]
 
 
 def test_the_log_that_was_asked_for_last_is_recovered_first() -> None:

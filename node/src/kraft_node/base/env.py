@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from kraft_node.base.lag import LoopLag
@@ -81,6 +81,12 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def write_back(self) -> None:
+        """Return once what was dirty in memory has been written. Promises nothing for a loss of power.
+
+        An OSError is told once: a later fsync of a file that is opened anew may not tell it again.
+        """
+
     def fsync(self) -> None:
         """Return once data and size are on stable storage. After an OSError the contents are unknown: never retry."""
 
@@ -88,6 +94,13 @@ class File(Protocol):
         """The descriptor for sendfile; -1 if there is none (simulated files)."""
 
     def close(self) -> None: ...
+
+
+class DirtyRoom(NamedTuple):
+    """Bytes that may be written before writers have to wait for a disk: now, and when nothing is dirty."""
+
+    left: int
+    ceiling: int
 
 
 class Disk(Protocol):
@@ -144,6 +157,9 @@ class Disk(Protocol):
 
     def identity(self, path: str) -> str:
         """The identity of a directory on this machine. A copy or another volume has another identity."""
+
+    def dirty_room(self) -> DirtyRoom | None:
+        """How much may be written to all disks before a write waits; None where the system does not say."""
 
     def free_bytes(self, path: str) -> int: ...
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kraft_node.broker.metadata_cache import MetadataCache
-    from kraft_node.partition.manager import PartitionKey
+    from kraft_node.partition.table import PartitionKey
 
 
 def hint_at_leaders(

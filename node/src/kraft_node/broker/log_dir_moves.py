@@ -15,6 +15,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from kraft_node.base.calls import call_each
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid
 from kraft_node.broker.replication.throttle import EVERYTHING, ReplicationQuota
@@ -47,13 +48,15 @@ PREFERRED_MAX: Final = 100_000
 class Move:
     """One replica that moves to `target`. `copy` is None until the future log could be created."""
 
-    __slots__ = ("copy", "flushing", "partition", "target")
+    __slots__ = ("copy", "flushed", "flushing", "partition", "target")
 
     def __init__(self, partition: Partition, target: Directory) -> None:
         self.partition = partition
         self.target = target
         self.copy: Log | None = None
         self.flushing = False
+        self.flushed = False
+        """Whether a flush of the copy has ended since the controller accepted the move, so that little is left."""
 
 
 class LogDirMoves:
@@ -245,38 +248,40 @@ class LogDirMoves:
                 return False
         if self._logs.futures.directory_of(partition.topic, partition.index) is not move.target:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the copy in {move.target.path} is lost")
-        if self._quota.is_active and self._quota.rate() > self._quota.limit:
+        is_fast = self._quota.is_active and self._quota.rate() > self._quota.limit
+        if is_fast or move.target.budget.must_wait():
             self._later(move)
             return False
         source, copy = partition.log, move.copy
-        is_ready = self._is_accepted(move) and not self._needs_flush(move)
+        is_accepted = self._is_accepted(move)
+        is_ready = is_accepted and not move.flushing and (move.flushed or not self._lags_in_flush(move))
         for _ in range(LAST_STEPS if is_ready else 1):
             self._quota.record(partition.topic, partition.index, copy_some(source, copy))
             if copy.end_offset == source.end_offset:
                 break
         else:
             return True
-        if is_ready and not self._needs_flush(move):
+        if is_ready:
+            if self._lags_in_flush(move) or source.unsettled is not None or move.copy.unsettled is not None:
+                copy.flush()  # what has come since the flush in the background
             self._complete(move)
-        elif not is_ready:
-            self._prepare_completion(move)
-            self._later(move)
         else:
-            return True
+            self._prepare_completion(move, is_accepted=is_accepted)
+            self._later(move)
         return False
 
-    def _needs_flush(self, move: Move) -> bool:
-        """Whether the log has promised to keep records that the copy might still lose."""
+    def _lags_in_flush(self, move: Move) -> bool:
+        """Whether the log has promised to keep what the copy might still lose."""
         assert move.copy is not None, "law: only what has been copied is completed"
-        return move.flushing or move.copy.recovery_point < move.partition.log.recovery_point
+        return move.copy.recovery_point < move.partition.log.recovery_point
 
     def _is_accepted(self, move: Move) -> bool:
         partition = move.partition
         state = self._replicas.image.topics.partition(partition.topic_id, partition.index)
         return state is not None and state.directory(self._node_id) == Uuid(move.target.id)
 
-    def _prepare_completion(self, move: Move) -> None:
-        """The copy has caught up: make it durable, and report to the controller."""
+    def _prepare_completion(self, move: Move, *, is_accepted: bool) -> None:
+        """The copy has caught up: have it made durable, and the controller told."""
         partition, copy = move.partition, move.copy
         assert copy is not None, "law: only what has been copied is completed"
         if not move.flushing and copy.unflushed:
@@ -284,9 +289,10 @@ class LogDirMoves:
 
             def flushed() -> None:
                 move.flushing = False
+                move.flushed = is_accepted
 
             copy.flush_in_background(flushed)
-        if not self._is_accepted(move):
+        if not is_accepted:
             self._assign(partition.topic_id, partition.index, Uuid(move.target.id))
 
     def _complete(self, move: Move) -> None:
@@ -299,7 +305,15 @@ class LogDirMoves:
         copy.producers.take_over(source.producers)
         copy.high_watermark = max(source.high_watermark, copy.start_offset)
         source.twin = None
-        partition.log = self._logs.futures.promote(partition.topic, partition.index)
+        unsettled, source.unsettled = source.unsettled, None
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+        try:
+            log = self._logs.futures.promote(partition.topic, partition.index)
+            code = ErrorCode.NONE  # the copy has been flushed
+            partition.moved(log)
+        finally:
+            if unsettled is not None:
+                call_each(unsettled.take(None, code))
         del self._moves[partition.topic, partition.index]
 
     def _end(self, move: Move) -> None:

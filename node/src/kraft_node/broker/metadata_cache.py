@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.ids import Uuid
-from kraft_node.partition.manager import TopicKey
+from kraft_node.partition.table import TopicKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

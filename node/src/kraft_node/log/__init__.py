@@ -15,13 +15,14 @@
 | `manager`, `directory`, `checkpoints`, `meta_properties` | all logs in the `log.dirs` of a node (KIP-112, KIP-858) |
 | `noting`, `withdrawals` | noting offsets of open logs for checkpoints; logs that must not be used any more |
 | `metadata_log`, `quorum_state`, `bootstrap` | `__cluster_metadata-0` on disk (KIP-595, KIP-630) |
-| `files` | a limited number of open files; failures of a directory |
+| `waiting` | what waits for the disk: flushes that `flush.messages` asks for, appends when too much memory is dirty |
+| `files` | open files, bounded; what happens when a directory dies |
 
 Callers: `partition` and `broker` through `manager.LogManager`, the raft driver through `metadata_log.MetadataLog`.
 
 This package must not decode records in a produce or fetch (unless a topic's configuration requires it, see `validate`),
-block the event loop with an fsync (unless `flush.messages` requires one before the answer, or for the few files of
-directory management), retry a failed fsync, or use the disk except through `base.env.Disk`.
+block the event loop with an fsync (except for the few files of directory management), retry a failed fsync, or use the
+disk except through `base.env.Disk`.
 
 Durability. Below the recovery point everything is on stable storage: batches, their index entries, leader epochs,
 producer snapshots. Recovery scans only the part above it. A torn tail there is truncated and logged. Damage below it

@@ -26,6 +26,7 @@ from kraft_node.log.validate import (
     rewrite,
     target_codec,
 )
+from kraft_node.log.waiting import policy_flush
 from kraft_node.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -47,7 +48,12 @@ HEAD: Final = Struct(">qii")
 def append_as_leader(
     log: Log, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool, checked: Checked | None = None
 ) -> AppendInfo:
-    """See `Log.append_as_leader`."""
+    """See `Log.append_as_leader`.
+
+    Raises LongCheck, LongRecode, or KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP (with
+    `record_errors`), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, KAFKA_STORAGE_ERROR.
+    """
     headers = _checked(log, records)
     restated = [
         _check_as_leader(log, records, header, now_ms, internal=internal, checked=checked) for header in headers
@@ -65,7 +71,7 @@ def append_as_leader(
         payload = _recoded(log, records, header, checked, internal=internal)
         _store(log, records, header, leader_epoch, now_ms, payload, anew=anew)
     last = log.end_offset - 1
-    log.flush_by_policy()
+    policy_flush.after_append(log, first_base)
     return AppendInfo(first_base, last, now_ms if log.config.log_append_time else NO_TIMESTAMP, log.start_offset)
 
 
@@ -87,7 +93,7 @@ def append_as_follower(log: Log, records: Buffer, leader_epoch: int | None) -> A
         log.write_batch((view,), header.length, base, header.last_offset, header.max_timestamp, epoch, now_ms)
         if header.producer_id >= 0:
             _note_producer(log, records, header, base)
-    log.flush_by_policy()
+    policy_flush.after_append(log, first_base)
     return AppendInfo(first_base, log.end_offset - 1, NO_TIMESTAMP, log.start_offset)
 
 
@@ -271,5 +277,5 @@ def end_transaction(
         segment = log.segment(log.segment_number(offset))
         txn_index.append(log.dir.env.disk, segment.path(names.TXN_INDEX), entry)
         if segment.base not in log.txn_bases:
-            log.txn_bases.append(segment.base)
+            log.txn_bases += (segment.base,)
             log.names_changed += 1

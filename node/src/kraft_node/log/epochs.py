@@ -7,7 +7,7 @@ point is scanned, and its batches contain the epochs. A new partition has no fil
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 NO_EPOCH = -1
@@ -19,8 +19,8 @@ class LeaderEpochs:
     __slots__ = ("_epochs", "_starts", "dirty")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
-        self._epochs: list[int] = []
-        self._starts: list[int] = []
+        self._epochs: tuple[int, ...] = ()  # tuples, because most logs have one epoch: an empty list costs as much
+        self._starts: tuple[int, ...] = ()
         self.dirty = False
         for epoch, start in entries:
             self.assign(epoch, start)
@@ -43,11 +43,11 @@ class LeaderEpochs:
         epochs, starts = self._epochs, self._starts
         if epoch < 0 or (epochs and epoch == epochs[-1]):
             return
-        while epochs and (epochs[-1] >= epoch or starts[-1] >= start):
-            epochs.pop()
-            starts.pop()
-        epochs.append(epoch)
-        starts.append(start)
+        count = len(epochs)
+        while count and (epochs[count - 1] >= epoch or starts[count - 1] >= start):
+            count -= 1
+        self._epochs = (*epochs[:count], epoch)
+        self._starts = (*starts[:count], start)
         self.dirty = True
 
     def epoch_at(self, offset: int) -> int:
@@ -72,22 +72,20 @@ class LeaderEpochs:
         return epochs[place - 1], self._starts[place]
 
     def truncate_from_end(self, end: int) -> None:
-        """The log now ends at `end`: remove epochs that begin there or later."""
-        while self._starts and self._starts[-1] >= end:
-            self._starts.pop()
-            self._epochs.pop()
+        """The log ends at `end` now: epochs that begin there or later go."""
+        count = bisect_left(self._starts, end)
+        if count < len(self._starts):
+            self._starts, self._epochs = self._starts[:count], self._epochs[:count]
             self.dirty = True
 
     def truncate_from_start(self, start: int) -> None:
         """The log now begins at `start`: its epoch begins there, earlier epochs are removed."""
         place = bisect_right(self._starts, start)
         if place and (place > 1 or self._starts[0] < start):
-            del self._starts[: place - 1]
-            del self._epochs[: place - 1]
-            self._starts[0] = start
+            self._starts = (start, *self._starts[place:])
+            self._epochs = self._epochs[place - 1 :]
             self.dirty = True
 
     def clear(self) -> None:
         self.dirty = self.dirty or bool(self._epochs)
-        self._epochs.clear()
-        self._starts.clear()
+        self._epochs = self._starts = ()

@@ -15,9 +15,11 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.base.turns import Turns
 from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirFailure, is_shortage
+from kraft_node.log.waiting.write_budget import WriteBudget
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
+    from kraft_node.log.waiting.policy_flush import PolicyFlushes
 
 OPEN_FILES_MAX: Final = 2048
 """Default number of files kept open: half of the usual limit of a process; the rest is for connections."""
@@ -161,7 +163,19 @@ class LogDir:
     `lane` is the background thread of this directory. `failed` is set once and stays; then `on_failure` is called.
     """
 
-    __slots__ = ("env", "failed", "files", "id", "lane", "on_failure", "path", "pending_index_bytes", "turns")
+    __slots__ = (
+        "budget",
+        "env",
+        "failed",
+        "files",
+        "id",
+        "lane",
+        "on_failure",
+        "path",
+        "pending_index_bytes",
+        "policy_flushes",
+        "turns",
+    )
 
     cuts_in_steps: ClassVar = False
     """Whether cutting off thousands of segments raises CutLater after each few of them."""
@@ -174,6 +188,10 @@ class LogDir:
         self.lane = f"log-dir:{path}"
         self.turns = Turns(env)
         """Runs work on many files or logs in turns of the loop."""
+        self.budget = WriteBudget(self)
+        """How much may be appended before the disk must catch up."""
+        self.policy_flushes: PolicyFlushes | None = None
+        """Made by the first log with a `flush.messages`."""
         self.pending_index_bytes = PENDING_INDEX_BYTES
         self.failed: LogDirError | None = None
         self.on_failure: Callable[[LogDir], None] | None = None

@@ -18,18 +18,20 @@ from fastcrc.crc32 import iscsi as crc32c
 from kraft_node.base.env import Buffer
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid
-from kraft_node.log import appending, flushing, lookup, names, trimming
+from kraft_node.log import appending, flushing, lookup, trimming
 from kraft_node.log.config import LONG_MAX, LogConfig, draw_jitter
 from kraft_node.log.epochs import LeaderEpochs
-from kraft_node.log.errors import CutLater, LogDirDamaged, is_shortage
+from kraft_node.log.errors import LogDirDamaged, is_shortage
 from kraft_node.log.files import LogDir, Put, write_file
-from kraft_node.log.producer_snapshot import encode_snapshot
+from kraft_node.log.producer_replay import take_snapshot
 from kraft_node.log.producers import Producers
 from kraft_node.log.results import AppendInfo, FetchSlice, whole_batches
 from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
 from kraft_node.log.segments import SegmentList
 from kraft_node.log.timestamps import Partial
 from kraft_node.log.validate import Checked, looks_sound
+from kraft_node.log.waiting import policy_flush
+from kraft_node.log.waiting.write_budget import AppendLater
 from kraft_node.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -90,6 +92,7 @@ class Log:
         "truncations",
         "twin",
         "txn_bases",
+        "unsettled",
     )
 
     def __init__(self, log_dir: LogDir, path: str, topic: str, partition: int, config: LogConfig) -> None:
@@ -132,8 +135,9 @@ class Log:
         """Counts of changes of the directory's names: made, and durable."""
         self.twin: Log | None = None
         """The copy of this log in another directory: it is truncated together with this log."""
-        self.txn_bases: list[int] = []
+        self.txn_bases: tuple[int, ...] = ()
         """Base offsets of the segments that have a .txnindex, ascending."""
+        self.unsettled: policy_flush.Unsettled | None = None  # what `flush.messages` has a lane flush
         self.set_config(config)
 
     def __repr__(self) -> str:
@@ -202,10 +206,11 @@ class Log:
         A batch that an idempotent producer sent before is not stored again: the result names its offsets. `checked`
         holds known results about its records (`LongCheck.steps`, `LongRecode.work`).
 
-        Raises LongCheck, LongRecode, or KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP (with
-        `record_errors`), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT,
-        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, KAFKA_STORAGE_ERROR.
+        Raises AppendLater, LongCheck, LongRecode, or KafkaError as `appending.append_as_leader`.
         """
+        budget = self.dir.budget
+        if budget.left <= 0 and not internal and checked is None and budget.must_wait():
+            raise AppendLater(self.name, budget)
         try:
             fields = HEADER.unpack_from(records)
         except StructError:
@@ -289,6 +294,10 @@ class Log:
         except (OSError, LogDirDamaged) as e:
             raise self._fail_half_done(e) from e
         self.end_offset = last + 1
+        budget = log_dir.budget
+        budget.left -= size
+        if budget.is_watched:
+            budget.written[self] = None
 
     def _roll_due(self, segment: Segment, last: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether the segment is too old, its index is full, or `last` is too far from its base."""
@@ -339,15 +348,8 @@ class Log:
             raise self.dir.fail(e) from e
 
     def take_snapshot(self, offset: int, put: Put | None = None) -> None:
-        """Write the producers as of `offset` (or let `put` write them); durable after an fsync. Raises OSError."""
-        known = self.producers.snapshots
-        if offset in known:
-            return
-        put = put or partial(write_file, self.dir.env.disk)
-        put(f"{self.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}", 0, encode_snapshot(self.producers))
-        known.append(offset)
-        known.sort()
-        self.names_changed += 1
+        """Write the producers as of `offset` (or have `put` do so); needs an fsync to last. Raises OSError."""
+        take_snapshot(self, offset, put or partial(write_file, self.dir.env.disk))
 
     def indexed(self, position: int) -> None:
         """Take a snapshot from time to time, so that after a kill only the tail is read for producers
@@ -429,34 +431,21 @@ class Log:
 
     def truncate_to(self, offset: int) -> bool:
         """Remove everything from `offset` on (rounded down to a batch). Returns whether there was anything to remove.
-        Raises CutLater if checkpoints or many other segments come first, KafkaError KAFKA_STORAGE_ERROR."""
-        if self.twin is not None:
-            self._with_twin(lambda twin: twin.truncate_to(offset))
+
+        Raises CutLater if checkpoints or many other segments come first, KafkaError KAFKA_STORAGE_ERROR.
+        """
+        trimming.with_twin(self, lambda twin: twin.truncate_to(offset))
         return self._guard(lambda: trimming.truncate_to(self, offset))
 
     def reset_to(self, offset: int, *, in_steps: bool = True) -> None:
         """Empty the log; it continues at `offset`. Raises like `truncate_to`; in one go if not `in_steps`."""
-        if self.twin is not None:
-            self._with_twin(lambda twin: twin.reset_to(offset))
+        trimming.with_twin(self, lambda twin: twin.reset_to(offset))
         self._guard(lambda: trimming.reset_to(self, offset, in_steps=in_steps))
 
     def skip_to(self, offset: int) -> None:
         """Continue at `offset`, above the end: compaction has removed everything between. Raises KafkaError."""
         self._guard(lambda: self.roll(offset))
         self.end_offset = offset
-
-    def _with_twin(self, work: Callable[[Log], object]) -> None:
-        """Do the same with the copy. An error of the copy is reported to its directory and does not affect this log.
-
-        Raises CutLater: both wait.
-        """
-        assert self.twin is not None, "law: asked for with a copy"
-        try:
-            work(self.twin)
-        except CutLater:
-            raise
-        except KafkaError:
-            self.twin = None
 
     def _guard(self, work: Callable[[], T]) -> T:
         self.dir.check()
@@ -496,14 +485,20 @@ class Log:
             return min(self.high_watermark, self.recovery_point)
         return self.high_watermark
 
-    def flush_by_policy(self) -> None:
-        """Fsync if `flush.messages` requires it. Raises KafkaError KAFKA_STORAGE_ERROR."""
-        if self.end_offset - self.recovery_point >= self.config.flush_messages:
-            self.flush()
+    @property
+    def settled_end(self) -> int:
+        """Up to where records may count as stored by this replica: the end, unless `flush.messages` awaits a flush."""
+        unsettled = self.unsettled
+        return self.end_offset if unsettled is None else min(unsettled.end, self.end_offset)
+
+    def when_settled(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
+        """Call `done` with NONE once `settled_end` has reached `offset`, or with an error; see `policy_flush.wait`."""
+        policy_flush.wait(self, offset, done)
 
     def flush(self) -> None:
         """Fsync everything now, on the caller's thread. Raises KafkaError KAFKA_STORAGE_ERROR."""
         self._guard(lambda: flushing.flush_now(self))
+        policy_flush.abandon(self, ErrorCode.NONE)
 
     def flush_in_background(self, done: Callable[[], None] | None = None) -> None:
         """Fsync the data written so far in the directory's thread, then move the recovery point."""
@@ -512,7 +507,9 @@ class Log:
     def close(self) -> None:
         """Drop the references to all open files for good. Writes nothing."""
         self.closed = True
+        self.dir.budget.written.pop(self, None)
         self.segments.retire()
+        policy_flush.closed(self)
 
 
 __all__ = ["AppendInfo", "FetchSlice", "Log", "whole_batches"]

@@ -114,12 +114,12 @@ def _settle_files(log: Log) -> list[int]:
         if base is None:
             continue
         if name.endswith(names.PRODUCER_SNAPSHOT):
-            log.producers.snapshots.append(base)
+            log.producers.snapshots += (base,)
         elif name.endswith((names.INDEX, names.TIME_INDEX, names.TXN_INDEX)):
             if base not in known:
                 disk.remove(f"{log.path}/{name}")
             elif name.endswith(names.TXN_INDEX):
-                log.txn_bases.append(base)
+                log.txn_bases += (base,)
     return bases
 
 

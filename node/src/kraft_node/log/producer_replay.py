@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from kraft_node.base.env import read_file
 from kraft_node.log import names
 from kraft_node.log.appending import end_transaction
-from kraft_node.log.files import remove_if_there
+from kraft_node.log.files import Put, remove_if_there
 from kraft_node.log.lookup import control_records_of
-from kraft_node.log.producer_snapshot import SnapshotError, decode_snapshot
+from kraft_node.log.producer_snapshot import SnapshotError, decode_snapshot, encode_snapshot
 from kraft_node.log.scan import BadBatch, batches
 from kraft_node.records.control import ControlType, parse_control_key, parse_marker
 from kraft_node.records.errors import BatchError
@@ -49,8 +49,17 @@ def load_producers(log: Log, *, replay_from: int | None) -> None:
     _replay(log, start, log.end_offset if replay_from is None else replay_from)
 
 
+def take_snapshot(log: Log, offset: int, put: Put) -> None:
+    """Have `put` write the producers as of `offset`, unless there is such a snapshot. Raises OSError."""
+    known = log.producers.snapshots
+    if offset not in known:
+        put(f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}", 0, encode_snapshot(log.producers))
+        log.producers.snapshots = tuple(sorted((*known, offset)))
+        log.names_changed += 1
+
+
 def drop_snapshot(log: Log, offset: int) -> None:
-    log.producers.snapshots.remove(offset)
+    log.producers.snapshots = tuple(at for at in log.producers.snapshots if at != offset)
     remove_if_there(log.dir.env.disk, f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}")
 
 

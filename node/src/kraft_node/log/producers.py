@@ -8,7 +8,6 @@ All state follows from the log: it is rebuilt from a snapshot and the batch head
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
@@ -84,6 +83,10 @@ class Producer:
 Awaited: TypeAlias = dict[int, tuple[int, int]]
 """By producer id: epoch and sequence of the first refused batch, which will be sent again."""
 
+NOTHING_AWAITED: Final[Awaited] = {}
+_NOBODY: Final[dict[int, Producer]] = {}
+"""Shared by all partitions without producers, and never written to: most partitions have none."""
+
 
 class Producers:
     """The producers of one partition."""
@@ -92,14 +95,14 @@ class Producers:
 
     def __init__(self, name: str = "") -> None:
         self.name = name
-        self.awaited: Awaited = {}
-        """Producers with batches that were refused before the log was open. Each must start with its refused batch."""
-        self._by_id: dict[int, Producer] = {}
-        self._ongoing: list[int] = []
+        self.awaited = NOTHING_AWAITED
+        """Producers with batches refused before the log was open. Each must begin with its refused batch."""
+        self._by_id = _NOBODY
+        self._ongoing: tuple[int, ...] = ()
         """First offsets of open transactions, ascending."""
-        self._unreplicated: list[tuple[int, int]] = []
-        """First and marker offset of finished transactions, until the high watermark passes the marker."""
-        self.snapshots: list[int] = []
+        self._unreplicated: tuple[tuple[int, int], ...] = ()
+        """First and marker offset of transactions that have ended, until the high watermark passes the marker."""
+        self.snapshots: tuple[int, ...] = ()
         """Offsets of the snapshot files, ascending."""
 
     def __len__(self) -> int:
@@ -114,9 +117,19 @@ class Producers:
 
     def load(self, producer: Producer) -> None:
         """Take over a producer from a snapshot."""
-        self._by_id[producer.producer_id] = producer
+        self._add(producer)
         if producer.current_txn_first_offset != NONE:
-            insort(self._ongoing, producer.current_txn_first_offset)
+            self._begin(producer.current_txn_first_offset)
+
+    def _add(self, producer: Producer) -> Producer:
+        if self._by_id is _NOBODY:
+            self._by_id = {}
+        self._by_id[producer.producer_id] = producer
+        return producer
+
+    def _begin(self, first_offset: int) -> None:
+        """A transaction is open that begins there."""
+        self._ongoing = tuple(sorted((*self._ongoing, first_offset)))
 
     def take_over(self, other: Producers) -> None:
         """Take over the state of another log with the same end, also about records that no longer exist."""
@@ -133,9 +146,14 @@ class Producers:
     def check(self, header: BatchHeader) -> BatchMetadata | None:
         """Check whether a client's batch may be appended. Returns its stored metadata if it was appended before.
 
-        Raises KafkaError INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. An unknown producer
-        id may start with any sequence: its records may have been deleted. The exception is a producer whose batch was
-        refused during recovery: if a later batch came first, the refused batch would be out of order forever.
+        Raises KafkaError INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. A producer id that
+        is not known may begin anywhere: its records may have been deleted. The exception is a producer whose batch was
+        refused during recovery: a later batch must not come first, or the refused batch is out of order for ever.
+
+        Batches that are refused before the log is asked are not noted: NOT_ENOUGH_REPLICAS, or NOT_LEADER_OR_FOLLOWER
+        before this broker leads or has made the log. If such a batch is the first of its producer here, the next one
+        in flight can be appended before it. Apache Kafka accepts the same: its check of the ISR also comes before the
+        producers' state, and a producer without state may begin with any sequence.
         """
         producer = self._by_id.get(header.producer_id)
         if producer is None:
@@ -180,7 +198,7 @@ class Producers:
         """Note that a data batch of a producer is in the log at `base_offset`."""
         producer = self._by_id.get(header.producer_id)
         if producer is None:
-            producer = self._by_id[header.producer_id] = Producer(header.producer_id)
+            producer = self._add(Producer(header.producer_id))
             self.awaited.pop(header.producer_id, None)
         if producer.producer_epoch != header.producer_epoch:
             producer.producer_epoch = header.producer_epoch
@@ -200,7 +218,7 @@ class Producers:
         )
         if header.is_transactional and producer.current_txn_first_offset == NONE:
             producer.current_txn_first_offset = base_offset
-            insort(self._ongoing, base_offset)
+            self._begin(base_offset)
 
     def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
         """Check whether a transaction marker may be appended.
@@ -229,7 +247,7 @@ class Producers:
         """Note a marker at `offset`. Returns the transaction that it ended; None if none was open."""
         producer = self._by_id.get(header.producer_id)
         if producer is None:
-            producer = self._by_id[header.producer_id] = Producer(header.producer_id)
+            producer = self._add(Producer(header.producer_id))
         if producer.producer_epoch != header.producer_epoch:
             producer.producer_epoch = header.producer_epoch
             producer.batches.clear()
@@ -239,8 +257,9 @@ class Producers:
         if first == NONE:
             return None
         producer.current_txn_first_offset = NONE
-        self._ongoing.remove(first)
-        self._unreplicated.append((first, offset))
+        place = self._ongoing.index(first)
+        self._ongoing = self._ongoing[:place] + self._ongoing[place + 1 :]
+        self._unreplicated = (*self._unreplicated, (first, offset))
         return CompletedTxn(producer.producer_id, first, offset, aborted)
 
     # --- the last stable offset ---
@@ -249,7 +268,7 @@ class Producers:
         """The first offset that a read_committed reader must not see yet; None if there is none."""
         waiting = self._unreplicated
         if waiting:
-            waiting = self._unreplicated = [txn for txn in waiting if txn[1] >= high_watermark]
+            waiting = self._unreplicated = tuple(txn for txn in waiting if txn[1] >= high_watermark)
         first = self._ongoing[0] if self._ongoing else None
         for start, _ in waiting:
             if first is None or start < first:
@@ -273,7 +292,6 @@ class Producers:
             del self._by_id[producer_id]
 
     def clear(self) -> None:
-        """Forget everything except the snapshot files."""
-        self._by_id.clear()
-        self._ongoing.clear()
-        self._unreplicated.clear()
+        """Forget everything but the snapshot files."""
+        self._by_id = _NOBODY
+        self._ongoing = self._unreplicated = ()

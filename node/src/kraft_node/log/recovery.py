@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log import names
+from kraft_node.log.config import LONG_MAX
 from kraft_node.log.files import FileCache, LogDir
+from kraft_node.log.flushing import flush_now
 from kraft_node.records.batch import HEADER, HEADER_SIZE, MAGIC
 
 if TYPE_CHECKING:
@@ -69,6 +71,14 @@ class LogIsRecovering(KafkaError):  # noqa: N818 - a state, not a fault
         known = self._refused.get(producer_id)
         if known[0] < epoch if known is not None else len(self._refused) < REFUSED_MAX:
             self._refused[producer_id] = (epoch, sequence)
+
+
+def _is_due(log: Log) -> bool:
+    """Whether `flush.messages` asks for a flush before records of this log may count.
+
+    The process before may have been killed during such a flush. Nothing tells which of the records it acknowledged.
+    """
+    return log.unflushed >= log.config.flush_messages
 
 
 class _Stopped(Exception):  # noqa: N818 - what it was told to do
@@ -155,7 +165,7 @@ class Recovery:
             return False
         if self._busy.get(directory.path) == key:
             return True
-        if self._length(directory, key) <= self.inline_bytes_max:
+        if not self._is_long(directory, key):
             return False
         waiting = self._waiting.setdefault(directory.path, {})
         if first:
@@ -168,9 +178,7 @@ class Recovery:
     def short(self, directory: Directory) -> list[Key]:
         """The unrecovered logs of a directory whose scan is short enough for the loop. Raises OSError."""
         return [
-            key
-            for key in directory.unrecovered
-            if not self.is_busy_with(*key) and self._length(directory, key) <= self.inline_bytes_max
+            key for key in directory.unrecovered if not self.is_busy_with(*key) and not self._is_long(directory, key)
         ]
 
     def refused(self, topic: str, partition: int) -> Awaited:
@@ -187,6 +195,14 @@ class Recovery:
     def cost(self, directory: Directory, topic: str, partition: int) -> int:
         """The cost of a scan of the log, in bytes read. Raises OSError."""
         return self._length(directory, (topic, partition))
+
+    def _is_long(self, directory: Directory, key: Key) -> bool:
+        """Whether the log belongs into the lane: for its length, or because it may have to be flushed there.
+
+        Raises OSError.
+        """
+        has_policy = self._manager.topic_config(key[0]).flush_messages != LONG_MAX
+        return self._length(directory, key) > self.inline_bytes_max or has_policy
 
     def _length(self, directory: Directory, key: Key) -> int:
         """Bytes of the segments above the recovery point, the maximum that a scan reads, plus a cost for each segment.
@@ -218,6 +234,8 @@ class Recovery:
 
         def work() -> Log:
             log = opening(apart)
+            if _is_due(log):
+                flush_now(log)
             log.segments.release()
             return log
 
@@ -244,6 +262,8 @@ class Recovery:
         try:
             if isinstance(result, _OnLoop):
                 log = manager.open(directory, *key)
+                if _is_due(log):
+                    log.flush()
             elif isinstance(result, BaseException):
                 raise manager.not_opened(directory, *key, result) from result
             else:

@@ -24,8 +24,9 @@ log = logging.getLogger("kraft_node.log")
 ENDS_MAX: Final = 16
 """Ends of the latest batches, for readers near the end; more would cost memory in every log."""
 PENDING_LOG_BYTES_MAX: Final = 4 << 20
-"""Bytes of log whose entries are not written yet: the amount that is read again below the recovery point after a
-crash."""
+"""Bytes of log whose entries are not written yet: so much is read again below the recovery point after a crash."""
+NO_ENDS: Final[dict[int, int]] = {}
+"""Shared by all segments that nothing has been appended to, and never added to."""
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
@@ -90,13 +91,13 @@ class Segment:
         self.time_count = -1 if size else 0
         self.time_last = -1
         """Timestamp of the last time index entry."""
-        self.pending = bytearray()
-        self.pending_time = bytearray()
+        self.pending = b""
+        self.pending_time = b""
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
         self.first_timestamp = -1
         """Largest timestamp of the first batch, from which the segment's age counts; -1 if unknown."""
-        self.ends: dict[int, int] = {}
+        self.ends = NO_ENDS
         self.times_unproven: Unproven | None = None
         """What a loss of power may have left out of the time index."""
         self._since_index = 0
@@ -141,8 +142,8 @@ class Segment:
         self._since_index += length
         self.size = end = position + length
         ends = self.ends
-        if len(ends) >= ENDS_MAX:
-            ends.clear()
+        if ends is NO_ENDS or len(ends) >= ENDS_MAX:
+            self.ends = ends = {}
         ends[last_offset + 1] = end
 
     def note(self, header: BatchHeader) -> None:
@@ -188,8 +189,8 @@ class Segment:
         self.index_written = True
         self.index_count += len(self.pending) // ENTRY_SIZE
         self.time_count += len(self.pending_time) // TIME_ENTRY_SIZE
-        self.pending = bytearray()
-        self.pending_time = bytearray()
+        self.pending = b""
+        self.pending_time = b""
 
     def finish(self, put: Put | None = None) -> None:
         """After the last append (or when the node stops): complete the indexes on disk. Raises OSError."""
@@ -211,7 +212,7 @@ class Segment:
         Entries that do not ascend, or the unused rest of a preallocated file, end an index. Raises OSError.
         """
         relative = next_offset - self.base
-        self.ends.clear()
+        self.ends = NO_ENDS
         data = self.index_bytes()
         entries = ENTRY.iter_unpack(data)
         self.index_count = _first(entries, lambda entry: entry[0] >= relative or entry[1] >= position, len(data) // 8)
@@ -222,8 +223,8 @@ class Segment:
             TIME_ENTRY.iter_unpack(times), lambda entry: entry[1] >= relative, len(times) // TIME_ENTRY_SIZE
         )
         self._cut(names.TIME_INDEX, self.time_count * TIME_ENTRY_SIZE)
-        self.pending = bytearray()
-        self.pending_time = bytearray()
+        self.pending = b""
+        self.pending_time = b""
         self.time_last = self.max_timestamp = self.max_timestamp_offset = -1
         self.size = position
         self._load_tail()
@@ -359,8 +360,8 @@ class Segment:
         """Drop all index entries, also on disk."""
         self._cut(names.INDEX, 0)
         self._cut(names.TIME_INDEX, 0)
-        self.pending = bytearray()
-        self.pending_time = bytearray()
+        self.pending = b""
+        self.pending_time = b""
         self.index_count = self.time_count = self._since_index = 0
         self.time_last = self.max_timestamp = self.max_timestamp_offset = -1
 
@@ -432,7 +433,7 @@ class Segment:
         """An offset above all batches that begin before `position`, as low as the index provides cheaply."""
         if position >= self.size:
             return next_base
-        for data in (self._indexed(), bytes(self.pending)):
+        for data in (self._indexed(), self.pending):
             low, high = 0, len(data) // ENTRY_SIZE
             while low < high:
                 middle = (low + high) // 2

@@ -7,20 +7,24 @@ hold the file itself (`FileSlice`): the descriptor is closed when the last of th
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import Disk
 from kraft_node.log import names
-from kraft_node.log.segment import Segment
+from kraft_node.log.segment import NO_ENDS, Segment
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
 
 CLOSED_KEPT: Final = 8
 """Closed segments kept as objects after a read; a reader uses one at a time."""
+
+_NO_CLOSED: Final[list[int]] = []
+_NONE_KEPT: Final[dict[int, Segment]] = {}
+"""Shared by all logs without closed segments, and never added to: most logs have none."""
 
 UNKNOWN: Final = -2
 """The largest timestamp of a segment whose index was not read; -1: a segment without timestamps."""
@@ -33,16 +37,16 @@ class SegmentList:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._bases: list[int] = []
-        self._sizes: list[int] = []
-        self._times: list[int] = []
+        self._bases = _NO_CLOSED
+        self._sizes = _NO_CLOSED
+        self._times = _NO_CLOSED
         """Largest timestamps of the closed segments."""
         self._largest: list[int] | None = None
         """The largest timestamp from segment `_largest_from` up to each closed one; None if it must be computed
         again."""
         self._largest_from = 0
-        self._kept: dict[int, Segment] = {}
-        """Objects of closed segments; others are created on access."""
+        self._kept = _NONE_KEPT
+        """Objects of closed segments; the others are made anew when asked for."""
         self.active = Segment(log, 0)
 
     def __len__(self) -> int:
@@ -153,8 +157,10 @@ class SegmentList:
         """Take the segments found on disk; the last one becomes active."""
         self._retire(self._kept)
         self.active.retire()
-        self._bases, self._sizes = list(bases[:-1]), list(sizes[:-1])
-        self._times = [UNKNOWN] * len(self._bases)
+        self._bases = self._sizes = self._times = _NO_CLOSED
+        if len(bases) > 1:
+            self._bases, self._sizes = list(bases[:-1]), list(sizes[:-1])
+            self._times = [UNKNOWN] * len(self._bases)
         self._largest = None
         self.active = Segment(self._log, bases[-1], sizes[-1])
 
@@ -167,7 +173,9 @@ class SegmentList:
         new.file()
         self.active = new
         if old.size:
-            old.ends.clear()
+            old.ends = NO_ENDS
+            if self._bases is _NO_CLOSED:
+                self._bases, self._sizes, self._times = [], [], []
             self._bases.append(old.base)
             self._sizes.append(old.size)
             # A rolled segment was finished, so its index was read.
@@ -238,7 +246,7 @@ class SegmentList:
         self._remove_soon(aside)
         if cleaned_index is not None:
             disk.rename(index + names.SWAP, index)
-            insort(log.txn_bases, base)
+            log.txn_bases = tuple(sorted((*log.txn_bases, base)))
         disk.rename(path + names.SWAP, path)
         self._bases[at : at + len(group)] = [base]
         self._sizes[at : at + len(group)] = [size]
@@ -262,6 +270,8 @@ class SegmentList:
     def _keep(self, segment: Segment) -> Segment:
         if len(self._kept) >= CLOSED_KEPT:
             self._kept.pop(next(iter(self._kept))).retire()
+        if self._kept is _NONE_KEPT:
+            self._kept = {}
         self._kept[segment.base] = segment
         return segment
 
@@ -300,7 +310,7 @@ def set_aside(log: Log, base: int) -> list[str]:
             disk.rename(path, path + names.DELETED)
             aside.append(path + names.DELETED)
     if base in log.txn_bases:
-        log.txn_bases.remove(base)
+        log.txn_bases = tuple(at for at in log.txn_bases if at != base)
     return aside
 
 

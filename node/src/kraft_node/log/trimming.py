@@ -5,7 +5,7 @@ This file decides which segments are dropped; `log.segments` drops them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.errors import KafkaError
@@ -13,6 +13,7 @@ from kraft_node.log import flushing, names, txn_index
 from kraft_node.log.errors import CutLater
 from kraft_node.log.producer_replay import load_producers
 from kraft_node.log.segments import remove_files
+from kraft_node.log.waiting import policy_flush
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
@@ -41,8 +42,8 @@ def _drop_first(log: Log, count: int) -> int:
 
 
 def _drop_snapshots(log: Log, offsets: Sequence[int]) -> None:
-    known, doomed = log.producers.snapshots, set(offsets)
-    known[:] = [at for at in known if at not in doomed]
+    doomed = set(offsets)
+    log.producers.snapshots = tuple(at for at in log.producers.snapshots if at not in doomed)
     remove_files(log.dir.env.disk, [f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}" for offset in offsets])
 
 
@@ -131,6 +132,21 @@ def _too_many(log: Log, bound: int) -> int:
     return count
 
 
+def with_twin(log: Log, work: Callable[[Log], object]) -> None:
+    """Do `work` with the copy, if there is one. A copy that fails has told its directory: the log goes on without it.
+
+    Raises CutLater: both wait.
+    """
+    if log.twin is None:
+        return
+    try:
+        work(log.twin)
+    except CutLater:
+        raise
+    except KafkaError:
+        log.twin = None
+
+
 def truncate_to(log: Log, offset: int) -> bool:
     """See `Log.truncate_to`. Raises CutLater, OSError, LogDirDamaged."""
     if offset >= log.end_offset:
@@ -178,6 +194,7 @@ def _cut_at(log: Log, number: int, position: int, end: int, *, has_gap: bool = F
     if segment.size == 0:
         log.roll(end)  # marks where the log continues after a restart
     log.end_offset = end
+    policy_flush.end_moved_back(log)
     log.start_offset = min(log.start_offset, end)
     log.high_watermark = min(log.high_watermark, end)
     log.leader_epochs.truncate_from_end(end)
@@ -201,6 +218,7 @@ def reset_to(log: Log, offset: int, *, in_steps: bool = True) -> None:
     log.segments.restart(offset)
     log.names_changed += 1
     log.start_offset = log.end_offset = log.high_watermark = offset
+    policy_flush.end_moved_back(log)
     log.leader_epochs.clear()
     flushing.write_epochs(log)
     _drop_snapshots(log, list(log.producers.snapshots))

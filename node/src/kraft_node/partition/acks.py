@@ -1,12 +1,21 @@
-"""Callbacks that wait for the high watermark of one partition, ordered by offset."""
+"""When a producer is told that its records are stored, and what waits for that.
+
+One rule: acks=1 follows the settled end of the leader's log, acks=all the high watermark. The high watermark never
+passes the settled end (`Partition.settled_end`), so consumers see what acks=all acknowledged, and nothing more.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.base.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kraft_node.partition.partition import Partition
+
+ACKS_ALL: Final = -1
 
 Done: TypeAlias = "Callable[[ErrorCode], None]"
 Waiter: TypeAlias = "tuple[int, Done]"
@@ -49,3 +58,20 @@ class Acks:
         """Remove and return all callbacks."""
         due, self._waiting = self._waiting, []
         return [done for _, done in due if done not in self._forgotten]
+
+
+def is_acknowledged(partition: Partition, offset: int, acks: int) -> bool:
+    """Whether a producer with these `acks` may be told that its records below `offset` are stored."""
+    return (partition.log.high_watermark if acks == ACKS_ALL else partition.log.settled_end) >= offset
+
+
+def when_acknowledged(partition: Partition, offset: int, acks: int, done: Done) -> None:
+    """Call `done` once `is_acknowledged`, or with an error code."""
+    if acks != ACKS_ALL:
+        partition.log.when_settled(offset, done)
+    elif partition.is_replicated(offset):
+        done(ErrorCode.NONE if partition.acks_enough() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    elif partition.is_leader or partition.decides_alone:
+        partition.when_replicated(offset, done)
+    else:
+        done(ErrorCode.NOT_LEADER_OR_FOLLOWER)

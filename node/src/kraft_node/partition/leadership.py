@@ -113,7 +113,7 @@ class Leadership:
         partition = self._partition
         if len(partition.isr) < partition.min_isr:
             return UNKNOWN
-        leader_end = end = partition.log.end_offset
+        leader_end, end = partition.log.end_offset, partition.settled_end()
         maximal = self.maximal_isr
         for follower in self.followers.values():
             if follower.end_offset < end and (

@@ -1,7 +1,7 @@
 """All replicas of this broker, created on first use (Kafka's ReplicaManager without its requests).
 
 The broker calls `apply` with committed metadata. Handlers and coordinators look up partitions by (name, number) or
-(topic id, number). One dictionary maps both keys to one `Partition`, so a look-up on a hot path is one hash of a tuple.
+(topic id, number) in a `PartitionTable`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from kraft_node.base.turns import Turns
 from kraft_node.log.errors import is_shortage
 from kraft_node.log.files import SHORTAGE_PAUSE_MS
 from kraft_node.log.recovery import LogIsRecovering
-from kraft_node.partition.partition import ACKS_ALL, READ_LOG_END, Partition
+from kraft_node.partition.acks import ACKS_ALL
+from kraft_node.partition.partition import READ_LOG_END, Partition
 from kraft_node.partition.surroundings import Alone, Surroundings
+from kraft_node.partition.table import PartitionKey, PartitionTable, TopicKey
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
@@ -29,9 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TopicKey: TypeAlias = str | bytes
-"""A topic's name or its id."""
-PartitionKey: TypeAlias = tuple[TopicKey, int]
 OpenLog: TypeAlias = Callable[[str, int, Uuid, "PartitionState"], "Log"]
 """Opens or creates the log of (topic, number, topic id, state). Raises KAFKA_STORAGE_ERROR if it cannot."""
 DeleteLog: TypeAlias = Callable[[str, int, Uuid], None]
@@ -70,21 +69,24 @@ class ReplicaManager:
         self._to_open: dict[tuple[Uuid, int], None] = {}
         self._is_opening = False
         self._turns = Turns(env)
-        self._partitions: dict[PartitionKey, Partition] = {}
+        self._partitions = PartitionTable()
 
     def __len__(self) -> int:
         """The number of partitions created so far."""
-        return len(self._partitions) // 2
+        return len(self._partitions)
 
     def opened(self) -> Iterator[Partition]:
         """The partitions created so far."""
-        return (partition for key, partition in self._partitions.items() if isinstance(key[0], str))
+        return iter(self._partitions)
 
     # --- finding ---
 
     def leader(self, topic: TopicKey, index: int) -> Partition:
-        """A partition that this broker leads."""
-        partition = self._partitions.get((topic, index))
+        """A partition that this broker leads.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
+        partition = self._partitions.get(topic, index)
         if partition is None:
             partition = self._make(topic, index)
         if not partition.is_leader:
@@ -96,7 +98,7 @@ class ReplicaManager:
 
         Raises like `leader`; FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH take precedence over NOT_LEADER_OR_FOLLOWER.
         """
-        partition = self._partitions.get(key)
+        partition = self._partitions.get(*key)
         if partition is None:
             partition = self._make(*key)
         if leader_epoch not in (-1, partition.leader_epoch):
@@ -110,7 +112,7 @@ class ReplicaManager:
 
         Raises like `leader_in`, except for missing leadership.
         """
-        partition = self._partitions.get(key)
+        partition = self._partitions.get(*key)
         if partition is None:
             partition = self._make(*key)
         if leader_epoch not in (-1, partition.leader_epoch):
@@ -119,12 +121,12 @@ class ReplicaManager:
 
     def hosted(self, topic: TopicKey, index: int) -> Partition:
         """A partition that this broker leads or follows. Raises like `leader`, except for missing leadership."""
-        partition = self._partitions.get((topic, index))
+        partition = self._partitions.get(topic, index)
         return self._make(topic, index) if partition is None else partition
 
     def peek(self, key: PartitionKey) -> Partition | None:
         """The partition, if it was created already."""
-        return self._partitions.get(key)
+        return self._partitions.get(*key)
 
     def topic(self, key: TopicKey) -> TopicView:
         """The topic in the image. Raises UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION."""
@@ -152,8 +154,7 @@ class ReplicaManager:
             )
         replica_log = self._open_log(topic.name, index, topic.id, state)
         partition = Partition(self.node_id, topic.name, topic.id, index, replica_log, self.surroundings, self._turns)
-        self._partitions[topic.name, index] = partition
-        self._partitions[topic.id, index] = partition
+        self._partitions.add(partition)
         partition.follow(state)
         self.role_changed(partition)
         return partition
@@ -181,7 +182,7 @@ class ReplicaManager:
         key = next(iter(self._to_open))
         del self._to_open[key]  # whatever happens to it, the others get their turn
         try:
-            if key not in self._partitions:
+            if self._partitions.get(*key) is None:
                 self._open(*key)
         except BaseException:
             self._is_opening = bool(self._to_open)
@@ -238,7 +239,7 @@ class ReplicaManager:
         if topic is None:
             return
         for index in change.partitions:
-            partition = self._partitions.get((change.id, index))
+            partition = self._partitions.get(change.id, index)
             state = topic.partition(index)
             if state is None:
                 continue
@@ -263,9 +264,8 @@ class ReplicaManager:
             self.activate()
 
     def _drop(self, name: str, topic_id: Uuid, index: int, *, delete: bool) -> None:
-        partition = self._partitions.pop((topic_id, index), None)
+        partition = self._partitions.remove(topic_id, index)
         if partition is not None:
-            del self._partitions[name, index]
             self.dropped(partition)
         if delete:
             self._delete_log(name, index, topic_id)
@@ -276,9 +276,8 @@ class ReplicaManager:
         """A log directory failed: its partitions answer KAFKA_STORAGE_ERROR from now on (their log cannot be
         opened)."""
         for name, index in directory_partitions:
-            partition = self._partitions.pop((name, index), None)
+            partition = self._partitions.remove(name, index)
             if partition is not None:
-                del self._partitions[partition.topic_id, index]
                 self.dropped(partition)
                 partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -300,8 +299,8 @@ class ReplicaManager:
     def append_internal(self, topic: str, index: int, batch: Buffer) -> int:
         """Append a coordinator's batch with acks=all. Returns its base offset.
 
-        If this broker is the only member of the ISR, the batch is committed on return; otherwise see
-        `Partition.when_replicated`. Raises like `leader` and `Partition.append`.
+        If this broker is the only member of the ISR, the batch is committed on return, unless `flush.messages` awaits a
+        flush; otherwise see `Partition.when_replicated`. Raises like `leader` and `Partition.append`.
         """
         partition = self.leader(topic, index)
         info = partition.append(batch, ACKS_ALL, self.env.clock.wall_ms(), internal=True)

@@ -16,7 +16,8 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid
 from kraft_node.log.timestamps import UNREAD_MAX
 from kraft_node.log.trimming import DROP_STEP
-from kraft_node.partition.acks import Acks, Waiter
+from kraft_node.partition.acks import ACKS_ALL, Acks, Waiter
+from kraft_node.partition.deleting import delete_records
 from kraft_node.partition.leadership import Leadership, Proposal
 from kraft_node.partition.surroundings import Alone, Surroundings
 from kraft_node.partition.watching import Crowd, Watcher, Watchers, added, removed
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from kraft_node.metadata.partitions import PartitionState
 
 log = logging.getLogger(__name__)
-
-ACKS_ALL: Final = -1
 
 # The isolation of a read: how far into the log it may see (Kafka's FetchIsolation).
 READ_UNCOMMITTED: Final = 0
@@ -163,7 +162,8 @@ class Partition:
                 self._lead(state, is_new_epoch=led_epoch != state.leader_epoch)
             else:
                 self._lead_no_more()
-                self._finish_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                if not self.decides_alone:
+                    self._finish_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         finally:
             self._notify_all(0)
 
@@ -231,8 +231,7 @@ class Partition:
     ) -> AppendInfo:
         """Append one producer's batches as leader. The high watermark has moved when this returns.
 
-        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all and the ISR is too small), and the
-        errors of `Log.append_as_leader`.
+        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all, too small an ISR), or like `Log.append_as_leader`.
         """
         if not self.is_leader:
             self.check_leader()
@@ -248,10 +247,12 @@ class Partition:
         self.bytes_in += size
         lead = self.lead
         try:
-            if lead is None:
+            if lead is None and log.unsettled is None:
                 log.high_watermark = log.end_offset
                 if self.watchers is not None:
                     self._notify(size)
+            elif lead is None:
+                self._advance(size)
             else:
                 if lead.any_at_end:
                     lead.left_behind()
@@ -261,6 +262,27 @@ class Partition:
             if self.end_watchers is not None:
                 self._notify_end(size)
         return info
+
+    def settled_end(self) -> int:
+        """Up to where the own log counts for the high watermark, which is moved again when a flush moves this."""
+        unsettled = self.log.unsettled
+        if unsettled is not None:
+            unsettled.moved = self._settled
+        return self.log.settled_end
+
+    def _settled(self) -> None:
+        if self.is_leader or self.decides_alone:
+            self._advance(0)
+
+    @property
+    def decides_alone(self) -> bool:
+        """Whether the partition has no leader and no other replica: it may stop during a flush, which still counts."""
+        return self.leader_id < 0 and self.replicas == (self.node_id,)
+
+    def moved(self, log: Log) -> None:
+        """From now on the replica is in `log`, the copy of its log in another directory."""
+        self.log = log
+        self._settled()
 
     def is_replicated(self, offset: int) -> bool:
         """Whether every record below `offset` is below the high watermark."""
@@ -292,7 +314,7 @@ class Partition:
     def _advance(self, appended_bytes: int) -> bool:
         """Move the high watermark as far as the relevant replicas allow. Returns whether it moved."""
         log = self.log
-        high_watermark = log.end_offset if self.lead is None else self.lead.replicated_end()
+        high_watermark = self.settled_end() if self.lead is None else self.lead.replicated_end()
         if high_watermark <= log.high_watermark:
             return False
         log.high_watermark = high_watermark
@@ -551,25 +573,8 @@ class Partition:
         )
 
     def delete_records(self, before_offset: int) -> int:
-        """Make `before_offset` (-1: the high watermark) the start of the log. Returns the new low watermark.
-
-        Raises OFFSET_OUT_OF_RANGE for an offset above the high watermark, POLICY_VIOLATION if only compaction may
-        delete.
-        """
+        """Make `before_offset` (-1: the high watermark) the log's start. Raises like `deleting.delete_records`."""
         self.check_leader()
-        log = self.log
-        if not log.config.delete:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION,
-                f"Records of partition {self.topic}-{self.index} can not be deleted due to the configured policy",
-            )
-        before = log.high_watermark if before_offset == UNKNOWN_OFFSET else before_offset
-        if not 0 <= before <= log.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic}-{self.index}: cannot delete records before {before}, the high watermark is "
-                f"{log.high_watermark}",
-            )
-        log.delete_records(before, DROP_STEP)
+        start = delete_records(self.log, before_offset)
         self._notify_all(0)
-        return int(log.start_offset)
+        return start

@@ -13,15 +13,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Final, TypeVar
 
-from kraft_node.base.env import Buffer
+from kraft_node.base.env import Buffer, DirtyRoom
+from kraft_node.runtime.dirty_pages import DirtyPages
 
 IOV_MAX: Final = 1024
 """Buffers that one pwritev may take on Linux and macOS."""
 
 SYNCFS_TELLS_ERRORS: Final = (5, 8)
 """The first Linux release whose syncfs reports write-back errors; before, it always returned 0."""
+
+SYNC_RANGE_AND_WAIT: Final = 1 | 2 | 4
+"""Flags of sync_file_range: wait for what is under way, write what is dirty, wait for that."""
 
 SHORTAGES: Final = (errno.EMFILE, errno.ENFILE)
 SHORTAGE_PAUSE_S: Final = 0.05
@@ -80,6 +85,16 @@ class RealFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
+
+    def write_back(self) -> None:
+        if _sync_range is None:
+            _fdatasync(self._fd)
+            return
+        import ctypes  # noqa: PLC0415  (a few milliseconds that only pressure needs)
+
+        if _sync_range()(self._fd, 0, 0, SYNC_RANGE_AND_WAIT) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), self.path)
 
     def fsync(self) -> None:
         _fdatasync(self._fd)
@@ -167,6 +182,20 @@ def _find_syncfs() -> Callable[[int], int] | None:
     return syncfs
 
 
+@cache
+def _libc_sync_range() -> Callable[[int, int, int, int], int]:
+    """sync_file_range(2): file, position, length (0: to the end), flags."""
+    import ctypes  # noqa: PLC0415
+
+    call = ctypes.CDLL(None, use_errno=True).sync_file_range
+    call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    function: Callable[[int, int, int, int], int] = call
+    return function
+
+
+_sync_range = _libc_sync_range if sys.platform == "linux" else None
+
+
 class RealDisk:
     """The file systems of this machine. The loop's thread must create it."""
 
@@ -175,6 +204,7 @@ class RealDisk:
         self.open_max = sys.maxsize if soft == resource.RLIM_INFINITY else soft // 2
         self.relief: Callable[[], bool] | None = None
         self._loop_thread = threading.get_ident()
+        self._dirty_pages = DirtyPages()
 
     def _relieved(self, work: Callable[[], T]) -> T:
         """Run `work`, which needs a descriptor.
@@ -253,6 +283,9 @@ class RealDisk:
     def identity(self, path: str) -> str:
         stat = os.stat(path)
         return f"{stat.st_dev}:{stat.st_ino}"
+
+    def dirty_room(self) -> DirtyRoom | None:
+        return self._dirty_pages.room()
 
     def free_bytes(self, path: str) -> int:
         stat = os.statvfs(path)

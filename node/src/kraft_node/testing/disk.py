@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 from weakref import WeakSet
 
-from kraft_node.base.env import Buffer
+from kraft_node.base.env import Buffer, DirtyRoom
 from kraft_node.base.ids import METADATA_TOPIC_NAME
+from kraft_node.testing.disk_load import DirtyMemory, Spent
 
 SECTOR: Final = 512
 DISK_BYTES: Final = 1 << 40
@@ -35,9 +36,11 @@ OFFSET_CHECKPOINT: Final = "-offset-checkpoint"
 class Inode:
     """A file's contents: as the process sees them, as they are durable, and the difference in order."""
 
-    __slots__ = ("data", "durable", "mtime_ms", "pending")
+    __slots__ = ("data", "dirty", "durable", "mtime_ms", "pending")
 
     def __init__(self) -> None:
+        self.dirty = 0
+        """Bytes written since the last write-back."""
         self.data = bytearray()
         self.durable = bytearray()
         self.pending: list[tuple[int, bytes | None]] = []
@@ -84,26 +87,6 @@ def _apply(data: bytearray, position: int, raw: bytes | None) -> None:
         data[position : position + len(raw)] = raw
 
 
-class Spent:
-    """What one event has cost the disk while everybody else in the process waited for it."""
-
-    __slots__ = ("bytes", "checkpoints", "fsyncs", "operations")
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Count anew."""
-        self.operations = 0
-        """Calls on files and names, of whatever kind."""
-        self.bytes = 0
-        """Read and written."""
-        self.checkpoints = 0
-        """Offset checkpoints made durable."""
-        self.fsyncs = 0
-        """Files and folders made durable."""
-
-
 class SimFile:
     """An open file (`base.env.File`)."""
 
@@ -132,6 +115,9 @@ class SimFile:
         self._disk.spent.bytes += len(raw)
         fits = self._disk.room(self.inode, position, len(raw))
         self.inode.write(position, raw[:fits])
+        spent = self._disk.spent
+        spent.written += fits
+        spent.waits += self._disk.memory.dirtied(self.path, self.inode, fits, spent.written)
         self.inode.mtime_ms = self._disk.now_ms()
         if fits < len(raw):
             raise OSError(errno.ENOSPC, "no space left on device", self.path)
@@ -141,10 +127,16 @@ class SimFile:
         self._disk.about_to("truncate", self.path)
         self.inode.truncate(size)
 
+    def write_back(self) -> None:
+        self._check()
+        self._disk.about_to("write_back", self.path)
+        self._disk.memory.cleaned(self.inode)
+
     def fsync(self) -> None:
         self._check()
         self._disk.about_to("fsync", self.path)
         self.inode.sync()
+        self._disk.memory.cleaned(self.inode)
 
     def fileno(self) -> int:
         return -1
@@ -228,6 +220,7 @@ class SimDisk:
         self.on_death: Callable[[], BaseException] | None = None
         """What `die_after` raises."""
         self._dies_at = -1
+        self.memory = DirtyMemory(now_ms)
         self._root = Dir()
         self._pending: list[Change] = []
         """Changes of names that no fsync of their directory has followed, in order."""
@@ -424,6 +417,9 @@ class SimDisk:
             self.open(path, create=True).close()
         self.locks.add(path)
         return SimLock(self, path)
+
+    def dirty_room(self) -> DirtyRoom | None:
+        return self.memory.room()
 
     def file_system(self, path: str) -> SimFileSystem:
         return SimFileSystem(self, _clean(path))

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -32,6 +33,8 @@ FIRST_VOTERS: Final = 3
 """Of a dynamic quorum: further controllers observe until they are made voters."""
 FIRST_CONTROLLER_ID: Final = 3000
 DIR: Final = "/data"
+SMALL_MEMORY_SHARE: Final = 0.3
+"""Of the machines: their kernel lets little be dirty."""
 
 Durable = dict[tuple[str, int], int]
 """By partition: every record below that offset was on stable storage when the power went."""
@@ -45,7 +48,7 @@ class SimMachine:
         self.network = network
         self.name = name
         self.config = config
-        self.disk = SimDisk(world.rng, lambda: START_WALL_MS + int(world.now_ms))
+        self.disk = self._new_disk()
         self.host: SimHost = SimHost(world, name, self.disk)
         self.node: Node | None = None
         self.starts = 0
@@ -183,11 +186,20 @@ class SimMachine:
             self._end("power")
         return durable
 
+    def _new_disk(self) -> SimDisk:
+        """Some machines have little memory, or a disk that is slower than the producers."""
+        disk = SimDisk(self.world.rng, lambda: START_WALL_MS + int(self.world.now_ms))
+        rng = random.Random(f"dirty {self.world.seed} {self.name}")
+        if rng.random() < SMALL_MEMORY_SHARE:
+            disk.memory.ceiling = rng.choice((24_000, 40_000, 60_000))
+            disk.memory.rate = rng.choice((1, 2, 20))
+        return disk
+
     def replace_disk(self, cluster_id: str) -> None:
         """The process ends, and its disk is another one, formatted for the same node id."""
         if self.running:
             self._end("killed")
-        self.disk = self.host.disk = SimDisk(self.world.rng, lambda: START_WALL_MS + int(self.world.now_ms))
+        self.disk = self.host.disk = self._new_disk()
         self.world.note(self.name, "has an empty disk")
         self.ailing, self.rotten, self.metadata_rotten = None, False, False
         self.format(cluster_id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.env import Rng
 from kraft_node.base.errors import ErrorCode
 from kraft_node.base.ids import ZERO_UUID, Uuid
-from kraft_node.partition.manager import PartitionKey
+from kraft_node.partition.table import PartitionKey
 
 if TYPE_CHECKING:
     from kraft_node.base.turns import Turns

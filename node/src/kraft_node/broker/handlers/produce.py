@@ -20,15 +20,17 @@ from kraft_node.broker.leader_hints import hint_at_leaders
 from kraft_node.broker.metadata_cache import is_internal
 from kraft_node.log.recovery import LogIsRecovering
 from kraft_node.log.validate import Checked, LongCheck, LongRecode
-from kraft_node.partition.partition import ACKS_ALL
+from kraft_node.log.waiting.write_budget import AppendLater
+from kraft_node.partition.acks import ACKS_ALL, is_acknowledged, when_acknowledged
 from kraft_node.wire.messages import ProduceResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Timer
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
-    from kraft_node.partition.manager import ReplicaManager, TopicKey
+    from kraft_node.partition.manager import ReplicaManager
     from kraft_node.partition.partition import Partition
+    from kraft_node.partition.table import TopicKey
 
 log = logging.getLogger("kraft_node.broker.handlers.produce")
 
@@ -86,8 +88,8 @@ class _LateAppend(NamedTuple):
     records: bytes | None
     partition: Partition | None = None
     """None: the partition is to be found first, which may open its log."""
-    work: LongCheck | LongRecode | None = None
-    """What is to be done before the append."""
+    work: LongCheck | LongRecode | AppendLater | None = None
+    """What is to be done or awaited before the append."""
 
 
 class _Share:
@@ -177,7 +179,7 @@ class ProduceHandler:
                         partition = self.replicas.leader(key, index)
                         records = self._check(ctx, partition, data.records, request.transactional_id)
                         info = partition.append(records, acks, now_ms)
-                    except (LongCheck, LongRecode) as work:
+                    except (LongCheck, LongRecode, AppendLater) as work:
                         row = _row(index, ErrorCode.NONE)
                         late.append(_LateAppend(key, row, bytes(records), partition, work))
                     except KafkaError as error:
@@ -192,7 +194,7 @@ class ProduceHandler:
                         row = ProduceResponse.PartitionProduceResponse(
                             index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset, []
                         )
-                        if acks == ACKS_ALL and not partition.is_replicated(info.last_offset + 1):
+                        if acks and not is_acknowledged(partition, info.last_offset + 1, acks):
                             unreplicated = unreplicated or []
                             unreplicated.append((partition, info.last_offset + 1, row))
                 rows.append(row)
@@ -215,7 +217,7 @@ class ProduceHandler:
         if outcome.wrong_leader is not None and ctx.api_version >= LEADER_HINT_VERSION:
             hint_at_leaders(self.broker.metadata, ctx.listener, outcome.wrong_leader, response)
         if outcome.unreplicated is not None:
-            WaitingProduce(self, ctx, response, outcome.unreplicated, request.timeout_ms)
+            WaitingProduce(self, ctx, request, response, outcome.unreplicated)
             return None
         return response
 
@@ -254,6 +256,8 @@ class ProduceHandler:
         assert records is not None, "law: what is checked or compressed is there"
         if isinstance(work, LongCheck):
             self.long_checks.add(work.steps(records), ended)
+        elif isinstance(work, AppendLater):
+            work.budget.wait(len(records), partial(ended, None))
         else:
             self.background.submit(RECODING_LANE, partial(work.work, records), ended)
 
@@ -273,7 +277,7 @@ class ProduceHandler:
                 records = self._check(outcome.ctx, partition, records, outcome.request.transactional_id)
             assert records is not None, "law: a batch without records is refused"
             info = partition.append(records, acks, self.clock.wall_ms(), checked=result)
-        except (LongCheck, LongRecode) as work:
+        except (LongCheck, LongRecode, AppendLater) as work:
             assert records is not None, "law: what is to be checked or compressed is there"
             return late._replace(partition=partition, records=bytes(records), work=work)
         except KafkaError as error:
@@ -289,7 +293,7 @@ class ProduceHandler:
             return None
         row.base_offset, row.log_append_time_ms = info.base_offset, info.log_append_time_ms
         row.log_start_offset = info.log_start_offset
-        if acks == ACKS_ALL and not partition.is_replicated(info.last_offset + 1):
+        if acks and not is_acknowledged(partition, info.last_offset + 1, acks):
             outcome.unreplicated = outcome.unreplicated or []
             outcome.unreplicated.append((partition, info.last_offset + 1, row))
         return None
@@ -395,7 +399,11 @@ def _row(index: int, code: int) -> Any:
 
 
 class WaitingProduce:
-    """An acks=all request whose records not every in-sync replica has yet (Kafka's DelayedProduce)."""
+    """A request that is appended and must not be answered yet.
+
+    With acks=all an in-sync replica lacks records (Kafka's DelayedProduce). With acks=1 a flush that `flush.messages`
+    asks for is under way, for which no time is set: Kafka's append would not have returned.
+    """
 
     __slots__ = ("ctx", "handler", "pending", "response", "timer")
 
@@ -403,9 +411,9 @@ class WaitingProduce:
         self,
         handler: ProduceHandler,
         ctx: RequestContext,
+        request: Any,
         response: Any,
         unreplicated: list[tuple[Partition, int, Any]],
-        timeout_ms: int,
     ) -> None:
         self.handler = handler
         self.ctx = ctx
@@ -418,13 +426,16 @@ class WaitingProduce:
             ctx.respond(response)
             return
         handler.waiting.add(self)
-        self.timer = handler.broker.env.scheduler.call_later(timeout_ms, self._expired)
-        for partition, offset, row in unreplicated:
-            ack = _PendingAck(self, partition, row)
-            self.pending.add(ack)
-            partition.when_replicated(offset, ack)
+        acks = [(_PendingAck(self, partition, row), offset) for partition, offset, row in unreplicated]
+        self.pending.update(ack for ack, _ in acks)
+        if request.acks == ACKS_ALL:
+            self.timer = handler.broker.env.scheduler.call_later(request.timeout_ms, self._expired)
+        for ack, offset in acks:
+            when_acknowledged(ack.partition, offset, request.acks, ack)
 
     def settled(self, ack: _PendingAck) -> None:
+        if ack not in self.pending:
+            return  # it came too late
         self.pending.discard(ack)
         if not self.pending:
             self._finish()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft_node.partition.manager import PartitionKey
+from kraft_node.partition.table import PartitionKey
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kraft_node.base.config.dynamic import BrokerConfig
     from kraft_node.base.env import Env, Timer
     from kraft_node.broker.controller_link import Answer, ControllerLink
-    from kraft_node.partition.manager import PartitionKey
     from kraft_node.partition.partition import Partition
+    from kraft_node.partition.table import PartitionKey
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Followed:
     def row(self, max_bytes: int) -> Any:
         """What to ask for: all that follows the log's end."""
         own = self.partition.log
-        self.asked_offset, self.asked_start = own.end_offset, own.start_offset
+        self.asked_offset, self.asked_start = own.settled_end, own.start_offset
         return FetchRequest.FetchPartition(
             partition=self.partition.index,
             current_leader_epoch=self.leader_epoch,
@@ -126,6 +126,7 @@ class Fetcher:
         before_first_fetch(partition)
         followed = Followed(partition)
         self._followed[followed.key] = self._changed[followed.key] = followed
+        self._awaits_disk(followed)
         self._soon()
 
     def remove(self, key: PartitionKey) -> None:
@@ -275,6 +276,8 @@ class Fetcher:
                 partition.leader_says(row.high_watermark, row.log_start_offset, 0)
         elif own.end_offset == followed.asked_offset:
             size = 0 if row.records is None else len(row.records)
+            if size and self._awaits_disk(followed):
+                return  # what was fetched is fetched again: the rest of the answer must not block the loop either
             if size:
                 self.bytes_in += size
                 self._quota.record(partition.topic, partition.index, size)
@@ -283,12 +286,32 @@ class Fetcher:
         followed.pause_ms = 0
         if own.end_offset != followed.asked_offset or own.start_offset != followed.asked_start or parted is not None:
             self._changed[followed.key] = followed
-            if self._is_throttled(partition):
+            if self._awaits_disk(followed):
+                pass
+            elif self._is_throttled(partition):
                 followed.paused = True
                 self._leave_session(followed.key)
                 self._env.scheduler.call_later(PAUSE_MS, self._throttled, followed)
 
     # --- pauses ---
+
+    def _awaits_disk(self, followed: Followed) -> bool:
+        """Leave a partition out while its disk is behind, or a flush that `flush.messages` asks for is under way.
+
+        A fetch tells the leader what is stored here.
+        """
+        own = followed.partition.log
+        budget = own.dir.budget
+        is_slow = budget.left <= 0 and budget.must_wait()
+        if own.unsettled is None and not is_slow:
+            return False
+        followed.paused = True
+        self._leave_session(followed.key)
+        if own.unsettled is not None:
+            own.when_settled(own.end_offset, lambda _code: self._throttled(followed))
+        else:
+            budget.wait(0, lambda: self._throttled(followed))
+        return True
 
     def _is_throttled(self, partition: Partition) -> bool:
         return self._node_id not in partition.isr and self._quota.holds(partition.topic, partition.index)

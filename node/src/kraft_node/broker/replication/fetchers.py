@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kraft_node.base.config.dynamic import BrokerConfig
     from kraft_node.base.env import Env
     from kraft_node.broker.controller_link import ControllerLink
-    from kraft_node.partition.manager import PartitionKey
     from kraft_node.partition.partition import Partition
+    from kraft_node.partition.table import PartitionKey
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,185 @@
+"""Flushes that `flush.messages` asks for: begun by an append, made in a lane, awaited by whatever acknowledges.
+
+All logs of a directory that ask for a flush while one is under way share the next job, so a burst of appends to many
+partitions costs the loop no fsync. Until the flush is done, the records count neither for the high watermark nor as
+fetched by this follower, and a producer with acks=1 waits (Kafka flushes before `append` returns).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kraft_node.base.calls import call_each
+from kraft_node.base.errors import ErrorCode
+from kraft_node.log.errors import is_shortage
+from kraft_node.log.files import SHORTAGE_PAUSE_MS, LogDir
+from kraft_node.log.flushing import Flush
+
+if TYPE_CHECKING:
+    from kraft_node.log.log import Log
+
+JOB_MAX: Final = 500
+"""Logs that one job makes durable; the others wait for the next one."""
+
+Waiter: TypeAlias = Callable[[ErrorCode], None]
+
+
+class Unsettled:
+    """Records of one log that wait for a flush. Below `end` they count; `waiters` are called with an error code."""
+
+    __slots__ = ("end", "moved", "waiters")
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        self.moved: Callable[[], None] | None = None
+        """Told when `Log.settled_end` has moved: set by the partition that counted it for its high watermark."""
+        self.waiters: list[tuple[int, Waiter]] = []
+
+    def take(self, settled: int | None, code: ErrorCode = ErrorCode.NONE) -> list[Callable[[], None]]:
+        """Remove the waiters for offsets up to `settled` (None: all); the calls to make once the log has changed."""
+        due: list[Callable[[], None]] = [
+            partial(done, code) for offset, done in self.waiters if settled is None or offset <= settled
+        ]
+        self.waiters = [] if settled is None else [entry for entry in self.waiters if entry[0] > settled]
+        if self.moved is not None and code == ErrorCode.NONE:
+            due.insert(0, self.moved)
+        return due
+
+
+class PolicyFlushes:
+    """The flushes of one log directory: one job at a time."""
+
+    __slots__ = ("_busy", "_dir", "_due", "_lane", "_prepared")
+
+    def __init__(self, log_dir: LogDir) -> None:
+        self._dir = log_dir
+        self._lane = f"flush:{log_dir.path}"
+        self._busy = False
+        self._due: dict[Log, None] = {}
+        self._prepared: list[tuple[Log, Flush]] = []
+
+    def add(self, log: Log) -> None:
+        """Flush the log with the next job."""
+        self._due[log] = None
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._due and not self._busy:
+            self._busy = True
+            self._dir.turns.add(self._prepare)
+
+    def _prepare(self) -> bool:
+        """One log in each step, because a flush may have files to write first; then the job."""
+        log = next(iter(self._due), None)
+        if log is not None:
+            del self._due[log]
+            if not log.closed and self._dir.failed is None:
+                try:
+                    self._prepared.append((log, Flush(log, log.end_offset)))
+                except OSError as e:
+                    self._dir.fail(e)
+                    if is_shortage(e):
+                        self._prepared.clear()
+                        self._due[log] = None
+                        self._again()
+                    return False
+        if self._due and len(self._prepared) < JOB_MAX:
+            return True
+        flushes, self._prepared = self._prepared, []
+        if flushes:
+            self._dir.env.background.submit(self._lane, partial(_work, flushes), partial(self._finished, flushes))
+        else:
+            self._busy = False
+        return False
+
+    def _again(self) -> None:
+        """Try again later for want of a descriptor."""
+
+        def begin() -> None:
+            self._busy = False
+            self._begin()
+
+        self._dir.env.scheduler.call_later(SHORTAGE_PAUSE_MS, begin)
+
+    def _finished(self, flushes: list[tuple[Log, Flush]], result: BaseException | None) -> None:
+        if isinstance(result, BaseException):
+            self._due = dict.fromkeys([*[log for log, _ in flushes], *self._due])
+            error = self._dir.fail(result)
+            if self._dir.failed is None:
+                self._again()
+                return
+            logs, self._due = self._due, {}
+            self._busy = False
+            call_each([partial(abandon, log, ErrorCode(error.code)) for log in logs])
+            return
+        calls = [call for log, flush in flushes for call in self._settled(log, flush)]
+        self._busy = False
+        self._begin()
+        call_each(calls)
+
+    def _settled(self, log: Log, flush: Flush) -> list[Callable[[], None]]:
+        """The calls for records that are durable now; a log that has more to flush is due again."""
+        unsettled = log.unsettled
+        if unsettled is None or log.closed:
+            return []
+        if not flush.done():
+            self._due[log] = None
+            return []
+        if log.unflushed < log.config.flush_messages:
+            log.unsettled = None
+            return unsettled.take(None)
+        unsettled.end = max(unsettled.end, log.recovery_point)
+        self._due[log] = None
+        return unsettled.take(log.recovery_point)
+
+
+def _work(flushes: list[tuple[Log, Flush]]) -> None:
+    for _, flush in flushes:
+        flush.work()
+
+
+def after_append(log: Log, base: int) -> None:
+    """Have a lane flush if `flush.messages` asks for it after an append at `base`, which counts once that is done."""
+    if log.end_offset - log.recovery_point >= log.config.flush_messages:
+        _begin(log, base)
+
+
+def wait(log: Log, offset: int, done: Waiter) -> None:
+    """Call `done` with NONE once `Log.settled_end` has reached `offset`, or with an error if the log ends before.
+
+    Records that were truncated meanwhile count as settled: the flush is not what they lack.
+    """
+    if log.unsettled is None or log.settled_end >= offset:
+        done(ErrorCode.NONE)
+    else:
+        log.unsettled.waiters.append((offset, done))
+
+
+def end_moved_back(log: Log) -> None:
+    """What is appended at the end next is not what was settled there."""
+    if log.unsettled is not None:
+        log.unsettled.end = min(log.unsettled.end, log.end_offset)
+
+
+def closed(log: Log) -> None:
+    """What waits may be in the log or not: no error may tell a producer that it is not."""
+    is_dead = log.dir.failed is not None
+    abandon(log, ErrorCode.KAFKA_STORAGE_ERROR if is_dead else ErrorCode.REQUEST_TIMED_OUT)
+
+
+def _begin(log: Log, base: int) -> None:
+    if log.unsettled is None:
+        log.unsettled = Unsettled(base)
+    log_dir = log.dir
+    if log_dir.policy_flushes is None:
+        log_dir.policy_flushes = PolicyFlushes(log_dir)
+    log_dir.policy_flushes.add(log)
+
+
+def abandon(log: Log, code: ErrorCode) -> None:
+    """Await no flush any more, because all is durable or the log is used no more: whatever waits gets `code`."""
+    unsettled, log.unsettled = log.unsettled, None
+    if unsettled is not None:
+        call_each(unsettled.take(None, code))

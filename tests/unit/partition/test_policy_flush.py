@@ -1,0 +1,197 @@
+"""`flush.messages`: a lane flushes, and until it has, nothing that was appended counts as stored."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.base.ids import Uuid
+from kraft_node.log.config import make_config
+from kraft_node.log.files import FileCache, LogDir
+from kraft_node.log.log import Log
+from kraft_node.log.opening import open_log
+from kraft_node.metadata.partitions import PartitionState
+from kraft_node.partition.acks import ACKS_ALL, is_acknowledged, when_acknowledged
+from kraft_node.partition.partition import Partition
+from tests.unit.log.world import DIR, NOW, LogWorld, batch
+from tests.unit.partition.test_partition import state
+
+ACKS_ONE = 1
+
+
+class Heard:
+    """What a producer is told."""
+
+    def __init__(self) -> None:
+        self.codes: list[ErrorCode] = []
+
+    def __call__(self, code: ErrorCode) -> None:
+        self.codes.append(code)
+
+
+def led(world: LogWorld, number: int = 0, **overrides: str) -> Partition:
+    """A partition that this broker alone has and leads."""
+    path = f"{DIR}/t-{number}"
+    world.disk.mkdir(path)
+    log = open_log(world.dir, path, "t", number, make_config({"flush.messages": "1", **overrides}))
+    partition = Partition(1, "t", Uuid(bytes(16)), number, log)
+    partition.follow(state())
+    return partition
+
+
+def append(partition: Partition, acks: int) -> Heard:
+    info = partition.append(batch(b"a"), acks, NOW)
+    heard = Heard()
+    when_acknowledged(partition, info.last_offset + 1, acks, heard)
+    return heard
+
+
+def test_an_append_is_acknowledged_and_visible_once_its_flush_is_done() -> None:
+    for acks in (ACKS_ONE, ACKS_ALL):
+        world = LogWorld()
+        partition = led(world)
+        heard = append(partition, acks)
+        assert not heard.codes
+        assert not is_acknowledged(partition, 1, acks)
+        assert partition.log.high_watermark == 0
+        world.rest(1000)
+        assert heard.codes == [ErrorCode.NONE]
+        assert partition.log.high_watermark == partition.log.recovery_point == 1
+
+
+def test_appends_below_the_policy_are_acknowledged_at_once() -> None:
+    world = LogWorld()
+    partition = led(world, **{"flush.messages": "3"})
+    assert append(partition, ACKS_ALL).codes == [ErrorCode.NONE]
+    assert append(partition, ACKS_ONE).codes == [ErrorCode.NONE]
+    assert append(partition, ACKS_ONE).codes == []
+    assert partition.log.high_watermark == 2
+
+
+def test_a_burst_of_appends_to_many_partitions_costs_the_loop_no_fsync() -> None:
+    world = LogWorld()
+    fsyncs: list[int] = []
+    partitions = [led(world, number) for number in range(50)]
+    jobs: list[str] = []
+    background: Any = world.env.background
+    submit = background.submit
+    background.submit = lambda lane, work, done: (jobs.append(lane), submit(lane, work, done))
+    world.disk.spent.clear()
+    heard = [append(partition, ACKS_ONE) for partition in partitions]
+    fsyncs.append(world.disk.spent.fsyncs)
+    world.rest(5000)
+    assert fsyncs == [0]
+    assert all(one.codes == [ErrorCode.NONE] for one in heard)
+    assert len(jobs) == 1, "one job for all of them"
+
+
+def test_what_is_appended_during_a_flush_waits_for_the_next() -> None:
+    world = LogWorld()
+    partition = led(world)
+    first = append(partition, ACKS_ONE)
+    second = append(partition, ACKS_ONE)
+    world.world.run(lambda: bool(first.codes), 10_000)
+    world.rest(1000)
+    assert first.codes == second.codes == [ErrorCode.NONE]
+    assert partition.log.recovery_point == 2
+
+
+def test_a_flush_that_fails_acknowledges_nothing_and_ends_the_directory() -> None:
+    world = LogWorld()
+    partition = led(world)
+    heard = append(partition, ACKS_ONE)
+    world.disk.fail = lambda operation, _: OSError(errno.EIO, "I/O error") if operation == "fsync" else None
+    world.rest(1000)
+    assert heard.codes == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert world.dir.failed is not None
+    assert partition.log.high_watermark == 0
+
+
+def test_a_flush_without_a_descriptor_is_tried_again() -> None:
+    world = LogWorld()
+    partition = led(world)
+    heard = append(partition, ACKS_ONE)
+    world.disk.short = True
+    world.rest(50)
+    assert not heard.codes
+    world.disk.short = False
+    world.rest(1000)
+    assert heard.codes == [ErrorCode.NONE]
+
+
+def test_a_flush_that_ends_after_the_leadership_acknowledges_no_more_than_can_be_read() -> None:
+    for acks in (ACKS_ONE, ACKS_ALL):
+        world = LogWorld()
+        partition = led(world)
+        heard = append(partition, acks)
+        partition.follow(PartitionState((1,), (1,), -1, 0, 1))  # the broker is about to stop
+        assert not heard.codes
+        world.rest(1000)
+        assert heard.codes == [ErrorCode.NONE]
+        assert partition.log.high_watermark == 1
+
+
+def test_a_leader_elsewhere_refuses_what_no_high_watermark_covers() -> None:
+    world = LogWorld()
+    partition = led(world)
+    heard = append(partition, ACKS_ALL)
+    partition.follow(PartitionState((1, 2), (2,), 2, 1, 1))
+    assert heard.codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    world.rest(1000)
+    assert partition.log.high_watermark == 0
+
+
+def test_records_that_replace_truncated_ones_are_not_settled_by_their_offsets() -> None:
+    world = LogWorld()
+    log: Log = led(world).log
+    for value in (b"a", b"b", b"c"):
+        log.append_as_leader(batch(value), 0, NOW)
+        world.rest(1000)
+    log.append_as_leader(batch(b"d"), 0, NOW)
+    log.truncate_to(1)
+    log.append_as_leader(batch(b"e"), 1, NOW)
+    assert log.settled_end == 1
+    world.rest(1000)
+    assert log.settled_end == log.recovery_point == 2
+
+
+def test_a_closed_log_tells_that_the_outcome_is_not_known() -> None:
+    world = LogWorld()
+    world.dir = LogDir(world.env, DIR, FileCache(world.disk, 8))
+    partition = led(world)
+    heard = append(partition, ACKS_ONE)
+    partition.log.close()
+    assert heard.codes == [ErrorCode.REQUEST_TIMED_OUT]
+
+
+def test_the_high_watermark_follows_flushes_that_nothing_waits_for() -> None:
+    world = LogWorld()
+    partition = led(world)
+    for value in (b"a", b"b", b"c"):
+        partition.append(batch(value), 0, NOW)
+    assert partition.log.high_watermark == 0
+    world.rest(1000)
+    assert partition.log.high_watermark == partition.log.settled_end == 3
+
+
+def test_a_leader_that_begins_during_a_flush_counts_what_it_makes_durable() -> None:
+    world = LogWorld()
+    partition = led(world)
+    partition.log.append_as_leader(batch(b"a"), 0, NOW)
+    partition.follow(state(epoch=2))
+    assert partition.log.high_watermark == 0
+    world.rest(1000)
+    assert partition.log.high_watermark == 1
+
+
+def test_a_log_that_has_moved_to_another_directory_counts_what_a_flush_of_its_copy_makes_durable() -> None:
+    world = LogWorld()
+    partition = led(world)
+    copy = led(world, 1).log
+    copy.append_as_follower(batch(b"a"))
+    assert copy.settled_end == 0
+    partition.moved(copy)
+    assert partition.log.high_watermark == 0
+    world.rest(1000)
+    assert partition.log.high_watermark == 1
