@@ -31,6 +31,10 @@ FAILED_ONCE = (
     31051,
     # What a follower had cut off came back with the power, below the high watermark of what it had had instead.
     2660,
+    # A voter moved while the removal of another was not committed: nobody could be elected until it moved back.
+    50004,
+    # All that one fetch brought was more than a small machine's ceiling for dirty bytes: a fault of the law.
+    50233,
 )
 """Seeds beyond the everyday ones that found a bug."""
 

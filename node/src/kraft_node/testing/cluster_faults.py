@@ -27,6 +27,7 @@ from kraft_node.testing.workloads.operator import Operator
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kraft_node.server.raft_driver import RaftDriver
     from kraft_node.testing.checker import Checker
 
 EVENTS: Final = 1_000
@@ -41,6 +42,8 @@ SUNDERED_SHARE, FSYNC_SHARE, MOVED_SHARE, ROTTEN_SHARE = 0.2, 0.1, 0.2, 0.1
 """Seeds in which one fault comes again and again: the active controller is cut off from the other voters, but from
 nobody else; the fsyncs of logs fail; a controller of voters in the log moves; a batch rots that is read next."""
 OFTEN: Final = 8
+ELECTED_MAX_MS: Final = 20_000.0
+"""A quorum that can elect a leader has one by then, after all faults."""
 
 
 class ClusterFaults(DiskFaults):
@@ -93,7 +96,35 @@ class ClusterFaults(DiskFaults):
         """As it is for one node; a rotten disk is replaced then."""
         self.over = True
         super().heal()
+        self._move_back()
         self._replace_rotten()
+
+    def _move_back(self) -> None:
+        """Do what an operator does if a quorum elects nobody because a voter has moved: start it where the others look.
+
+        Say a leader has left with an uncommitted record that removes the second of three voters, and the third has
+        moved since. The former leader needs the vote of the third, which it asks at the old address. The third lacks
+        that record, so it is not elected, and the second lacks it too. Kafka's quorum stays without a leader as well.
+        """
+        if not self._moves or self.world.run(self._broken_or_led, ELECTED_MAX_MS):
+            return
+        sets = {machine: raft.node.voters for machine, raft in self._quorum()}
+        for machine in sets:
+            known = [voters.get(machine.config.node_id) for other, voters in sets.items() if other is not machine]
+            ports = {port for voter in known if voter is not None for _, port in voter.endpoints.values()}
+            if ports and machine.controller_port not in ports:
+                self.world.note("faults", f"move controller {machine.name} back")
+                machine.kill()
+                machine.move(min(ports))
+                machine.start()
+
+    def _broken_or_led(self) -> bool:
+        return self._broken() or any(raft.node.is_leader for _, raft in self._quorum())
+
+    def _quorum(self) -> list[tuple[SimMachine, RaftDriver]]:
+        """The controllers whose part of the quorum has started."""
+        running = [(machine, machine.node.raft) for machine in self.cluster.controllers if machine.node is not None]
+        return [(machine, raft) for machine, raft in running if raft is not None and raft.started]
 
     # -- what everyone may suffer at any time
 
