@@ -1,11 +1,11 @@
-"""What one request may cost on any listener: requests that name very many things are cut, or refused.
+"""Limits the work of one request on any listener: large requests are split, or refused.
 
-A request of more than `ROWS` rows is cut into requests of that many, which the API's handler, guard included, answers
-one after the other, in turns. Their answers are put together: the client sees one. Handlers know nothing of it, and the
-metadata may change between two pieces, as it may between two requests.
+A request of more than `ROWS` rows is split into requests of that size. The API's handler, including its authorization,
+answers them one after another in turns of the loop. The responses are merged, so the client receives one. Handlers do
+not notice the split. The metadata may change between two pieces, as between two requests.
 
-An API is cut (`SHAPES`), or its handler goes on in steps by itself (`IN_STEPS`). Requests of any other API are refused
-if they have more items than are handled at once (`wire.sizes.LONG`): no honest client sends them.
+An API is split (`SHAPES`), or its handler works in steps itself (`IN_STEPS`). Requests of any other API are refused if
+they have more items than `wire.sizes.LONG`: no honest client sends them.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 log = logging.getLogger("kraft_node.broker.pieces")
 
 ROWS: Final = 500
-"""Partitions or groups that are handled in one go: a millisecond or two."""
+"""Partitions or groups that one turn handles: one or two milliseconds."""
 
 USERS: Final = 200
-"""SCRAM entries that are handled in one go: each costs two HMACs."""
+"""SCRAM entries that one turn handles: each costs two HMACs."""
 
 TOPICS: Final = 100
-"""Topics or resources that are described in one go, with what the client may do with each."""
+"""Topics or resources that one turn describes, with the client's allowed operations on each."""
 
 RESOURCES_MAX: Final = 20_000
-"""Resources that one DescribeConfigs may name: the answer has some 3 KB for each."""
+"""Resources that one DescribeConfigs may name: the response has about 3 KB for each."""
 
 PARTITIONS_MAX: Final = 10_000
-"""That one CreateTopics may make."""
+"""Partitions that one CreateTopics may create."""
 
 IDENTITIES: Final = ("name", "topic", "topic_name", "topic_id", "group_id", "id")
-"""What tells items of an answer apart; those with the same identity at a cut are one."""
+"""Fields that identify an item of a response; two neighbours with the same identity at a split are merged."""
 
 
 class Shape(NamedTuple):
-    """Lists of the request, each in the items of the one before, and those of the answer."""
+    """Paths of nested lists: `asked` in the request, `told` in the response."""
 
     asked: tuple[str, ...]
     told: tuple[str, ...]
@@ -71,7 +71,7 @@ SHAPES: Final[Mapping[ApiKey, Shape]] = {
     ApiKey.FIND_COORDINATOR: Shape(("coordinator_keys",), ("coordinators",)),
     ApiKey.DESCRIBE_TRANSACTIONS: Shape(("transactional_ids",), ("transaction_states",)),
     ApiKey.ALTER_REPLICA_LOG_DIRS: Shape(("dirs", "topics", "partitions"), ("results", "partitions")),
-    # What the controller decides: a piece is a request to it.
+    # Handled by the controller: each piece is a request to it.
     ApiKey.CREATE_TOPICS: Shape(("topics",), ("topics",)),
     ApiKey.DELETE_TOPICS: Shape(("topics",), ("responses",)),
     ApiKey.CREATE_PARTITIONS: Shape(("topics",), ("results",)),
@@ -86,7 +86,7 @@ SHAPES: Final[Mapping[ApiKey, Shape]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Shape(("deletions",), ("results",)),
     ApiKey.METADATA: Shape(("topics",), ("topics",)),
     ApiKey.DESCRIBE_CONFIGS: Shape(("resources",), ("results",)),
-    # What brokers ask.
+    # Sent by brokers.
     ApiKey.ALTER_PARTITION: _PARTITIONS,
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: Shape(
         ("directories", "topics", "partitions"), ("directories", "topics", "partitions")
@@ -96,7 +96,7 @@ OLDER: Final[Mapping[ApiKey, tuple[int, Shape]]] = {
     ApiKey.OFFSET_FETCH: (8, Shape(("topics", "partition_indexes"), ("topics", "partitions"))),
     ApiKey.DELETE_TOPICS: (6, Shape(("topic_names",), ("responses",))),
 }
-"""Of versions before that."""
+"""By API: the version that introduced the shape in `SHAPES`, and the shape of earlier versions."""
 
 
 IN_STEPS: Final = frozenset(
@@ -111,13 +111,14 @@ IN_STEPS: Final = frozenset(
         ApiKey.ENVELOPE,
     }
 )
-"""APIs with budgets of their own. SyncGroup carries an assignment for each member, which the handler only keeps."""
+"""APIs that limit their own work. SyncGroup carries an assignment per member, which the handler only stores."""
 
 
 def in_pieces(
     turns: Turns, table: Mapping[ApiKey, Handler], *, but: Collection[ApiKey] = frozenset()
 ) -> dict[ApiKey, Handler]:
-    """The handlers, behind what cuts or refuses large requests; `but` of `IN_STEPS` are refused here, too."""
+    """The handlers, wrapped to split or refuse large requests. APIs in `but` are refused even if `IN_STEPS` has
+    them."""
     bounded: dict[ApiKey, Handler] = {}
     for key, handler in table.items():
         if key in SHAPES:
@@ -132,7 +133,7 @@ def _bounding(key: ApiKey, handler: Handler) -> Handler:
 
     def handle(ctx: RequestContext, request: Any) -> Any:
         nonlocal too_long
-        if too_long is None:  # compiled with the first request, like the classes of messages
+        if too_long is None:  # compiled at the first request, like the message classes
             too_long = is_long(type(request))
         if too_long(request):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key.name} with more than {LONG} items is refused.")
@@ -159,9 +160,9 @@ def _cutting(turns: Turns, key: ApiKey, handler: Handler) -> Handler:
 
 
 def users(request: Any) -> Generator[Any, None, None]:
-    """Copies of an AlterUserScramCredentials that have some hundred users each, with all that is asked of those.
+    """Split an AlterUserScramCredentials request into copies of about `USERS` entries, each user within one copy.
 
-    A user that is named twice gets no change, so each is in one piece.
+    A user that is named twice must be refused, so all entries of a user stay together.
     """
     asked: dict[str, tuple[list[Any], list[Any]]] = {}
     for at, entries in enumerate((request.deletions, request.upsertions)):
@@ -175,20 +176,20 @@ def users(request: Any) -> Generator[Any, None, None]:
         if len(deletions) + len(upsertions) >= USERS:
             yield changed(request, deletions=deletions, upsertions=upsertions)
             deletions, upsertions = [], []
-        # A user that is named more often is refused; three entries say so, however many there were.
+        # A user that is named more than once is refused; three entries are enough for that.
         deletions += removed[:3]
         upsertions += put[:3]
     yield changed(request, deletions=deletions, upsertions=upsertions)
 
 
 def names(request: Any) -> Generator[Any, None, None]:
-    """Copies of a Metadata request that ask for some topics each, and for each topic once."""
+    """Split a Metadata request into copies of at most `TOPICS` topics; each topic is named once."""
     distinct: dict[tuple[str | None, Any], Any] = {}
     for number, topic in enumerate(request.topics, 1):
         distinct.setdefault((topic.name, topic.topic_id), topic)
         if number % ROWS == 0:
             yield None
-    if any(topic_id != ZERO_UUID for _, topic_id in distinct):  # names beside ids do not count
+    if any(topic_id != ZERO_UUID for _, topic_id in distinct):  # names are ignored if there are ids
         distinct = {named: topic for named, topic in distinct.items() if named[1] != ZERO_UUID}
     topics = list(distinct.values())
     for start in range(0, len(topics), TOPICS):
@@ -196,9 +197,9 @@ def names(request: Any) -> Generator[Any, None, None]:
 
 
 def resources(request: Any) -> Generator[Any, None, None]:
-    """Copies of a DescribeConfigs request that ask for some resources each, and for each resource once.
+    """Split a DescribeConfigs request into copies of at most `TOPICS` resources; each resource is named once.
 
-    Raises INVALID_REQUEST if there are more resources than one answer has room for.
+    Raises KafkaError INVALID_REQUEST if there are more than `RESOURCES_MAX` resources.
     """
     distinct: dict[tuple[Any, ...], Any] = {}
     for number, resource in enumerate(request.resources, 1):
@@ -220,11 +221,11 @@ CUTTERS: Final[Mapping[ApiKey, Callable[[Any], Iterator[Any]]]] = {
     ApiKey.METADATA: names,
     ApiKey.DESCRIBE_CONFIGS: resources,
 }
-"""What cuts requests that must not name a thing in two pieces. It gives None while there is no piece yet."""
+"""APIs whose requests must not name an item in two pieces. The generators yield None while no piece is ready."""
 
 
 def _exceeds(request: Any) -> bool:
-    """Whether all topics together have more partitions than one CreateTopics may make, as in Kafka."""
+    """Whether all topics together have more than `PARTITIONS_MAX` partitions, Kafka's limit for CreateTopics."""
     return sum(len(topic.assignments) or max(1, topic.num_partitions) for topic in request.topics) > PARTITIONS_MAX
 
 
@@ -244,7 +245,7 @@ def _is_large(request: Any, path: tuple[str, ...]) -> bool:
 
 
 def _rows(item: Any, path: tuple[str, ...]) -> int:
-    """How many rows there are below `item`, and itself."""
+    """The number of rows below `item`, plus one for itself."""
     if not path:
         return 1
     items = getattr(item, path[0]) or ()
@@ -252,7 +253,7 @@ def _rows(item: Any, path: tuple[str, ...]) -> int:
 
 
 def pieces(holder: Any, path: tuple[str, ...]) -> Generator[Any, None, None]:
-    """Copies of `holder` that have about `ROWS` rows each, which are together those of `holder`, in order."""
+    """Split `holder` into copies of about `ROWS` rows each, in order."""
     name, deeper = path[0], path[1:]
     items = getattr(holder, name)
     if not deeper:
@@ -277,7 +278,7 @@ def pieces(holder: Any, path: tuple[str, ...]) -> Generator[Any, None, None]:
 
 
 def merge(answer: Any, more: Any, path: tuple[str, ...]) -> None:
-    """Put the rows of `more` behind those of `answer`."""
+    """Append the rows of `more` to those of `answer`."""
     name, deeper = path[0], path[1:]
     into, new = getattr(answer, name), getattr(more, name)
     if into and new and deeper and _identity(into[-1]) == _identity(new[0]):
@@ -291,7 +292,7 @@ def _identity(item: Any) -> list[Any]:
 
 
 class _Pieces:
-    """One request under way."""
+    """A split request that is being handled."""
 
     __slots__ = ("_ctx", "_handler", "_pieces", "_request", "_response", "_told", "_turns")
 
@@ -313,7 +314,7 @@ class _Pieces:
         self._response: Any = None
 
     def step(self) -> bool:
-        """Have the next piece handled; its answer asks for another turn."""
+        """Handle the next piece; its response schedules the next step."""
         ctx = self._ctx
         if ctx.abandoned:
             return False

@@ -1,10 +1,10 @@
-"""What a leader checks and changes in a batch before it is stored, beyond the header (Kafka's LogValidator).
+"""How a leader checks and changes a batch before it is stored, beyond the header (Kafka's LogValidator).
 
-Kafka decodes every record. Here a batch costs what it costs whatever it holds (`looks_sound`): few records are read, of
-many the first lengths, of compressed ones what tells the codec. Only a batch that looks wrong, and one to a topic whose
-configuration cannot be honoured otherwise (keys on compacted topics, `message.timestamp.before.max.ms`), has all its
-records read, and is answered as Kafka answers it. So what is wrong deep inside a long batch with a right CRC is stored
-as it came; docs/differences.md has the row.
+Kafka decodes every record. Here the cost of a check does not depend on the content (`looks_sound`): a few records are
+read, of many records only the first lengths, of compressed records only the codec's signature. All records are read in
+two cases: the batch looks wrong, or the topic's configuration requires it (keys on compacted topics,
+`message.timestamp.before.max.ms`). Errors are then those of Kafka. A long batch with a correct CRC that is malformed
+deep inside is therefore stored unchanged; see docs/differences.md.
 """
 
 from __future__ import annotations
@@ -35,55 +35,56 @@ if TYPE_CHECKING:
     from kraft_node.log.config import LogConfig
 
 FEW_RECORDS: Final = 4
-"""So many records are read before they are stored: a microsecond each, in a request that costs tens."""
+"""Batches of up to this many records are read before they are stored: a microsecond per record."""
 LENGTHS_LOOKED_AT: Final = 8
-"""Of more records so many lengths are looked at: what is no records at all shows in the first."""
+"""The number of record lengths checked in larger batches: data that is not records shows in the first lengths."""
 SMALL_COMPRESSED: Final = 4096
-"""Few records in so few compressed bytes are decompressed to be read."""
+"""A small batch of up to this many compressed bytes is decompressed and read."""
 SIGNATURES: Final = {
     Compression.GZIP: (b"\x1f\x8b",),
     Compression.LZ4: (b"\x04\x22\x4d\x18",),
     Compression.ZSTD: (b"\x28\xb5\x2f\xfd",),
 }
-"""What a codec's data begins with; snappy's may have no frame (librdkafka's)."""
+"""The first bytes of each codec's data; snappy data may have no frame (librdkafka)."""
 RECORD_ERRORS_MAX: Final = 1000
-"""Bad records named in one answer; a producer drops the batch after the first."""
+"""Bad records named in one response; a producer drops the batch after the first."""
 DECOMPRESSED_PER_MESSAGE_BYTE: Final = 32
-"""How many times `max.message.bytes` a batch may decompress to, if it has to be: honest batches reach a tenth."""
+"""The limit for decompressing a batch, as a multiple of `max.message.bytes`: honest batches reach a tenth of it."""
 SMALL_PLAIN: Final = 256 * 1024
-"""Decompressed bytes of few records that are looked at; a batch with more of them is checked step by step."""
+"""Decompressed bytes of a small batch that are read at once; a larger batch is checked step by step."""
 INLINE_RECORDS: Final = 4000
 INLINE_BYTES: Final = 128 * 1024
-"""A batch of so many records and decompressed bytes has them read at once: two milliseconds. Others go on in turns
-(`LongCheck`)."""
+"""A batch with at most this many records and decompressed bytes is read at once: two milliseconds. Others are read in
+turns (`LongCheck`)."""
 TRY_BYTES: Final = 64 * 1024
-"""What a step costs that decompressed in vain, into too little room."""
+"""The cost, in bytes, of a step that decompressed data but found too little room for it."""
 PIECE_BYTES: Final = 64 * 1024
-"""Decompressed bytes that are looked at in one step if their records are alike: half a millisecond."""
+"""Decompressed bytes read in one step if their records are alike: half a millisecond."""
 STEP_BYTES: Final = 8 * 1024
-"""Decompressed bytes read in one step, a record at a time: at most 1,200 records, one or two milliseconds."""
+"""Decompressed bytes read in one step, one record at a time: at most 1,200 records, one or two milliseconds."""
 LOOP_MIN: Final = 8
 LOOP_MAX: Final = 256
-"""So many records are read one at a time before the next look for records that are alike; twice as many each time."""
+"""The maximum number of records read one at a time before the next attempt to read alike records; it doubles up to
+this."""
 
 
 INLINE_RECODED: Final = 16 * 1024
-"""A batch of so many bytes, which decompresses to at most `SMALL_PLAIN`, is compressed anew at once; others in a lane
-(`LongRecode`)."""
+"""A batch of up to this many bytes, which decompresses to at most `SMALL_PLAIN`, is recompressed at once; larger
+batches are recompressed in a lane (`LongRecode`)."""
 
 
 class Checked(NamedTuple):
-    """What is known of a batch's records from work done apart: `LongCheck`, `LongRecode`."""
+    """The result of a `LongCheck` or `LongRecode` for a batch."""
 
     latest: int | None = None
-    """The largest timestamp; None if the records need not be read, or have not been."""
+    """The largest timestamp; None if the records were not read."""
     codec: int = -1
     payload: bytes | None = None
-    """The records under `codec`."""
+    """The records, compressed with `codec`."""
 
 
 class InvalidRecords(KafkaError):  # noqa: N818
-    """Some records of a batch are refused; `record_errors` are (index in the batch, why) pairs (KIP-467)."""
+    """Some records of a batch are refused; `record_errors` are (index in the batch, message) pairs (KIP-467)."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -91,10 +92,10 @@ class InvalidRecords(KafkaError):  # noqa: N818
 
 
 class LongCheck(KafkaError):  # noqa: N818
-    """A batch has more records than may be read at once: `steps` reads them, and returns what it has found.
+    """A batch has too many records to be read at once: `steps` reads them and returns the result.
 
-    Each of its steps takes about a millisecond, and gives the bytes that it will read. It raises as `check_records`.
-    Callers that cannot wait answer with this error.
+    Each step takes about a millisecond and yields the number of bytes it will read. It raises the same errors as
+    `check_records`. Callers that cannot wait respond with this error.
     """
 
     def __init__(self, header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> None:
@@ -107,15 +108,15 @@ class LongCheck(KafkaError):  # noqa: N818
         self._name = name
 
     def steps(self, records: bytes) -> Generator[int, None, Checked]:
-        """`records`: a copy of the batch, which has been checked but for its records."""
+        """`records`: a copy of the batch, of which everything except the records has been checked."""
         latest = yield from _steps(records, read_header(records), self._config, self._now_ms, self._name)
         return Checked(latest)
 
 
 class LongRecode(KafkaError):  # noqa: N818
-    """A batch is to be compressed with its topic's codec, which takes longer than may be done at once.
+    """A batch must be compressed with its topic's codec, which takes too long to be done at once.
 
-    `work` does it, in a lane: it touches nothing but its argument. Callers that cannot wait answer with this error.
+    `work` does it in a lane: it touches only its argument. Callers that cannot wait respond with this error.
     """
 
     def __init__(self, header: BatchHeader, config: LogConfig, checked: Checked | None) -> None:
@@ -124,25 +125,25 @@ class LongRecode(KafkaError):  # noqa: N818
         self._latest = None if checked is None else checked.latest
 
     def work(self, records: bytes) -> Checked:
-        """`records`: a copy of the batch. Raises KafkaError as `rewrite`."""
+        """`records`: a copy of the batch. Raises the same errors as `recode`."""
         header = read_header(records)
         codec = target_codec(self._config, header.compression)
         return Checked(self._latest, codec, recode(records, header, self._config, output_limit(self._config)))
 
 
 def output_limit(config: LogConfig) -> int:
-    """Bytes that a batch may decompress to before it is refused: some times what the topic's batches may have."""
+    """The bytes that a batch may decompress to: `DECOMPRESSED_PER_MESSAGE_BYTE` times `max.message.bytes`."""
     return config.max_message_bytes * DECOMPRESSED_PER_MESSAGE_BYTE
 
 
 def target_codec(config: LogConfig, codec: int) -> int:
-    """The codec under which the topic stores a batch that came with `codec`."""
+    """The codec under which the topic stores a batch that was sent with `codec`."""
     wanted = config.compression_type
     return codec if wanted == "producer" else CODEC_NAMES[wanted]
 
 
 def codec_level(config: LogConfig, codec: int) -> int | None:
-    """The configured compression level."""
+    """The configured compression level of `codec`; None if it has no levels."""
     if codec == Compression.GZIP:
         return config.compression_gzip_level
     if codec == Compression.LZ4:
@@ -153,9 +154,9 @@ def codec_level(config: LogConfig, codec: int) -> int | None:
 
 
 def looks_sound(section: Buffer, codec: int, count: int, base_timestamp: int, max_timestamp: int) -> bool:
-    """Whether a batch's records need no second look; costs the same for one record and for a million.
+    """Whether a batch can be stored without reading all records; the cost does not grow with the number of records.
 
-    `section`: the encoded records as they came.
+    `section`: the encoded records as they were sent.
     """
     if count <= FEW_RECORDS and (not codec or len(section) <= SMALL_COMPRESSED):
         try:
@@ -177,11 +178,12 @@ def looks_sound(section: Buffer, codec: int, count: int, base_timestamp: int, ma
 
 
 def check_records(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> int:
-    """Read every record of a client's batch, and check its key and timestamp; the largest timestamp, -1 for none.
+    """Read every record of a client's batch and check its key and timestamp. Returns the largest timestamp, -1 for
+    none.
 
-    Raises InvalidRecords with INVALID_RECORD or INVALID_TIMESTAMP, KafkaError INVALID_RECORD for what cannot be read,
-    UNKNOWN_SERVER_ERROR for what cannot be decompressed (as Kafka says it), MESSAGE_TOO_LARGE for what decompresses to
-    more than `output_limit`, and LongCheck for a batch that must not be read at once.
+    Raises InvalidRecords (INVALID_RECORD or INVALID_TIMESTAMP); KafkaError INVALID_RECORD if the records cannot be
+    decoded, UNKNOWN_SERVER_ERROR if they cannot be decompressed (as in Kafka), MESSAGE_TOO_LARGE if they decompress to
+    more than `output_limit`; and LongCheck if the batch is too large to be read at once.
     """
     if header.count > INLINE_RECORDS:
         raise LongCheck(header, config, now_ms, name)
@@ -198,7 +200,7 @@ def check_records(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: 
 def _steps(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> Generator[int, None, int]:
     judge = _Judge(header, config, now_ms, name)
     columns = Columns()
-    cut = bytearray()  # the begin of a record whose rest comes with the next pieces
+    cut = bytearray()  # the beginning of a record that continues in the next piece
     try:
         for piece in _pieces(data, header, config, name):
             yield len(piece)
@@ -212,7 +214,7 @@ def _steps(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, na
                 cut = bytearray(plain[position:])
         if judge.seen < header.count:
             missing = header.count - judge.seen
-            read_columns(cut, 0, missing, columns, is_last=True)  # says how it is cut off
+            read_columns(cut, 0, missing, columns, is_last=True)  # raises the error for the truncated record
             check_filled(0, header.count, missing)
     except VarintTooLong as e:
         code = ErrorCode.INVALID_RECORD if header.compression else ErrorCode.UNKNOWN_SERVER_ERROR
@@ -223,9 +225,10 @@ def _steps(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, na
 
 
 def _walk(plain: bytes, missing: int, judge: _Judge, columns: Columns) -> Generator[int, None, int]:
-    """Read up to `missing` records and have them judged; where the first is that `plain` does not hold whole.
+    """Read and judge up to `missing` records. Returns the position of the first record that `plain` does not hold
+    whole.
 
-    Gives a byte where work has been done for a step, so that the records of a piece may be read in several.
+    Yields 1 after each step's worth of work, so that the records of a piece are read in several steps.
     """
     position = begun = 0
     end, patience = judge.seen + missing, LOOP_MIN
@@ -250,7 +253,7 @@ def _walk(plain: bytes, missing: int, judge: _Judge, columns: Columns) -> Genera
 
 
 def _pieces(data: Buffer, header: BatchHeader, config: LogConfig, name: str) -> Iterator[Buffer]:
-    """The encoded records, decompressed where need be, in pieces of at most `PIECE_BYTES`."""
+    """The encoded records, decompressed if necessary, in pieces of at most `PIECE_BYTES`."""
     section = memoryview(data)[header.position + HEADER_SIZE : header.position + header.length]
     if not header.compression:
         yield from _sliced(section)
@@ -268,13 +271,13 @@ def _pieces(data: Buffer, header: BatchHeader, config: LogConfig, name: str) -> 
 
 
 def _sliced(view: memoryview) -> Iterator[memoryview]:
-    yield view[:PIECE_BYTES]  # also of nothing: that was a step, too
+    yield view[:PIECE_BYTES]  # yield empty pieces too: they were a step of work
     for position in range(PIECE_BYTES, len(view), PIECE_BYTES):
         yield view[position : position + PIECE_BYTES]
 
 
 class _Judge:
-    """What the topic's configuration says of records, columns of them at a time."""
+    """Checks records, one set of columns at a time, against the topic's configuration."""
 
     __slots__ = (
         "_appended",
@@ -297,20 +300,20 @@ class _Judge:
         self._latest = now_ms + config.message_timestamp_after_max_ms
         self._appended = header.max_timestamp if header.timestamp_type else None
         self.seen = 0
-        """Records that have been judged."""
+        """The number of records judged so far."""
         self._largest = NO_TIMESTAMP
         self._errors: list[tuple[int, str]] = []
         self._bad_time = False
 
     def accepts(self, alike: Alike) -> bool:
-        """Whether the next records are as they should be; only then they have been judged."""
+        """Whether the next records are valid; they count as judged only if True."""
         header, config = self._header, self._config
         if header.compression and not alike.in_order:
             return False
         if config.compact and not alike.has_keys:
             return False
         if self._appended is not None:
-            return False  # clients do not write batches of append times
+            return False  # clients do not write batches with append times
         smallest, largest = header.base_timestamp + alike.smallest, header.base_timestamp + alike.largest
         if not config.log_append_time and not self._earliest <= smallest <= largest <= self._latest:
             return False
@@ -319,7 +322,7 @@ class _Judge:
         return True
 
     def look(self, columns: Columns) -> None:
-        """Judge the next records."""
+        """Judge the records in `columns`."""
         header, config = self._header, self._config
         if not columns:
             return
@@ -362,7 +365,7 @@ class _Judge:
                 break
 
     def verdict(self) -> int:
-        """The largest timestamp. Raises InvalidRecords."""
+        """The largest timestamp. Raises InvalidRecords if any record is bad."""
         if self._errors:
             raise _invalid(self._errors, bad_time=self._bad_time)
         return self._largest
@@ -383,7 +386,7 @@ def _invalid(errors: list[tuple[int, str]], *, bad_time: bool) -> InvalidRecords
 
 
 def timestamp_out_of_range(timestamp: int, offset: int, earliest: int, latest: int) -> str:
-    """Why a timestamp is refused."""
+    """The message for a refused timestamp, in Kafka's words."""
     return (
         f"Timestamp {timestamp} of message with offset {offset} is out of range. "
         f"The timestamp should be within [{earliest}, {latest}]"
@@ -400,9 +403,10 @@ def _wrong_type(header: BatchHeader, columns: Columns, index: int, timestamp: in
 
 
 def recode(data: Buffer, header: BatchHeader, config: LogConfig, limit: int) -> bytes:
-    """The batch's records under the topic's codec.
+    """The batch's records, compressed with the topic's codec.
 
-    Raises KafkaError UNKNOWN_SERVER_ERROR when they cannot be decompressed, MESSAGE_TOO_LARGE beyond `limit` bytes.
+    Raises KafkaError UNKNOWN_SERVER_ERROR if they cannot be decompressed, MESSAGE_TOO_LARGE if they exceed `limit`
+    bytes.
     """
     codec = target_codec(config, header.compression)
     try:
@@ -415,7 +419,7 @@ def recode(data: Buffer, header: BatchHeader, config: LogConfig, limit: int) -> 
 
 
 def recode_at_once(data: Buffer, header: BatchHeader, config: LogConfig, checked: Checked | None) -> Checked:
-    """As `recode`, for a batch that has no `payload` yet. Raises LongRecode if it is work for a lane."""
+    """Like `recode`, for a batch without a `payload`. Raises LongRecode if the work belongs in a lane."""
     if header.length <= INLINE_RECODED:
         try:
             payload = recode(data, header, config, SMALL_PLAIN)
@@ -436,9 +440,9 @@ def rewrite(
     epoch: int,
     recoded: bytes | None = None,
 ) -> bytes:
-    """The batch as the topic stores it: with its codec, and with the append time where the topic says so.
+    """The batch as the topic stores it: with the topic's codec, and with the append time if the topic uses it.
 
-    `recoded`: the records under the topic's codec, if that is another one than the batch's.
+    `recoded`: the records under the topic's codec, if that differs from the batch's codec.
     """
     codec = target_codec(config, header.compression)
     attributes = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT) | codec

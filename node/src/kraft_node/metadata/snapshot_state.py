@@ -1,7 +1,7 @@
-"""Where a replica's latest snapshot ends, as it tells the active controller: soft state in a tagged field (KIP-631).
+"""The end offset of a replica's latest snapshot, sent to the active controller: soft state in a tagged field (KIP-631).
 
-Our nodes add the field to their heartbeats and to their fetches of the metadata log; nodes of Apache Kafka neither send
-it nor mind it. Used by `broker` and `server`, which send, and by `controller` and `server`, which are told.
+Our nodes add the field to their heartbeats and to their fetches of the metadata log. Nodes of Apache Kafka do not send
+it and ignore it. `broker` and `server` send it; `controller` and `server` read it.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 SNAPSHOT_TAG: Final = 10_631
-"""Far from the tags that Kafka gives out in order."""
+"""A tag far above those that Kafka assigns in order."""
 _WIDTH: Final = 8
 
 
 def tell_snapshot(message: Any, end_offset: int) -> None:
-    """Add to a request where the sender's latest snapshot ends; 0 when it has none."""
+    """Add the end offset of the sender's latest snapshot to a request; 0 if there is no snapshot."""
     message.unknown_tags = {SNAPSHOT_TAG: end_offset.to_bytes(_WIDTH, "big")}
 
 
 def told_snapshot(message: Any) -> int | None:
-    """What `tell_snapshot` of the sender said; None when it said nothing."""
+    """The value that the sender added with `tell_snapshot`; None if the field is missing."""
     value = (message.unknown_tags or {}).get(SNAPSHOT_TAG)
     return int.from_bytes(value, "big") if value is not None and len(value) == _WIDTH else None

@@ -1,4 +1,4 @@
-"""Writes a snapshot beside everything else: a slice of records at a time, the fsync in the background (KIP-630)."""
+"""Writes a snapshot while the node works: a slice of records per loop turn, the fsync in the background (KIP-630)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from kraft_node.raft.storage import MetadataStorage
 LANE: Final = "metadata-snapshot"
 
 SLICE_RECORDS: Final = 150
-"""Encoded and written in a turn of the event loop: some 0.2 ms, of which a commit that comes meanwhile waits for two or
-three (its request, its fsync, its answer)."""
+"""Records encoded and written in one turn of the event loop: about 0.2 ms. A commit that arrives meanwhile waits for
+two or three such slices (for its request, its fsync and its response)."""
 
 SLICES_A_PAUSE: Final = 2
 PAUSE_MS: Final = 1
-"""So many slices, then a pause: the thread that fsyncs a commit needs the interpreter for a moment, and on a busy
-machine whoever never rests waits long for the processor. A million partitions take some 6 s, two thirds of it pauses.
+"""The pause after `SLICES_A_PAUSE` slices. The thread that fsyncs a commit briefly needs the interpreter, and a busy
+machine delays threads that never pause. A million partitions take about 6 s, two thirds of it pauses.
 """
 
 
 class SnapshotWriting:
-    """One snapshot on its way to disk. `done(id, None)` when it is durable, `done(id, error)` when it never will be."""
+    """One snapshot that is being written. Calls `done(id, None)` when it is durable, `done(id, error)` if it fails."""
 
     __slots__ = (
         "_cursor",
@@ -56,7 +56,7 @@ class SnapshotWriting:
         done: Callable[[SnapshotId, BaseException | None], None],
         opening: Sequence[tuple[int, bytes]] = (),
     ) -> None:
-        """`opening`: control records for the first batch, behind the header."""
+        """`opening`: control records for the first batch, after the header."""
         assert snapshot.end_offset == image.offset + 1, "law: a snapshot's name says what it holds"
         self._env = env
         self._id = snapshot
@@ -78,7 +78,7 @@ class SnapshotWriting:
         self._slice()
 
     def abandon(self) -> bool:
-        """Remove a half-written file; False if the snapshot is being fsynced already. Raises OSError."""
+        """Remove a half-written file. Returns False if the snapshot's fsync has started. Raises OSError."""
         if self._cursor is None:
             return False
         self._cursor.close()
@@ -105,7 +105,7 @@ class SnapshotWriting:
             self._writer.append(snapshot_footer_batch(self._offset, self._epoch, self._env.clock.wall_ms()))
             work = self._writer.begin_finish()
         except Exception as e:
-            self._end(e)  # whoever wants the snapshot decides what that means
+            self._end(e)  # the owner of the snapshot handles the error
             return
         cursor.close()
         self._cursor = None

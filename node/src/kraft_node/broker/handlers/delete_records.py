@@ -1,7 +1,8 @@
 """DeleteRecords (21), versions 0-2: moves the start of a log, below which records cannot be read (KIP-107).
 
 With other replicas, the answer waits until all live replicas have moved their start, which happens with their next
-fetches: only then are the records deleted for good. The low watermark in the answer is the smallest start among them.
+fetches. Only then are the records deleted for good. The answer's low watermark is the smallest start among the
+replicas.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from kraft_node.broker.broker import Broker
 
 NAMES_A_STEP: Final = 2000
-"""Resources that are listed, or looked at, in one go: a millisecond."""
+"""Resources that one step lists or checks: a millisecond."""
 
 
 def list_config_resources(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """All resources of the asked types; of every type when none is asked for."""
+    """All resources of the requested types; of every type if none is named."""
     kinds = [CLIENT_METRICS_RESOURCE] if ctx.api_version == 0 else list(dict.fromkeys(request.resource_types))
     for kind in kinds:
         if kind not in RESOURCES:

@@ -112,7 +112,7 @@ def _response(broker: Broker, ctx: RequestContext, request: Any, unread: list[Lo
 
 def _offset(broker: Broker, topic: str, row: Any, isolation: int, *, debugging: bool) -> TimestampOffset:
     replicas = broker.replicas
-    if debugging:  # may be asked of a follower as well
+    if debugging:  # allowed on followers, too
         partition = replicas.hosted(topic, row.partition_index)
         partition.check_epoch(row.current_leader_epoch)
     else:

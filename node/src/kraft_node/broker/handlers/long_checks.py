@@ -1,8 +1,7 @@
 """Produce requests with batches that have too many records to be read at once (`log.validate.LongCheck`).
 
-The records are copied and read in turns of the loop, one batch of the broker after the other, so that one is
-decompressed at a time. The connection handles nothing more until its request has been appended, so sequences stay in
-order.
+The records are copied and read in turns of the loop. The broker checks one batch at a time, so only one is
+decompressed. The connection handles no further request until this one is appended, so sequences stay in order.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kraft_node.broker.handlers.long_checks")
 
 WAITING_MAX: Final = 1000
-"""Batches that may wait; beyond it producers are told to try again."""
+"""Batches that may wait; beyond it, producers get a retriable error."""
 
 Steps: TypeAlias = "Generator[int, None, Any]"
 Done: TypeAlias = "Callable[[Any], None]"
@@ -35,7 +34,7 @@ class LongChecks:
         self._line = OneByOne(turns)
 
     def add(self, steps: Steps, done: Done) -> None:
-        """Run `steps` after those before it, then call `done` with what it returns, or with a KafkaError."""
+        """Run `steps` after the earlier checks, then call `done` with the result or a KafkaError."""
         if len(self._line) >= WAITING_MAX:
             done(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{WAITING_MAX} batches wait for their check"))
             return

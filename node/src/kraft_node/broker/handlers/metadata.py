@@ -93,7 +93,7 @@ class MetadataHandler:
 
     def _asked(self, ctx: RequestContext, request: Any) -> Generator[None, None, list[Any]]:
         ids = dict.fromkeys(asked.topic_id for asked in request.topics if asked.topic_id != ZERO_UUID)
-        if ids:  # names beside them do not count
+        if ids:  # names are ignored if there are ids
             answers = yield from self._by_ids(ctx, request, ids)
             return answers
         answers = []

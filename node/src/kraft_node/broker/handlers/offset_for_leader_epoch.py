@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23), versions 2-4: the end of an epoch, so that a reader finds where logs diverge (KIP-320).
+"""OffsetForLeaderEpoch (23), versions 2-4: the end of an epoch; a reader finds with it where logs diverge (KIP-320).
 
 For an epoch that this log does not have, the answer is the largest epoch below it; -1 and -1 if there is none.
 """

@@ -1,7 +1,7 @@
-"""Produce (0), versions 3-13: append batches to partitions and say at which offsets.
+"""Produce (0), versions 3-13: append batches to partitions and return their offsets.
 
 Versions: 7 zstd; 8 per-record errors (KIP-467); 9 flexible; 10 leader hints (KIP-951); 11, 12 transactions
-(KIP-890); 13 topic ids (KIP-516). Versions 0-2 are advertised for librdkafka's sake (KAFKA-18659) and refused.
+(KIP-890); 13 topic ids (KIP-516). Versions 0-2 are advertised because librdkafka needs them (KAFKA-18659), and refused.
 
 Deviations: transactional batches are refused while there is no transaction coordinator.
 """
@@ -39,12 +39,12 @@ TOPIC_IDS_VERSION: Final = 13
 LEADER_HINT_VERSION: Final = 10
 ZSTD_VERSION: Final = 7
 ADMIN_CLIENT_ID: Final = "__admin_client"
-"""Kafka lets the client of this name write internal topics."""
+"""Kafka lets the client with this id write internal topics."""
 LOG_OVERHEAD: Final = 12
 LEGACY_OVERHEAD: Final = 14
-"""The smallest length that a message of any format has."""
+"""The minimum length of a message in any format."""
 LENGTH_MAX: Final = 2**31 - 1 - LOG_OVERHEAD
-"""Of a batch that Java can count."""
+"""The largest batch length that Java can represent."""
 MAGIC_OFFSET: Final = 16
 ATTRIBUTES_OFFSET: Final = 21
 CODEC_MASK: Final = 7
@@ -52,12 +52,12 @@ ZSTD: Final = 4
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 OPENED_AT_ONCE: Final = 8
-"""Partitions of a request without an open log that are opened in one go: each costs some tenths of a millisecond."""
+"""Partitions without an open log that a request opens at once: each costs some tenths of a millisecond."""
 APPENDED_AT_ONCE: Final = 500
-"""Batches of a request that are appended in one go; those of further partitions are appended in turns."""
+"""Batches that a request appends at once; the rest are appended in turns."""
 WAITING_MAX: Final = 20_000
-"""Produce requests that may wait for replication at a time; beyond it they are told to try again."""
-# Appends that failed for these reasons say where the log starts; the others say nothing of the log (as Kafka does).
+"""Produce requests that may wait for replication; further requests get a retriable error."""
+# Only these failed appends report the log start offset, as in Kafka.
 _SILENT: Final = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -73,7 +73,7 @@ _SILENT: Final = frozenset(
 
 
 class _Refused(KafkaError):  # noqa: N818 - an answer, not a fault
-    """Refused before the log was asked; `words` go into the answer."""
+    """Refused before the log is involved; `words` go into the response."""
 
     def __init__(self, code: ErrorCode, message: str, words: str | None = None) -> None:
         super().__init__(code, message)
@@ -81,19 +81,19 @@ class _Refused(KafkaError):  # noqa: N818 - an answer, not a fault
 
 
 class _LateAppend(NamedTuple):
-    """A batch that is appended in a later turn; `row` is its place in the answer."""
+    """A batch that is appended in a later turn; `row` is its index in the response."""
 
     key: TopicKey
     row: Any
     records: bytes | None
     partition: Partition | None = None
-    """None: the partition is to be found first, which may open its log."""
+    """None: the partition must be looked up first, which may open its log."""
     work: LongCheck | LongRecode | AppendLater | None = None
-    """What is to be done or awaited before the append."""
+    """Work to do, or to wait for, before the append."""
 
 
 class _Share:
-    """What a request may append in one go."""
+    """The work that a request may do at once."""
 
     __slots__ = ("_appends", "_openings", "_replicas")
 
@@ -103,7 +103,7 @@ class _Share:
         self._appends = APPENDED_AT_ONCE
 
     def is_used_up(self, key: TopicKey, index: int) -> bool:
-        """Whether an append to this partition, which is counted, has to wait for a turn."""
+        """Count an append to this partition. Returns whether it must wait for a turn."""
         self._appends -= 1
         if self._replicas.peek((key, index)) is None:
             self._openings -= 1
@@ -111,7 +111,7 @@ class _Share:
 
 
 class _Outcome:
-    """What has become of a request so far."""
+    """The state of a request: rows decided so far."""
 
     __slots__ = ("ctx", "failed", "request", "topics", "unreplicated", "wrong_leader")
 
@@ -134,7 +134,7 @@ class _Outcome:
 
 
 class ProduceHandler:
-    """Appends, and owns the requests that wait for their ISR."""
+    """Appends batches, and owns the requests that wait for replication."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -142,7 +142,7 @@ class ProduceHandler:
         self.clock = broker.env.clock
         self.waiting: set[WaitingProduce] = set()
         self.turns = Turns(broker.env)
-        """Where requests of very many partitions go on."""
+        """Runs the rest of requests with very many partitions."""
         self.long_checks = LongChecks(Turns(broker.env))
         self.background = broker.env.background
 
@@ -208,7 +208,7 @@ class ProduceHandler:
         return None
 
     def _answer(self, outcome: _Outcome) -> Any:
-        """The response, or None while replicas are waited for, or where none is wanted."""
+        """The response; None while the request waits for replicas, or if no response is wanted."""
         ctx, request = outcome.ctx, outcome.request
         if request.acks == 0:
             self._end_unanswered(ctx, failed=outcome.failed)
@@ -222,7 +222,7 @@ class ProduceHandler:
         return response
 
     def _append_later(self, outcome: _Outcome, late: deque[_LateAppend]) -> None:
-        """Open, check, compress and append the batches in `late`, one after the other, then answer."""
+        """Open, check, compress and append the batches in `late` one after another, then respond."""
         first = late[0]
 
         def ended(result: Checked | BaseException | None) -> None:
@@ -236,7 +236,7 @@ class ProduceHandler:
                     self._append_later(outcome, late)
                     return
                 response = self._answer(outcome)
-            except Exception:  # nothing may leave the connection barred
+            except Exception:  # the connection must not stay blocked
                 log.exception("request failed request=%r", outcome.ctx)
                 outcome.ctx.close_connection()
                 return
@@ -264,7 +264,7 @@ class ProduceHandler:
     def _append_late(
         self, outcome: _Outcome, late: _LateAppend, result: Checked | BaseException | None
     ) -> _LateAppend | None:
-        """Append a batch and note what has become of it; the batch as it has to wait once more, if it has to."""
+        """Append a batch and note the outcome. Returns the batch if it must wait again, else None."""
         acks = outcome.request.acks
         row, partition, records = late.row, late.partition, late.records
         try:
@@ -299,7 +299,7 @@ class ProduceHandler:
         return None
 
     def _check(self, ctx: RequestContext, partition: Partition, records: Any, transactional_id: str | None) -> Any:
-        """The one batch in `records`, after what must hold before the log looks at it. Raises KafkaError."""
+        """The single batch in `records`, after the checks that precede the log's. Raises KafkaError."""
         if is_internal(partition.topic) and ctx.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
         size = 0 if records is None else len(records)
@@ -346,7 +346,7 @@ class ProduceHandler:
         return row
 
     def _end_unanswered(self, ctx: RequestContext, *, failed: bool) -> None:
-        """acks=0: nothing is answered; after a failure the connection is closed, the only sign the producer gets."""
+        """acks=0: send no response. After a failure, close the connection: the producer gets no other sign."""
         ctx.respond(None)
         if failed:
             close = getattr(ctx.connection, "close", None)
@@ -355,9 +355,9 @@ class ProduceHandler:
 
 
 def _only_batch(records: Any, size: int, version: int) -> Any:
-    """The first batch, where `records` are not exactly one of today's; a few bytes behind it do not count.
+    """The single batch in `records`; up to a few bytes after it are ignored.
 
-    Raises KafkaError unless there is one batch, and one only.
+    Raises KafkaError unless there is exactly one batch in the current format.
     """
     end = _batch_end(records, 0, size)
     said = f"Produce requests with version {version}"
@@ -375,7 +375,7 @@ def _only_batch(records: Any, size: int, version: int) -> Any:
 
 
 def _batch_end(records: Any, start: int, size: int) -> int:
-    """Where the batch at `start` ends, -1 when no whole one is there (Kafka's ByteBufferLogInputStream)."""
+    """The end of the batch at `start`; -1 if no whole batch is there (Kafka's ByteBufferLogInputStream)."""
     if size - start < LOG_OVERHEAD:
         return -1
     length = int.from_bytes(records[start + 8 : start + 12], "big", signed=True)
@@ -399,10 +399,10 @@ def _row(index: int, code: int) -> Any:
 
 
 class WaitingProduce:
-    """A request that is appended and must not be answered yet.
+    """A request that is appended but must not be answered yet.
 
-    With acks=all an in-sync replica lacks records (Kafka's DelayedProduce). With acks=1 a flush that `flush.messages`
-    asks for is under way, for which no time is set: Kafka's append would not have returned.
+    With acks=all, an in-sync replica lacks records (Kafka's DelayedProduce). With acks=1, a flush for `flush.messages`
+    is under way; it has no time limit, because Kafka's append would block until it ends.
     """
 
     __slots__ = ("ctx", "handler", "pending", "response", "timer")
@@ -435,7 +435,7 @@ class WaitingProduce:
 
     def settled(self, ack: _PendingAck) -> None:
         if ack not in self.pending:
-            return  # it came too late
+            return  # too late: already answered
         self.pending.discard(ack)
         if not self.pending:
             self._finish()
@@ -471,5 +471,5 @@ class _PendingAck:
 
 
 def _fail(row: Any, code: ErrorCode) -> None:
-    """Kafka answers with the offsets of the append even when replication failed."""
+    """Fail a row; as in Kafka, it keeps the offsets of the append even if replication failed."""
     row.error_code = code

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kraft_node.broker.broker import Broker
 
 NOT_ASCII: Final = "\x7f"
-"""Stands for characters beyond ASCII while a pattern is checked: it sorts behind all others, as they do."""
+"""Replaces non-ASCII characters while a pattern is checked: it sorts after all other ASCII characters."""
 STATES: Final = frozenset(
     (
         "Empty",
@@ -32,7 +32,7 @@ STATES: Final = frozenset(
 
 
 PATTERN_MAX: Final = 1000
-"""Characters of a pattern: reading so many costs some milliseconds, whatever they are."""
+"""Maximum length of a pattern: parsing it takes at most a few milliseconds."""
 
 
 def _check_pattern(pattern: str) -> None:

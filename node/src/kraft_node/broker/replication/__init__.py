@@ -2,23 +2,24 @@
 
 | file | question it answers |
 |-|-|
-| `fetchers` | which leader is each followed partition fetched from |
-| `fetcher` | one leader: what to ask it for next, what to do with its answer |
-| `fetch_session` | what that leader remembers of earlier requests (KIP-227), so that a request costs what changed |
-| `truncation` | where this log and the leader's part, and what to cut (KIP-279) |
-| `out_of_range` | the leader's log does not reach to, or from, where this one ends |
-| `cluster` | what partitions ask of their surroundings: who lives, in which incarnation |
-| `isr_changes` | the leader's proposals on their way to the controller (AlterPartition) |
-| `throttle` | how fast replicas that catch up may be sent and fetched |
-| `racks` | which replica is nearest to a consumer (KIP-392) |
+| `fetchers` | From which leader is each followed partition fetched? |
+| `fetcher` | For one leader: what does the next fetch request name, and what happens with the response? |
+| `fetch_session` | Which partitions does the leader's fetch session hold (KIP-227)? |
+| `truncation` | Where do this log and the leader's diverge, and what is truncated (KIP-279)? |
+| `out_of_range` | What if the leader's log ends before this log, or starts after it? |
+| `cluster` | Which brokers are alive, and in which broker epoch? |
+| `isr_changes` | Which ISR proposals are sent to the controller (AlterPartition)? |
+| `throttle` | How fast may data be sent to and fetched by replicas that catch up? |
+| `racks` | Which replica is nearest to a consumer (KIP-392)? |
 
-Who calls it: the broker, through `Replication`, which hears of every partition from `ReplicaManager`. It must not
-decide who leads or who is in sync: the first the controller does, the second `partition.leadership`.
+The broker uses `Replication`; `ReplicaManager` reports every partition to it. This package must not decide which
+replica leads (the controller decides) or which replicas are in sync (`partition.leadership` decides).
 
-Followers take over the leader's batches byte for byte; only their checksums are looked at. A fetch asks for what begins
-at the end of the log and names the epoch of the last record there; where the leader's log says otherwise it answers
-where the two parted, and the follower cuts its log there. There is no other truncation, but for logs without any
-epoch (cut to the high watermark) and for leaders whose log ends before ours or begins after (`out_of_range`).
+Followers append the leader's batches byte for byte; they check only the checksums. A fetch starts at the end of the
+follower's log and names the epoch of the last record there. If the leader's log has another epoch there, the leader
+responds with the offset where the logs diverge, and the follower truncates its log. There are two other truncations:
+logs without epochs are truncated to the high watermark, and `out_of_range` handles leaders whose log ends before the
+follower's.
 """
 
 from kraft_node.broker.replication.replication import Replication

@@ -1,4 +1,4 @@
-"""What partitions ask of their surroundings (`partition.surroundings`), answered from the committed image."""
+"""What partitions need to know about other brokers (`partition.surroundings`), from the committed image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Cluster:
-    """One broker's view of the others."""
+    """One broker's view of the other brokers."""
 
     def __init__(
         self, clock: Clock, image: MetadataImage, lag_max_ms: int, propose: Callable[[Partition], None]
@@ -25,7 +25,8 @@ class Cluster:
         self._propose = propose
         self._clocks: dict[int, FollowerClock] = {}
         self._joining: dict[int, dict[Partition, None]] = {}
-        """Partitions with a follower that could join their ISR but for what the metadata says of its broker."""
+        """By broker id: partitions whose follower there is caught up, but may not join the ISR while its registration
+        forbids it."""
 
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()
@@ -51,7 +52,7 @@ class Cluster:
         self._joining.setdefault(broker_id, {})[partition] = None
 
     def brokers_changed(self, broker_ids: Iterable[int]) -> None:
-        """What is registered of these brokers has changed: whoever waits to join may do so now."""
+        """The registrations of these brokers have changed: followers that wait to join an ISR may do so now."""
         for broker_id in broker_ids:
             for partition in self._joining.pop(broker_id, ()):
                 partition.look_at_followers()

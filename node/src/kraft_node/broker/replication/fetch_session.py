@@ -1,7 +1,7 @@
-"""The follower's side of a fetch session (KIP-227): which partitions the leader knows that we want, and since when.
+"""The follower's side of a fetch session (KIP-227): the partitions that the leader's session holds.
 
-The first request names every partition and asks for a session; later ones name what has changed and what is to be
-forgotten. A leader that has no room for a session says so with id 0, then every request is a full one.
+The first request names every partition and opens a session. Later requests name only the partitions that have changed
+and those to forget. A leader without room for a session responds with session id 0; then every request is full.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EPOCH_MAX: Final = 2**31 - 1
 
 
 class FetchSession:
-    """What to put into the next request's session fields, and what the leader holds by now."""
+    """The session fields of the next request, and the partitions in the leader's session."""
 
     __slots__ = ("epoch", "id", "known")
 
@@ -24,15 +24,15 @@ class FetchSession:
         self.id = NO_SESSION
         self.epoch = INITIAL_EPOCH
         self.known: set[PartitionKey] = set()
-        """The partitions that the leader has been told of and has not been told to forget."""
+        """Partitions in the leader's session."""
 
     @property
     def is_full(self) -> bool:
-        """Whether the next request has to name every partition."""
+        """Whether the next request must name every partition."""
         return self.epoch == INITIAL_EPOCH
 
     def answered(self, session_id: int) -> None:
-        """The request has been answered under that session id."""
+        """Note a successful response with this session id."""
         if self.is_full:
             self.id = session_id
             self.epoch = INITIAL_EPOCH if session_id == NO_SESSION else 1
@@ -42,11 +42,11 @@ class FetchSession:
             self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
 
     def restart(self) -> None:
-        """Begin again; the next request names the old session, so that the leader can drop it."""
+        """Make the next request a full one; it names the old session, so that the leader can drop it."""
         self.epoch = INITIAL_EPOCH
         self.known.clear()
 
     def forgotten_by_leader(self) -> None:
-        """The leader has no such session any more."""
+        """Note that the leader no longer has the session."""
         self.id = NO_SESSION
         self.restart()

@@ -1,8 +1,9 @@
-"""Fetching from one leader: one request under way, the next one when it is answered (Kafka's ReplicaFetcherThread).
+"""Fetching from one leader, one request at a time (Kafka's ReplicaFetcherThread).
 
-A request names what has changed since the last one; an answer holds what has news. So both cost what moves, not what
-is followed. A partition that fails is taken out of the session and comes back after a pause of its own; a leader that
-cannot be reached is asked again after a pause that doubles up to `replica.fetch.backoff.ms`.
+A request names the partitions that have changed since the last request; a response holds the partitions with news. The
+cost of both therefore depends on the partitions with traffic, not on all followed partitions. A partition that fails
+leaves the session and returns after its own pause. An unreachable leader is retried after a pause that doubles up to
+`replica.fetch.backoff.ms`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PAUSE_FIRST_MS: Final = 20
-"""The first pause after a failure: most are a leader whose metadata is some milliseconds behind ours."""
+"""The first pause after a failure: most failures are leaders whose metadata is a few milliseconds behind ours."""
 
 _SESSION_GONE: Final = frozenset((ErrorCode.FETCH_SESSION_ID_NOT_FOUND,))
 _SESSION_BROKEN: Final = frozenset(
@@ -42,7 +43,7 @@ _SESSION_BROKEN: Final = frozenset(
 
 
 class Followed:
-    """A partition that is fetched, in one leader epoch."""
+    """A followed partition in one leader epoch."""
 
     __slots__ = ("asked_offset", "asked_start", "key", "leader_epoch", "partition", "pause_ms", "paused")
 
@@ -52,12 +53,12 @@ class Followed:
         self.leader_epoch = partition.leader_epoch
         self.asked_offset = -1
         self.asked_start = -1
-        """What the leader was last told."""
+        """The log start offset of the last request."""
         self.pause_ms = 0
         self.paused = False
 
     def row(self, max_bytes: int) -> Any:
-        """What to ask for: all that follows the log's end."""
+        """The partition's row in a fetch request, from the end of the local log on."""
         own = self.partition.log
         self.asked_offset, self.asked_start = own.settled_end, own.start_offset
         return FetchRequest.FetchPartition(
@@ -71,7 +72,7 @@ class Followed:
 
 
 class Settings:
-    """replica.fetch.* and the like, read once a start: none of them is dynamic in Kafka."""
+    """`replica.fetch.*` and related keys, read once at the start: they are not dynamic in Kafka."""
 
     __slots__ = ("backoff_ms", "max_bytes", "min_bytes", "response_max_bytes", "timeout_ms", "wait_ms")
 
@@ -85,7 +86,7 @@ class Settings:
 
 
 class Fetcher:
-    """Follows partitions that `source` leads. `peer()` is the way to it, None while it is not known."""
+    """Follows partitions that `source` leads. `peer()` returns the link to it, or None if its address is unknown."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class Fetcher:
         self._quota = quota
         self._followed: dict[PartitionKey, Followed] = {}
         self._changed: dict[PartitionKey, Followed] = {}
-        """Those that the next request must name."""
+        """Partitions that the next request must name."""
         self._forgotten: set[PartitionKey] = set()
         self._session = FetchSession()
         self._under_way = False
@@ -122,7 +123,7 @@ class Fetcher:
     # --- what is followed ---
 
     def add(self, partition: Partition) -> None:
-        """Begin to fetch, or begin again in another leader epoch. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """Start to fetch a partition, or restart in another leader epoch. Raises KafkaError KAFKA_STORAGE_ERROR."""
         before_first_fetch(partition)
         followed = Followed(partition)
         self._followed[followed.key] = self._changed[followed.key] = followed
@@ -130,7 +131,7 @@ class Fetcher:
         self._soon()
 
     def remove(self, key: PartitionKey) -> None:
-        """Fetch it no more; fine when it is not fetched."""
+        """Stop fetching a partition; does nothing if it is not fetched."""
         self._followed.pop(key, None)
         self._leave_session(key)
 
@@ -140,7 +141,7 @@ class Fetcher:
             self._forgotten.add(key)
 
     def close(self) -> None:
-        """Ask nothing more; what is under way is ignored."""
+        """Send no more requests, and ignore the response to the current one."""
         self._closed = True
         if self._scheduled is not None:
             self._scheduled.cancel()
@@ -225,12 +226,12 @@ class Fetcher:
             for row in topic.partitions:
                 key = (topic.topic_id, row.partition_index)
                 followed = self._followed.get(key)
-                # What has changed meanwhile (another epoch, removed, added again) did not ask for this.
+                # Rows for partitions that were added, removed or changed since the request are stale.
                 if followed is not None and not followed.paused and key not in self._changed:
                     self._take(followed, row)
 
     def _start_over(self) -> None:
-        """After a defect, fetch all partitions again: none may be left out."""
+        """After an internal error, fetch all partitions again, so that none is left out."""
         self._session.restart()
         self._soon(PAUSE_FIRST_MS)
 
@@ -277,7 +278,7 @@ class Fetcher:
         elif own.end_offset == followed.asked_offset:
             size = 0 if row.records is None else len(row.records)
             if size and self._awaits_disk(followed):
-                return  # what was fetched is fetched again: the rest of the answer must not block the loop either
+                return  # the records are fetched again later: the rest of the response must not block the loop either
             if size:
                 self.bytes_in += size
                 self._quota.record(partition.topic, partition.index, size)
@@ -296,9 +297,9 @@ class Fetcher:
     # --- pauses ---
 
     def _awaits_disk(self, followed: Followed) -> bool:
-        """Leave a partition out while its disk is behind, or a flush that `flush.messages` asks for is under way.
+        """Pause a partition while its disk is behind, or while a flush for `flush.messages` is under way.
 
-        A fetch tells the leader what is stored here.
+        A fetch reports to the leader which records are stored here, so it must wait for the flush.
         """
         own = followed.partition.log
         budget = own.dir.budget
@@ -317,14 +318,14 @@ class Fetcher:
         return self._node_id not in partition.isr and self._quota.holds(partition.topic, partition.index)
 
     def _throttled(self, followed: Followed) -> None:
-        """Go on with one that was held back, unless the rate is still exceeded."""
+        """Resume a paused partition, unless the quota is still exceeded."""
         if self._is_throttled(followed.partition) and self._followed.get(followed.key) is followed:
             self._env.scheduler.call_later(PAUSE_MS, self._throttled, followed)
         else:
             self._resume(followed)
 
     def _pause(self, followed: Followed) -> None:
-        """Leave it out for a while."""
+        """Pause a partition; each further failure doubles the pause."""
         followed.paused = True
         followed.pause_ms = min(max(2 * followed.pause_ms, PAUSE_FIRST_MS), self._settings.backoff_ms)
         self._leave_session(followed.key)
@@ -354,9 +355,10 @@ class Fetcher:
 
 
 def _append(partition: Partition, records: Any) -> None:
-    """Append what was fetched. An empty log takes the first batch as it is, even if that begins before what was asked.
+    """Append fetched records. Raises KafkaError.
 
-    So it is when the leader's log starts within a batch. Raises KafkaError.
+    If the local log is empty, the first batch may begin before the requested offset: that happens if the leader's log
+    starts within a batch. The local log then starts at the batch's first offset.
     """
     own = partition.log
     first = int.from_bytes(records[:8], "big")

@@ -1,8 +1,8 @@
-"""Which leader each followed partition is fetched from: `num.replica.fetchers` fetchers a leader, one by default.
+"""Which leader each followed partition is fetched from, by `num.replica.fetchers` fetchers per leader (default 1).
 
-Several let one ask while another's answer is on its way; each has a connection of its own, and a partition stays with
-one, chosen by its name and number as Kafka chooses. Told of every partition whenever its committed state changes; a
-partition is fetched while another broker leads it.
+Each fetcher has its own connection, so several requests to a leader can be under way. As in Kafka, a partition's topic
+name and index choose its fetcher. `follow` is called whenever a partition's committed state changes; a partition is
+fetched while another broker leads it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 
 
 class Fetchers:
-    """All fetchers of a broker. `peers(node_id, lane)` is the way to another broker, for the fetcher of that number."""
+    """All fetchers of a broker. `peers(node_id, number)` returns the link to a broker for the fetcher of that
+    number."""
 
     def __init__(
         self,
@@ -45,22 +46,22 @@ class Fetchers:
         self._quota = quota
         self._count = 1
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
-        """By leader and number."""
+        """By leader and fetcher number."""
         self._followed: dict[PartitionKey, tuple[Partition, int, int]] = {}
         """By key: the partition, its leader and leader epoch."""
         self._closed = False
 
     def __len__(self) -> int:
-        """How many partitions are followed."""
+        """The number of followed partitions."""
         return len(self._followed)
 
     @property
     def bytes_in(self) -> int:
-        """Record bytes fetched by the fetchers that there are."""
+        """Record bytes fetched by the current fetchers."""
         return sum(fetcher.bytes_in for fetcher in self._fetchers.values())
 
     def resize(self, count: int) -> None:
-        """So many fetchers a leader from now on; partitions move to those that are theirs then."""
+        """Use `count` fetchers per leader; partitions move to their new fetchers."""
         if count == self._count:
             return
         followed = [partition for partition, _, _ in self._followed.values()]
@@ -71,7 +72,7 @@ class Fetchers:
             self.follow(partition)
 
     def follow(self, partition: Partition) -> None:
-        """The partition's committed state may have changed."""
+        """Follow the partition's committed state, which may have changed."""
         key = (partition.topic_id, partition.index)
         wanted = (partition, partition.leader_id, partition.leader_epoch)
         followed = self._followed.get(key)
@@ -89,7 +90,7 @@ class Fetchers:
         self._followed[key] = wanted
 
     def drop(self, partition: Partition) -> None:
-        """The partition is gone from this broker."""
+        """Stop fetching a partition that this broker no longer has."""
         key = (partition.topic_id, partition.index)
         followed = self._followed.get(key)
         if followed is not None and followed[0] is partition:
@@ -132,7 +133,7 @@ class Fetchers:
 
 
 def fetcher_number(topic: str, index: int, count: int) -> int:
-    """Which of `count` fetchers a partition belongs to, as in Kafka's AbstractFetcherManager: by Java's string hash."""
+    """The fetcher, of `count`, for a partition: by Java's string hash, as in Kafka's AbstractFetcherManager."""
     if count == 1:
         return 0
     number = 0

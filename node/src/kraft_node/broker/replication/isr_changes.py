@@ -1,8 +1,7 @@
-"""The leaders' proposals on their way to the controller: AlterPartition, one request under way, what comes meanwhile
-goes with the next (KIP-497).
+"""ISR proposals of led partitions, sent to the controller in AlterPartition (KIP-497), one request at a time.
 
-Every proposal is answered by a row, or asked again: after a lost answer the controller either still takes it or knows
-more than we do. Which of them still count knows the partition.
+Every proposal is sent until a response row answers it. If a response is lost, the controller handles the proposal again
+or rejects it as outdated. The partition decides whether a proposal is still valid.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ log = logging.getLogger(__name__)
 RETRY_MS: Final = 50
 TIMEOUT_MS: Final = 30_000
 REQUEST_MAX: Final = 5_000
-"""Proposals in one request: some 200 kB; a controller plans them in milliseconds."""
+"""Proposals in one request: about 200 kB, which a controller handles in milliseconds."""
 
 
 class IsrChanges:
-    """Proposals not yet answered: at most one a led partition."""
+    """Unanswered proposals: at most one per led partition."""
 
     def __init__(
         self, node_id: int, broker_epoch: Callable[[], int], controller: ControllerLink, scheduler: Scheduler
@@ -43,7 +42,7 @@ class IsrChanges:
         self._closed = False
 
     def propose(self, partition: Partition) -> None:
-        """Send the partition's proposal, with all others of this turn."""
+        """Send the partition's proposal, together with all others of this loop turn."""
         lead = partition.lead
         assert lead is not None, "law: only leaders propose"
         assert lead.proposal is not None, "law: what is sent has been proposed"

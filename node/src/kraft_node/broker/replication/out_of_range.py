@@ -1,7 +1,7 @@
-"""The leader's log does not hold the offset at which ours ends: ask where it begins and ends, then start there.
+"""The leader's log does not hold the end offset of this log: find the leader's start and end, and continue from there.
 
-It may end before ours (an unclean election: what we have more is gone), or begin after it (its retention went on while
-we were away: our records are older than all that it has).
+The leader's log may end before this log (after an unclean election: the records beyond its end are lost), or start
+after it (its retention deleted records while this broker was down: all records here are older than the leader's).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ TIMEOUT_MS: Final = 30_000
 
 
 class Reposition:
-    """One such question, in two steps; `done` hears whether the log can be fetched for again."""
+    """One repositioning by up to two ListOffsets requests; calls `done` with whether the partition can be fetched
+    again."""
 
     __slots__ = ("_done", "_leader_epoch", "_node_id", "_partition", "_peer")
 
@@ -80,7 +81,7 @@ class Reposition:
 
 
 def _offset(answer: Any) -> int:
-    """The offset in the answer, -1 when there is none."""
+    """The offset in a ListOffsets response; -1 for an error."""
     if isinstance(answer, KafkaError | OSError):
         return -1
     for topic in answer.topics:

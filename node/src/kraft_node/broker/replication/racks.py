@@ -1,4 +1,5 @@
-"""Which replica a consumer should read from (KIP-392, `replica.selector.class`): one in its rack, if there is any."""
+"""Which replica a consumer should read from (KIP-392, `replica.selector.class`): a replica in its rack, if there is
+one."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ LEADER: Final = -1
 
 
 class RackAware:
-    """The most caught-up replica in the consumer's rack; the leader where it is there too, or nobody is."""
+    """The most caught-up replica in the consumer's rack; the leader if it is in that rack, or if no replica is."""
 
     __slots__ = ("_metadata",)
 
@@ -21,7 +22,7 @@ class RackAware:
         self._metadata = metadata
 
     def __call__(self, partition: Partition, offset: int, rack: str) -> int:
-        """The broker to read from, -1 for the leader. Asked on the leader, about a consumer at `offset`."""
+        """The broker to read from, -1 for the leader. Called on the leader for a consumer at `offset`."""
         lead = partition.lead
         metadata = self._metadata
         if lead is None or metadata.rack(partition.node_id) == rack:

@@ -1,4 +1,4 @@
-"""The parts of replication put together for one broker; see the package's essay."""
+"""The parts of replication, assembled for one broker; see the package's docstring."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from kraft_node.partition.manager import ReplicaManager
 
 ISR_CHECKS_A_LAG: Final = 2
-"""ISRs are looked through twice in each replica.lag.time.max.ms, as Kafka does."""
+"""ISR checks per `replica.lag.time.max.ms`, as in Kafka."""
 
 
 class Replication:
-    """Follows what others lead, watches over the ISRs of what this broker leads."""
+    """Follows the partitions that other brokers lead, and checks the ISRs of those that this broker leads."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class Replication:
         self._timer: Timer | None = None
 
     def config_changed(self) -> None:
-        """The rates are dynamic, and so is the number of fetchers."""
+        """Apply the dynamic keys: replication rates and the number of fetchers."""
         self.fetchers.resize(self._config.int("num.replica.fetchers"))
         self.leader_quota.limit = self._config.int("leader.replication.throttled.rate")
         self.follower_quota.limit = self._config.int("follower.replication.throttled.rate")
 
     def start(self, replicas: ReplicaManager) -> None:
-        """The image is current: open what has other replicas, fetch, watch over ISRs."""
+        """Start once the image is current: open replicated partitions, fetch, and check ISRs."""
         self._replicas = replicas
         replicas.role_changed = self.fetchers.follow
         replicas.dropped = self.fetchers.drop
@@ -72,7 +72,7 @@ class Replication:
         self._check_isrs()
 
     def apply(self, delta: MetadataDelta) -> None:
-        """Brokers may have come, gone or been unfenced."""
+        """React to brokers that were registered, removed, fenced or unfenced."""
         if delta.brokers:
             self.cluster.brokers_changed(delta.brokers)
 
@@ -85,7 +85,7 @@ class Replication:
                 partition.look_at_followers()
 
     def close(self) -> None:
-        """Fetch and propose nothing more."""
+        """Stop fetching and proposing."""
         self.fetchers.close()
         self.isr_changes.close()
         if self._timer is not None:

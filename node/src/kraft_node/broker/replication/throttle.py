@@ -1,9 +1,9 @@
-"""Replication quotas: how fast replicas that catch up may be sent and fetched (`*.replication.throttled.rate`).
+"""Replication quotas: rate limits for replicas that catch up (`*.replication.throttled.rate`).
 
-Only partitions in `*.replication.throttled.replicas` of their topic are throttled, and only for replicas that are not
-in sync: acknowledgements are never slowed. The rate covers the last eleven seconds, or the time since the first byte if
-that is shorter, so that a move does not begin with ten seconds' worth of data at once (Kafka's SimpleRate). The fetch
-handler (as leader) and fetchers (as follower) use it.
+Only partitions listed in their topic's `*.replication.throttled.replicas` are throttled, and only for replicas that are
+not in sync, so acknowledgements are never delayed. The rate covers the last eleven seconds, or the time since the first
+byte if that is shorter; otherwise a move could begin with ten seconds' worth of data at once (Kafka's SimpleRate). The
+fetch handler (as leader) and the fetchers (as follower) use it.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 UNLIMITED: Final = (1 << 63) - 1
 SAMPLES: Final = 11
-"""quota.window.num's default for replication: the number of seconds that the rate covers."""
+"""The default of `quota.window.num` for replication: the number of seconds that the rate covers."""
 SAMPLE_MS: Final = 1000
-"""quota.window.size.seconds' default."""
+"""The default of `quota.window.size.seconds`."""
 EVERYTHING: Final = "*"
 PAUSE_MS: Final = 200
-"""How long a throttled partition is left out before it is tried again."""
+"""How long a throttled partition pauses before the next attempt."""
 
 
 class ReplicationQuota:
-    """One direction. `listed(topic)` returns the topic's list of throttled replicas."""
+    """The quota of one direction. `listed(topic)` returns the topic's list of throttled replicas."""
 
     def __init__(self, clock: Clock, broker_id: int, listed: Callable[[str], str]) -> None:
         self.limit = UNLIMITED
-        """Bytes a second."""
+        """Bytes per second."""
         self._clock = clock
         self._broker_id = broker_id
         self._listed = listed
         self._samples: deque[_Sample] = deque()
-        """Of the last seconds; at most one a second, so few."""
+        """Samples of the last seconds, at most one per second."""
 
     @property
     def is_active(self) -> bool:
@@ -61,14 +61,14 @@ class ReplicationQuota:
             self._samples[-1].add(now_ms, size)
 
     def _forget(self) -> int:
-        """Drop samples that are too old. Returns the time."""
+        """Drop old samples. Returns the current time in ms."""
         now_ms = self._clock.monotonic_ms()
         while self._samples and now_ms - self._samples[0].last_ms >= SAMPLES * SAMPLE_MS:
             self._samples.popleft()
         return now_ms
 
     def rate(self) -> float:
-        """Bytes a second."""
+        """Bytes per second."""
         now_ms = self._forget()
         if not self._samples:
             return 0.0

@@ -41,7 +41,7 @@ def cut(partition: Partition, offset: int) -> None:
 
 
 def before_first_fetch(partition: Partition) -> None:
-    """A log without epochs cannot be compared with the leader's: only its replicated part is kept (KIP-101)."""
+    """Truncate a log without epochs to its high watermark: it cannot be compared with the leader's log (KIP-101)."""
     own = partition.log
     if own.leader_epochs.latest_epoch < 0 and own.end_offset > own.high_watermark:
         cut(partition, own.high_watermark)
