@@ -1,29 +1,29 @@
-"""A world in which a single seed decides everything, for running whole nodes and their clients deterministically.
+"""Deterministic simulation of whole nodes and their clients: one seed decides everything.
 
-The node under test is the code that `runtime` runs, unchanged: it gets another `Env`. One queue of events holds all
-that is to happen on all machines; simulated time jumps from one to the next; whatever could be otherwise (delays,
-orders, what a loss of power takes, which fault comes when) is drawn from one generator. The same seed gives the same
-trace in every process: a failure that was seen once is seen as often as one likes. Because no time passes, a cluster's
-life with its crashes takes a tenth of a second.
+The node under test is the code that `runtime` runs, unchanged; it gets another `Env`. One queue holds the events of all
+machines, and simulated time jumps from one event to the next. One generator draws everything that could vary: delays,
+orders, the effects of a power loss, the faults and their times. The same seed gives the same trace in every process, so
+every failure can be replayed. No real time passes: a cluster's run with its crashes takes a tenth of a second.
 
-- `world`      queue, clock, timers, background lanes; hosts whose processes can die between two events, inside one, or
-               stand still
+- `world`      queue, clock, timers, background lanes; hosts whose processes can die between two events or inside one,
+  or
+  pause
 - `disk`, `net`  the fault models, each documented at its top
 - `machine`    a machine with a node on it: formatted by the product's own code, started, stopped, killed;
-               `SimCluster` makes any number of them, which know one another by name
+  `SimCluster` makes any number of machines, which address one another by name
 - `script`     coroutines on simulated time
-- `client`, `workloads`  clients written from the protocol alone, stricter than real ones
-- `misfortune`  what goes wrong, and when: `faults` for nodes by themselves; `cluster_faults`, `disk_faults`
-- `checker`    the laws, by name; `histories` judges what many kinds of runs have recorded
-- `scenario`   one seed, from formatted disks to the verdict; `sim` many seeds, and the replay of one
-- `raft`       the Raft core by itself, with many voters, under its own and far more faults
+- `client`, `workloads`  clients written from the protocol alone, stricter than real clients
+- `misfortune`  the base of the fault injectors: `faults` for single nodes; `cluster_faults`, `disk_faults`
+- `checker`    the laws, by name; `histories` judges recorded histories of many kinds of runs
+- `scenario`   one seed, from formatted disks to the verdict; `sim` runs many seeds and replays a single seed
+- `raft`       the Raft core alone, with many voters, under its own and far more faults
 
-How to read a failure: `python -m kraft_node.testing.sim --seed S --story` tells it from the first start on: what every
-node logged, what every client noticed, which faults came. The law that broke names the partition and the offsets. A
-failure of the node gets a named test at the unit that is wrong first, and its seed stays in `tests/sim/test_node.py`.
+How to read a failure: `python -m kraft_node.testing.sim --seed S --story` prints the run from the first start: the
+nodes' logs, the clients' observations, the faults. The broken law names the partition and the offsets. For a bug of the
+node, first write a named test of the unit that is wrong; the seed stays in `tests/sim/test_node.py`.
 
-Who calls it: tests and `make sim`. Nothing of the product imports this package. It is part of the product all the same:
-who changes a core runs it. It must not look into nodes to judge them, but for one thing that no client can know: how
-far a log had been fsynced when the power went. It must not read the real clock, disk or network, and it must not
-iterate over sets of objects, whose order depends on addresses.
+Tests and `make sim` use this package; the product does not import it. It is shipped with the product, so that everyone
+who changes a core can run it. It must judge nodes from outside, with one exception that no client can observe: how far
+a log was fsynced when the power failed. It must not read the real clock, disk or network, and must not iterate over
+sets of objects, because their order depends on addresses.
 """

@@ -1,38 +1,36 @@
-"""What must hold whatever happens to the machines. Clients report what they sent, were told and read.
+"""The laws that must hold whatever happens to the machines. Clients report what they sent, read, and were answered.
 
-Time is cut into *eras* by losses of power: a SIGKILL loses nothing (the page cache stays), a loss of power may take
-what had not been fsynced, always from some offset on to the end of a log. What a client hears is dated by the eras in
-which it asked and heard, for an answer may be on its way while the power goes.
+Power losses divide time into *eras*. A SIGKILL loses nothing, because the page cache stays. A power loss may take
+records that were not fsynced: always all from some offset to the end of a log. An observation of a client is dated by
+the eras of its request and of its response, because a response may be under way while the power fails.
 
 The laws, by the name that a finding carries:
 
-- `lost`       an acknowledged record (acks 1 or all) is in the log ever after; a loss of power may take it only at or
-               beyond what was durable then, and only with all that followed it
-- `phantom`    what is read was sent, and not refused
+- `lost`       an acknowledged record (acks 1 or all) stays in the log; a power loss may take it only at or beyond the
+  durable offset of that moment, and only together with all records after it
+- `phantom`    a record that is read was sent, and not refused
 - `duplicate`  a record is in the log once
 - `reordered`  an idempotent producer's records lie in the order of their sequence numbers
-- `unstable`   an offset shows one value for ever (until a loss of power takes what was not durable)
-- `gap`        offsets are dense: a reader that goes on gets the very next record
-- `beyond`     nothing at or beyond the high watermark is served
+- `unstable`   an offset always shows the same value (until a power loss takes what was not durable)
+- `gap`        offsets are dense: a reader gets every record in sequence
+- `beyond`     no record at or beyond the high watermark is served
 - `watermark`  a client never sees the high watermark of a partition go back
 - `range`      a position that was served is in the range of the log
-- `session`    a producer that has one batch under way and retries it is never out of order, nor is one with several
-               under way while no process has ended since
-- `fence`      a producer id and epoch are given out once
-- `offsets`    a group's committed offset is one that was committed, and not an older one than was acknowledged
+- `session`    a producer with one batch under way, which retries it, is never out of order; with several batches under
+  way, it is not out of order as long as no process has ended
+- `fence`      a pair of producer id and epoch is given out once
+- `offsets`    a group's committed offset was committed, and is not older than the last acknowledged commit
 - `fresh`      a new topic is empty
 - `topics`     creations, deletions and look-ups of topics are linearizable
-- `rot`        only from a disk on which bits have rotted is anything read that fails its checksum
-- `fsync`      nobody goes on after an fsync has failed
-- `space`      what is deleted gives its space back: when all is done, no file without a name is open, and retention has
-               left no more than it keeps
-- `latest`     who reads a compacted topic from its start knows what was written last for each key (`workloads.keyed`)
-- `forgotten`  a key that was deleted, and its tombstone, leave the log once `delete.retention.ms` is over
-               (`workloads.sleeper`)
-- `loop`       no event does more than so many disk operations on the loop, or reads and writes more than so many
-               bytes there; and none waits there for an offset checkpoint to be durable
+- `rot`        data that fails its checksum is read only from disks with bit rot
+- `fsync`      no process continues after a failed fsync
+- `space`      deletion frees space: in the end no deleted file is open, and retention has kept no more than configured
+- `latest`     a read of a compacted topic from its start finds the last value of each key (`workloads.keyed`)
+- `forgotten`  a deleted key and its tombstone leave the log once `delete.retention.ms` is over (`workloads.sleeper`)
+- `loop`       no event exceeds the limits for disk operations and bytes on the loop; no event waits there for a durable
+  offset checkpoint
 - `grain`      a damaged replica ends neither its node nor its log directory
-- `alive`      a node that was not damaged starts by itself, and clients get on when all is well
+- `alive`      an undamaged node starts by itself, and clients make progress when all faults are over
 """
 
 from __future__ import annotations
@@ -61,19 +59,19 @@ if TYPE_CHECKING:
 Partition = tuple[str, int]
 
 NO_POLICY: Final = 1 << 62
-"""flush.messages of a topic that is not flushed by count."""
+"""flush.messages of a topic without flushes by count."""
 LOOP_OPERATIONS_MAX: Final = 800
-"""Calls on files and names in one event, on the loop: a few milliseconds on a real disk that has all in memory."""
+"""File operations of one event on the loop: a few milliseconds on a real disk with everything in memory."""
 BURST_OPERATIONS_MAX: Final = 2000
-"""The same of an event that brings requests: a burst of them ends by the clock, which stands still here."""
+"""The limit for events that bring requests: on a real node the clock ends such a burst, but here it stands still."""
 LOOP_BYTES_MAX: Final = 1 << 20
 FINDINGS_MAX: Final = 20
-"""A run that breaks that many laws has said enough."""
+"""A run stops collecting findings after this many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken law, and what happened, for people."""
+    """A broken law and a description of what happened."""
 
     law: str
     where: str
@@ -85,7 +83,7 @@ class Finding:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """What a producer sends at once to one partition."""
+    """A batch that a producer sends to one partition."""
 
     session: str
     partition: Partition
@@ -94,12 +92,12 @@ class Batch:
     idempotent: bool
     acks: int
     era: int
-    """When it was first sent."""
+    """The era in which it was first sent."""
     ends: int
-    """How many processes had ended by then."""
+    """The number of processes that had ended by then."""
     attempts: int = 0
     offset: int = -1
-    """Of its first record, as acknowledged."""
+    """The acknowledged offset of its first record."""
     acknowledged: bool = False
     heard_era: int = -1
     refused: str = ""
@@ -107,7 +105,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Loss:
-    """One loss of power: of these logs everything below the offset was durable; others were elsewhere."""
+    """One power loss, with the durable offsets of the affected logs; other logs were on other machines."""
 
     floors: dict[Partition, int]
 
@@ -117,7 +115,7 @@ class Loss:
 
 @dataclass(slots=True)
 class Asked:
-    """A question for committed offsets: what they may not be below."""
+    """A request for committed offsets, with a lower bound for each answer."""
 
     group: str
     bounds: Mapping[Partition, int]
@@ -128,9 +126,9 @@ class Asked:
 class _Partition:
     batches: list[Batch] = field(default_factory=list)
     floor: int = 0
-    """Everything below it is durable."""
+    """All records below it are durable."""
     facts: dict[int, tuple[str, int]] = field(default_factory=dict)
-    """By offset: the value last heard of, and the era since when it is known to have been there."""
+    """By offset: the value last observed, and the earliest era in which it is known to have been there."""
     final: list[tuple[int, str]] = field(default_factory=list)
     start: int = 0
     audited: bool = False
@@ -140,10 +138,10 @@ class Checker:
     """Judges one run."""
 
     def __init__(self, world: World, *, offsets_are_durable: bool = False, sole: bool = True) -> None:
-        """`offsets_are_durable`: what groups commit is flushed before it is acknowledged.
+        """`offsets_are_durable`: offset commits are flushed before they are acknowledged.
 
-        `sole`: there is one broker. Of several, one that has been replaced may go on for a while without knowing it:
-        what it says of high watermarks and of groups may be old, and an idempotent producer may have to begin again.
+        `sole`: there is one broker. With several, a replaced leader may continue for a while without knowing it: its
+        high watermarks and group offsets may be old, and an idempotent producer may have to start again.
         """
         self.world = world
         self.sole = sole
@@ -152,12 +150,12 @@ class Checker:
         self.policies: dict[str, int] = {}
         """flush.messages by topic."""
         self.is_rotten: Callable[[int], bool] = lambda _node_id: False
-        """Whether bits have rotted on that node's disk: readers may be given what fails its checksum."""
+        """Whether that node's disk has bit rot: readers may receive data that fails its checksum."""
         self.records_read = 0
         self.reads: dict[tuple[str, Partition], list[list[tuple[int, str]]]] = defaultdict(list)
-        """By consumer and partition: what it was given, anew wherever it went on from another position."""
+        """By consumer and partition: runs of records; a new run starts whenever the consumer changes its position."""
         self.ends = 0
-        """How many processes have ended."""
+        """The number of processes that have ended."""
         self._offsets_are_durable = offsets_are_durable
         self._of: dict[Partition, _Partition] = defaultdict(_Partition)
         self._sent: dict[str, Batch] = {}
@@ -166,17 +164,17 @@ class Checker:
         self._commits_sent: dict[tuple[str, Partition], set[int]] = defaultdict(set)
         self._commit_bounds: dict[tuple[str, Partition], int] = {}
         self._go_back: set[Partition] = set()
-        """Partitions in which readers had to begin again: a group may commit less than before."""
+        """Partitions whose readers had to start again: a group may commit a lower offset than before."""
         self._producer_ids: set[tuple[int, int]] = set()
         self._operations: list[Operation] = []
         self._audited: Partition | None = None
 
     def now(self) -> int:
-        """The era."""
+        """The current era."""
         return len(self.losses)
 
     def broken(self, law: str, where: Partition | str, text: str) -> None:
-        """A law is broken."""
+        """Record a finding."""
         if len(self.findings) < FINDINGS_MAX:
             name = where if isinstance(where, str) else f"{where[0]}-{where[1]}"
             self.findings.append(Finding(law, name, text))
@@ -185,7 +183,7 @@ class Checker:
     # -- the machines
 
     def spent(self, host: SimHost, spent: Spent, function: Callable[..., None]) -> None:
-        """What an event has cost the loop of a machine. A start comes before service."""
+        """Check what an event has cost the loop of a machine, except a start: the node does not serve yet."""
         name = getattr(function, "__qualname__", "")
         if name == "SimMachine._start":
             return
@@ -200,7 +198,7 @@ class Checker:
             self.broken("loop", host.name, f"{spent.checkpoints} checkpoints were fsynced {name_of(function)}")
 
     def power_lost(self, durable: Mapping[Partition, int]) -> None:
-        """The power went on a machine with these logs; every record below the offsets had been fsynced."""
+        """Note a power loss on a machine with these logs; every record below the offsets was fsynced."""
         for partition, offset in durable.items():
             self._of[partition].floor = max(self._of[partition].floor, offset)
         self.losses.append(Loss({partition: self._of[partition].floor for partition in durable}))
@@ -208,14 +206,14 @@ class Checker:
             self._commit_bounds.clear()
 
     def stopped_cleanly(self, partitions: Iterable[Partition]) -> None:
-        """Everything that was acknowledged of these logs, and that no loss of power has taken before, is durable."""
+        """Note that all acknowledged records of these logs which no earlier power loss has taken are durable."""
         for state in [self._of[partition] for partition in partitions]:
             heard = [batch for batch in state.batches if batch.acknowledged and batch.era == self.now()]
             ends = [batch.offset + len(batch.values) for batch in heard]
             state.floor = max([state.floor, *ends])
 
     def _taken(self, partition: Partition, offset: int, since: int, until: int | None = None) -> bool:
-        """Whether a loss of power in these eras could take the record."""
+        """Whether a power loss in these eras could take the record."""
         return any(loss.could_take(partition, offset) for loss in self.losses[since:until])
 
     # -- producers
@@ -239,7 +237,7 @@ class Checker:
         return batch
 
     def acknowledged(self, batch: Batch, offset: int) -> None:
-        """The batch is in the log from `offset` on; -1: it is there, somewhere."""
+        """Note that the batch is in the log from `offset` on; -1: at an unknown offset."""
         batch.acknowledged, batch.offset, batch.heard_era = True, offset, self.now()
         if offset < 0:
             return
@@ -251,11 +249,11 @@ class Checker:
             state.floor = max(state.floor, offset + len(batch.values) - (flushed_by - 1))
 
     def refused(self, batch: Batch, why: str) -> None:
-        """The batch is certainly in no log."""
+        """Note that the batch is certainly in no log."""
         batch.refused = why
 
     def session_refused(self, batch: Batch, why: str) -> None:
-        """An idempotent producer's first unacknowledged batch was answered with `why`."""
+        """Note that an idempotent producer's first unacknowledged batch was refused with `why`."""
         if self.sole and self._session_era[batch.session] == self.now():
             self.broken("session", batch.partition, f"{batch.values[0]} was refused: {why}")
 
@@ -276,7 +274,7 @@ class Checker:
     def read(
         self, partition: Partition, position: int, values: Sequence[tuple[int, str]], end: int, who: str, asked: int
     ) -> None:
-        """A fetch from `position` was answered with these records and the high watermark `end`."""
+        """Check the records and the high watermark `end` of a fetch from `position`."""
         self.records_read += len(values)
         for offset, value in values:
             if offset != position:
@@ -303,14 +301,15 @@ class Checker:
             parts[-1].extend(values)
 
     def high_watermark(self, partition: Partition, offset: int, who: str, asked: int) -> None:
-        """A client was told."""
+        """Check a high watermark that a client received."""
         before, heard = self._watermarks.get((who, partition), (-1, 0))
         if self.sole and offset < before and not self._taken(partition, offset, heard):
             self.broken("watermark", partition, f"{who} saw the high watermark at {before}, then at {offset}")
         self._watermarks[who, partition] = (offset, asked)
 
     def out_of_range(self, partition: Partition, position: int, who: str) -> None:
-        """A position that a client had rightly reached is not within the log: it begins again at the start."""
+        """Note that a position the client had reached is not within the log; the client starts again at the log's
+        start."""
         self._go_back.add(partition)
         if not any(loss.could_take(partition, position - 1) for loss in self.losses):
             self.broken("range", partition, f"{who} has read up to {position}, which is said to be out of range")
@@ -318,14 +317,14 @@ class Checker:
     # -- groups
 
     def committing(self, group: str, positions: Mapping[Partition, int]) -> None:
-        """Offsets are about to be committed."""
+        """Note offsets that are about to be committed."""
         for partition, offset in positions.items():
             self._commits_sent[group, partition].add(offset)
             if partition in self._go_back and offset < self._commit_bounds.get((group, partition), -1):
                 self._commit_bounds[group, partition] = offset
 
     def commit_done(self, group: str, positions: Mapping[Partition, int], asked: int) -> None:
-        """They are."""
+        """Note that the offsets are committed."""
         if asked == self.now() or self._offsets_are_durable:
             for partition, offset in positions.items():
                 self._raise_bound(group, partition, offset)
@@ -335,11 +334,11 @@ class Checker:
         self._commit_bounds[key] = max(self._commit_bounds.get(key, -1), offset)
 
     def asking_committed(self, group: str, partitions: Iterable[Partition]) -> Asked:
-        """To be called before the question is sent."""
+        """Note the lower bounds; call this before the request is sent."""
         return Asked(group, {p: self._commit_bounds.get((group, p), -1) for p in partitions}, self.now())
 
     def committed(self, asked: Asked, found: Mapping[Partition, int], who: str, *, settled: bool = False) -> None:
-        """The answer; `settled`: of the coordinator that there is."""
+        """Check the committed offsets found; `settled`: by the only coordinator."""
         certain = asked.era == self.now() or self._offsets_are_durable
         for partition, offset in found.items():
             if offset >= 0 and offset not in self._commits_sent[asked.group, partition]:
@@ -355,34 +354,34 @@ class Checker:
     # -- topics
 
     def operation(self, operation: Operation) -> None:
-        """An administrator's call has ended."""
+        """Note an administrator's call that has ended."""
         self._operations.append(operation)
 
     # -- the end
 
     def log_begins(self, partition: Partition, start: int) -> None:
-        """The auditor reads a log from its start; from now on what is read of it is what is left."""
+        """Note that the auditor reads a log from its start; later reads of the partition form its final content."""
         state = self._of[partition]
         state.final, state.start, state.audited = [], start, True
         self._audited = partition
 
     def log_ends(self, partition: Partition, end: int) -> None:
-        """It has read up to the end that it was told; a request that was on its way may have added to it."""
+        """Note that the auditor reached the end it was told; a request under way may have appended more since."""
         state = self._of[partition]
         if state.start + len(state.final) < end:
             self.broken("gap", partition, f"offsets {state.start} to {end}, but {len(state.final)} records")
         self._audited = None
 
     def final(self) -> dict[Partition, list[tuple[int, str]]]:
-        """The logs that were audited."""
+        """The audited logs."""
         return {partition: state.final for partition, state in self._of.items() if state.audited}
 
     def batches(self, partition: Partition) -> list[Batch]:
-        """All that was sent there."""
+        """All batches sent to a partition."""
         return self._of[partition].batches
 
     def judge(self) -> list[Finding]:
-        """All findings, after everything has been audited."""
+        """All findings; call this after the audit."""
         for partition, state in self._of.items():
             if state.audited:
                 self._judge_log(partition, state)
@@ -417,7 +416,7 @@ class Checker:
                     break
 
     def _survivors(self, state: _Partition, final: Mapping[int, str]) -> list[int]:
-        """For every loss of power: the highest offset that was known before and is there in the end."""
+        """For every power loss: the highest offset that was known before it and is in the final log."""
         highest = [-1] * len(self.losses)
         for batch in state.batches:
             if batch.acknowledged and batch.offset >= 0:
@@ -435,7 +434,8 @@ class Checker:
 
 
 def _at_least_once(state: Hashable, action: str, argument: Any) -> Iterable[tuple[Any, Hashable]]:
-    """Topics, when a broker forwards a request again whose answer was lost (as Kafka's do): it may meet its effect."""
+    """The topic model if a broker repeats a request whose response was lost, as Kafka's do: it may find its own
+    effect."""
     for result, after in topic_model(state, action, argument):
         yield result, after
         if result in (CREATED, DELETED):

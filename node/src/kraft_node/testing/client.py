@@ -1,6 +1,6 @@
-"""A client's connection on a simulated host: sends requests of the wire protocol, gets responses or hears of the end.
+"""A client's connection on a simulated host: sends requests of the wire protocol and delivers responses.
 
-It knows nothing of retries or metadata: `workloads` say what a client does.
+It does not know retries or metadata: `workloads` implement client behaviour.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BUFFER_BYTES: Final = 64 * 1024
 
 
 class SimClient:
-    """One connection at a time, made on demand; requests are answered in order, with None when the connection broke."""
+    """At most one connection, opened on demand. Responses come in order; None if the connection broke."""
 
     def __init__(self, net: Net, host: str, port: int, client_id: str = "sim") -> None:
         self._net = net
@@ -31,7 +31,8 @@ class SimClient:
         self._correlation = 0
 
     def ask(self, api_key: int, version: int, request: Message, done: Answered | None) -> None:
-        """Send; `done(response)`, or `done(None)` when that can no longer come. None: there will be no answer."""
+        """Send a request; calls `done(response)`, or `done(None)` if no response can come. Without `done`, none is
+        expected."""
         if self._link is None or self._link.ended:
             self._link = _Link()
             self._net.connect(self._host, self._port, self._link.connected, self._link.failed)
@@ -42,13 +43,13 @@ class SimClient:
         self._link.send(frame, None if done is None else (self._correlation, api_key, version, done))
 
     def close(self) -> None:
-        """Give the connection up: what was asked is answered with None, what comes later is not heard."""
+        """Give up the connection: requests under way get None, and later responses are ignored."""
         if self._link is not None:
             self._link.give_up()
 
 
 class _Link:
-    """One connection from before it is made to its end (`base.net.Receiver`)."""
+    """One connection, from the attempt to open it to its end (`base.net.Receiver`)."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -79,7 +80,7 @@ class _Link:
         self.give_up()
 
     def give_up(self) -> None:
-        """End it from this side."""
+        """Close it from this side."""
         if self.ended:
             return
         self.ended = True
@@ -110,7 +111,7 @@ class _Link:
             done(frames.decode_response(frame, api_key, version)[1])
 
     def drained(self) -> None:
-        """Nothing waits for room here."""
+        """Does nothing: no sender waits for buffer space here."""
 
     def connection_lost(self, error: OSError | None) -> None:  # noqa: ARG002
         self._transport = None

@@ -1,17 +1,18 @@
-"""What goes wrong in a cluster, and when. Everything that is permitted must cost no record acknowledged with acks=all.
+"""The faults of a cluster, and when they are permitted. Permitted faults must lose no record acknowledged with
+acks=all.
 
-Permitted at any time, to any number of nodes at once, or all: SIGKILL (the page cache stays), a clean stop, a node that
-hangs, slow networks, a node that is cut off from some or all others, in both directions or in one,
-connections that break, clocks that run up to 20 % fast or slow, calendars that jump by up to an hour; likewise a loss
-of power on a machine that is a controller only, for metadata is fsynced before it counts.
+Permitted at any time on any number of nodes: SIGKILL (the page cache stays), a clean stop, a hanging node, slow
+networks, a node cut off from some or all others (in one or both directions), broken connections, clocks up to 20 % fast
+or slow, calendars that jump by up to an hour. A power loss on a machine that is only a controller is also permitted,
+because metadata is fsynced before it counts.
 
-Permitted to one broker at a time: a loss of power, an empty disk. Records are not fsynced before they are acknowledged
-(as Kafka's are not), so what one machine may lose must be on another one: that fault waits until every partition's ISR
-is whole again, in the incarnations that run now, and is a SIGKILL where it would have to wait for too long. Until the
-cluster has noticed that the broker is gone, no other one is killed: who comes back from a kill leaves the ISR (KIP-966
-takes it for one that has lost records), and so the one that has lost some would be the last one in it. Not permitted,
-therefore: to lose power on all members of an ISR before one of them has fsynced, or anything at all
-while there are no eligible leader replicas.
+Permitted on one broker at a time: a power loss, an empty disk. As in Kafka, records are not fsynced before they are
+acknowledged, so records that one machine may lose must be on another. The fault therefore waits until every partition's
+ISR is complete again, in the current broker epochs; if that takes too long, it becomes a SIGKILL. Until the cluster has
+noticed that the broker is gone, no other broker is killed. Reason: a killed broker leaves the ISR when it returns
+(KIP-966 assumes that it lost records), so the broker that really lost records could be the last ISR member. Not
+permitted, therefore: a power loss on all members of an ISR before one of them has fsynced, and any power loss while
+there are no eligible leader replicas.
 """
 
 from __future__ import annotations
@@ -31,29 +32,29 @@ if TYPE_CHECKING:
     from kraft_node.testing.checker import Checker
 
 EVENTS: Final = 1_000
-"""While faults begin: one to four, as a rule. Before the first and after the last there are three times as many."""
+"""Events during which faults begin, as a rule one to four. Three times as many precede and follow them."""
 LEAVES_MAX_MS: Final = 6_000.0
 PAIR: Final = 2
 STOP_MAX_MS: Final = 330_000.0
-"""A clean stop takes less: the broker waits for the controllers' leave for 300 s, then goes without."""
+"""The upper bound of a clean stop: the broker waits up to 300 s for the controllers' permission, then stops anyway."""
 HOUR_MS: Final = 3_600_000
 DRIFT: Final = 0.2
 SUNDERED_SHARE, FSYNC_SHARE, MOVED_SHARE, ROTTEN_SHARE = 0.2, 0.1, 0.2, 0.1
-"""Seeds in which one fault comes again and again: the active controller is cut off from the other voters, but from
-nobody else; the fsyncs of logs fail; a controller of voters in the log moves; a batch rots that is read next."""
+"""Shares of the seeds in which one fault recurs: the active controller is cut off from the other voters only; fsyncs of
+logs fail; a controller of a dynamic quorum moves; a batch rots that is read next."""
 OFTEN: Final = 8
 ELECTED_MAX_MS: Final = 20_000.0
-"""A quorum that can elect a leader has one by then, after all faults."""
+"""After all faults, a quorum that can elect a leader has elected one within this time."""
 
 
 class ClusterFaults(DiskFaults):
-    """Does them."""
+    """Injects the faults."""
 
     def __init__(self, cluster: SimCluster, checker: Checker) -> None:
         super().__init__(cluster, checker)
         for machine in cluster.machines:
             machine.host.rate = self.world.rng.choice((1.0, 1 - DRIFT, 1 + DRIFT, 1.0))
-        # Drawn apart: the other seeds live as they did before there was this.
+        # A generator of its own keeps the other seeds' runs unchanged.
         share = random.Random(f"sundered {self.world.seed}").random()
         self._often: list[Callable[[SimMachine], None]] = []
         self._moves = 0
@@ -68,7 +69,7 @@ class ClusterFaults(DiskFaults):
             self._often = [self._rot_under_reader] * OFTEN
 
     def play(self) -> None:
-        """One fault after the other."""
+        """Inject one fault after another."""
         rng, world = self.world.rng, self.world
         several = len(self.cluster.brokers[0].config.log_dirs) > 1
         until = world.events + EVENTS
@@ -93,18 +94,20 @@ class ClusterFaults(DiskFaults):
             fault(machine)
 
     def heal(self) -> None:
-        """As it is for one node; a rotten disk is replaced then."""
+        """Heal as for one node; a rotten disk is also replaced."""
         self.over = True
         super().heal()
         self._move_back()
         self._replace_rotten()
 
     def _move_back(self) -> None:
-        """Do what an operator does if a quorum elects nobody because a voter has moved: start it where the others look.
+        """If no leader can be elected because a voter has moved, start it again at its old address, as an operator
+        would.
 
-        Say a leader has left with an uncommitted record that removes the second of three voters, and the third has
-        moved since. The former leader needs the vote of the third, which it asks at the old address. The third lacks
-        that record, so it is not elected, and the second lacks it too. Kafka's quorum stays without a leader as well.
+        Example: a leader stopped with an uncommitted record that removes the second of three voters, and the third
+        voter has moved since. The former leader needs the third voter's vote, which it requests at the old address. The
+        third voter lacks that record, so it is not elected, and the second lacks it too. Kafka's quorum has no leader
+        either.
         """
         if not self._moves or self.world.run(self._broken_or_led, ELECTED_MAX_MS):
             return
@@ -133,7 +136,8 @@ class ClusterFaults(DiskFaults):
         self._again(machine)
 
     def _kill_several(self, _machine: SimMachine) -> None:
-        """At one moment; machines that are controllers only may lose power instead. They come back one by one."""
+        """Kill several machines at once; those that are only controllers may lose power instead. They return one by
+        one."""
         rng = self.world.rng
         victims = rng.sample(self.cluster.machines, rng.randint(2, len(self.cluster.machines)))
         power = rng.random() < 0.5
@@ -148,7 +152,7 @@ class ClusterFaults(DiskFaults):
                 victim.start()
 
     def _leave(self, machine: SimMachine) -> None:
-        """While a broker is down, the other one that has a partition gives it to a third: nobody of its ISR stays."""
+        """While a broker is down, the other broker of a partition hands it to a third: no member of its ISR stays."""
         image, own = self._newest_image(), machine.config.node_id
         pairs = [
             (topic, number, state.replicas)
@@ -168,7 +172,7 @@ class ClusterFaults(DiskFaults):
         self._again(machine)
 
     def _stop(self, machine: SimMachine) -> None:
-        """A clean stop; it can be a while until everything that it led is led by others."""
+        """Stop cleanly; the broker first waits until other brokers lead all its partitions."""
         machine.stop()
         self.world.run(lambda: not machine.running or self._broken(), 6000)
         if machine.running and self.world.rng.random() < 0.5:
@@ -177,7 +181,7 @@ class ClusterFaults(DiskFaults):
             self._again(machine)
 
     def _move_controller(self, _machine: SimMachine) -> None:
-        """A controller is stopped, and listens from then on where none has listened: the voters' endpoints follow.
+        """Stop a controller and start it at an unused port: the voters' endpoints must follow.
 
         A follower that votes is moved if there is one: a new leader states its own endpoint, and an observer has none.
         """
@@ -190,7 +194,8 @@ class ClusterFaults(DiskFaults):
         self._again(machine)
 
     def _movable(self) -> SimMachine:
-        """The last controller that votes and does not lead, as far as it knows; otherwise the last one."""
+        """The last controller that votes and does not lead, as far as it knows; without such a controller, the last
+        one."""
         for machine in reversed(self.cluster.controllers):
             raft = None if machine.node is None else machine.node.raft
             if raft is not None and raft.started and raft.node.is_voter and not raft.node.is_leader:
@@ -207,14 +212,14 @@ class ClusterFaults(DiskFaults):
         self.cluster.network.delay_ms = self.world.rng.choice((50.0, 300.0))
 
     def _isolate(self, machine: SimMachine) -> None:
-        """From all other nodes, but not from clients."""
+        """Cut a node off from all other nodes, but not from clients."""
         for other in self.cluster.machines:
             if other is not machine:
                 self.cluster.network.cut(machine.name, other.name)
         self._heal_later()
 
     def _sunder(self, machine: SimMachine) -> None:
-        """The active controller from the other controllers: what it is asked to do it appends, and nobody else has."""
+        """Cut the active controller off from the other controllers: it appends records that no other controller has."""
         leading = [one for one in self.cluster.controllers if _leads(one)]
         active = leading[-1] if leading else machine
         for other in self.cluster.controllers:
@@ -228,7 +233,7 @@ class ClusterFaults(DiskFaults):
         self._heal_later()
 
     def _deafen(self, machine: SimMachine) -> None:
-        """It hears nobody, or nobody hears it."""
+        """Cut one direction: the node receives nothing, or nothing it sends arrives."""
         hears = self.world.rng.random() < 0.5
         for other in self.cluster.machines:
             if other is not machine:
@@ -246,6 +251,6 @@ class ClusterFaults(DiskFaults):
 
 
 def _leads(machine: SimMachine) -> bool:
-    """Whether it leads the quorum, as far as it knows."""
+    """Whether the machine leads the quorum, as far as it knows."""
     node = machine.node
     return node is not None and node.raft is not None and node.raft.started and node.raft.node.is_leader

@@ -1,11 +1,10 @@
-"""One seeded run of a cluster: several controllers and brokers, partitions with replicas, clients, and faults on nodes.
+"""One seeded run of a cluster: several controllers and brokers, replicated partitions, clients, and node faults.
 
-    world, cluster -> topics -> clients at work, faults -> all well again -> at rest within a bound -> audit -> verdict
+world, cluster -> topics -> clients at work, faults -> all well again -> at rest within a bound -> audit -> verdict
 
-The seed draws the shape as well: three combined nodes, three or four controllers and three or four brokers, or one
-controller and three brokers; voters that are configured, or stated in the log; a metadata.version that is raised on the
-way. Clients judge what they see (`checker`), `replica_laws` what nodes hold, `cluster_faults` says which faults are
-permitted.
+The seed also draws the shape: three combined nodes, three or four controllers with three or four brokers, or one
+controller with three brokers; static or dynamic voters; a metadata.version that is raised during the run. `checker`
+judges the clients' observations, `replica_laws` the nodes' state; `cluster_faults` defines the permitted faults.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from kraft_node.testing.workloads.voters import VotersOperator
 from kraft_node.testing.world import World
 
 SHAPES: Final = ((3, 0, 0), (0, 3, 3), (0, 1, 3), (0, 3, 4), (0, 4, 3))
-"""(combined, controllers, brokers); of four controllers, the log states which three vote at first."""
+"""(combined, controllers, brokers); with four controllers, the log names three first voters."""
 SETTLES_MAX_MS: Final = 60_000.0
-"""When all is well, every partition has its leader and all its replicas in sync in that time."""
+"""After all faults, every partition has a leader and all its replicas in sync within this time."""
 SLOW_SHARE, SLOW_MS = 0.3, 60.0
-"""Seeds whose network is slow until all is mended: more things are under way at one time."""
+"""Share of the seeds whose network is slow until all faults are over, so that more requests are under way at a time."""
 DYNAMIC_SHARE, UPGRADED_SHARE = 0.2, 0.2
-"""Of the quorums of three controllers: the log states the voters; an operator makes it state them."""
+"""Shares of the quorums of three controllers: with dynamic voters from the start; made dynamic by an operator."""
 RELEASES_SHARE: Final = 0.2
-"""Seeds that begin at any metadata.version, which an operator changes while everything is under way."""
+"""Share of the seeds that start at any metadata.version, which an operator changes during the run."""
 DIRECTORIES_SHARE: Final = 0.4
-"""Seeds whose brokers have two log directories each."""
+"""Share of the seeds whose brokers have two log directories each."""
 MORTAL_TOPICS: Final = ("m0", "m1")
 OFFSETS: Final = "__consumer_offsets"
 
@@ -51,7 +50,7 @@ class ClusterScenario(Scenario):
 
     kind = "cluster"
 
-    def __init__(self, world: World, story: StoryLog) -> None:  # super's is another world altogether
+    def __init__(self, world: World, story: StoryLog) -> None:  # the base class would make another world
         self.world = world
         self.story = story
         rng = world.rng
@@ -72,7 +71,7 @@ class ClusterScenario(Scenario):
         }
         slow = rng.random() < SLOW_SHARE
         directories = 2 if rng.random() < DIRECTORIES_SHARE else 1
-        # Drawn apart: the other seeds live as they did before there was this.
+        # A generator of its own keeps the other seeds' runs unchanged.
         levels = random.Random(f"levels of {world.seed}")
         release = levels.choice(METADATA_VERSIONS) if levels.random() < RELEASES_SHARE else None
         self.cluster = SimCluster(

@@ -1,6 +1,6 @@
-"""A law of controllers that clients see only if a crash comes at the right moment: it is looked up at each answer.
+"""A law of controllers that is checked at each response, because clients see a violation only with a well-timed crash.
 
-- `answered`   a controller answers a request that has written records once its own image holds them
+- `answered`   a controller answers a request that has written records only once its own image holds them
 
 The handlers of a running controller are wrapped. Nothing else about the node changes, and no randomness is drawn.
 """
@@ -25,12 +25,12 @@ class ControllerLaws:
     def __init__(self, checker: Checker) -> None:
         self.checker = checker
         self.checked = 0
-        """Answers to requests that had written records."""
+        """The number of responses to requests that had written records."""
         self._watched: dict[str, Controller] = {}
-        """By machine: the controller of its present process."""
+        """By machine: the controller of its current process."""
 
     def watch(self, machine: SimMachine) -> None:
-        """Look at the answers of that machine's controller from now on."""
+        """Check the responses of that machine's controller from now on."""
         node = machine.node
         if node is None or node.raft is None or node.controller is None:
             return
@@ -38,7 +38,7 @@ class ControllerLaws:
         if self._watched.get(machine.name) is controller:
             return
         self._watched[machine.name] = controller
-        for key in controller.handlers.keys() - node.raft.handlers().keys():  # Raft itself answers those
+        for key in controller.handlers.keys() - node.raft.handlers().keys():  # Raft answers the others itself
             handler = controller.handlers[key]
             controller.handlers[key] = self._wrapped(machine.name, controller, node.raft, handler)
 
@@ -51,7 +51,7 @@ class ControllerLaws:
             def check() -> None:
                 end = ends[0] if ends else raft.next_offset - 1
                 if end < before or epoch is None or controller.epoch != epoch:
-                    return  # nothing was written, or the epoch ended and the answer admits it
+                    return  # nothing was written, or the epoch ended and the response says so
                 self.checked += 1
                 if raft.image.offset < end:
                     what = ApiKey(ctx.api_key).name

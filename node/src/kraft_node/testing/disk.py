@@ -1,17 +1,15 @@
 """A simulated disk (`base.env.Disk`).
 
-Fault model. A write is in the page cache at once: a process that is killed loses nothing. A machine that loses power
-keeps what was fsynced; of every write since, in each file by itself and as the seed says, a write is kept, lost or torn
-at a sector boundary (the bytes not written read as before or, beyond the old end, as zeros). Creating, renaming and
-removing names is durable after `fsync_dir` of the directory; of all other changes of names a prefix, in their order,
-survives. A removed file lives on, and takes its space, while the process has it open (`pinned`). `fail` makes any
-operation fail with the error that it returns (EIO on fsync or syncfs, ENOSPC on write): a failed write has not
-happened, a failed fsync has made nothing durable.
-`full`: nothing grows any more; a write takes place as far as the file reached before, and says ENOSPC. `dead`: whatever
-touches a directory that died fails with EIO; what was not synced there may be gone when it works again (`revive`).
-`die_after` ends the process at one of its operations, before that has happened; what it does while it unwinds does not
-reach the disk. `short`: the process has no descriptor left. Nothing else ever changes a stored byte: `flip` does, for
-tests of bit rot.
+Fault model. A write is in the page cache at once, so a killed process loses nothing. A power loss keeps what was
+fsynced. Of the later writes, for each file separately and as drawn from the seed, each is kept, lost, or torn at a
+sector boundary (missing bytes read as before or, beyond the old end, as zeros). Name changes (create, rename, remove)
+are durable after `fsync_dir` of the directory; of the others, a prefix in their order survives. A removed file keeps
+its space while the process has it open (`pinned`). `fail` makes any operation fail with the error that it returns (EIO
+on fsync or syncfs, ENOSPC on write): a failed write has not happened, a failed fsync has made nothing durable. `full`:
+no file grows; a write succeeds within the file's old length, then fails with ENOSPC. `dead`: every operation in that
+directory fails with EIO; unsynced data there may be gone when it works again (`revive`). `die_after` ends the process
+at one of its operations, before the operation takes effect; operations during the unwinding do not reach the disk.
+`short`: the process has no free descriptor. Only `flip` changes a stored byte otherwise, for tests of bit rot.
 """
 
 from __future__ import annotations
@@ -30,11 +28,11 @@ SECTOR: Final = 512
 DISK_BYTES: Final = 1 << 40
 OPEN_MAX: Final = 2048
 OFFSET_CHECKPOINT: Final = "-offset-checkpoint"
-"""In the names of a log directory's checkpoints."""
+"""The suffix of checkpoint files in a log directory."""
 
 
 class Inode:
-    """A file's contents: as the process sees them, as they are durable, and the difference in order."""
+    """A file's contents: as the process sees them, the durable state, and the pending changes in order."""
 
     __slots__ = ("data", "dirty", "durable", "mtime_ms", "pending")
 
@@ -44,7 +42,7 @@ class Inode:
         self.data = bytearray()
         self.durable = bytearray()
         self.pending: list[tuple[int, bytes | None]] = []
-        """Unsynced: (position, bytes) of a write, (size, None) of a truncation."""
+        """Unsynced changes: (position, bytes) for a write, (size, None) for a truncation."""
         self.mtime_ms = 0
 
     def write(self, position: int, raw: bytes) -> None:
@@ -61,7 +59,7 @@ class Inode:
         self.pending.clear()
 
     def lose_power(self, rng: random.Random) -> None:
-        """What of the unsynced writes survives is decided; afterwards everything is durable."""
+        """Decide which unsynced writes survive; afterwards everything is durable."""
         mode = rng.choice(("kept", "lost", "some"))
         for position, raw in self.pending:
             if mode == "lost":
@@ -151,7 +149,7 @@ class SimFile:
 
 
 class SimLock:
-    """A lock that its process gives back, or its end."""
+    """A lock; it is released by its process or when the process ends."""
 
     def __init__(self, disk: SimDisk, path: str) -> None:
         self._disk = disk
@@ -162,7 +160,7 @@ class SimLock:
 
 
 class Dir:
-    """A directory: its names as the process sees them and as they are durable."""
+    """A directory: its names as the process sees them, and the durable names."""
 
     __slots__ = ("durable", "names")
 
@@ -173,11 +171,11 @@ class Dir:
 
 Node: TypeAlias = Inode | Dir
 Change: TypeAlias = tuple[tuple[Dir, str, Node | None], ...]
-"""What one call did to directories: (directory, name, what the name means now)."""
+"""The name changes of one call: (directory, name, new node or None)."""
 
 
 class SimFileSystem:
-    """All of a disk: it is one file system."""
+    """The whole disk: it is one file system."""
 
     __slots__ = ("_disk", "_path")
 
@@ -190,7 +188,7 @@ class SimFileSystem:
         self._disk.sync_all()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no resource is held."""
 
 
 class SimDisk:
@@ -201,32 +199,32 @@ class SimDisk:
         self.now_ms = now_ms
         self.locks: set[str] = set()
         self.opened: WeakSet[SimFile] = WeakSet()
-        """Files that the process has open; one that nothing refers to is closed, as a real one is."""
+        """Files that the process has open; an unreferenced file counts as closed, as with real files."""
         self.open_max = OPEN_MAX
         self.relief: Callable[[], bool] | None = None
         self.short = False
-        """Whether the process has no descriptor left: whatever needs one fails with EMFILE."""
+        """Whether the process has no free descriptor: operations that need a descriptor fail with EMFILE."""
         self.fail: Callable[[str, str], OSError | None] | None = None
-        """Asked before every (operation, path); what it returns is raised."""
+        """Called before every (operation, path); an error that it returns is raised."""
         self.full = False
         self.dead: str | None = None
-        """A directory that does not work."""
+        """A directory that has failed."""
         self.boots = 1
         """How often the machine has booted."""
         self.operations = 0
-        """Changes so far: the crash points of a trace."""
+        """The number of changes so far: the crash points of a trace."""
         self.spent = Spent()
-        """By the present event on its loop. A job of a lane puts another one in its place."""
+        """The cost of the current event on the loop; a lane's job replaces it by its own."""
         self.on_death: Callable[[], BaseException] | None = None
-        """What `die_after` raises."""
+        """Makes the exception that `die_after` raises."""
         self._dies_at = -1
         self.memory = DirtyMemory(now_ms)
         self._root = Dir()
         self._pending: list[Change] = []
-        """Changes of names that no fsync of their directory has followed, in order."""
+        """Name changes that are not yet durable, in order."""
 
     def about_to(self, operation: str, path: str) -> None:
-        """Count a change, and let it fail where the test says so."""
+        """Count a change, and raise the error that a test has set up."""
         self.operations += 1
         self.spent.fsyncs += operation == "fsync"
         self.spent.checkpoints += operation == "fsync" and OFFSET_CHECKPOINT in path
@@ -241,35 +239,35 @@ class SimDisk:
                 raise error
 
     def reach(self, path: str) -> None:
-        """Count an operation; raise EIO for what lies in a directory that died."""
+        """Count an operation; raise EIO for a path in a dead directory."""
         self.spent.operations += 1
         if self.dead is not None and f"{_clean(path)}/".startswith(f"{self.dead}/"):
             raise OSError(errno.EIO, "input/output error", path)
 
     def room(self, inode: Inode, position: int, length: int) -> int:
-        """How much of a write finds room."""
+        """The number of bytes of a write that fit."""
         return length if not self.full else max(0, min(length, len(inode.data) - position))
 
     # -- faults
 
     def revive(self, path: str) -> None:
-        """A directory that died works again; what was not synced below it is kept, lost or torn."""
+        """Make a dead directory work again; unsynced changes below it are kept, lost or torn."""
         self.dead = None
         _restore_data(self._dir(path), self.rng)
 
     def die_after(self, operations: int) -> None:
-        """Let the process end at its next operation but `operations`, and at every one that it still tries after."""
+        """End the process after `operations` more operations; every later operation fails, too."""
         self._dies_at = self.operations + operations
 
     def kill_process(self) -> None:
-        """The process ends: locks are free, its files are closed, the page cache stays."""
+        """End the process: locks are released, its files are closed, the page cache stays."""
         self.locks.clear()
         self.opened = WeakSet()
         self.short = False
         self._dies_at = -1
 
     def lose_power(self) -> None:
-        """The machine ends: unsynced data and names survive as the fault model says."""
+        """Cut the power: unsynced data and names survive as the fault model says."""
         self.kill_process()
         self.boots += 1
         for change in self._pending[: self.rng.randrange(len(self._pending) + 1)]:
@@ -278,7 +276,7 @@ class SimDisk:
         _restore(self._root, self.rng)
 
     def sync_all(self) -> None:
-        """Everything is durable: the machine has been up for long."""
+        """Make everything durable, as after a long uptime."""
         for change in self._pending:
             _make_durable(change)
         self._pending.clear()
@@ -287,13 +285,13 @@ class SimDisk:
                 node.sync()
 
     def flip(self, path: str, position: int, bit: int) -> None:
-        """Bit rot."""
+        """Flip a stored bit."""
         inode = self._inode(path)
         inode.data[position] ^= 1 << bit
         inode.durable[:] = inode.data
 
     def copy(self) -> SimDisk:
-        """The same contents, all durable, on another disk: for trying a crash point without moving on."""
+        """The same contents, all durable, on another disk: to try a crash point without changing this disk."""
         other = SimDisk(random.Random(self.rng.random()), self.now_ms)
         _copy(self._root, other._root)
         return other
@@ -334,11 +332,11 @@ class SimDisk:
         return self._inode(path).mtime_ms
 
     def _take_descriptor(self, path: str) -> None:
-        """Closing files does not help: what other parts of the process hold takes all that there are.
+        """Raise EMFILE if the process is `short`; closed files do not help, because other parts take all descriptors.
 
         A lane waits for a descriptor before it fsyncs a directory.
         """
-        if self.short and METADATA_TOPIC_NAME not in path:  # whose few files stay open
+        if self.short and METADATA_TOPIC_NAME not in path:  # its few files stay open
             if self.relief is not None:
                 self.relief()
             raise OSError(errno.EMFILE, "too many open files", path)
@@ -435,11 +433,11 @@ class SimDisk:
         return DISK_BYTES
 
     def names(self, path: str) -> list[str]:
-        """As `listdir`, for those who look at the disk from outside."""
+        """Like `listdir`, for observers of the disk: not counted, without simulated faults."""
         return sorted(self._dir(path).names)
 
     def pinned(self) -> dict[str, int]:
-        """Bytes of the files that the process has open and that have no name any more, by the path they had."""
+        """The size in bytes of removed files that the process has open, by their former path."""
         named = {id(node) for node in _below(self._root)}
         return {file.path: len(file.inode.data) for file in self.opened if id(file.inode) not in named}
 
@@ -496,7 +494,7 @@ def _below(directory: Dir) -> Iterator[Node]:
 
 
 def _restore(directory: Dir, rng: random.Random) -> None:
-    """What is there after the power is back."""
+    """Restore the durable state when the power is back."""
     directory.names = dict(directory.durable)
     for node in directory.names.values():
         if isinstance(node, Dir):
@@ -506,7 +504,7 @@ def _restore(directory: Dir, rng: random.Random) -> None:
 
 
 def _restore_data(directory: Dir, rng: random.Random) -> None:
-    """The same, of data alone: the names have survived."""
+    """Restore file data only: the names have survived."""
     for node in directory.names.values():
         if isinstance(node, Dir):
             _restore_data(node, rng)

@@ -1,19 +1,18 @@
-"""What disks do to a cluster, and how much of it must cost no acknowledged record. `cluster_faults` plays it.
+"""Disk faults in a cluster, and which of them must lose no acknowledged record. `cluster_faults` injects them.
 
-Permitted at any time, to any number of nodes: a *full* disk, on which the process ends and starts again once there is
-room (it loses no more than by a SIGKILL); a disk that does not *answer* for longer than a session lasts, while the
-process goes on; a failing *fsync* on a machine that is a controller only: the process ends, and what was not synced is
-gone.
+Permitted at any time on any number of nodes: a *full* disk (the process ends and restarts once there is space; it loses
+no more than by a SIGKILL); a disk that does not *respond* for longer than a session while the process runs; a failing
+*fsync* on a machine that is only a controller (the process ends, and unsynced data is gone).
 
-Permitted to one broker at a time, as `cluster_faults` says of a loss of power, and to a minority of the voters while
-all others are caught up: an *empty* disk under the same node id; bits that *rot* in what was synced (of records and
-snapshots, where a checksum covers them); and for brokers a failing fsync, and a log *directory* that dies beside others
-that live. In a share of the seeds the bits that rot are of a batch that is read next, from the broker that has them.
-The node may refuse to start on rotten bits, or notice them much later, or never; nobody else may ever be given them:
-the law `rot`. It may do so for the metadata alone: a damaged partition ends neither the process nor its directory,
-the law `grain`. Such a disk is replaced by an empty one once everything that was on it is on others.
+Permitted on one broker at a time, under the conditions of a power loss in `cluster_faults`, and on a minority of the
+voters while all others are caught up: an *empty* disk under the same node id; *bit rot* in synced records and snapshots
+(where a checksum covers them); for brokers also a failing fsync, and a *dead directory* beside working directories. In
+a share of the seeds, the rotten bits are in a batch that is read next, from the broker that has them. The node may
+detect rot at its start, much later, or never. Nobody may be served rotten data: the law `rot`. Only rotten metadata may
+end the node: a damaged partition ends neither the process nor its directory (the law `grain`). Such a disk is replaced
+by an empty disk once other nodes have everything that was on it.
 
-A process goes on for no more than `GIVES_UP_MS` after an fsync has failed: the law `fsync`.
+A process runs for at most `GIVES_UP_MS` after a failed fsync: the law `fsync`.
 """
 
 from __future__ import annotations
@@ -39,32 +38,33 @@ if TYPE_CHECKING:
 
 WHOLE_MAX_MS: Final = 6_000.0
 MENDS_MAX_MS: Final = 60_000.0
-"""When all else is well, what was on a disk is on others in that time."""
+"""When all else is well, other nodes have everything that was on a disk within this time."""
 GIVES_UP_MS: Final = 3_000.0
 STOPS_MS: Final = 8_000.0
 READS_MS: Final = 6_000.0
 SYNCS: Final = ("fsync", "fsync_dir", "syncfs")
 BEHIND_MAX: Final = 20
-"""Records of metadata that a voter may lack and count as caught up."""
+"""Metadata records that a voter may lack and still count as caught up."""
 VOTERS_MIN: Final = 3
 COVERED_FROM: Final = 16
-"""Of a batch, what follows its base offset, length and leader epoch is covered by its checksum, or is its magic."""
+"""The first byte of a batch after base offset, length and leader epoch; the checksum covers all later ones but
+magic."""
 
 
 class DiskFaults(Misfortune):
-    """Does it."""
+    """Injects the disk faults."""
 
     def __init__(self, cluster: SimCluster, checker: Checker) -> None:
         super().__init__(cluster, checker)
         self.over = False
-        """No more faults: who ends now, of a stop that takes long, is started again."""
+        """No more faults: a process that ends now, after a slow stop, is restarted."""
         self._frail: tuple[SimMachine, int] | None = None
-        """Who has lost records last, and the broker epoch in which it had them."""
+        """The machine that lost records last, and its broker epoch at that time."""
         self.rotten: SimMachine | None = None
-        """Whose disk is to be replaced, though it works."""
+        """The machine whose disk must be replaced although it works."""
 
     def _again(self, machine: SimMachine) -> None:
-        """Start it soon, or so late that it has been fenced."""
+        """Restart the machine soon, or so late that it has been fenced."""
         rng = self.world.rng
         self._rest(rng.choice((50.0, 500.0, 3000.0)))
         if not machine.running and not self._broken():
@@ -75,12 +75,13 @@ class DiskFaults(Misfortune):
     # -- what one broker at a time may suffer
 
     def whole(self) -> bool:
-        """Whether any one broker's unsynced records are on another one that runs, as `cluster_faults` says."""
+        """Whether any one broker's unsynced records are also on another running broker, as `cluster_faults`
+        requires."""
         image = self._newest_image()
         if image is None or self.rotten is not None or any(machine.node is None for machine in self.cluster.machines):
             return False
         if not image.feature_level(ELR_VERSION):
-            return False  # while no controller lives all brokers are fenced, and it would be the last one in its ISRs
+            return False  # without a controller all brokers are fenced, so this broker would be the last in its ISRs
         if not all(_is_registered(machine, image) for machine in self.cluster.brokers):
             return False
         return all(
@@ -100,7 +101,7 @@ class DiskFaults(Misfortune):
         return True
 
     def _noticed(self) -> bool:
-        """Wait for it, but not for long, that nobody counts on what a broker had before it lost records."""
+        """Wait, within a limit, until the cluster no longer relies on records that a broker has lost."""
         return self._frail is None or self.world.run(self._out_of_isrs, WHOLE_MAX_MS)
 
     def _out_of_isrs(self) -> bool:
@@ -115,7 +116,7 @@ class DiskFaults(Misfortune):
         return max(images, key=lambda image: image.offset, default=None)
 
     def voters_whole(self, without: SimMachine) -> bool:
-        """Whether all other voters run, remember what they have promised, and have all metadata that is known."""
+        """Whether all other voters run, remember their votes, and have all known metadata."""
         image = self._newest_image()
         others = [machine for machine in self.cluster.controllers if machine is not without]
         if image is None or len(others) + 1 < VOTERS_MIN or self.rotten is not None:
@@ -123,7 +124,7 @@ class DiskFaults(Misfortune):
         return all(_is_current(machine, image.offset) for machine in others) and self._outvoted(without)
 
     def _outvoted(self, machine: SimMachine) -> bool:
-        """Whether the other voters that have their disks are a majority, of all sets that anybody counts with."""
+        """Whether the other voters that still have their disks are a majority of every voter set in use."""
         present = {
             other.config.node_id: other.directory_id for other in self.cluster.controllers if other is not machine
         }
@@ -137,7 +138,7 @@ class DiskFaults(Misfortune):
         return True
 
     def _may_lose_disk(self, machine: SimMachine) -> bool:
-        """Wait for it, but not for long, that all that is on a disk is on others, too."""
+        """Wait, within a limit, until other nodes have everything that is on a disk."""
         if machine in self.cluster.controllers:
             self.world.run(lambda: self.voters_whole(machine) or self._broken(), WHOLE_MAX_MS)
         if machine in self.cluster.brokers and not self._may_lose(machine):
@@ -161,11 +162,11 @@ class DiskFaults(Misfortune):
         self._again(machine)
 
     def _fail_log_fsync(self, machine: SimMachine) -> None:
-        """Of segments alone: who did not give up for them would for nothing else."""
+        """Fail the fsync of segments only: a process that ignores this error would end for no other reason."""
         self._fail_fsync(machine, ".log")
 
     def _fail_fsync(self, machine: SimMachine, suffix: str = "") -> None:
-        """The process has to give up; what was not synced may be gone. `suffix`: of the files that it is about."""
+        """Fail an fsync: the process must end, and unsynced data may be gone. `suffix` selects the files."""
         if machine in self.cluster.brokers and not self._may_lose(machine):
             return
         struck: list[float] = []
@@ -188,7 +189,8 @@ class DiskFaults(Misfortune):
         self._again(machine)
 
     def _lose_directory(self, machine: SimMachine) -> None:
-        """One of several dies: the broker goes on without it. It is as it was after a restart, or another one."""
+        """Kill one of several directories: the broker continues without it. After a restart it has its old or another
+        disk."""
         if machine not in self.cluster.brokers or len(machine.config.log_dirs) < 2 or not self._may_lose(machine):
             return
         rng = self.world.rng
@@ -205,7 +207,7 @@ class DiskFaults(Misfortune):
         self._again(machine)
 
     def _rot(self, machine: SimMachine) -> None:
-        """Of a machine that is down for a while."""
+        """Rot bits on a machine that is down for a while."""
         if not self._may_lose_disk(machine):
             return
         machine.kill()
@@ -224,9 +226,9 @@ class DiskFaults(Misfortune):
             self._replace_rotten()
 
     def _rot_under_reader(self, machine: SimMachine) -> None:
-        """A bit of an old batch rots on a leader that runs, and somebody reads that batch from it.
+        """Rot a bit of an old batch on a running leader, and let a client read that batch from it.
 
-        The bit is of the batch's magic, so every walk over the batch notices it, not only a client.
+        The bit is in the batch's magic byte, so every walk over the batch notices it, not only a client.
         """
         if machine not in self.cluster.brokers or not self._may_lose_disk(machine):
             return
@@ -234,7 +236,7 @@ class DiskFaults(Misfortune):
         node, disk = machine.node, machine.disk
         if node is None or node.broker is None or disk.dead is not None:
             return
-        # Of topics that are never deleted, with records of clients.
+        # Only topics that are never deleted, with records of clients.
         known = (p for p in node.broker.replicas.opened() if p.topic in self.checker.policies)
         led = [p for p in known if p.is_leader and p.log.high_watermark > 1]
         if not led:
@@ -252,16 +254,16 @@ class DiskFaults(Misfortune):
         script.stop()
 
     def _replace_rotten(self) -> None:
-        """Its disk goes; what was on it is on others."""
+        """Replace the disk with bit rot; other nodes have its data."""
         machine = self.rotten
         if machine is None or self._broken():
             return
         if machine.running and machine in self.cluster.controllers:
             self.cluster.voters_stay = True
-            self.world.run(self._broken, CHANGES_MAX_MS)  # what was asked for before is done by then, or given up
+            self.world.run(self._broken, CHANGES_MAX_MS)  # earlier requests are done or abandoned by then
             self.world.run(lambda: self._outvoted(machine) or self._broken(), MENDS_MAX_MS)
             self.cluster.voters_stay = False
-        if machine.running:  # who takes a disk away waits until it has nothing that the others lack
+        if machine.running:  # before a disk is removed, the other nodes must have everything on it
             self.world.run(lambda: self._whole_without(machine) or self._broken(), MENDS_MAX_MS)
         if machine.running and not machine.metadata_rotten and machine.has_lost_directories():
             self.checker.broken("grain", machine.name, "a damaged replica has ended its log directory")
@@ -296,7 +298,7 @@ class DiskFaults(Misfortune):
     # -- what everyone may suffer at any time
 
     def _fill_disk(self, machine: SimMachine) -> None:
-        """Nothing grows any more, until somebody has made room."""
+        """Fill the disk, and free space later."""
         machine.ailing, machine.disk.full = "the disk is full", True
         until_ms = self.world.rng.choice((300.0, 1500.0, 4000.0))
         self.world.run(lambda: not machine.running or self._broken(), until_ms)
@@ -313,7 +315,8 @@ class DiskFaults(Misfortune):
 
 
 def _is_registered(machine: SimMachine, image: MetadataImage) -> bool:
-    """Whether the broker's present process serves: an earlier one's place in an ISR is lost with its registration."""
+    """Whether the broker's current process is registered: an earlier process's ISR membership ends with its
+    registration."""
     assert machine.node is not None
     broker, registered = machine.node.broker, image.brokers.get(machine.config.node_id)
     if broker is None or broker.lifecycle is None or registered is None or registered.fenced:
@@ -322,7 +325,7 @@ def _is_registered(machine: SimMachine, image: MetadataImage) -> bool:
 
 
 def _is_current(machine: SimMachine, offset: int) -> bool:
-    """Whether that controller has all metadata up to there on disk, give or take what is on its way."""
+    """Whether that controller has all metadata up to `offset` on disk, except up to `BEHIND_MAX` records."""
     node = machine.node
     if node is None or node.raft is None or not node.raft.started:
         return False
@@ -331,7 +334,7 @@ def _is_current(machine: SimMachine, offset: int) -> bool:
 
 
 def _covered(disk: SimDisk, directories: list[str]) -> Iterator[tuple[str, int, int]]:
-    """Path and bytes of what a checksum covers: batches of logs and snapshots."""
+    """Path and byte range of data that a checksum covers: batches of logs and snapshots."""
     for top in directories:
         for name in disk.listdir(top):
             folder = f"{top}/{name}"

@@ -1,4 +1,4 @@
-"""What a simulated disk is loaded with: what an event on the loop has cost, and what is dirty in memory."""
+"""The load of a simulated disk: the cost of an event on the loop, and the dirty bytes in memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 GROUPS_TOPIC_NAME: Final = "__consumer_offsets"
 OVERSHOOT: Final = 2
-"""How far dirty bytes may go beyond the ceiling before an event: it is smaller here than some batches, and not all
-writes wait. What the largest event has written comes on top: all that a fetch brought is appended after one look, and
-may be more than the ceiling here, where it is a hundredth of it on real machines."""
+"""The allowed multiple of the ceiling before an event. The ceiling here is smaller than some batches, and not all
+writes wait. The bytes of the largest event come on top: a whole fetch response is appended after one check, and may
+exceed the ceiling here; on real machines the ceiling is a hundred times larger."""
 
 
 class Spent:
-    """What one event has cost the disk while everybody else in the process waited for it."""
+    """The disk operations of one event, during which the rest of the process waits."""
 
     __slots__ = ("bytes", "checkpoints", "fsyncs", "operations", "waits", "written")
 
@@ -27,38 +27,38 @@ class Spent:
         self.clear()
 
     def clear(self) -> None:
-        """Count anew."""
+        """Reset all counters."""
         self.operations = 0
-        """Calls on files and names, of whatever kind."""
+        """Operations on files and names of any kind."""
         self.bytes = 0
-        """Read and written."""
+        """Bytes read and written."""
         self.written = 0
-        """Bytes written alone."""
+        """Bytes written."""
         self.checkpoints = 0
         """Offset checkpoints made durable."""
         self.fsyncs = 0
-        """Files and folders made durable."""
+        """Files and directories made durable."""
         self.waits = 0
-        """Writes of records that would have had to wait for the disk, because too much was dirty."""
+        """Writes of records that should have waited for the disk, because too many bytes were dirty."""
 
 
 class DirtyMemory:
-    """What a machine's kernel has not written back yet. `ceiling`: from so many bytes on, writers wait; None: never."""
+    """A machine's dirty page cache. `ceiling`: writers wait from this many bytes on; None: never."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.ceiling: int | None = None
         self.size = 0
         self.rate = 50
-        """Bytes that the kernel writes back by itself in a millisecond."""
+        """Bytes per millisecond that the kernel writes back by itself."""
         self._largest = 0
-        """Bytes of the event that has written most since so little was dirty that nobody had to wait."""
+        """The bytes written by the largest event since the dirty bytes were last below the ceiling."""
         self._now_ms = now_ms
         self._drained_ms = now_ms()
 
     def dirtied(self, path: str, inode: Inode, size: int, by_event: int) -> bool:
-        """Bytes have been written to a file, and are in memory only; whether an append would have had to wait.
+        """Note bytes written to a file's page cache. Returns whether an append should have waited.
 
-        `by_event`: bytes that this event has written, these included.
+        `by_event`: the bytes that this event has written so far, including these.
         """
         self._drain()
         inode.dirty += size
@@ -70,18 +70,18 @@ class DirtyMemory:
         return is_held_back and self.size - self._largest > OVERSHOOT * self.ceiling
 
     def cleaned(self, inode: Inode) -> None:
-        """A file has been written back."""
+        """Note that a file has been written back."""
         self._drain()
         self.size = max(self.size - inode.dirty, 0)
         inode.dirty = 0
 
     def room(self) -> DirtyRoom | None:
-        """As `Disk.dirty_room`."""
+        """Like `Disk.dirty_room`."""
         self._drain()
         return None if self.ceiling is None else DirtyRoom(self.ceiling - self.size, self.ceiling)
 
     def _drain(self) -> None:
-        """What the kernel has written back by itself since the last call, of whatever files."""
+        """Subtract what the kernel has written back since the last call, from any files."""
         now_ms = self._now_ms()
         self.size = max(self.size - max(now_ms - self._drained_ms, 0) * self.rate, 0)
         self._drained_ms = now_ms

@@ -1,8 +1,8 @@
-"""What goes wrong, and when: drawn from the seed, one thing after the other, some of them at the same time.
+"""Faults drawn from the seed, one after another, some of them overlapping.
 
-The faults: SIGKILL between two events or in the middle of one (at a disk operation), a loss of power likewise, a clean
-stop, a clean stop that is cut short, a machine that hangs, a slow disk, a slow network, a client that is cut off,
-connections that break. A process that has ended is started again after a while, and may end again while it starts.
+The faults: SIGKILL between two events or inside one (at a disk operation), a power loss likewise, a clean stop, a clean
+stop that is interrupted, a hanging machine, a slow disk, a slow network, a client that is cut off, broken connections.
+A process that has ended is restarted after a while, and may end again during its start.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 FAULTS_MIN, FAULTS_MAX = 2, 6
 STOP_MAX_MS: Final = 120_000.0
-"""A clean stop takes less, however slow the disk."""
+"""The upper bound of a clean stop on the slowest disk."""
 
 
 class Faults(Misfortune):
-    """Does them to a cluster."""
+    """Injects faults into a cluster."""
 
     def __init__(self, cluster: SimCluster, checker: Checker) -> None:
         super().__init__(cluster, checker)
         self._clients: list[str] = []
 
     def script(self, clients: Sequence[Script]) -> None:
-        """Between rests, one fault after the other."""
+        """Inject one fault after another, with pauses between them."""
         rng, world = self.world.rng, self.world
         self._clients = [client.name for client in clients]
         for _ in range(rng.randint(FAULTS_MIN, FAULTS_MAX)):
@@ -49,11 +49,11 @@ class Faults(Misfortune):
             fault(machine)
 
     def restart(self, machine: SimMachine) -> None:
-        """One more end and beginning."""
+        """End and restart a machine once more."""
         self.world.rng.choice((self._kill, self._stop))(machine)
 
     def end(self, machine: SimMachine, how: str) -> None:
-        """One more end, by "kill" or "stop", and beginning."""
+        """End a machine once more, by "kill" or "stop", and restart it."""
         {"kill": self._kill, "stop": self._stop}[how](machine)
 
     # -- the faults
@@ -103,12 +103,12 @@ class Faults(Misfortune):
             world.run(lambda: not machine.running, rng.random() * 60)
             rng.choice((self._kill, self._power))(machine)
         else:
-            # Closing the logs is one long run of disk operations: cut it in the middle.
+            # Closing the logs takes many disk operations: interrupt it in the middle.
             world.run(lambda: not machine.running, rng.random() * 40)
             self._die_inside(machine, power=rng.random() < 0.7)
 
     def _again(self, machine: SimMachine) -> None:
-        """Start the machine after a while; sometimes it does not get far."""
+        """Start the machine after a while; sometimes it ends again during the start."""
         rng, world = self.world.rng, self.world
         if self.checker.findings:
             return

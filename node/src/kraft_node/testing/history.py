@@ -1,7 +1,7 @@
-"""What clients of a run saw, as `histories.logs` judges it: a second opinion, which knows nothing of the simulation.
+"""A second verdict on a run's client observations, by `histories.logs`, which does not know the simulation.
 
-Only for runs in which nothing that acks=all acknowledged may be lost. Acknowledgements of less than all in-sync
-replicas promise nothing there: their records count as ones that nobody knows of.
+Only for runs in which no record acknowledged with acks=all may be lost. In these runs, weaker acknowledgements promise
+nothing, so their records count as records with unknown outcome.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ACKS_ALL = -1
 
 
 def judge_history(checker: Checker) -> None:
-    """Hand over what was sent, read and found in the end; what is broken goes to the checker's findings."""
+    """Judge what was sent, read and finally found; violations become findings of the checker."""
     final = checker.final()
     sent = [record for partition in final for batch in checker.batches(partition) for record in _records(batch)]
     reads = [Read(who, at, records) for (who, at), parts in checker.reads.items() if at in final for records in parts]

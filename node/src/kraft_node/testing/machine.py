@@ -1,7 +1,7 @@
-"""A simulated machine and the node on it: formatted, started, stopped, killed, without power, started again.
+"""A simulated machine and its node: formatted, started, stopped, killed, without power, started again.
 
-`SimCluster` makes machines that know one another by name (`n1`, `n2`, …); a node's process is the product's own
-`server.node.Node`, unchanged. What a crash promised to keep is noted at its moment: see `Durable`.
+`SimCluster` makes machines that address one another by name (`n1`, `n2`, …). A node's process is the product's
+`server.node.Node`, unchanged. The durable offsets at a power loss are noted at that moment: see `Durable`.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from kraft_node.testing.world import START_WALL_MS, ProcessDied, SimHost, SimTim
 CLIENT_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
 MOVED_PORT: Final = 9193
-"""Controllers that are moved listen on ports above this, a new one with each move."""
+"""Moved controllers listen on ports above this; each move takes a new port."""
 CONTROLLER: Final = "CONTROLLER"
 LARGE_SHARE: Final = 3
-"""In one of so many seeds small logs pass for large ones: lanes recover them, and each index entry is written."""
+"""In one of this many seeds, small logs count as large: lanes recover them, and each index entry is written."""
 FIRST_VOTERS: Final = 3
-"""Of a dynamic quorum: further controllers observe until they are made voters."""
+"""The number of first voters of a dynamic quorum; further controllers observe until they become voters."""
 FIRST_CONTROLLER_ID: Final = 3000
 DIR: Final = "/data"
 SMALL_MEMORY_SHARE: Final = 0.3
-"""Of the machines: their kernel lets little be dirty."""
+"""The share of machines whose kernel allows few dirty bytes."""
 
 Durable = dict[tuple[str, int], int]
-"""By partition: every record below that offset was on stable storage when the power went."""
+"""By partition: every record below that offset was durable when the power failed."""
 
 
 class SimMachine:
-    """One machine: its disk outlives its processes. At most one node runs on it."""
+    """One machine; its disk outlives its processes. At most one node runs on it."""
 
     def __init__(self, world: World, network: SimNetwork, name: str, config: NodeConfig) -> None:
         self.world = world
@@ -53,28 +53,28 @@ class SimMachine:
         self.node: Node | None = None
         self.starts = 0
         self.broken: str | None = None
-        """Why the node refused to start or gave up by itself, though nothing is wrong with its disk."""
+        """Why the node refused to start or ended by itself although its disk is sound."""
         self.dynamic = False
-        """Whether the log states the voters."""
+        """Whether the log defines the voters (dynamic quorum)."""
         self.release: MetadataVersion | None = None
-        """The metadata.version that it is formatted with; None: the latest."""
+        """The metadata.version of the formatted disk; None: the latest."""
         self.controller_port = CONTROLLER_PORT
         self.ailing: str | None = None
-        """What is wrong with its disk: it may refuse to start, and give up."""
+        """What is wrong with its disk; with such a disk, the node may refuse to start, or end by itself."""
         self.rotten = False
-        """Whether bits have rotted on its disk: what it holds is not to be believed."""
+        """Whether its disk has bit rot: its contents are not trusted."""
         self.metadata_rotten = False
-        """Whether they are of the metadata: the node may refuse to start, and give up."""
+        """Whether the rot is in the metadata: then the node may refuse to start, or end by itself."""
         self.gave_up = False
-        """Whether the last process did."""
+        """Whether the last process ended by itself."""
         self.on_end: Callable[[str], None] = lambda _how: None
-        """Told at the end of a process: killed, power or stopped."""
+        """Called when a process ends, with "killed", "power" or "stopped"."""
         self._stopping = False
         self._starting: SimTimer | None = None
 
     @property
     def running(self) -> bool:
-        """Whether there is a process, or about to be one."""
+        """Whether a process runs or is about to start."""
         return self.node is not None or self._starting is not None
 
     @property
@@ -83,8 +83,8 @@ class SimMachine:
         return self.node is not None and self.node.not_ready() is None
 
     def format(self, cluster_id: str, voters: Sequence[InitialVoter] | None = None) -> None:
-        """What `kafka-storage format --ignore-formatted` does, on a machine that has been up for long; `voters` are
-        the first ones of a dynamic quorum."""
+        """Do what `kafka-storage format --ignore-formatted` does, and make it durable. `voters`: the first voters of a
+        dynamic quorum."""
         levels = storage_format.plan_features({}, self.release, dynamic_quorum=self.dynamic)
         storage_dirs.write_directories(
             self.config,
@@ -102,12 +102,12 @@ class SimMachine:
 
     @property
     def directory_id(self) -> bytes:
-        """Of the metadata directory, as its disk has it."""
+        """The id of the metadata directory on its disk."""
         found = storage_dirs.read_meta_properties(self.config.metadata_log_dir, self.disk)
         return b"" if found is None else bytes(parse_uuid(found["directory.id"]))
 
     def move(self, port: int) -> None:
-        """Its controller listens elsewhere, from the next start on."""
+        """Let its controller listen on another port from the next start on."""
         texts = {**self.config.texts}
         for key in ("listeners", "advertised.listeners"):
             if key in texts:
@@ -116,12 +116,12 @@ class SimMachine:
         self.controller_port = port
 
     def start(self) -> None:
-        """Start a process, in an event of its own."""
+        """Start a process, in a separate event."""
         assert not self.running, f"{self.name} runs already"
         self._starting = self.world.at(0.0, self._start, host=self.host)
 
     def start_once(self) -> None:
-        """Unless somebody has started it already."""
+        """Start a process unless one runs already."""
         if not self.running:
             self.start()
 
@@ -157,29 +157,29 @@ class SimMachine:
     # -- the ends of a process
 
     def stop(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         if self.node is not None and not self._stopping:
             self._stopping = True
             self.world.note(self.name, "is told to stop")
             self.world.at(0.0, self.node.shutdown, lambda: self._end("stopped"), host=self.host)
 
     def kill(self) -> None:
-        """SIGKILL: the page cache stays."""
+        """Send SIGKILL: the page cache stays."""
         if self.running:
             self._end("killed")
 
     def die_within(self, operations: int, end: Callable[[], object]) -> None:
-        """`end` (kill, lose_power) in the middle of its work: at the next disk operation but `operations`."""
+        """Call `end` (kill or lose_power) inside an event, after `operations` more disk operations."""
         self.disk.on_death = lambda: ProcessDied(end)
         self.disk.die_after(operations)
 
     def never_mind(self) -> None:
-        """Do not die after all."""
+        """Cancel `die_within`."""
         self.disk.on_death = None
         self.host.paused_until_ms = 0.0
 
     def lose_power(self) -> Durable:
-        """Unsynced writes are kept, lost or torn; what was durable."""
+        """Cut the power: unsynced writes are kept, lost or torn. Returns what was durable."""
         durable = self.durable()
         self.disk.lose_power()
         if self.running:
@@ -187,7 +187,7 @@ class SimMachine:
         return durable
 
     def _new_disk(self) -> SimDisk:
-        """Some machines have little memory, or a disk that is slower than the producers."""
+        """A new disk; some machines have little memory, or a disk that is slower than the producers."""
         disk = SimDisk(self.world.rng, lambda: START_WALL_MS + int(self.world.now_ms))
         rng = random.Random(f"dirty {self.world.seed} {self.name}")
         if rng.random() < SMALL_MEMORY_SHARE:
@@ -196,7 +196,7 @@ class SimMachine:
         return disk
 
     def replace_disk(self, cluster_id: str) -> None:
-        """The process ends, and its disk is another one, formatted for the same node id."""
+        """End the process and replace its disk by another, formatted for the same node id."""
         if self.running:
             self._end("killed")
         self.disk = self.host.disk = self._new_disk()
@@ -205,7 +205,7 @@ class SimMachine:
         self.format(cluster_id)
 
     def replace_directory(self, path: str, cluster_id: str) -> None:
-        """One of its log directories is another one, while nothing runs."""
+        """Replace one of its log directories; no process may run."""
         assert not self.running, f"{self.name} runs"
         self.world.note(self.name, f"has an empty directory {path}")
         self.disk.rmtree(path)
@@ -223,12 +223,13 @@ class SimMachine:
         self.on_end(how)
 
     def has_lost_directories(self) -> bool:
-        """Whether the node goes on without some of its log directories."""
+        """Whether the node runs without some of its log directories."""
         storage = None if self.node is None else self.node.storage
         return storage is not None and len(storage.online_directories()) < len(self.config.log_dirs)
 
     def durable(self) -> Durable:
-        """The recovery points in memory: fsyncs that have come back. A log that is being closed is ahead of its own."""
+        """The recovery points in memory, from completed fsyncs. While a log is being closed, more of it may be
+        durable."""
         durable = dict.fromkeys(self.partitions(), 0)
         node = self.node
         if node is not None and node.storage is not None:
@@ -237,28 +238,28 @@ class SimMachine:
         return durable
 
     def partitions(self) -> list[tuple[str, int]]:
-        """Those with a log on the disk."""
+        """The partitions with a log on the disk."""
         paths = [path for path in self.config.log_dirs if path != self.disk.dead and self.disk.is_dir(path)]
         found = (names.parse_partition_dir(name) for path in paths for name in self.disk.names(path))
         return [partition for partition in found if partition is not None]
 
     def log_bytes(self, topic: str, partition: int) -> int:
-        """Bytes of all segments of a partition on its disk, also of those that are on their way out."""
+        """Bytes of all segments of a partition on its disk, including those awaiting deletion."""
         folders = [f"{path}/{names.partition_dir(topic, partition)}" for path in self.config.log_dirs]
         disk = self.disk
         paths = [f"{at}/{name}" for at in folders if disk.is_dir(at) for name in disk.names(at) if names.LOG in name]
         return sum(disk.size(path) for path in paths)
 
     def blocked(self, duration_ms: float) -> None:
-        """The process does nothing for a while (SIGSTOP, a disk that hangs under the loop)."""
+        """Block the process for a while (SIGSTOP, or a disk that hangs under the loop)."""
         self.host.paused_until_ms = self.world.now_ms + duration_ms
-        # By the moment: another draw would change what becomes of every seed.
+        # Derived from the time: another draw would change the runs of all seeds.
         self.host.wakes_to_io = bool(int(self.host.paused_until_ms * 1000) & 1)
         self.world.note(self.name, f"is blocked for {duration_ms:.0f} ms")
 
 
 class SimCluster:
-    """Machines formatted for one cluster: n1… broker and controller at once, c1… controllers, b1… brokers.
+    """Machines formatted for one cluster: n1… combined broker and controller, c1… controllers, b1… brokers.
 
     Node ids: n1 and b1 have 1, c1 has 3001.
     """
@@ -275,9 +276,9 @@ class SimCluster:
         dynamic: bool = False,
         release: MetadataVersion | None = None,
     ) -> None:
-        """`count` machines of both roles, beside them as many of each role as is said; brokers with so many log
-        directories. `dynamic`: the log states the voters, at first the first three controllers (KIP-853). `release`:
-        the metadata.version to begin with, None for the latest."""
+        """`count` combined machines, plus `controllers` and `brokers`; brokers have `directories` log directories.
+        `dynamic`: the log defines the voters, at first the first three controllers (KIP-853). `release`: the initial
+        metadata.version, None for the latest."""
         self.world = world
         self.network = SimNetwork(world)
         if world.seed % LARGE_SHARE == 0:
@@ -288,7 +289,7 @@ class SimCluster:
         ids |= {f"b{number}": number for number in range(1, brokers + 1)}
         self.dynamic = dynamic
         self.voters_stay = False
-        """No voter is to be taken out: one of the others is about to go."""
+        """No voter may be removed: another voter is about to leave."""
         auto_join = dynamic and world.rng.random() < 0.5
         self.machines = [
             SimMachine(
@@ -321,7 +322,7 @@ class SimCluster:
         return [machine for machine in self.machines if not machine.name.startswith("b")]
 
     def client_host(self, name: str) -> SimHost:
-        """A machine for a client."""
+        """A host for a client."""
         return SimHost(self.world, name, SimDisk(self.world.rng))
 
     @property
@@ -360,13 +361,13 @@ def _config(
 
 
 class StoryLog(logging.Handler):
-    """Puts what the nodes log into the story, under the name of the machine whose event is being done."""
+    """Writes the nodes' log messages into the story, under the name of the machine whose event is running."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.INFO)
         self.world = world
         self.failures: list[str] = []
-        """Logged with a traceback, or as critical."""
+        """Messages logged with a traceback, or as critical."""
 
     def emit(self, record: logging.LogRecord) -> None:
         host = self.world.running

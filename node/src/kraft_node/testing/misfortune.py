@@ -1,4 +1,4 @@
-"""What the faults of one node and those of a cluster have in common: the record of what was done, and the end of it."""
+"""The base of the fault injectors for one node and for a cluster: records the faults done, and heals them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Misfortune:
-    """Does things to a cluster."""
+    """Injects faults into a cluster."""
 
     def __init__(self, cluster: SimCluster, checker: Checker) -> None:
         self.cluster = cluster
@@ -23,7 +23,7 @@ class Misfortune:
         """The names of the faults so far."""
 
     def heal(self) -> None:
-        """Everything works again; what is down is started. Clocks go on drifting."""
+        """Make everything work again, and start machines that are down. Clocks keep drifting."""
         self.world.note("faults", "all is well again")
         self.cluster.network.delay_ms = DELAY_MAX_MS
         self.cluster.network.heal()
@@ -34,7 +34,7 @@ class Misfortune:
                 machine.start()
 
     def _broken(self) -> bool:
-        """Whether a law is: nothing that follows would be judged."""
+        """Whether a law is broken: later events would not be judged."""
         return bool(self.checker.findings)
 
     def _rest(self, longest_ms: float) -> None:

@@ -1,9 +1,9 @@
 """A simulated network (`base.net.Net`) of hosts by name.
 
-Fault model: TCP. Bytes arrive in order, once, cut into pieces and after delays as the seed says, or the connection
-breaks, anywhere between two bytes. A host that crashes resets its connections; `cut` makes two hosts silent to each
-other until `heal`, `cut_one_way` one of them deaf to the other: bytes and resets meanwhile wait, as they would for
-TCP's retransmission. `delay_ms` is how long bytes travel at most.
+Fault model: TCP. Bytes arrive in order and once, in pieces and after delays drawn from the seed, or the connection
+breaks anywhere between two bytes. A host that crashes resets its connections. `cut` stops traffic between two hosts
+until `heal`, `cut_one_way` in one direction; bytes and resets meanwhile wait, as for TCP's retransmission. `delay_ms`
+is the maximum travel time of bytes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ DELAY_MAX_MS: Final = 3.0
 FIRST_EPHEMERAL_PORT: Final = 40_000
 HIGH_MARK_BYTES: Final = 256 * 1024
 ROUNDING_MS: Final = 1e-6
-"""The moment of an event is the sum of two floats."""
+"""Event times are sums of floats; this allows for rounding."""
 
 
 class SimNetwork:
-    """All links."""
+    """All links between hosts."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -33,7 +33,7 @@ class SimNetwork:
         self.transports: set[SimTransport] = set()
         self.cuts: set[frozenset[str]] = set()
         self.deaf: set[tuple[str, str]] = set()
-        """(from, to): nothing arrives."""
+        """(from, to): no bytes arrive."""
         self.delay_ms = DELAY_MAX_MS
         self._next_port = FIRST_EPHEMERAL_PORT
 
@@ -46,7 +46,7 @@ class SimNetwork:
         return self._next_port
 
     def crash(self, host: SimHost) -> None:
-        """The host's sockets are gone; who was connected is told."""
+        """Remove the host's sockets and notify their peers."""
         for key in [k for k, listener in self.listeners.items() if listener.host is host]:
             del self.listeners[key]
         for transport in self._in_order():
@@ -54,7 +54,7 @@ class SimNetwork:
                 transport.vanish()
 
     def break_some(self, share: float) -> int:
-        """Break about that share of all connections for both sides; how many."""
+        """Break about that share of all connections for both sides. Returns how many."""
         broken = 0
         for transport in self._in_order():
             if not transport.closed and self.world.rng.random() < share / 2:
@@ -69,11 +69,11 @@ class SimNetwork:
         return sorted(self.transports, key=lambda transport: transport.number)
 
     def cut(self, a: str, b: str) -> None:
-        """Nothing passes between two hosts until `heal`."""
+        """Stop traffic between two hosts until `heal`."""
         self.cuts.add(frozenset((a, b)))
 
     def cut_one_way(self, sender: str, receiver: str) -> None:
-        """Nothing of what `sender` says reaches `receiver` until `heal`."""
+        """Stop traffic from `sender` to `receiver` until `heal`."""
         self.deaf.add((sender, receiver))
 
     def reaches(self, sender: str, receiver: str) -> bool:
@@ -81,7 +81,7 @@ class SimNetwork:
         return frozenset((sender, receiver)) not in self.cuts and (sender, receiver) not in self.deaf
 
     def heal(self) -> None:
-        """Everything passes again."""
+        """Restore all traffic."""
         self.cuts.clear()
         self.deaf.clear()
         for transport in self._in_order():
@@ -118,7 +118,7 @@ class SimTransport:
         self._error: OSError | None = None
         self._in_flight = 0
         self._leaving: deque[tuple[float, int]] = deque()
-        """What is in flight: when it arrives, and bytes."""
+        """Bytes in flight, with their arrival times."""
         self._last_arrival_ms = 0.0
         self._was_high = False
         network.transports.add(self)
@@ -139,7 +139,7 @@ class SimTransport:
         return self.unsent_bytes
 
     def accepted(self, listener: SimListener) -> None:
-        """The listening side learns of the connection."""
+        """Notify the listening side of the connection."""
         if not self.closed:
             self.receiver = listener.accept(self)
             self.resume_delivery()
@@ -150,7 +150,7 @@ class SimTransport:
         try:
             raw = b"".join(p.read() if isinstance(p, FileSlice) else bytes(p) for p in parts)
         except OSError as e:
-            # The file's disk is dead: as with a real socket, the stream cannot go on.
+            # The file's disk is dead: as on a real socket, the stream cannot continue.
             self._send(None)
             self._lost_soon(e)
             return
@@ -158,7 +158,7 @@ class SimTransport:
         self._send(raw)
 
     def _send(self, raw: bytes | None) -> None:
-        """Bytes, or None for the end, to the other side after a while and after what was sent before."""
+        """Send bytes, or None for the end; they arrive after a delay and in order."""
         world, other = self.network.world, self.other
         assert other is not None
         arrival = max(self._last_arrival_ms, world.now_ms + world.rng.random() * self.network.delay_ms)
@@ -230,7 +230,7 @@ class SimTransport:
             receiver.connection_lost(error)
 
     def vanish(self) -> None:
-        """This end's process is gone: the other learns it."""
+        """Remove this end with its process; the other end is notified."""
         self.closed = True
         self.receiver = None
         self.network.transports.discard(self)
@@ -242,7 +242,7 @@ class SimTransport:
             )
 
     def reset(self, error: OSError) -> None:
-        """The connection is gone, once this side can hear of it; what had arrived and was not read is lost."""
+        """Reset the connection once this side is reachable; bytes that arrived and were not read are lost."""
         if not self.closed:
             self._inbox.clear()
             self._ended, self._error = True, error
