@@ -1,38 +1,38 @@
-"""The planner: what is remembered, wanted and observed -> the next steps. A pure function, `planner.plan`.
+"""The planner: computes the next steps from the record, the specification and the observations.
 
-Who calls it: the reconciler on Kubernetes, the local supervisor, the simulator. It must not do I/O, read a clock,
-or draw a random number; it imports nothing of Kubernetes.
+`planner.plan` is a pure function. It does no I/O, reads no clock, draws no random number and imports nothing of
+Kubernetes. The reconciler on Kubernetes, the local supervisor and the simulator call it.
 
-- `record`    what is remembered between passes (the status of the resource), and nothing else is
-- `wanted`    what the specification asks for; `specs.wishes` makes it of the API's models
-- `observed`  what is seen of pods, volumes, the quorum and the partitions, each with its age
-- `steps`     what can be done; which of it disrupts
-- `situation` the three together, and what follows from them: who is live, what a pod lacks
-- `gates`     may this node go down now? the quorum's answer, the partitions' answer
-- `assign`    ids, voters, who leaves;  `provision` volumes, formats, pods
+- `record`    the only state that is kept between passes
+- `wanted`    what the specification asks for; `specs.wishes` builds it from the API's models
+- `observed`  the observed pods, volumes, quorum and partitions, each with its age
+- `steps`     the possible steps, and which of them disrupt
+- `situation` the three together and what follows from them: live voters, what a pod lacks
+- `gates`     whether a node may go down now, by the quorum and by the partitions
+- `assign`    ids, voters, nodes that leave;  `provision` volumes, formats, pods
 - `replace`   a node's disk or machine;  `voters` the static and the dynamic voters, one at a time
-- `roll`      restarts;  `leave` the end of a node;  `finalize` metadata.version
-- `moves`     replicas move: `drain` off brokers that leave, `balance` towards new ones or on request
-- `volumes`   a pool has a volume less: emptied, proven to be empty, left out, kept or deleted
-- `topics`    KRaftTopics, apart from all that: a batch at a time
-- `levels`    names of metadata.version;  `values` of configurations, whether two are the same
-- `planner`   the order of all that;  `conditions` what people are told
+- `roll`      restarts;  `leave` the removal of a node;  `finalize` metadata.version
+- `moves`     replicas move: `drain` off brokers that leave, `balance` towards new brokers or on request
+- `volumes`   removal of a volume from a pool: emptied, proven to be empty, left out, kept or deleted
+- `topics`    KRaftTopics, planned separately, a batch at a time
+- `levels`    names of metadata.version;  `values` comparison of configuration values
+- `planner`   the order of all that;  `conditions` the conditions of the resource
 
-The laws, asserted by tests/property/operator against slow twins and a world that crashes the operator anywhere, and by
-tests/sim/operator over real Raft cores:
+tests/property/operator asserts these laws against slow twins and a world that crashes the operator anywhere.
+tests/sim/operator asserts them over real Raft cores:
 
 1. A plan has at most one disruptive step.
-2. What is unknown, or older than the last thing done, permits nothing that disrupts; the plan says what is unknown.
-3. A voter is taken down only if in every voter set that some controller still runs with, and in the one being put
-   into force, a live majority is left without it. In a quorum of one or two, that cannot be: then all others must
-   live.
-4. Voter sets change by one voter, and only once every controller runs with the present one: majorities of any two
-   sets in force share a voter, so two leaders of one epoch are impossible (Raft's dissertation, 4.1). The
-   exception, a host replaced by one of another id while it is down, needs the old host stopped for good first: the
-   majorities left without it share a voter again.
-5. A broker is taken down only if every partition keeps min.insync.replicas without it, named exceptions aside.
-6. An id is given once. A disk is formatted once: one that is gone is not made again unless a replacement asks for
-   it, and then under a new name, so that nothing is ever erased.
-7. A pod is made without a volume only once its broker has said that the volume is empty and takes nothing new.
-8. Whatever is decided is remembered before it is done; whatever is done can be done again.
+2. A view that is unknown, or older than the operator's last action, permits no disruption. The plan names the view.
+3. A voter is taken down only if a live majority remains without it. This must hold in every voter set that a
+   controller still runs with, and in the set being put into force. A quorum of one or two voters cannot satisfy
+   this: there, all other voters must be live.
+4. Voter sets change by one voter, and only once every controller runs with the present set. Majorities of any two
+   sets in force then share a voter, so two leaders of one epoch are impossible (Raft's dissertation, 4.1). The
+   exception is a host that is replaced by another id while it is down. The old host must be stopped for good first;
+   the majorities without it then share a voter again.
+5. A broker is taken down only if every partition keeps min.insync.replicas without it. `unavailableTopics` are exempt.
+6. An id is assigned once. A disk is formatted once. A lost disk is made again only if a replacement asks for it, and
+   then under a new name, so nothing is ever erased.
+7. A pod is made without a volume only once its broker reports that the volume is empty and takes no new replicas.
+8. A decision is recorded before it is carried out. Every step can be repeated.
 """

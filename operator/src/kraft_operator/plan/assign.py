@@ -1,7 +1,7 @@
-"""Who there is: the cluster's id, node ids, the first voters, and who shall leave. Law 6.
+"""Assignment of the cluster id, node ids, first voters and leaving nodes. Law 6.
 
-Works on the record alone, before anything is made of it. A resource that is made again over volumes that were kept
-takes them up: ids and cluster id are on them.
+Changes the record only; steps follow in later passes. If a resource is created again and volumes of its former nodes
+were kept, it takes over their node ids and cluster id, which are written on the volumes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from kraft_operator.plan.wanted import Pool, Wanted
 
 
 def assigned(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Record | Blocked:
-    """The record with everybody in it who is wanted; `fresh_id` is the id of a cluster that has none yet."""
+    """Return the record with all wanted nodes, or the reason why it cannot be made.
+
+    `fresh_id` becomes the id of a cluster that has none yet.
+    """
     if record.cluster_id is None:
         begun = _begun(record, wanted, kube, fresh_id)
         if isinstance(begun, Blocked):
             return begun
         record = begun
-    # What a log begins with is on the first disk that is formatted, be it not marked yet.
+    # The first formatted disk determines the beginning of the log, even if the disk is not marked yet.
     decided = any(volume.formatted_for for volume in kube.volumes.values())
     decided = decided or any(job.runs or job.state == "done" for job in kube.jobs.values())
     new_cluster = not decided and not any(node.formatted for node in record.nodes)
@@ -36,14 +39,14 @@ def assigned(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Recor
     names = {pool.name for pool in wanted.pools}
     record = record.having(*(replace(node, leaving=True) for node in record.nodes if node.pool not in names))
     if not record.voters or new_cluster:
-        # Nobody has voted yet, unless the volumes have been taken up from before: then these are the voters again. In a
-        # dynamic quorum these are the voters that the log begins with.
+        # No voter has voted yet, unless kept volumes were taken over: then their nodes are the voters again. In a
+        # dynamic quorum, these are the voters that the log begins with.
         record = record.voting(node.id for node in record.nodes if node.controller and not node.leaving)
     return record
 
 
 def _begun(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Record | Blocked:
-    """Id of the cluster; nodes whose volumes were kept."""
+    """Return the record with the cluster id and the nodes whose volumes were kept, or the reason against it."""
     kept: dict[int, tuple[int, str]] = {}
     for (node_id, disk), volume in sorted(kube.volumes.items()):
         cluster_id, _, owner = volume.formatted_for.partition("/")
@@ -57,7 +60,7 @@ def _begun(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Record 
             " in spec.clusterId and remove the others",
         )
     record = replace(record, cluster_id=wanted.cluster_id or next(iter(ids), fresh_id))
-    # A request that is older than the record was carried out before, or is for a node that is no more.
+    # Requests older than the record were carried out before, or concern nodes that no longer exist.
     record = replace(
         record,
         replacements=tuple(
@@ -79,9 +82,9 @@ def _begun(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Record 
 
 
 def _filled(record: Record, pool: Pool) -> Record:
-    """Add nodes that are missing in a pool, let the youngest leave that are too many, give roles."""
+    """Add missing nodes of a pool, let the surplus nodes with the highest ids leave, and give roles."""
     mine = [node for node in record.nodes if node.pool == pool.name]
-    # A role is given at once, and taken away when nothing depends on it any more: `voters` and `leave`.
+    # A role is given at once. `voters` and `leave` take it away once nothing depends on it.
     record = record.having(
         *(
             replace(node, controller=node.controller or pool.controller, broker=node.broker or pool.broker)
@@ -98,7 +101,7 @@ def _filled(record: Record, pool: Pool) -> Record:
 
 
 def next_id(record: Record, first: int) -> int:
-    """The first id from there on that nobody has or had."""
+    """The lowest id from `first` on that no present or former node has."""
     taken = {node.id for node in record.nodes} | set(record.retired)
     while first in taken:
         first += 1

@@ -1,8 +1,8 @@
-"""Replicas balanced among brokers: by count, never at the price of racks, with as few moves as there can be.
+"""Balancing of replicas among brokers by count, with the fewest moves and without fewer racks per partition.
 
-One replica moves at a time from a broker with the most to one with the fewest, until no two differ by more than one; a
-move that would put two replicas of a partition into one rack that are not in one now is not made. Every move brings the
-counts closer together, so that it ends, and nothing moves that need not: as many replicas move as there are too many.
+Replicas move one at a time from the broker with the most to the broker with the fewest, until no two counts differ by
+more than one. A move is not made if it would reduce the number of racks of a partition. Every move brings the counts
+closer together, so the moves end. Only surplus replicas move.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Moves = dict[tuple[str, int], tuple[int, ...]]
 
 
 def spread(metadata: Metadata, brokers: list[int]) -> str:
-    """The counts, for people."""
+    """The replica counts as text, for messages."""
     load = loads(metadata, brokers)
     return ", ".join(f"{node_id} has {load[node_id]}" for node_id in brokers)
 
 
 def loads(metadata: Metadata, brokers: list[int]) -> Counter[int]:
-    """Replicas of each broker."""
+    """The number of replicas of each broker."""
     load = Counter(dict.fromkeys(brokers, 0))
     for partition in metadata.partitions:
         load.update(node_id for node_id in partition.replicas if node_id in load)
@@ -30,7 +30,7 @@ def loads(metadata: Metadata, brokers: list[int]) -> Counter[int]:
 
 
 def balanced(metadata: Metadata, brokers: list[int], room: int) -> Moves:
-    """New replicas of at most `room` partitions, each moved by one replica; empty when nothing gets better."""
+    """New replica lists of at most `room` partitions, each with one replica moved; empty if no move helps."""
     load = loads(metadata, brokers)
     racks = {node_id: rack_of(metadata, node_id) for node_id in brokers}
     holds: dict[int, list[int]] = {node_id: [] for node_id in brokers}
@@ -56,7 +56,7 @@ def balanced(metadata: Metadata, brokers: list[int], room: int) -> Moves:
 def _next(
     metadata: Metadata, load: Counter[int], racks: dict[int, str], holds: dict[int, list[int]], moves: Moves
 ) -> tuple[int, int, int] | None:
-    """Partition, from, to: from where there are most to where there are fewest, as far as racks let it."""
+    """The next move: index of the partition, source and target broker; None if racks or counts allow no move."""
     for source in sorted(load, key=lambda i: (-load[i], i)):
         for target in sorted(load, key=lambda i: (load[i], i)):
             if load[source] - load[target] < 2:
@@ -73,6 +73,6 @@ def _next(
 def _racks_after(
     metadata: Metadata, replicas: tuple[int, ...], racks: dict[int, str], source: int, target: int
 ) -> bool:
-    """Whether the replicas are in as many racks as before."""
+    """Whether the replicas are in at least as many racks after the move."""
     others = [racks.get(i, "") or rack_of(metadata, i) for i in replicas if i != source]
     return len({*others, racks[target]}) >= len({*others, racks[source]})

@@ -1,7 +1,10 @@
-"""What people are told: a plan as conditions, pure. The reconciler adds times and writes them.
+"""Conditions of the resource, computed from a plan. Pure; the reconciler adds times and writes them.
 
-Ready is of the cluster (everybody serves), QuorumHealthy of the controllers, Progressing of the work, Degraded of
-what cannot go on by itself, Paused of the operator being told to wait.
+- Ready: all nodes serve.
+- QuorumHealthy: all voters are live.
+- Progressing: the operator works or waits for something to finish.
+- Degraded: something needs help and cannot go on by itself.
+- Paused: somebody asked the operator to wait.
 """
 
 from __future__ import annotations
@@ -12,10 +15,10 @@ from kraft_operator.plan.situation import Situation
 from kraft_operator.plan.steps import Plan
 
 TELLS_MAX: Final = 5
-"""So many reasons are spelled out in one message; more nobody reads, and all are in the log."""
+"""The most reasons that one message spells out. The log has all of them."""
 
 WAITING: Final = frozenset({"Paused", "RollPaused", "ApprovalNeeded", "OutsideWindow"})
-"""Not done because somebody said so: nothing is wrong."""
+"""Reasons of work that waits because somebody asked for it. They count as Paused, not as Degraded."""
 
 
 class Told(NamedTuple):
@@ -28,7 +31,7 @@ class Told(NamedTuple):
 
 
 def conditions(s: Situation | None, plan: Plan) -> list[Told]:
-    """All five, in one order."""
+    """All five conditions, always in the same order. `s` is None while pods and volumes are unknown."""
     return [_ready(s), _quorum(s), _progressing(s, plan), _degraded(plan), _paused(plan)]
 
 

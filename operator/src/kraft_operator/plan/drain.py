@@ -1,5 +1,6 @@
-"""Replicas move off brokers that leave: by reassignment, a bounded number of partitions at once, to where there are
-fewest replicas, another rack than the partition's other replicas first.
+"""Moves of replicas off brokers that leave: by reassignment, a bounded number of partitions at once.
+
+The target is a rack without other replicas of the partition if possible, then the broker with the fewest replicas.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from kraft_operator.plan.situation import Situation
 
 
 def departing(s: Situation) -> list[Node]:
-    """Brokers that leave, or whose pool has no brokers any more."""
+    """Brokers that leave, or whose pool has lost the broker role."""
     found = []
     for node in s.record.nodes:
         pool = s.wanted.pool(node.pool)
@@ -22,7 +23,7 @@ def departing(s: Situation) -> list[Node]:
 
 
 def drained(s: Situation, node: Node) -> bool:
-    """Whether nothing is on it any more, for certain."""
+    """Whether a node certainly has no replicas. False if not all partitions are known."""
     if s.metadata is None or s.metadata.unseen:
         return False
     return not any(node.id in partition.replicas for partition in s.metadata.partitions)
@@ -31,7 +32,10 @@ def drained(s: Situation, node: Node) -> bool:
 def moves_of(
     metadata: Metadata, todo: list[Partition], leaving: set[int], stay: list[int], room: int
 ) -> dict[tuple[str, int], tuple[int, ...]]:
-    """New replicas of at most `room` partitions; without those that cannot move."""
+    """New replica lists of at most `room` partitions of `todo`, without partitions that cannot move.
+
+    Replicas move from the brokers `leaving` to the brokers `stay`.
+    """
     load = Counter(dict.fromkeys(stay, 0))
     for partition in metadata.partitions:
         load.update(node_id for node_id in partition.replicas if node_id in load)
@@ -47,7 +51,7 @@ def moves_of(
 
 
 def _targets(metadata: Metadata, partition: Partition, leaving: set[int], load: Counter[int]) -> tuple[int, ...] | None:
-    """The replicas with those that leave exchanged, each in its place; None if there are too few brokers."""
+    """The replica list with each leaving broker replaced in its place; None if there are too few brokers."""
     replicas = list(partition.replicas)
     for place, node_id in enumerate(replicas):
         if node_id not in leaving:
@@ -61,5 +65,6 @@ def _targets(metadata: Metadata, partition: Partition, leaving: set[int], load: 
 
 
 def rack_of(metadata: Metadata, node_id: int) -> str:
+    """The rack of a registered broker; empty if unknown."""
     broker = metadata.brokers.get(node_id)
     return broker.rack if broker is not None else ""

@@ -1,7 +1,8 @@
-"""Whom others may evict now (`kubectl drain`): what the disruption budgets say.
+"""Which pods others may evict now (`kubectl drain`), through the disruption budgets.
 
-A budget alone counts ready pods. A broker is ready before its replicas are in sync again, and a drain that goes on
-then takes a second replica. So a role is held until every ISR is whole or has one to spare: none of it may be evicted.
+A budget only counts ready pods. A broker is ready before its replicas are in sync again, so `kubectl drain` could then
+take a second replica. Therefore a role is held until every ISR is complete or has a replica to spare. No pod of a held
+role may be evicted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ ROLES: Final = frozenset({"controller", "broker"})
 
 
 def held(s: Situation) -> frozenset[str]:
-    """Roles of which nobody may be evicted; what is unknown is held."""
+    """Roles whose pods must not be evicted. A role is held if its state is unknown."""
     found = set()
     voters = s.quorum.voters if s.quorum is not None else ()
     if not voters or not s.live_voters().issuperset(voters):
@@ -26,7 +27,7 @@ def held(s: Situation) -> frozenset[str]:
 
 
 def _recover(s: Situation) -> bool:
-    """Whether some partition could not spare any of its replicas, and has fewer in sync than it should have."""
+    """Whether a partition lacks in-sync replicas and cannot spare any of those that it has."""
     assert s.metadata is not None
     serving = s.serving()
     for partition in s.metadata.partitions:

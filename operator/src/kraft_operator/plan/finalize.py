@@ -1,7 +1,7 @@
-"""metadata.version is finalized once everybody runs what shall run: from then on no older image can take over.
+"""Finalizing of metadata.version, once all nodes run the wanted image. After that, no older image can take over.
 
-`spec.metadataVersion` names the level; the policy `Latest` takes the highest that the image supports; without either,
-the level stays what the cluster was formatted with.
+`spec.metadataVersion` names the level. The policy `Latest` takes the highest level that the image supports. Without
+either, the level does not change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ METADATA_VERSION: Final = "metadata.version"
 
 
 def finalize(s: Situation) -> None:
-    """Plan it, or say why not."""
+    """Plan the step that finalizes metadata.version, or report why it waits or is blocked."""
     level = s.wanted.metadata_version
     if s.metadata is None or METADATA_VERSION not in s.metadata.features:
         return
@@ -46,7 +46,7 @@ def finalize(s: Situation) -> None:
 
 
 def _not_everybody(s: Situation) -> str | None:
-    """Who does not run what shall run; nodes that are skipped count too, as they would be left behind."""
+    """Name a node that is not up or needs a restart; None if there is none. Skipped nodes count, too."""
     for node in s.record.nodes:
         if s.runs(node) and (not s.up(node.id) or s.lacks(node)):
             return f"{node.kind} is not up, or not restarted yet"

@@ -1,4 +1,4 @@
-"""May nodes go down now? Laws 2, 3 and 5 of the package. The answer is None, or what speaks against it."""
+"""Gates: may nodes go down now? Laws 2, 3 and 5 of the package. A gate returns None, or the reason against it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ from kraft_operator.plan.steps import Blocked
 
 
 def majority(voters: Collection[int]) -> int:
+    """The number of voters that form a majority of `voters`."""
     return len(voters) // 2 + 1
 
 
 def voter_sets(s: Situation, without: int) -> set[tuple[int, ...]]:
-    """Every voter set that somebody counts with once `without` has gone."""
+    """Every voter set that some controller uses once controller `without` is down."""
     if not s.static:
         return {tuple(sorted(s.quorum.voters))} if s.quorum is not None else set()
     sets = {s.record.voters} if s.record.voters else set()
     if s.quorum is not None and without == s.quorum.leader and without not in s.record.voters:
-        # Nobody who runs with the voters in force follows it: they are not live because of it, and will be without it.
+        # Controllers with the voters in force do not follow this leader, so they are not live now. Without it they are.
         return sets
-    # Who joins counts with itself, but nobody else does yet.
+    # A joining controller counts itself as a voter; the others do not count it yet.
     beside = {without, s.record.joining}
     sets.update(tuple(sorted(pod_voters(pod))) for i, pod in s.controller_pods().items() if i not in beside)
     return sets
 
 
 def quorum_without(s: Situation, gone: int, *, pause_accepted: bool = False) -> Blocked | None:
-    """Law 3: what speaks against taking controller `gone` down."""
+    """Law 3: return the reason against taking controller `gone` down, or None.
+
+    `pause_accepted` permits the loss of the majority if all remaining voters are live.
+    """
     if s.quorum is None:
         text = f"the state of the quorum is unknown: controller {gone} stays up until one of them says who leads"
         return Blocked("QuorumUnknown", text)
@@ -50,7 +54,7 @@ def quorum_without(s: Situation, gone: int, *, pause_accepted: bool = False) -> 
 
 
 def partitions_known(s: Situation) -> Blocked | None:
-    """What speaks against relying on the partitions that were seen: they must be all there are."""
+    """Return the reason not to rely on the observed partitions, or None if they are complete."""
     if s.metadata is None:
         return Blocked("PartitionsUnknown", "the state of partitions is unknown")
     if s.metadata.unseen:
@@ -59,10 +63,11 @@ def partitions_known(s: Situation) -> Blocked | None:
 
 
 def isr_without(s: Situation, gone: Collection[int], *, with_disks: bool = False) -> Blocked | None:
-    """Law 5, the one gate for brokers: what speaks against taking `gone` down now, `with_disks` for good.
+    """Law 5: return the reason against taking the brokers `gone` down now, or None. The only gate for brokers.
 
-    A replica counts if it is in the ISR and its broker is up: a broker that has just died is in its ISRs until it is
-    fenced. A copy on a disk that is given up must not be the last that counts, whatever the ISR was before.
+    `with_disks` means that their disks are given up for good. A replica counts if it is in the ISR and its broker is
+    up, because a dead broker stays in its ISRs until it is fenced. A copy on a disk that is given up must not be the
+    last one that counts, whatever the ISR was before.
     """
     unknown = partitions_known(s)
     if unknown is not None:
@@ -97,7 +102,7 @@ def _brokers(gone: Collection[int]) -> str:
 
 
 def node_without(s: Situation, node: Node, *, pause_accepted: bool = False) -> Blocked | None:
-    """Both answers, by what its process is: the pod's roles count, not the wished ones."""
+    """Apply both gates to a node, or return None. The roles of its pod count as well as those of the record."""
     pod = s.kube.pods.get(node.id)
     roles = set(s.roles(node)) if pod is None else {*pod.aspects.get("roles", "").split(","), *s.roles(node)}
     blocked = None

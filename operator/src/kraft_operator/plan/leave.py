@@ -1,5 +1,7 @@
-"""The end of a node, and of a role: drained and out of the quorum -> stopped for good -> unregistered -> its volumes as
-the policy says -> forgotten, its id retired.
+"""Removal of a node, or of a node's role.
+
+The order: drain the broker and remove the voter -> stop the node for good -> unregister the broker -> keep or delete
+its volumes as the policy says -> forget the node and retire its id.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from kraft_operator.plan.voters import former
 
 
 def leave(s: Situation) -> bool:
-    """Plan the next step of whoever leaves; whether there was one."""
+    """Plan the next step of a node that leaves or gives up a role. Returns whether there was a step."""
     return any(_leaves(s, node) if node.leaving else _gives_up_role(s, node) for node in s.record.nodes)
 
 
 def _free(s: Situation, node: Node) -> bool:
-    """Whether nothing depends on it any more."""
+    """Whether a node is out of the quorum and has no replicas."""
     return (not node.controller or former(s, node)) and (not node.broker or drained(s, node))
 
 
@@ -72,7 +74,10 @@ def _forget(s: Situation, node: Node) -> None:
 
 
 def _gives_up_role(s: Situation, node: Node) -> bool:
-    """A combined pool that loses a role: the record keeps the role until nothing depends on it; the restart follows."""
+    """Remove a role that the pool has lost, once nothing depends on it. Returns whether the record changes.
+
+    The restart without the role follows from the record.
+    """
     pool = s.wanted.pool(node.pool)
     if pool is None:
         return False

@@ -1,11 +1,12 @@
-"""Replicas balanced by load: bytes of brokers by moves, preferred leaders by another order of the same replicas.
+"""Balancing by load: moves balance the bytes of brokers; a new order of the same replicas balances preferred leaders.
 
-Nothing is planned while every broker is within the threshold of the mean. Beyond it, the fullest broker gives the
-largest replica that still makes the two brokers more alike to the broker with least, never at the price of racks.
-Leaders cost no bytes: the next replica in sync that leads least becomes the first of the list. A plan is bounded, every
-step of it lessens the difference, and the next plan is made once its moves are done.
+While every broker is within the threshold of the mean, nothing is planned. Beyond it, the fullest broker gives a
+replica to the broker with the fewest bytes: the largest replica that does not make the target fuller than the source.
+A move never reduces the number of racks of a partition. Leaders move without copying bytes: the in-sync replica whose
+broker leads least becomes the first of the list. A plan is bounded, and each of its moves reduces the difference. The
+next plan follows once the moves are done.
 
-Bytes are what brokers tell of their log directories. If one of them does not tell, nothing is planned.
+The bytes come from the brokers' log directories. If a broker does not report them, nothing is planned.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from kraft_operator.plan.observed import Disks, Metadata, Partition
 from kraft_operator.plan.situation import Situation
 
 MOVES_MAX: Final = 10
-"""Partitions of one plan, however many may move at once: sizes have changed by the time that these are done."""
+"""The most partitions of one plan, even if more may move at once: sizes change while the partitions move."""
 Sizes = Mapping[int, Mapping[tuple[str, int], int]]
 """Bytes of replicas by broker and partition."""
 
 
 def by_load(s: Situation, metadata: Metadata, brokers: list[int], room: int) -> Moves:
-    """The next moves, which are also told in `plan.load`; empty if all is well or too little is known."""
+    """The next moves; `plan.load` lists them, too. Empty if balanced, if sizes are unknown, or for a preview."""
     sizes = _sizes(s.disks, brokers)
     if sizes is None:
         s.plan.waits.append("load: not every broker tells what is in its log directories")
@@ -44,7 +45,7 @@ def by_load(s: Situation, metadata: Metadata, brokers: list[int], room: int) -> 
 
 
 def _sizes(disks: Mapping[int, Disks], brokers: list[int]) -> Sizes | None:
-    """None unless every broker has told all of its directories."""
+    """Sizes of all replicas; None unless every broker reports all its directories without errors."""
     found: dict[int, dict[tuple[str, int], int]] = {}
     for broker in brokers:
         known = disks.get(broker)
@@ -55,13 +56,16 @@ def _sizes(disks: Mapping[int, Disks], brokers: list[int]) -> Sizes | None:
 
 
 def balanced_bytes(metadata: Metadata, brokers: list[int], sizes: Sizes, room: int, percent: int, least: int) -> Moves:
-    """New replicas of at most `room` partitions; none unless a broker is `percent` and `least` bytes above the mean."""
+    """New replica lists of at most `room` partitions, balanced by bytes.
+
+    Empty unless a broker is more than `percent` percent and more than `least` bytes above the mean.
+    """
     load = {broker: sum(sizes[broker].values()) for broker in brokers}
     mean = sum(load.values()) / max(1, len(load))
     bound = mean + max(mean * percent / 100, least)
     if max(load.values(), default=0) <= bound:
         return {}
-    # A plan aims at half of the threshold: the next one does not follow at once.
+    # A plan aims at half of the threshold, so that the next plan does not follow at once.
     goal = mean + max(mean * percent / 200, least / 2)
     steady = [one for one in metadata.partitions if not one.moving and one.isr.issuperset(one.replicas)]
     moves: Moves = {}
@@ -81,7 +85,7 @@ def balanced_bytes(metadata: Metadata, brokers: list[int], sizes: Sizes, room: i
 def _byte_move(
     metadata: Metadata, steady: list[Partition], sizes: Sizes, load: Mapping[int, int], source: int, moves: Moves
 ) -> tuple[Partition, int] | None:
-    """The largest replica that leaves `target` with no more than `source` keeps."""
+    """The next move by bytes: a partition and its target. The largest replica that leaves `target` at most as full."""
     mine = [one for one in steady if source in one.replicas and (one.topic, one.number) not in moves]
     for target in sorted(load, key=lambda i: (load[i], i)):
         half = (load[source] - load[target]) // 2
@@ -103,7 +107,10 @@ def _keeps_racks(metadata: Metadata, replicas: tuple[int, ...], source: int, tar
 
 
 def balanced_leaders(metadata: Metadata, brokers: list[int], room: int, percent: int) -> Moves:
-    """Replicas in another order, of at most `room` partitions; none unless a broker leads `percent` above the mean."""
+    """Reordered replica lists of at most `room` partitions, balanced by preferred leaders.
+
+    Empty unless a broker leads more than `percent` percent above the mean.
+    """
     led = Counter(dict.fromkeys(brokers, 0))
     led.update(one.replicas[0] for one in metadata.partitions if one.replicas and one.replicas[0] in led)
     mean = sum(led.values()) / max(1, len(led))
@@ -124,7 +131,7 @@ def balanced_leaders(metadata: Metadata, brokers: list[int], room: int, percent:
 
 
 def _leader_move(steady: list[Partition], led: Counter[int], moves: Moves) -> tuple[Partition, int] | None:
-    """From the broker that leads most, to a replica of the same partition that leads at least two less."""
+    """The next leader move: from the broker that leads most to a replica whose broker leads at least two fewer."""
     for source in sorted(led, key=lambda i: (-led[i], i)):
         free = [
             (led[target], target, one)

@@ -1,7 +1,7 @@
-"""Machines that do not answer: who is down with them, and what lets their nodes go on elsewhere.
+"""Machines that do not answer: report their nodes, and how these nodes can start elsewhere.
 
-Kubernetes does not start a pod elsewhere while it cannot know whether the pod still runs: it waits for the machine, or
-for somebody who says that the machine is off. Nor does the operator: two processes on one volume would damage it.
+While Kubernetes cannot know whether a pod still runs, it does not start the pod elsewhere. It waits for the machine,
+or for a person to mark the machine as off. The operator waits too, because two processes would damage one volume.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from kraft_operator.plan.situation import Situation
 
 
 def tell_lost(s: Situation) -> None:
-    """Block one line a machine."""
+    """Add one block to the plan for each machine that does not answer."""
     machines: dict[str, list[str]] = {}
     for node in s.record.nodes:
         pod = s.kube.pods.get(node.id)

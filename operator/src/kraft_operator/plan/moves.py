@@ -1,7 +1,7 @@
-"""Replicas move: topics get as many as they shall have, brokers that leave lose theirs, else the rest is balanced.
+"""Replica moves: first the wanted number of replicas, then off brokers that leave, else balancing.
 
-A bounded number of partitions at once, throttled where that is asked for. Disturbs nobody: ISRs only grow while
-replicas are added.
+A bounded number of partitions moves at once, throttled if the specification asks for it. Moves do not disrupt: ISRs
+only grow while replicas are added.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ RATES: Final = ("follower.replication.throttled.rate", "leader.replication.throt
 
 
 def throttles(s: Situation) -> Mapping[str, str]:
-    """The rates, as dynamic values, while replicas move."""
+    """Throttle rates as dynamic values while replicas move; else empty."""
     busy = s.metadata is not None and (s.moves or any(partition.moving for partition in s.metadata.partitions))
     found = dict.fromkeys(RATES, str(s.wanted.drain_bytes)) if busy and s.wanted.drain_bytes else {}
     return {**found, **rates(s)}
 
 
 def move(s: Situation) -> None:
-    """Plan the next moves; the throttle comes before them and goes after them."""
+    """Plan the next moves. The throttle is set before them and removed after them."""
     leaving = {node.id for node in departing(s)}
     unknown = partitions_known(s)
     if unknown is not None and leaving:
@@ -47,7 +47,7 @@ def move(s: Situation) -> None:
     topics = {topic for topic, _ in s.moves}
     if s.wanted.drain_bytes and topics - s.metadata.throttled:
         s.plan.steps.append(Throttle(tuple(sorted(topics - s.metadata.throttled)), on=True))
-    # The rates are dynamic values, which `planner` sets in this or an earlier pass: moves begin once they are there.
+    # `planner` sets the rates as dynamic values in this or an earlier pass. Moves begin once the rates are in force.
     if s.moves and _throttled(s, s.metadata):
         s.plan.steps.append(Reassign(s.moves))
     if s.metadata.throttled and not moving and not s.moves:
@@ -57,7 +57,7 @@ def move(s: Situation) -> None:
 def _next(
     s: Situation, metadata: Metadata, leaving: set[int], room: int, moving: int
 ) -> dict[tuple[str, int], tuple[int, ...]]:
-    """As many replicas as topics shall have, for fewer may be what lets a broker leave; then off those who do."""
+    """The next moves. Replica counts change first, because fewer replicas may be what lets a broker leave."""
     moves = resized(s, metadata, [i for i in _takers(s, leaving) if s.up(i)], room) if s.wanted.topic_replicas else {}
     if moves:
         return moves
@@ -67,7 +67,7 @@ def _next(
 
 
 def _by_load(s: Situation, metadata: Metadata, room: int, moving: int) -> dict[tuple[str, int], tuple[int, ...]]:
-    """What asks for it, where nothing else moves and every broker serves."""
+    """Moves that balance the load, if it is wanted, nothing else moves and every broker serves."""
     brokers = _takers(s, set())
     settled = not moving and all(s.up(i) for i in brokers) and s.record.open_replacement() is None
     settled = settled and len(brokers) == sum(node.broker for node in s.record.nodes)
@@ -81,7 +81,7 @@ def _by_load(s: Situation, metadata: Metadata, room: int, moving: int) -> dict[t
 
 
 def _throttled(s: Situation, metadata: Metadata) -> bool:
-    """Whether the rates are in force, or none are wanted."""
+    """Whether the wanted throttle rates are in force. True if no rates are wanted."""
     wanted = {**throttles(s), **s.wanted.dynamic_config}
     return all(same(metadata.dynamic_config.get(key), wanted[key]) for key in RATES if key in wanted)
 
@@ -117,7 +117,7 @@ def _balances(s: Situation, brokers: list[int], metadata: Metadata) -> bool:
 
 
 def _balance(s: Situation, metadata: Metadata, room: int, moving: int) -> dict[tuple[str, int], tuple[int, ...]]:
-    """On request, and when brokers have come; done once nothing would get better by a move."""
+    """Moves that balance by count: on request or for new brokers, until no move improves the balance."""
     brokers = _takers(s, set())
     if not _balances(s, brokers, metadata):
         return {}

@@ -1,7 +1,7 @@
-"""What is seen, each part with its age. None is unknown; the planner never takes unknown for fine.
+"""The observations of a pass, each with its age. None means unknown; the planner never treats unknown as healthy.
 
-An age counts from the moment at which the *source* was right: of metadata read from a broker that is itself 2 s
-behind, the age is 2 s more.
+An age counts from the moment at which the *source* was correct. If metadata comes from a broker that is 2 s behind, its
+age is 2 s higher.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from kraft_operator.plan.steps import Step
 T = TypeVar("T")
 
 CORDONED: Final = "cordoned.log.dirs"
-"""Of a broker: the log directories in which it creates no log."""
+"""The dynamic configuration of a broker that lists the log directories in which it creates no log."""
 EMPTYING: Final = "Emptying"
-"""The mark of a volume whose log directory takes no new replicas and gives up those that it has."""
+"""The mark of a volume whose log directory takes no new replicas and whose replicas move away."""
 EMPTY: Final = "Empty"
 """The mark of a volume that was proven to be empty while its directory took no new replicas."""
 
 THROTTLED: Final = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
-"""Of topics: which replicas are throttled while they catch up."""
+"""Configurations of a topic that name the replicas to throttle while they catch up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen(Generic[T]):
-    """A view and its age."""
+    """A view and its age in milliseconds. A value of None is unknown."""
 
     value: T | None = None
     age_ms: int = 0
@@ -35,29 +35,29 @@ class Seen(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod of a node."""
+    """The pod of a node."""
 
     running: bool
-    """Its process runs, or may run: false only where Kubernetes says that no container of it does."""
+    """Its process runs or may run. False only if Kubernetes reports that none of its containers runs."""
     ready: bool
     aspects: Mapping[str, str]
     terminating: bool = False
     rack: str = ""
     message: str = ""
-    """Why it is not ready, as Kubernetes has it."""
+    """Why it is not ready, as Kubernetes reports it."""
     machine: str = ""
     lost: bool = False
-    """Its machine does not answer: whether it runs is unknown."""
+    """Its machine does not answer, so it is unknown whether the pod runs."""
     over: bool = False
-    """It has ended for good (evicted, its machine shut down): only another pod can take its place."""
+    """It has ended for good (evicted, or its machine was shut down). Only a new pod can take its place."""
     fails: bool = False
-    """A container of it cannot start, or ends again and again (`message` says why)."""
+    """One of its containers cannot start, or ends again and again; `message` has the reason."""
     missing: str = ""
-    """An object that it refers to and that does not exist: without it the pod's next start fails."""
+    """A missing object that the pod refers to. Without it, the pod's next start fails."""
     restorable: bool = False
-    """What is missing can be made again as it was."""
+    """The missing object can be created again with its former content."""
     volumes: frozenset[str] = frozenset()
-    """Names of the volumes that it mounts; empty where that is not known."""
+    """Names of the volumes that it mounts; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,17 @@ class Volume:
     formatted_for: str = ""
     """`CLUSTER-ID/NODE-ID` once it has been formatted."""
     size_bytes: Mapping[str, int] = field(default_factory=dict)
-    """By the volumes' names: those that there are."""
+    """Sizes of the existing volumes in bytes, by name."""
     unmarked: frozenset[str] = frozenset()
-    """Volumes that came later and have not been formatted yet."""
+    """Volumes that were added later and are not formatted yet."""
     rack: str = ""
-    """Of the machine that it can be used on, where that is known and is one."""
+    """The rack of the machine that it is bound to; empty if unknown or not a single rack."""
     owned: bool = False
-    """It is to go with its node, as far as anybody knows whose pool is gone."""
+    """It is deleted with its node. Counts if the node's pool no longer exists."""
     replaced: frozenset[str] = frozenset()
     """Names of the replacements of its node that are done."""
     marks: Mapping[str, str] = field(default_factory=dict)
-    """`EMPTYING` or `EMPTY` of volumes that the pool has no more, by name, as the operator has marked their claims."""
+    """`EMPTYING` or `EMPTY`, by the names of volumes that were removed from the pool; read from their claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +87,11 @@ class Job:
     state: str
     message: str = ""
     volumes: int = 0
-    """How many volumes it formats; 0 where nobody says, which is all."""
+    """How many volumes it formats; 0 means all."""
     aspects: Mapping[str, str] | None = None
-    """What it was made with; None where one that failed is made anew by itself."""
+    """The aspects that it was made with. None if a failed job is repeated without a correction."""
     runs: bool = False
-    """Whether its container runs, or may."""
+    """Whether its container runs or may run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Kube:
     volumes: Mapping[tuple[int, int], Volume] = field(default_factory=dict)
     jobs: Mapping[tuple[int, int], Job] = field(default_factory=dict)
     addresses: Mapping[int, str] = field(default_factory=dict)
-    """Of brokers outside, by node id; of those whose addresses are all known."""
+    """External addresses of brokers, by node id. Brokers without complete addresses are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,26 +111,26 @@ class Replica:
 
     lag: int
     behind_ms: int
-    """Since it last had all that the leader had."""
+    """Milliseconds since it last had the leader's whole log."""
     directory: bytes = bytes(16)
-    """The id of its metadata directory: dynamic quorums know voters by it."""
+    """The id of its metadata directory, which identifies voters of dynamic quorums."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """The leader's own answer."""
+    """The quorum as its leader describes it."""
 
     leader: int
     epoch: int
     voters: Mapping[int, Replica]
     observers: Mapping[int, Replica] = field(default_factory=dict)
     cluster_id: str = ""
-    """As the leader tells it; empty where nobody said."""
+    """The cluster id that the leader returns; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A registration."""
+    """The registration of a broker."""
 
     fenced: bool = False
     rack: str = ""
@@ -149,12 +149,13 @@ class Partition:
 
     @property
     def name(self) -> str:
+        """`TOPIC-NUMBER`."""
         return f"{self.topic}-{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The cluster's metadata."""
+    """The cluster's metadata, as one broker returns it."""
 
     brokers: Mapping[int, Broker]
     partitions: tuple[Partition, ...] = ()
@@ -163,13 +164,13 @@ class Metadata:
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized levels, `metadata.version` and `kraft.version` among them."""
     supported: Mapping[str, int] = field(default_factory=dict)
-    """The highest levels that the broker asked supports."""
+    """The highest levels that this broker supports."""
     throttled: frozenset[str] = frozenset()
-    """Topics of which every replica is throttled (`*`), as the operator does it."""
+    """Topics with throttling of all replicas (`*`), as the operator sets it."""
     unseen: str = ""
-    """What the broker did not show of the partitions, and why; `partitions` is all there is only if this is empty."""
+    """Which partitions the broker did not show, and why. `partitions` is complete only if this is empty."""
     cluster_id: str = ""
-    """As the broker tells it; empty where nobody said."""
+    """The cluster id that the broker returns; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +179,13 @@ class Directory:
 
     path: str
     replicas: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """Bytes of the logs that are in it, by topic and number."""
+    """Size of each replica's log in bytes, by topic and partition number."""
     coming: frozenset[tuple[str, int]] = frozenset()
     """Replicas that are being copied into it from another directory of the broker."""
     error: int = 0
-    """Kafka's code; what is in the directory is known only if this is 0."""
+    """Kafka's error code. The content of the directory is known only if this is 0."""
     usable: int = -1
-    """Bytes that are free on its volume; -1 where the broker does not tell."""
+    """Free bytes on its volume; -1 if the broker does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,21 +194,22 @@ class Disks:
 
     directories: Mapping[str, Directory]
     cordoned: frozenset[str] = frozenset()
-    """Paths of directories in which the broker creates no log. It was asked for these before its directories."""
+    """Paths of directories in which the broker creates no log. They were read before the directories."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All of it."""
+    """All observations of a pass."""
 
     kube: Seen[Kube]
     quorum: Seen[Quorum] = Seen()
     metadata: Seen[Metadata] = Seen()
     since_write_ms: float = 2**31
-    """Since this operator last changed anything. A view that is older does not show what was done."""
+    """Milliseconds since this operator last changed anything. Older views do not show the change."""
     since_pod_change_ms: int = 2**31
-    """Since a pod last became ready or went away. A view of quorum or metadata that is older does not show it."""
+    """Milliseconds since a pod last became ready or went away. Older views of quorum or metadata do not show it."""
     disks: Mapping[int, Seen[Disks]] = field(default_factory=dict)
-    """By broker: those that were asked and have answered."""
+    """Log directories by broker, for brokers that were asked and have answered."""
     tried: tuple[Step, ...] = ()
-    """Steps of the pass before: one that is planned again was refused, or changes nothing, and holds up nothing."""
+    """Steps of the previous pass. If such a step is planned again, it was refused or has no effect; it delays no
+    other step."""

@@ -1,7 +1,8 @@
-"""The order of things. `plan` is pure; every pass begins from nothing but its arguments.
+"""The planner's order of work. `plan` is pure: a pass depends on its arguments only.
 
-First who there is (remembered before anything is made of it), then what disturbs nobody, for all nodes at once;
-then at most one thing that disturbs: a replacement, a change of voters, a restart, somebody leaving, in this order.
+The order: assign nodes, and record that before any other step. Then plan all work that does not disrupt, for all
+nodes at once. Then plan at most one disruption, tried in this order: a replacement, a restart, a change of voters, a
+node that leaves.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ from kraft_operator.plan.voters import change_voters, former_leader
 from kraft_operator.plan.wanted import STARTS_WITH, Wanted, keys_of
 
 ACT_AGE_MAX_MS: Final = 5_000
-"""Of the oldest view when a node is taken down."""
+"""The greatest age of any view, in milliseconds, when a node is taken down."""
 
 
 def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> Plan:
-    """The next steps. `fresh_id` becomes the cluster's id if it has none yet and none is wanted."""
+    """Plan the next steps.
+
+    `fresh_id` becomes the cluster id if the record, the specification and kept volumes have none.
+    """
     s = situation(record, wanted, observed)
     if s is None:
         return Plan(blocked=[Blocked("KubernetesUnknown", "pods and volumes are not known well enough to do anything")])
@@ -57,7 +61,7 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
     if wanted.hibernated:
         _hibernate(s)
     elif not any(isinstance(step, Remember | Recreate) for step in s.plan.steps):
-        # What was decided above is done first: two writes of the record in one plan would lose one.
+        # Decisions from above come first: of two record writes in one plan, one would be lost.
         _disturb(s)
         _supervise(s)
     _fence(s.plan, observed)
@@ -65,7 +69,10 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
 
 
 def _fence(plan: Plan, observed: Observed) -> None:
-    """What is guarded is done alone, after all that is not, and only on views that stay young enough for it."""
+    """Keep a guarded step only if it is alone in the plan and all views are recent enough for it.
+
+    All other steps come first. Steps that the previous pass already tried do not delay the guarded step.
+    """
     act = plan.guarded
     if act is None:
         return
@@ -82,7 +89,7 @@ def _fence(plan: Plan, observed: Observed) -> None:
 
 
 def _name_failing(s: Situation) -> None:
-    """Pods that do not come up by themselves: an image that cannot be pulled, a process that ends at each start."""
+    """Report pods that cannot start without help: the image cannot be pulled, or the process ends at each start."""
     for node in s.record.nodes:
         pod = s.kube.pods.get(node.id)
         if pod is not None and pod.fails and not pod.terminating:
@@ -90,7 +97,10 @@ def _name_failing(s: Situation) -> None:
 
 
 def _all_gone(s: Situation) -> Blocked | None:
-    """Volumes are remembered, and none is there: a restore that has not come so far, or a cluster that is to begin."""
+    """Block if the record has formatted nodes, but no volume or pod exists; None otherwise.
+
+    Either a restore is not complete, or a new cluster should begin with an old record.
+    """
     formatted = [node.id for node in s.record.nodes if node.formatted and not node.leaving]
     if not formatted or s.kube.volumes or s.kube.pods or any(s.held(node) for node in s.record.nodes):
         return None
@@ -99,7 +109,7 @@ def _all_gone(s: Situation) -> Blocked | None:
 
 
 def _disturb(s: Situation) -> None:
-    """One thing that disturbs."""
+    """Plan at most one disruption; if there is none, plan to finalize metadata.version."""
     if former_leader(s) or replacement(s):
         return
     if roll(s) and s.plan.disruptive is not None:
@@ -111,9 +121,10 @@ def _disturb(s: Situation) -> None:
 
 
 def _configure(s: Situation) -> None:
-    """Dynamic values: those wanted, less those that the operator had set and nobody wants any more.
+    """Set the wanted dynamic values, and remove values that the operator has set and that are no longer wanted.
 
-    These are taken back once no node runs that was started with a value of them, which would be in force again.
+    A value is removed only once no running node was started with a value of its key. Otherwise, the value from the
+    node's file would come into force again.
     """
     if s.metadata is None or not any(not broker.fenced for broker in s.metadata.brokers.values()):
         return
@@ -132,7 +143,7 @@ def _configure(s: Situation) -> None:
 
 
 def _hibernate(s: Situation) -> None:
-    """Brokers first, so that they can take their leave of the controllers; then these. Nobody is asked."""
+    """Stop all nodes one by one, without gates. Brokers stop first, because their clean stop needs the controllers."""
     if any(pod.terminating for pod in s.kube.pods.values()):
         s.plan.waits.append("hibernation: a node stops")
         return
@@ -144,7 +155,7 @@ def _hibernate(s: Situation) -> None:
 
 
 def _supervise(s: Situation) -> None:
-    """What disturbs waits for somebody to approve the revision."""
+    """Hold back the disruptive step of a supervised cluster until its revision is approved."""
     step = s.plan.disruptive
     if step is None or not s.wanted.supervised or s.wanted.approved == s.wanted.revision:
         return

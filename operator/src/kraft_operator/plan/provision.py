@@ -1,4 +1,4 @@
-"""Volumes, formats, pods: what nobody is disturbed by. All nodes at once."""
+"""Volumes, formats and pods: work that disrupts nothing, for all nodes at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kraft_operator.plan.volumes import released
 
 
 def provision(s: Situation) -> None:
-    """Plan what is missing."""
+    """Plan missing volumes, formats, pods and ConfigMaps of all nodes."""
     formatted: list[Node] = []
     for node in s.record.nodes:
         _restore(s, node)
@@ -46,7 +46,7 @@ def provision(s: Situation) -> None:
 
 
 def _restore(s: Situation, node: Node) -> None:
-    """The configuration of a pod that exists: a pod that runs needs it at its next start."""
+    """Restore the missing ConfigMap of an existing pod: the pod needs it at its next start."""
     pod = s.kube.pods.get(node.id)
     if pod is None or not pod.missing or pod.terminating:
         return
@@ -68,7 +68,7 @@ def _start(s: Situation, node: Node) -> None:
 
 
 def _own_volume(s: Situation, node: Node, formatted: list[Node]) -> bool:
-    """Whether the disk in force is there and its own; also asks for more room on it."""
+    """Whether the disk in force exists and belongs to the node. Also plans larger and added volumes."""
     volume = s.kube.volumes.get((node.id, node.disk))
     if s.held(node):
         return False
@@ -106,10 +106,10 @@ def _sizes(s: Situation, node: Node) -> Mapping[str, int]:
 
 
 def _added(s: Situation, node: Node, volume: Volume, wanted: Mapping[str, int], formatted: list[Node]) -> bool:
-    """Volumes that a pool got later: made at once, formatted while the node is down for its restart.
+    """Plan volumes that were added to a pool: create them at once, format them while the node is down for its restart.
 
-    The answer is whether it may run. A pod that runs goes on without them: its directories are locked against a format.
-    Volumes that the pool has no more are remembered until they are empty and no pod mounts them.
+    Returns whether the node may run. A running pod goes on without them, because its directories are locked against
+    a format. Volumes that were removed from the pool are recorded until they are empty and no pod mounts them.
     """
     if not volume.size_bytes or s.wanted.pool(node.pool) is None:
         return True
@@ -121,7 +121,7 @@ def _added(s: Situation, node: Node, volume: Volume, wanted: Mapping[str, int], 
         mine = there | (s.removed(node) - released(s, node))
         if set(node.volumes) != mine:
             formatted.append(replace(node, volumes=tuple(sorted(mine))))
-        # A mark on a volume that has come back says that no pod needs it: it has to go before a pod mounts the volume.
+        # A mark says that no pod needs the volume. If the volume has returned, the mark goes before a pod mounts it.
         return not volume.marks.keys() & wanted.keys()
     if node.id in s.kube.pods:
         return True
@@ -136,7 +136,7 @@ def _added(s: Situation, node: Node, volume: Volume, wanted: Mapping[str, int], 
 
 
 def _format(s: Situation, node: Node, formatted: list[Node]) -> None:
-    """One step further on the way to a formatted disk; it is collected in `formatted` when it is."""
+    """Plan the next step towards a formatted disk. If it is formatted, add the node to `formatted`."""
     key = (node.id, node.disk)
     volume = s.kube.volumes.get(key)
     job = s.kube.jobs.get(key)
@@ -153,7 +153,7 @@ def _format(s: Situation, node: Node, formatted: list[Node]) -> None:
             f"the volume of {node.kind} (disk {node.disk}) belongs to {volume.formatted_for}: left untouched",
         )
     elif job is None:
-        # The first disk of a first voter is what the log begins with; all others ask to be let in.
+        # The log begins with the first disks of the first voters. All other controllers join an existing quorum.
         joins = not s.static and (node.id not in s.record.voters or node.disk > 0)
         s.plan.steps.append(Format(*key, joins=joins, aspects=s.format_aspects(node)))
     else:
@@ -161,7 +161,7 @@ def _format(s: Situation, node: Node, formatted: list[Node]) -> None:
 
 
 def _follow(s: Situation, node: Node, job: Job, what: str) -> None:
-    """A format job that there is: done, or told of; made anew where nothing runs in it and something was corrected."""
+    """Follow an existing format job: mark the volumes, drop it to apply a correction, or report its state."""
     if job.state == "done":
         s.plan.steps.append(MarkFormatted(node.id, node.disk))
     elif not job.runs and job.aspects is not None and job.aspects != s.format_aspects(node):

@@ -1,4 +1,4 @@
-"""What is remembered between passes, in an object of its own. All else is observed anew."""
+"""The record: the state that is kept between passes, in an object of its own. All else is observed again."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node for life: its id is given once."""
+    """A node of the cluster. Its id is assigned once and never reused."""
 
     id: int
     pool: str
     controller: bool
     broker: bool
     disk: int = 0
-    """Which of its disks is in force: the volumes' names carry it."""
+    """The number of its disk in force; the names of its volumes contain it."""
     formatted: bool = False
     leaving: bool = False
     stopped: bool = False
-    """For good: its pod is never started again."""
+    """Stopped for good: its pod is never started again."""
     volumes: tuple[str, ...] = ()
-    """Those of its disk that are formatted, by name: one that is gone is lost, another one is new."""
+    """Names of the formatted volumes of its disk. If one is missing, it is lost; a volume not named here is new."""
     rack: str = ""
-    """Where it ran last, as far as that is known and asked for."""
+    """The rack where it ran last; empty if unknown or not wanted."""
 
     @property
     def kind(self) -> str:
-        """For messages."""
+        """`voter ID` or `broker ID`, for messages."""
         return ("voter" if self.controller else "broker") + f" {self.id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A replacement that has begun."""
+    """A replacement that has begun. Requests are `wanted.Replacement`."""
 
     name: str
     node: int
@@ -43,12 +43,12 @@ class Replacement:
     new_id: int | None = None
     done: bool = False
     accept: frozenset[str] = frozenset()
-    """Risks that were accepted when it began."""
+    """Risks that the request accepted when the replacement began."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A topic that is deleted with its KRaftTopic. Claims of older operators name no resource."""
+    """A topic that is deleted with its KRaftTopic. In claims of older operators, `resource` is empty."""
 
     topic: str
     id: str
@@ -58,37 +58,38 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """All of it."""
+    """Everything that is kept between passes."""
 
     cluster_id: str | None = None
     nodes: tuple[Node, ...] = ()
     retired: tuple[int, ...] = ()
     voters: tuple[int, ...] = ()
-    """Static quorums: what `controller.quorum.voters` shall be everywhere, one change from what it was. Dynamic ones:
-    the voters that the log began with."""
+    """Static quorums: the target `controller.quorum.voters` of all nodes, one change from the previous value. Dynamic
+    quorums: the voters that the log began with."""
     replacements: tuple[Replacement, ...] = ()
     managed_config: tuple[str, ...] = ()
     dynamic: bool = False
-    """The voters are in the log (kraft.version 1), for certain: there is no way back."""
+    """The voters are in the log (kraft.version 1). This cannot be undone."""
     balanced: tuple[int, ...] = ()
     """Brokers among which replicas have been balanced."""
     balanced_for: str = ""
-    """The word of the last request to balance that has been carried out."""
+    """The word of the last completed request to balance."""
     joining: int | None = None
-    """Static quorums: who runs as a voter beside the present ones, and is not counted with until it has everything."""
+    """Static quorums: the controller that runs as a voter but is not yet in `voters`, until it has caught up."""
     topics: tuple[Claim, ...] = ()
-    """Topics that go with their resources."""
+    """Topics that are deleted with their resources."""
 
     def node(self, node_id: int) -> Node | None:
+        """Return the node of this id, or None if it does not exist."""
         return next((node for node in self.nodes if node.id == node_id), None)
 
     def having(self, *nodes: Node) -> Record:
-        """With these instead of, or beside, those of the same ids."""
+        """Return the record with these nodes added; they replace nodes of the same ids."""
         by_id = {node.id: node for node in self.nodes} | {node.id: node for node in nodes}
         return replace(self, nodes=tuple(by_id[key] for key in sorted(by_id)))
 
     def without(self, node_id: int) -> Record:
-        """A node has left: its id is not given again."""
+        """Return the record without a node that has left. Its id is retired."""
         return replace(
             self,
             nodes=tuple(node for node in self.nodes if node.id != node_id),
@@ -96,13 +97,14 @@ class Record:
         )
 
     def voting(self, voters: Iterable[int]) -> Record:
+        """Return the record with these voters."""
         return replace(self, voters=tuple(sorted(voters)))
 
     def replacing(self, item: Replacement) -> Record:
-        """With this replacement instead of the one of its name."""
+        """Return the record with this replacement; it takes the place of the replacement of the same name."""
         others = tuple(other for other in self.replacements if other.name != item.name)
         return replace(self, replacements=(*others, item))
 
     def open_replacement(self) -> Replacement | None:
-        """The one under way: there is one at a time."""
+        """The replacement under way, or None. At most one replacement is under way."""
         return next((item for item in self.replacements if not item.done), None)

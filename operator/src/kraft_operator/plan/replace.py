@@ -1,14 +1,14 @@
-"""A node's disk or machine is replaced: `spec.replacements`, one at a time.
+"""Replacement of a node's disk or machine: `spec.replacements`, one at a time.
 
-EmptyDisk: remember the new disk's number (from here on the node does not start on the old one) -> stop the node ->
-put the new disk in force -> `provision` makes, formats and starts it -> done when it counts again. The Raft core of
-the node lets a voter without its votes neither vote nor stand until that does no harm; what is asserted here is
-that all other voters are live, so that everything committed is on a majority without the lost disk.
+EmptyDisk: record the new disk's number (the node no longer starts on the old disk) -> stop the node -> put the new disk
+in force -> `provision` creates, formats and starts it -> done when the node counts again. The node's Raft core keeps a
+voter with an empty disk from voting and campaigning until both are safe. This module makes sure that all other voters
+are live, so that every committed record is on a majority without the lost disk.
 
-NewId: remember the new node and that the old one leaves; `voters` then adds the one and removes the other, each a
-change by one voter. With the old host down that would wait forever, as no voter can be spared for a restart:
-EmptyDisk first, or `MetadataPause` accepted: then the old host is stopped for good and the voters change at once
-(law 4).
+NewId: record the new node and mark the old one as leaving. `voters` then adds the new voter and removes the old one,
+one change at a time. If the old host is down, these changes never happen, because no voter can be spared for a
+restart. There are two ways out: replace by EmptyDisk first, or accept `MetadataPause`. With `MetadataPause`, the old
+host is stopped for good and the voters change in one step (law 4).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kraft_operator.plan.voters import dynamic_voters, stale
 
 
 def pause_accepted(s: Situation) -> bool:
-    """Whether a pause of metadata changes was accepted for the replacement under way."""
+    """Whether the replacement under way accepts a pause of metadata changes."""
     item = s.record.open_replacement()
     if item is None or item.by != "NewId":
         return False
@@ -35,7 +35,7 @@ def pause_accepted(s: Situation) -> bool:
 
 
 def replacement(s: Situation) -> bool:
-    """Plan the next step of a replacement; whether there is one under way that goes before anything else."""
+    """Plan the next step of a replacement. Returns whether a replacement takes precedence over all other work."""
     for text in s.wanted.malformed:
         s.plan.block("ReplacementRefused", text)
     item = s.record.open_replacement()
@@ -54,7 +54,7 @@ def _request(s: Situation, name: str) -> asked.Replacement | None:
 
 
 def _accepted(item: Replacement, request: asked.Replacement | None) -> frozenset[str]:
-    """Risks that were accepted when it began, or since."""
+    """Risks that were accepted when the replacement began, or later."""
     return item.accept | (request.accept if request is not None else frozenset())
 
 
@@ -63,7 +63,7 @@ def _done(item: Replacement) -> Replacement:
 
 
 def marked(s: Situation, item: Replacement, node_id: int) -> bool:
-    """Whether the volumes that took over tell that the replacement is done; plans that they do."""
+    """Whether the node's volumes carry the mark of the finished replacement. If not, plan the mark."""
     node = s.record.node(node_id)
     volume = None if node is None else s.kube.volumes.get((node.id, node.disk))
     if node is None or volume is None or item.name in volume.replaced:
@@ -83,7 +83,7 @@ def _begin(s: Situation, request: asked.Replacement) -> bool:
         s.plan.block("ReplacementRefused", f"replacement {request.name} of node {node.id}: {refused.message}")
         return False
     if request.by == "EmptyDisk":
-        # Never a disk's number that was used: volumes of former disks are kept.
+        # Never reuse the number of a disk: volumes of former disks are kept.
         used = [disk for owner, disk in s.kube.volumes if owner == node.id]
         disk = max([node.disk, *used]) + 1
         item = Replacement(request.name, node.id, request.by, disk=disk, accept=request.accept)
@@ -100,14 +100,14 @@ def _begin(s: Situation, request: asked.Replacement) -> bool:
 
 
 def _refused(s: Situation, node: Node, request: asked.Replacement) -> Blocked | None:
-    """What speaks against beginning."""
+    """Return the reason not to begin a replacement, or None."""
     if not s.roles(node):
         return Blocked("ReplacementRefused", f"controller {node.id} is not among the voters yet")
     if s.votes(node):
         pause = "MetadataPause" in request.accept
         blocked = _others_live(s, node)
         if blocked is None and request.by == "EmptyDisk" and len(_voters(s)) <= 2:
-            # The others would be no majority: nothing could be committed, and nobody could be sure of anything again.
+            # The other voters would not be a majority: they could not commit or prove what is committed.
             text = f"of voters {_voters(s)} none can lose its disk: have three first, or replace it by NewId"
             blocked = Blocked("QuorumAtRisk", text)
         if blocked is None and request.by == "NewId" and s.static and node.id not in s.live_voters() and not pause:
@@ -121,7 +121,7 @@ def _refused(s: Situation, node: Node, request: asked.Replacement) -> Blocked | 
 
 
 def _others_live(s: Situation, node: Node) -> Blocked | None:
-    """All other voters must be up and have everything: what is committed is then there without this one."""
+    """Return the reason why not all other voters are live, or None. If they are, they have every committed record."""
     if s.quorum is None:
         return Blocked("QuorumUnknown", "the state of the quorum is unknown")
     if s.static and voter_sets(s, node.id) != {s.record.voters}:
@@ -134,12 +134,12 @@ def _others_live(s: Situation, node: Node) -> Blocked | None:
 
 
 def _voters(s: Situation) -> list[int]:
-    """In force, or being put into force."""
+    """Voters in force, or being put into force."""
     return sorted(s.record.voters if s.static or s.quorum is None else s.quorum.voters)
 
 
 def _last_copies(s: Situation, node: Node, *, accepted: bool) -> Blocked | None:
-    """What speaks against giving up the disk of a broker, now."""
+    """Return the reason against giving up the disk of a broker now, or None."""
     blocked = partitions_known(s) if accepted else isr_without(s, (node.id,), with_disks=True)
     if blocked is None or blocked.reason != "PartitionAtRisk":
         return blocked
@@ -160,11 +160,11 @@ def _empty_disk(s: Situation, item: Replacement, node: Node) -> bool:
             else:
                 s.plan.steps.append(Stop(node.id, f"replacement {item.name}: {node.kind} gets an empty disk"))
         else:
-            # A second look: while the node stopped, its disk may have become the last one with some data.
+            # Check again: while the node stopped, its disk may have become the last one with some data.
             last = _last_copies(s, node, accepted=False) if node.broker and not accepted else None
             blocked = (_others_live(s, node) if s.votes(node) else None) or last
             if last is not None and last.reason == "PartitionAtRisk" and (node.id, node.disk) in s.kube.volumes:
-                # The others catch up from it: it starts again on the disk that it has, and the request waits.
+                # The node starts again on its old disk, so that the others can catch up from it. The request waits.
                 others = tuple(one for one in s.record.replacements if one.name != item.name)
                 why = f"{node.kind} starts again on its disk: {last.message}"
                 s.plan.steps.append(Remember(dataclasses.replace(s.record, replacements=others), why))
@@ -177,7 +177,7 @@ def _empty_disk(s: Situation, item: Replacement, node: Node) -> bool:
         return True
     waits = _not_yet(s, node)
     if waits is not None and node.controller and not s.static and node.formatted and dynamic_voters(s):
-        # The voter of the old disk goes, the one of the new disk comes.
+        # `dynamic_voters` removes the voter of the old disk and adds the voter of the new disk.
         return True
     if waits is None:
         if marked(s, item, node.id):
@@ -188,7 +188,7 @@ def _empty_disk(s: Situation, item: Replacement, node: Node) -> bool:
 
 
 def _not_yet(s: Situation, node: Node) -> str | None:
-    """Why a node with a new disk does not count yet."""
+    """Why a node with a new disk does not count yet; None if it counts."""
     if not node.formatted or not s.up(node.id):
         return f"{node.kind} is not ready"
     if s.votes(node) and node.id not in s.live_voters():
@@ -207,7 +207,7 @@ def _not_yet(s: Situation, node: Node) -> str | None:
 
 
 def _new_id(s: Situation, item: Replacement, node: Node) -> bool:
-    """The rest is done by `voters`, `drain` and `leave`, which see that one is new and one leaves."""
+    """Swap the voters if the pause is accepted. Otherwise `voters`, `drain` and `leave` do the work."""
     if not s.static or node.id not in s.record.voters or not pause_accepted(s):
         return False
     if not node.stopped:
@@ -235,7 +235,7 @@ def _new_id(s: Situation, item: Replacement, node: Node) -> bool:
 
 
 def _swap(s: Situation, item: Replacement, node: Node) -> bool:
-    """The old host is gone for good: one voter takes the place of the other."""
+    """Put the new voter in the place of the old one, whose host is gone for good."""
     blocked = _others_live(s, node)
     new = s.record.node(item.new_id) if item.new_id is not None else None
     if blocked is not None:

@@ -1,8 +1,8 @@
-"""Topics get more or fewer replicas, as their KRaftTopics ask: by reassignment, some partitions at once.
+"""Changes of a topic's replica count, as its KRaftTopic asks: by reassignment, a few partitions at once.
 
-More go where there are fewest replicas, another rack first. Fewer: who is not in sync goes first, then brokers that
-leave, then whoever shares its rack with another replica, then whoever has most to carry; the preferred leader stays.
-Nobody in sync is let go of whom the partition needs to take records.
+New replicas go to the broker with the fewest replicas, in another rack if possible. Replicas are removed in this
+order: not in sync, on a broker that leaves, in the same rack as another replica, on the broker with the most replicas.
+The preferred leader stays. In-sync replicas that the partition needs for min.insync.replicas stay, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from kraft_operator.plan.steps import Blocked
 
 
 def resized(s: Situation, metadata: Metadata, brokers: list[int], room: int) -> Moves:
-    """New replicas, on `brokers`, of at most `room` partitions; blocks what cannot be done, waits for what moves."""
+    """New replica lists, on `brokers`, of at most `room` partitions.
+
+    Adds a block to the plan if nothing can move, and a wait while partitions move.
+    """
     todo = [one for one in metadata.partitions if _lacks(s, one)]
     if not todo:
         return {}
@@ -30,7 +33,7 @@ def resized(s: Situation, metadata: Metadata, brokers: list[int], room: int) -> 
             break
         if partition.moving:
             continue
-        # A broker that is down is in its ISRs until it is fenced, and takes no records.
+        # A broker that is down stays in its ISRs until it is fenced, but takes no records.
         counting = replace(partition, isr=partition.isr & s.serving())
         found = _replicas(metadata, counting, s.wanted.topic_replicas[partition.topic], load)
         if isinstance(found, Blocked):

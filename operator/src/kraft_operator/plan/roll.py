@@ -1,5 +1,7 @@
-"""Restarts: one controller after the other, the active one last; then brokers, one or as many of a rack as every ISR
-allows. A node that does not become ready stops the roll.
+"""Restarts: controllers one at a time, the active controller last, then brokers.
+
+Brokers restart one at a time, or together by rack as far as every ISR allows. A node that does not become ready stops
+the roll.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from kraft_operator.plan.volumes import volumes_empty
 
 
 def recover(s: Situation) -> None:
-    """Pods in which nothing runs get what was corrected, or an heir: they hold up nothing that could break."""
+    """Recreate pods that have no running process; this disrupts nothing."""
     idle = []
     for node in s.record.nodes:
         pod = s.kube.pods.get(node.id)
@@ -33,11 +35,11 @@ def recover(s: Situation) -> None:
 
 
 def roll(s: Situation) -> bool:
-    """Plan the next restart; whether any pod lacks something."""
+    """Plan the next restart. Returns whether any pod needs a restart."""
     behind = [node for node in s.record.nodes if node.id not in s.wanted.skip and _may_roll(s, node) and s.lacks(node)]
     if not behind:
         return False
-    # Nobody else is restarted while such a node could not start again: so it goes first, or the roll waits for ever.
+    # While a node could not start again, the roll restarts no other node. So it goes first, or the roll never ends.
     lost = [node for node in s.record.nodes if node.id not in s.wanted.skip and _may_roll(s, node) and _lost(s, node)]
     behind += [node for node in lost if node not in behind]
     if s.wanted.rolls_paused:
@@ -61,7 +63,7 @@ def roll(s: Situation) -> bool:
     controllers = [node for node in failing or behind if _controls(s, node)]
     if controllers:
         leader = s.quorum.leader if s.quorum is not None else -1
-        # Who has other voters than those in force comes first: as long as sets differ, a majority is harder to come by.
+        # Controllers with an older voter set restart first: while the sets differ, majorities are harder to reach.
         order = {node.id: ("voters" not in s.lacks(node), node.id == leader, node.id) for node in controllers}
         _restart(s, [min(controllers, key=lambda node: order[node.id])])
     else:
@@ -76,14 +78,14 @@ def _lost(s: Situation, node: Node) -> bool:
 
 
 def _at_any_time(s: Situation, node: Node) -> bool:
-    """Whether its restart waits for no window: somebody asks for it by hand, an eviction does, or it is down anyway."""
+    """Whether its restart needs no window: it is manual, an eviction asks for it, or the node is down anyway."""
     return not s.up(node.id) or not {ROLLED, EVICTED}.isdisjoint(s.lacks(node))
 
 
 def _may_roll(s: Situation, node: Node) -> bool:
-    """Whether a restart means anything: its pod is there and stays, and has a volume to come back to.
+    """Whether a node can be restarted: its pod exists and stays, and all its formatted volumes exist.
 
-    A claim that is deleted goes with the pod that uses it: until then nothing is lost (`provision` says so).
+    Kubernetes keeps a deleted claim until no pod uses it. Until then nothing is lost, and `provision` reports it.
     """
     pod = s.kube.pods.get(node.id)
     volume = s.kube.volumes.get((node.id, node.disk))
@@ -97,7 +99,7 @@ def _controls(s: Situation, node: Node) -> bool:
 
 
 def _restart(s: Situation, nodes: list[Node]) -> None:
-    """Restart these, of which the first passes the gates or names what does not let it."""
+    """Restart these nodes if the first one passes the gates; else block with the gate's reason."""
     blocked = node_without(s, nodes[0], pause_accepted=pause_accepted(s)) or volumes_empty(s, nodes[0])
     if blocked is not None:
         s.plan.block(blocked.reason, blocked.message)
@@ -125,5 +127,5 @@ def _brokers(s: Situation, behind: list[Node]) -> None:
 
 
 def _by_rack(s: Situation, nodes: list[Node], first: str) -> list[Node]:
-    """Those of one rack beside each other, the rack `first` before the others: a rack is done before the next."""
+    """Sort nodes by rack, the rack `first` before the others: a rack is finished before the next begins."""
     return sorted(nodes, key=lambda node: (s.kube.pods[node.id].rack != first, s.kube.pods[node.id].rack, node.id))

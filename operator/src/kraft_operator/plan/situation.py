@@ -1,4 +1,4 @@
-"""Record, wishes and views together, and what follows from them. Made once a pass."""
+"""The record, the specification and the views of one pass, and what follows from them. Built once per pass."""
 
 from __future__ import annotations
 
@@ -23,27 +23,29 @@ from kraft_operator.plan.steps import Plan
 from kraft_operator.plan.wanted import STARTS_WITH, Wanted, keys_of
 
 AGE_MAX_MS: Final = 15_000
-"""Of a view: observing takes well under a second and is done before every pass; three failed tries in a row."""
+"""The greatest usable age of a view in milliseconds. Every pass observes first, which takes well under a second. This
+bound is reached after three failed tries in a row."""
 BEHIND_MAX_MS: Final = 3_000
-"""A voter that has not had all of the leader's log for so long does not count: fetches come twice a second at least."""
+"""A voter that has been behind the leader's log for longer (in milliseconds) is not live. Voters fetch at least twice a
+second."""
 
 ROLLED: Final = "roll"
-"""The aspect of a restart that somebody asks for by hand."""
+"""The aspect of a manual restart."""
 EVICTED: Final = "evict"
 """The aspect of a pod that somebody tries to evict."""
 RESIZED: Final = "resize"
-"""The aspect of a pod with a volume that has grown, and whose file system grows with the next mount."""
+"""The aspect of a pod whose volume has grown and whose file system grows with the next mount."""
 KEEPS: Final = "keeps"
-"""The aspect of volumes that a pod mounts although its pool has them no more, by commas: they are not empty yet."""
+"""The aspect of mounted volumes that were removed from the pool but are not empty yet, separated by commas."""
 EMPTIED: Final = "emptied"
-"""Why a pod is restarted that mounts a volume which its pool has no more, and which is empty."""
+"""The reason to restart a pod that mounts an empty volume which was removed from its pool."""
 ADDRESSES: Final = "addresses"
-"""The aspect of a broker's addresses outside, which may become others at any time."""
+"""The aspect of a broker's external addresses, which may change at any time."""
 
 
 @dataclass(slots=True)
 class Situation:
-    """What a pass knows. `quorum` and `metadata` are None when unknown or too old."""
+    """Everything that a pass knows. `quorum` and `metadata` are None if unknown or too old."""
 
     record: Record
     wanted: Wanted
@@ -54,17 +56,17 @@ class Situation:
     moves: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
     """Replicas that are about to move."""
     disks: Mapping[int, Disks] = field(default_factory=dict)
-    """Of the brokers that were asked, where the answer is new enough."""
+    """Log directories by broker, for brokers whose answer is recent enough."""
 
-    # Who is who
+    # Roles and states of nodes
 
     @property
     def static(self) -> bool:
-        """Whether the voters are in the configuration. A cluster that is to be dynamic is static until it is not."""
+        """Whether the voters are in the configuration. Stays true until a switch to a dynamic quorum is complete."""
         return not self.record.dynamic
 
     def voters_wanted(self) -> tuple[int, ...]:
-        """Who shall vote in the end."""
+        """The ids of the voters that the specification asks for."""
         return tuple(
             node.id
             for node in self.record.nodes
@@ -72,7 +74,10 @@ class Situation:
         )
 
     def votes(self, node: Node) -> bool:
-        """Whether it runs as a controller: in a static quorum voters, and former ones that are counted with."""
+        """Whether a node runs as a controller.
+
+        In a static quorum, these are voters, the joining voter, and former voters that other controllers still count.
+        """
         if not self.static:
             return node.controller
         if node.id in self.record.voters or node.id == self.record.joining:
@@ -80,19 +85,19 @@ class Situation:
         return node.controller and self.counted(node.id)
 
     def counted(self, node_id: int) -> bool:
-        """Whether some other controller runs with it among its voters."""
+        """Whether another running controller has this node among its voters."""
         return any(node_id in pod_voters(pod) for other, pod in self.controller_pods().items() if other != node_id)
 
     def controller_pods(self) -> dict[int, Pod]:
-        """Whoever runs as a controller, former voters too: they count with the voters that they were started with."""
+        """Pods that run as controllers, by node id. Includes former voters, which use the voters of their start."""
         return {i: p for i, p in self.kube.pods.items() if p.running and is_controller(p)}
 
     def roles(self, node: Node) -> tuple[str, ...]:
-        """The roles its process has now."""
+        """The roles that the process of a node should have now."""
         return ("broker",) * node.broker + ("controller",) * self.votes(node)
 
     def live_voters(self) -> frozenset[int]:
-        """Controllers that the leader has seen with all of its log, and whose pods are ready."""
+        """Controllers that are up and, as the leader sees them, not behind by more than `BEHIND_MAX_MS`."""
         if self.quorum is None:
             return frozenset()
         return frozenset(
@@ -102,20 +107,21 @@ class Situation:
         )
 
     def up(self, node_id: int) -> bool:
+        """Whether a node's pod is ready and not terminating."""
         pod = self.kube.pods.get(node_id)
         return pod is not None and pod.ready and not pod.terminating
 
     def held(self, node: Node) -> bool:
-        """Whether its disk is about to be replaced: it must not start on the old one."""
+        """Whether a node's disk is about to be replaced: the node must not start on the old disk."""
         item = self.record.open_replacement()
         return item is not None and item.by == "EmptyDisk" and item.node == node.id and node.disk < item.disk
 
     def runs(self, node: Node) -> bool:
-        """Whether it shall have a pod."""
+        """Whether a node should have a pod."""
         return not (node.stopped or self.held(node) or not self.roles(node))
 
     def unsettled(self) -> list[str]:
-        """Nodes on which a change is under way or that fail, each with what it waits for."""
+        """Nodes that change or fail, as messages: each names the node and what it waits for."""
         found = []
         for node in self.record.nodes:
             if node.leaving or node.id in self.wanted.skip or not self.runs(node):
@@ -131,7 +137,7 @@ class Situation:
         return found
 
     def outdated(self) -> list[str]:
-        """Brokers that advertise an address at which nobody reaches them any more."""
+        """Brokers that advertise an outdated external address, as messages."""
         found = []
         for node in self.record.nodes:
             pod, now = self.kube.pods.get(node.id), self.kube.addresses.get(node.id)
@@ -141,7 +147,7 @@ class Situation:
         return found
 
     def stops(self, node: Node) -> str:
-        """What is waited for while its pod stops."""
+        """A message for a node whose pod stops, with the machine if it does not answer."""
         pod = self.kube.pods.get(node.id)
         lost = f" on machine {pod.machine}, which does not answer" if pod is not None and pod.lost else ""
         return f"{node.kind} stops{lost}"
@@ -152,23 +158,23 @@ class Situation:
         return frozenset(i for i, broker in brokers.items() if not broker.fenced and self.up(i))
 
     def serves(self, node_id: int) -> bool:
-        """Whether it is a registered broker that is not fenced."""
+        """Whether a node is a registered broker that is not fenced."""
         broker = None if self.metadata is None else self.metadata.brokers.get(node_id)
         return broker is not None and not broker.fenced
 
     def replaced(self) -> frozenset[str]:
-        """Replacements that the volumes tell to be done."""
+        """Names of finished replacements, from the marks on the volumes."""
         return frozenset(name for volume in self.kube.volumes.values() for name in volume.replaced)
 
-    # What pods shall be
+    # The wanted state of pods
 
     def aspects(self, node: Node) -> dict[str, str]:
-        """What its pod must have."""
+        """The aspects that a node's pod must have: values by name. A difference needs a restart (see `lacks`)."""
         pool = self.wanted.pool(node.pool)
         aspects = dict(pool.aspects) if pool is not None else {}
         aspects["roles"] = ",".join(self.roles(node))
         if self.static:
-            # A former voter that is still counted with runs on with the voters before the change.
+            # A former voter that other controllers still count runs on with the voters before the change.
             voters = {*self.record.voters, node.id} if self.votes(node) else set(self.record.voters)
             aspects["voters"] = ",".join(map(str, sorted(voters)))
         else:
@@ -187,27 +193,27 @@ class Situation:
         return aspects
 
     def removed(self, node: Node) -> frozenset[str]:
-        """Formatted volumes of its disk that its pool has no more."""
+        """Formatted volumes of a node's disk that were removed from its pool."""
         pool, volume = self.wanted.pool(node.pool), self.kube.volumes.get((node.id, node.disk))
         if pool is None or volume is None or not pool.size_bytes:
             return frozenset()
         return frozenset(volume.size_bytes.keys() - pool.size_bytes.keys() - volume.unmarked)
 
     def kept(self, node: Node) -> frozenset[str]:
-        """Those of them that were not proven to be empty: its pod must have them."""
+        """Removed volumes that were not proven to be empty: the node's pod must mount them."""
         volume = self.kube.volumes.get((node.id, node.disk))
         marks = {} if volume is None else volume.marks
         return frozenset(name for name in self.removed(node) if marks.get(name) != EMPTY)
 
     def dropped(self, node: Node) -> frozenset[str]:
-        """Volumes that its pod mounts, and that the next one will not."""
+        """Volumes that a node's pod mounts and that its next pod will not mount."""
         pool, pod = self.wanted.pool(node.pool), self.kube.pods.get(node.id)
         if pool is None or pod is None or not pool.size_bytes:
             return frozenset()
         return pod.volumes - pool.size_bytes.keys() - self.kept(node)
 
     def format_aspects(self, node: Node) -> dict[str, str]:
-        """What the job must have that formats its disk."""
+        """The aspects that the format job of a node's disk must have."""
         pool = self.wanted.pool(node.pool)
         assert pool is not None, "law: nothing is formatted for a pool that is gone"
         level = self.wanted.metadata_version
@@ -219,23 +225,23 @@ class Situation:
         }
 
     def rack(self, node: Node) -> str:
-        """Of the machine that it runs or ran on, else of the one that its volumes are for; empty if unknown."""
+        """The rack of the machine where a node runs or ran, else of the machine of its volumes; empty if unknown."""
         pod = self.kube.pods.get(node.id)
         volume = self.kube.volumes.get((node.id, node.disk))
         now, bound = pod.rack if pod is not None else "", volume.rack if volume is not None else ""
         return now or node.rack or bound
 
     def _finds_quorum(self, pod: Pod) -> bool:
-        """Whether enough of the controllers that a pod of a dynamic quorum knows are still there."""
+        """Whether enough of the controllers that a pod of a dynamic quorum knows are still wanted voters."""
         known = {int(word) for word in pod.aspects.get("bootstrap", "").split(",") if word}
         there = set(self.voters_wanted())
         return len(known & there) >= min(2, len(there))
 
     def lacks(self, node: Node) -> list[str]:
-        """Why its pod needs a restart: the aspects that differ.
+        """The aspects that differ, sorted: the reasons why a node's pod needs a restart.
 
-        Brokers find the leader through any voter: they learn of new voters once, when the voters have settled. A node
-        whose pool is gone only waits to leave.
+        Brokers find the leader through any voter, so they get a new voter set only once the voters have settled. A
+        node whose pool was removed only waits to leave and needs no restart.
         """
         pod = self.kube.pods.get(node.id)
         if pod is None or (node.leaving and self.wanted.pool(node.pool) is None):
@@ -244,12 +250,12 @@ class Situation:
         if pod.running and keys_of(pod.aspects.get(STARTS_WITH, "")) <= keys_of(target.get(STARTS_WITH, "")):
             target.pop(STARTS_WITH, None)
         if target.pop(KEEPS, "") and KEEPS not in pod.aspects:
-            # Made before the volume was taken out of the pool: its configuration differs at least by that, and it is
-            # restarted once the volume is empty.
+            # The pod was made before the volume was removed from the pool, so its configuration differs anyway. The
+            # restart comes once the volume is empty.
             target.pop("config", None)
         if self._finds_quorum(pod):
             target.pop("bootstrap", None)
-        if ADDRESSES not in pod.aspects:  # of an older operator
+        if ADDRESSES not in pod.aspects:  # the pod is from an older operator
             target.pop(ADDRESSES, None)
         if not self.votes(node) and pod_voters(pod) and self.voters_wanted() != self.record.voters:
             target.pop("voters", None)
@@ -263,22 +269,22 @@ class Situation:
         if self.dropped(node):
             lacks.add(EMPTIED)
         if pod.volumes and self.kept(node) - pod.volumes:
-            lacks.add(KEEPS)  # what is in it is known only once a pod mounts it
+            lacks.add(KEEPS)  # the broker must mount the volume to report its content
         return sorted(lacks | ({EVICTED, RESIZED} & pod.aspects.keys()))
 
 
 def is_controller(pod: Pod) -> bool:
-    """Whether it was started as one."""
+    """Whether a pod was started as a controller."""
     return "controller" in pod.aspects.get("roles", "").split(",")
 
 
 def is_broker(pod: Pod) -> bool:
-    """Whether it was started as one: who is given the role is none before its restart."""
+    """Whether a pod was started as a broker. A node with a new broker role becomes a broker with its restart."""
     return "broker" in pod.aspects.get("roles", "").split(",")
 
 
 def pod_voters(pod: Pod) -> tuple[int, ...]:
-    """The voters that a pod was started with; none for a dynamic quorum."""
+    """The ids of the voters that a pod was started with; empty for a dynamic quorum."""
     return tuple(int(word) for word in pod.aspects.get("voters", "").split(",") if word)
 
 
@@ -287,12 +293,15 @@ def _current(replica: Replica) -> bool:
 
 
 def fresh(seen: Seen[T], *, newer_than_ms: float) -> T | None:
-    """The view unless it is too old, or older than something that it should show."""
+    """The view's value; None if its age exceeds `AGE_MAX_MS` or is not below `newer_than_ms`."""
     return seen.value if seen.age_ms <= AGE_MAX_MS and seen.age_ms < newer_than_ms else None
 
 
 def situation(record: Record, wanted: Wanted, observed: Observed) -> Situation | None:
-    """None when even the pods are unknown."""
+    """Build the situation of a pass. Returns None if pods and volumes are unknown.
+
+    Views of another cluster are dropped, with a block in the plan.
+    """
     kube = fresh(observed.kube, newer_than_ms=observed.since_write_ms)
     if kube is None:
         return None

@@ -1,4 +1,4 @@
-"""What can be done. A step can be done again: whoever crashed after it will plan it again or see that it was done."""
+"""The steps of a plan. Every step can be repeated: after a crash, the operator plans it again or sees its result."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Remember:
     record: Record
     why: str
     guarded: bool = False
-    """It gives up a disk, and waits for a second look like what disrupts."""
+    """The record gives up a disk. Like a disruptive step, it waits for a second look."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateVolume:
-    """Claims for all volumes of a node's disk."""
+    """Create the claims for all volumes of a node's disk."""
 
     node: int
     disk: int
@@ -29,10 +29,10 @@ class CreateVolume:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Start the job that formats a disk. `joins`: of a dynamic quorum that is there already.
+    """Start the job that formats a disk.
 
-    `volumes` is how many the disk has by now, where some were added to a formatted one; else 0. `aspects` are what the
-    job is made with.
+    `joins` is true if the node joins an existing dynamic quorum. `volumes` is the number of the disk's volumes if
+    volumes were added to a formatted disk, else 0. The job is made with `aspects`.
     """
 
     node: int
@@ -44,7 +44,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class DropJob:
-    """Delete a format job: one in which nothing runs, so that a corrected one takes its place, or of who has left."""
+    """Delete a format job: to replace an idle job by a corrected one, or because its node has left."""
 
     node: int
     disk: int
@@ -52,7 +52,7 @@ class DropJob:
 
 @dataclass(frozen=True, slots=True)
 class MarkFormatted:
-    """Write on the volumes whose they are now."""
+    """Write on the volumes of a disk which cluster and node they belong to."""
 
     node: int
     disk: int
@@ -60,7 +60,7 @@ class MarkFormatted:
 
 @dataclass(frozen=True, slots=True)
 class MarkReplaced:
-    """Write on the volumes of a disk which replacements of its node are done: the record may be lost or restored."""
+    """Write the finished replacements of a node on its volumes, because the record may be lost or restored."""
 
     node: int
     disk: int
@@ -69,7 +69,7 @@ class MarkReplaced:
 
 @dataclass(frozen=True, slots=True)
 class GrowVolume:
-    """Ask for larger volumes."""
+    """Enlarge the claims of a disk's volumes to these sizes in bytes."""
 
     node: int
     disk: int
@@ -78,7 +78,7 @@ class GrowVolume:
 
 @dataclass(frozen=True, slots=True)
 class DeleteVolume:
-    """Of a node that has left, where the policy says so; or only `volumes` of it, which have been emptied."""
+    """Delete the claims of a disk if the policy says so: of a node that has left, or only the emptied `volumes`."""
 
     node: int
     disk: int
@@ -87,7 +87,7 @@ class DeleteVolume:
 
 @dataclass(frozen=True, slots=True)
 class MarkVolume:
-    """Write on volumes that their pool has no more whether they are being emptied, or are empty; or remove the mark."""
+    """Mark volumes that were removed from their pool as `Emptying` or `Empty`; an empty `mark` removes the mark."""
 
     node: int
     disk: int
@@ -97,7 +97,7 @@ class MarkVolume:
 
 @dataclass(frozen=True, slots=True)
 class Cordon:
-    """Set in which log directories a broker creates no log (`cordoned.log.dirs`); all others take logs again."""
+    """Set the log directories in which a broker creates no log (`cordoned.log.dirs`). All others take logs again."""
 
     node: int
     paths: tuple[str, ...]
@@ -105,7 +105,7 @@ class Cordon:
 
 @dataclass(frozen=True, slots=True)
 class MoveLogs:
-    """Move replicas between the log directories of a broker: paths by topic and number (KIP-113)."""
+    """Move replicas between the log directories of a broker (KIP-113): target path by topic and partition number."""
 
     node: int
     moves: Mapping[tuple[str, int], str]
@@ -121,7 +121,7 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class RestoreConfig:
-    """Make the ConfigMap of a node's pod again, as it was when the pod was made."""
+    """Create the ConfigMap of a node's pod again, with the content that it had when the pod was made."""
 
     node: int
     name: str
@@ -130,7 +130,7 @@ class RestoreConfig:
 
 @dataclass(frozen=True, slots=True)
 class Recreate:
-    """Delete pods in which nothing runs, so that corrected ones take their place."""
+    """Delete pods that have no running process, so that corrected pods take their place."""
 
     nodes: tuple[int, ...]
     why: str
@@ -138,7 +138,7 @@ class Recreate:
 
 @dataclass(frozen=True, slots=True)
 class SetConfig:
-    """Dynamic values of all brokers."""
+    """Set and remove dynamic values of all brokers (the cluster-wide default)."""
 
     put: Mapping[str, str] = field(default_factory=dict)
     remove: tuple[str, ...] = ()
@@ -146,7 +146,7 @@ class SetConfig:
 
 @dataclass(frozen=True, slots=True)
 class SetFeature:
-    """Finalize a feature's level: metadata.version upwards, kraft.version 1."""
+    """Finalize a feature's level: a higher metadata.version, or kraft.version 1."""
 
     name: str
     level: int
@@ -154,7 +154,7 @@ class SetFeature:
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """Replicas of these topics that are not in sync are throttled, or no longer; the rates are dynamic values."""
+    """Throttle out-of-sync replicas of these topics, or stop throttling. The rates are separate dynamic values."""
 
     topics: tuple[str, ...]
     on: bool
@@ -162,28 +162,28 @@ class Throttle:
 
 @dataclass(frozen=True, slots=True)
 class Reassign:
-    """Move replicas: new replica lists by partition."""
+    """Reassign partitions: new replica lists by topic and partition number."""
 
     moves: Mapping[tuple[str, int], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Unregister:
-    """Forget a broker that has left."""
+    """Unregister a broker that has left."""
 
     node: int
 
 
 @dataclass(frozen=True, slots=True)
 class AddVoter:
-    """KIP-853."""
+    """Add a voter to a dynamic quorum (KIP-853)."""
 
     node: int
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveVoter:
-    """KIP-853; disrupts, as a voter less is a voter less."""
+    """Remove a voter from a dynamic quorum (KIP-853). Disruptive, because the quorum has fewer voters then."""
 
     node: int
     why: str
@@ -191,7 +191,7 @@ class RemoveVoter:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Stop nodes cleanly; the next pass starts them as they shall be. Leadership is handed over by the clean stop."""
+    """Stop nodes cleanly; the next pass starts them with the wanted aspects. A clean stop hands over leadership."""
 
     nodes: tuple[int, ...]
     why: str
@@ -199,7 +199,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Stop a node cleanly. The record says when it may start again, if ever."""
+    """Stop a node cleanly. The record determines whether it may start again."""
 
     node: int
     why: str
@@ -236,7 +236,7 @@ DISRUPTIVE = (RemoveVoter, Restart, Stop)
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Something that is wanted and not done. `reason` for programs, `message` names the partition, voter or pod."""
+    """Wanted work that is not done. Programs read `reason`; `message` names the partition, voter or pod."""
 
     reason: str
     message: str
@@ -248,7 +248,7 @@ def _is_guarded(step: Step) -> bool:
 
 @dataclass(slots=True)
 class Plan:
-    """The next steps, in their order; what is waited for, and what cannot be done until somebody does something."""
+    """The next steps in order, messages about what the plan waits for, and blocked work that needs help."""
 
     steps: list[Step] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
@@ -256,21 +256,22 @@ class Plan:
     pending: Step | None = None
     """The disruptive step that waits for approval."""
     held: frozenset[str] = frozenset({"controller", "broker"})
-    """Roles of which nobody may be evicted by others; all of them while nothing is known."""
+    """Roles whose pods others must not evict. All roles while the state is unknown."""
     load: list[str] = field(default_factory=list)
-    """Partitions that would move to balance the load, in words."""
+    """Messages about partitions that would move to balance the load."""
     good_ms: float = 0
-    """How long the views that it was made of are good for what is guarded, counted from the moment of the look."""
+    """How long the views permit a guarded step, in milliseconds from the observation."""
 
     @property
     def disruptive(self) -> Step | None:
-        """The one that disrupts, if there is one."""
+        """The disruptive step, or None."""
         return next((step for step in self.steps if isinstance(step, DISRUPTIVE)), None)
 
     @property
     def guarded(self) -> Step | None:
-        """The one that disrupts or gives up a disk: it is planned alone, and needs a second look."""
+        """The step that disrupts or gives up a disk, or None. It is planned alone and needs a second look."""
         return next((step for step in self.steps if _is_guarded(step)), None)
 
     def block(self, reason: str, message: str) -> None:
+        """Add blocked work to the plan."""
         self.blocked.append(Blocked(reason, message))

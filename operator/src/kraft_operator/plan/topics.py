@@ -1,16 +1,18 @@
-"""KRaftTopics: what is declared and what is there -> what to do, in batches. Pure.
+"""Planning of KRaftTopics: compares declared and existing topics and plans batches of changes. Pure.
 
-Partitions only grow. The resource sets the configurations that it names and takes back only those that it has set. How
-many replicas a topic has is the planner's business, as everything that moves (`replicas_of`, `plan.resize`).
+The number of partitions only grows. A resource sets the configurations that it names, and resets only those that it has
+set. The cluster's planner changes the number of replicas, because replicas move (`replicas_of`, `plan.resize`).
 
-Who has a topic:
+Ownership of topics:
 
-- A resource has the topic that it created, and one that was there before if `adopt` is true. Internal topics: never.
-- Of two resources with one topic, the one that has it keeps it; else the older one gets it, else the first by name.
+- A resource owns the topic that it created. With `adopt`, it also owns a topic that existed before. No resource owns
+  an internal topic.
+- If two resources name the same topic, the present owner keeps it; else the older resource gets it, else the first by
+  name.
 
-When a topic is deleted: a resource with `deletionPolicy: Delete` claims its topic, by the topic's id and its own uid.
-The claim is remembered, so that no finalizer is needed. A claimed topic is deleted once no resource of that name and
-uid exists and no other resource may mean the topic. A resource that is not understood exists: its claim stays.
+Deletion: a resource with `deletionPolicy: Delete` claims its topic, by the topic's id and its own uid. The record keeps
+the claim, so no finalizer is needed. A claimed topic is deleted once no resource of that name and uid exists and no
+other resource may mean the topic. A malformed resource still exists, so its claim stays.
 """
 
 from __future__ import annotations
@@ -24,16 +26,17 @@ from kraft_operator.plan.record import Claim
 from kraft_operator.plan.values import same
 
 BATCH_MAX: Final = 250
-"""Topics created, changed or deleted by one pass: a request of so many takes a controller well under a second."""
+"""The most topics that one pass creates, changes or deletes. A controller handles such a request in well under a
+second."""
 CLAIMS_MAX: Final = 5000
-"""Claims of one cluster: 700 KiB of its status, of 1.5 MiB that an object may have."""
+"""The most claims of one cluster. They take 700 KiB of an object, which may have 1.5 MiB."""
 INTERNAL: Final = frozenset({"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"})
-"""Topics of the cluster itself: their configuration and their records are not a resource's to decide."""
+"""Topics of the cluster itself. A KRaftTopic cannot manage them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicWish:
-    """One resource that is understood. `topic_id`, `managed` and `creating` are what its status remembers."""
+    """A valid resource. `topic_id`, `managed` and `creating` come from its status."""
 
     resource: str
     topic: str
@@ -41,22 +44,22 @@ class TopicWish:
     replicas: int | None = None
     config: Mapping[str, str] = field(default_factory=dict)
     delete: bool = False
-    """With the resource."""
+    """Delete the topic with the resource."""
     adopt: bool = False
     uid: str = ""
     created: str = ""
-    """When the resource was created, as Kubernetes has it: these texts sort by time."""
+    """`metadata.creationTimestamp` of the resource. These texts sort by time."""
     topic_id: str = ""
-    """Of its topic."""
+    """The id of its topic; empty if it has none."""
     managed: frozenset[str] = frozenset()
     """Configurations that it has set."""
     creating: bool = False
-    """Its topic has been asked for: one that is there by now is its own."""
+    """The operator has begun to create the topic. If the topic exists by now, it belongs to this resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A resource that is not understood; `topic` is what it seems to mean."""
+    """A malformed resource; `topic` is the topic that it seems to mean."""
 
     resource: str
     topic: str
@@ -70,12 +73,12 @@ class Declared:
     wishes: tuple[TopicWish, ...] = ()
     unread: tuple[Unread, ...] = ()
     there: frozenset[tuple[str, str]] = frozenset()
-    """Name and uid of every object there is, understood or not."""
+    """Name and uid of every existing resource, valid or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSeen:
-    """One topic; `config` is its own, without what it has from the cluster."""
+    """An existing topic; `config` has its own values only, not those inherited from the cluster."""
 
     id: str
     partitions: int
@@ -86,16 +89,16 @@ class TopicSeen:
 
 @dataclass(frozen=True, slots=True)
 class TopicsSeen:
-    """The topics that were asked for, as far as they exist."""
+    """The observed topics; topics that do not exist are missing."""
 
     there: Mapping[str, TopicSeen] = field(default_factory=dict)
     hidden: Mapping[str, str] = field(default_factory=dict)
-    """Topics of which the cluster tells nothing, and why: they may exist."""
+    """Topics that the cluster does not show, with the reason. They may exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """What is told of a resource. Unless it is `known` which topic it has, the status keeps what it said of that."""
+    """The status of a resource. Unless `known`, the status keeps its previous topic, id and managed configurations."""
 
     ready: bool
     reason: str
@@ -108,31 +111,32 @@ class TopicState:
 
 @dataclass(slots=True)
 class TopicPlan:
-    """What to do; `claims` are remembered before any of it."""
+    """The next batch of changes. `claims` are recorded before any change is made."""
 
     claims: dict[str, Claim]
     create: list[TopicWish] = field(default_factory=list)
     grow: dict[str, int] = field(default_factory=dict)
     configure: dict[str, tuple[dict[str, str], tuple[str, ...]]] = field(default_factory=dict)
-    """Topic -> values to set, keys to take back."""
+    """By topic: values to set, and keys to reset."""
     delete: dict[str, Claim] = field(default_factory=dict)
     kept: dict[str, Claim] = field(default_factory=dict)
-    """Topics whose claim ends although they stay."""
+    """Claims that end without a deletion, by topic."""
     states: dict[str, TopicState] = field(default_factory=dict)
-    """By resource."""
+    """States by the name of the resource."""
 
     @property
     def changing(self) -> set[str]:
-        """Topics that are made or changed."""
+        """Names of the topics that are created or changed."""
         return {wish.topic for wish in self.create} | self.grow.keys() | self.configure.keys()
 
     @property
     def count(self) -> int:
+        """The number of topics that are created, changed or deleted."""
         return len(self.create) + len(self.grow.keys() | self.configure.keys()) + len(self.delete)
 
     @property
     def lines(self) -> list[str]:
-        """For people."""
+        """One message for each change."""
         created = [f"create topic {wish.topic} with {wish.partitions} partition(s)" for wish in self.create]
         grown = [f"give topic {topic} {count} partitions" for topic, count in self.grow.items()]
         changed = []
@@ -143,7 +147,7 @@ class TopicPlan:
 
 
 def plan_topics(declared: Declared, seen: TopicsSeen, claims: Mapping[str, Claim]) -> TopicPlan:
-    """The next batch. `seen` has all topics that are wished for or claimed, as far as they exist."""
+    """Plan the next batch. `seen` must cover all declared and claimed topics."""
     plan = TopicPlan({})
     holders = _holders(plan, declared, seen, claims)
     for topic, claim in claims.items():
@@ -160,17 +164,17 @@ def plan_topics(declared: Declared, seen: TopicsSeen, claims: Mapping[str, Claim
 
 
 def replicas_of(wishes: Iterable[TopicWish]) -> dict[str, int]:
-    """How many replicas topics shall have: what the resources say that have them."""
+    """The wanted number of replicas by topic, from the resources that own a topic."""
     return {wish.topic: wish.replicas for wish in wishes if wish.topic_id and wish.replicas is not None}
 
 
-# Who has a topic
+# Ownership of topics
 
 
 def _holders(
     plan: TopicPlan, declared: Declared, seen: TopicsSeen, claims: Mapping[str, Claim]
 ) -> dict[str, TopicWish]:
-    """The one resource of each topic; the others are told so."""
+    """The owner of each topic. Other resources that name the topic get the state TopicTaken."""
     found: dict[str, TopicWish] = {}
     unread = {one.topic: one for one in declared.unread if one.topic_id}
     for wish in sorted(declared.wishes, key=lambda wish: _order(wish, seen.there.get(wish.topic), claims)):
@@ -197,16 +201,16 @@ def _order(wish: TopicWish, there: TopicSeen | None, claims: Mapping[str, Claim]
 
 
 def _may_have(wish: TopicWish, there: TopicSeen, claim: Claim | None) -> bool:
-    """Whether a topic that exists is the resource's. A resource that was applied anew follows the one of its name."""
+    """Whether a resource may own an existing topic. A recreated resource takes over the claim of its name."""
     heir = claim is not None and claim.id == there.id and claim.resource == wish.resource
     return wish.adopt or wish.creating or wish.topic_id == there.id or heir
 
 
-# What becomes of it
+# Deletion and changes
 
 
 def _ends(plan: TopicPlan, declared: Declared, claim: Claim, there: TopicSeen | None) -> None:
-    """A claim whose topic no resource has: the topic is deleted once it is certain that the claimant is gone."""
+    """Plan for a claim whose topic has no owner: delete the topic once the claiming resource is certainly gone."""
     if there is None or there.id != claim.id:
         return
     named = any(wish.topic == claim.topic for wish in declared.wishes)
@@ -223,7 +227,7 @@ def _ends(plan: TopicPlan, declared: Declared, claim: Claim, there: TopicSeen | 
 
 
 def _follow(plan: TopicPlan, wish: TopicWish, there: TopicSeen | None, claims: Mapping[str, Claim]) -> TopicState:
-    """Plan what the resource's topic lacks, and its claim; how it is."""
+    """Plan the changes and the claim of a resource's topic. Returns the state of the resource."""
     claim = claims.get(wish.topic)
     if there is None:
         if plan.count < BATCH_MAX:
@@ -244,14 +248,14 @@ def _follow(plan: TopicPlan, wish: TopicWish, there: TopicSeen | None, claims: M
 
 
 def exists(wish: TopicWish) -> TopicState:
-    """Of a resource whose topic is somebody else's."""
+    """The state of a resource whose topic exists and is not its own."""
     text = f"the topic {wish.topic} exists, and this resource did not create it: set spec.adopt to true to take it over"
     text += " (configurations that spec.config does not name stay as they are), or choose another spec.topicName"
     return TopicState(False, "TopicExists", text, known=True)
 
 
 def _change(plan: TopicPlan, wish: TopicWish, there: TopicSeen) -> TopicState:
-    """Plan what a topic lacks; how it is."""
+    """Plan the changes of an existing topic. Returns the state of its resource."""
     put = {key: value for key, value in wish.config.items() if not same(there.config.get(key), value)}
     remove = tuple(sorted((wish.managed & there.config.keys()) - wish.config.keys() - set(THROTTLED)))
     grows = there.partitions < wish.partitions

@@ -1,5 +1,7 @@
-"""Values of Kafka's configuration. A node tells one as it has understood it: `compact,delete` of `compact, delete`,
-`true` of `True`, `100` of `0100`. Who takes these for different sets them again for ever.
+"""Comparison of Kafka's configuration values.
+
+A node returns a value in its normal form: `compact,delete` for `compact, delete`, `true` for `True`, `100` for `0100`.
+If these counted as different, the operator would set them again in every pass.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ _NUMBER: Final = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")
 
 
 def same(told: str | None, wanted: str) -> bool:
-    """Whether a node that tells `told` has what is wanted."""
+    """Whether the value `told`, as a node returns it, means `wanted`. False if the node has no value."""
     return told is not None and (told == wanted or _understood(told) == _understood(wanted))
 
 

@@ -1,15 +1,15 @@
-"""Volumes that a pool has no more: emptied, proven to be empty, left out by a restart, and then kept or deleted.
+"""Removal of volumes from a pool: empty, prove empty, restart without the volume, keep or delete the claim.
 
-In this order, each step remembered on the claim (`Volume.marks`) before the next one relies on it:
+The steps, in order. Each is marked on the claim (`Volume.marks`) before the next step relies on it:
 
-1. `Emptying` is written on the claim. The pod goes on mounting the volume, also a pod that is made anew.
-2. The broker's directory on it is cordoned: the broker creates no log in it any more.
-3. Its replicas move to the broker's other directories, some at once, to where most room is.
-4. The broker says that the directory is cordoned, and then that nothing is in it: `Empty` is written on the claim.
-5. The ordinary roll restarts the pod without the volume; the proof of 4 must hold again right before.
-6. The cordon is taken back, the record forgets the volume, and the claim is kept or deleted as the policy says.
+1. Write `Emptying` on the claim. The pod goes on mounting the volume, even if the pod is made again.
+2. Cordon the broker's directory on it: the broker creates no new log there.
+3. Move its replicas to the broker's other directories, a few at a time, to the directory with the most free space.
+4. The broker reports that the directory is cordoned, and then that it is empty. Write `Empty` on the claim.
+5. The ordinary roll restarts the pod without the volume. The proof of step 4 must hold again right before.
+6. Remove the cordon and forget the volume in the record. The policy keeps or deletes the claim.
 
-A broker that does not answer proves nothing. A volume that comes back to its pool loses its mark and its cordon.
+A broker that does not answer proves nothing. A volume that returns to its pool loses its mark and its cordon.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 def brokers_to_ask(record: Record, wanted: Wanted, kube: Kube) -> frozenset[int]:
-    """Brokers whose log directories have to be known."""
+    """Brokers whose log directories the plan needs to know."""
     if wanted.load:
         return frozenset(node.id for node in record.nodes if node.broker)
     found = set()
@@ -46,13 +46,13 @@ def brokers_to_ask(record: Record, wanted: Wanted, kube: Kube) -> frozenset[int]
 
 
 def rates(s: Situation) -> Mapping[str, str]:
-    """The throttle as a dynamic value, while volumes are being emptied."""
+    """The throttle as a dynamic value while volumes are being emptied; else empty."""
     busy = s.wanted.drain_bytes and any(s.kept(node) for node in s.record.nodes if node.broker)
     return {RATE: str(s.wanted.drain_bytes)} if busy else {}
 
 
 def empty(s: Situation) -> None:
-    """Plan the next step for each node that has such volumes."""
+    """Plan the next step for each node that has volumes to be removed."""
     if s.wanted.hibernated:
         return
     for node in s.record.nodes:
@@ -85,7 +85,7 @@ def _empty(s: Situation, node: Node, volume: Volume) -> None:
 
 
 def _mark_controllers(s: Situation, node: Node) -> None:
-    """A node that is no broker has no replicas; the metadata log is on the first volume, which stays."""
+    """Mark volumes of a node that is not a broker as empty. The metadata log is on the first volume, which stays."""
     left = tuple(sorted(s.kept(node)))
     if not left:
         return
@@ -99,12 +99,12 @@ def _at_broker(s: Situation, node: Node, volume: Volume, disks: Disks, back: tup
     marked = {disks.directories[name].path for name in volume.marks if name in disks.directories}
     there = {directory.path for directory in disks.directories.values()}
     mine = {disks.directories[name].path for name in s.removed(node) if name in disks.directories}
-    # What somebody else has cordoned stays so; a directory that the broker has no more cannot be cordoned.
+    # Directories that others have cordoned stay cordoned. A directory that the broker has lost cannot be cordoned.
     cordon = tuple(sorted((disks.cordoned & there - marked) | mine))
     if set(cordon) != disks.cordoned:
         s.plan.steps.append(Cordon(node.id, cordon))
         return
-    # One that the pod does not mount yet stays marked until its next start: until then nothing comes into it.
+    # A volume that the pod does not mount yet stays marked until the next start. Until then it gets no replicas.
     mounted = tuple(name for name in back if name in disks.directories)
     if mounted:
         s.plan.steps.append(MarkVolume(node.id, node.disk, mounted, ""))
@@ -133,7 +133,7 @@ def _next(s: Situation, node: Node, volume: Volume, disks: Disks, name: str) -> 
 
 
 def _move(s: Situation, node: Node, disks: Disks, name: str, directory: Directory) -> None:
-    """The next replicas, the largest first: they are the hardest to find room for."""
+    """Move the next replicas, the largest first, because they are the hardest to place."""
     others = {
         one.path: one
         for other, one in disks.directories.items()
@@ -154,7 +154,7 @@ def _move(s: Situation, node: Node, disks: Disks, name: str, directory: Director
             continue
         moves[key] = path
         free[path] -= size
-    # A copy that somebody has begun into this directory is taken back: the replica goes where it is.
+    # A copy into this directory that is under way is undone: the replica stays in its present directory.
     for key in directory.coming:
         home = next((path for path, one in others.items() if key in one.replicas), None)
         if home is not None:
@@ -172,13 +172,13 @@ def _move(s: Situation, node: Node, disks: Disks, name: str, directory: Director
 
 
 def _pending(disks: Disks, directory: Directory) -> int:
-    """Bytes that copies under way will still take, at most."""
+    """The most bytes that copies under way into `directory` can still take."""
     sizes = {key: size for one in disks.directories.values() for key, size in one.replicas.items()}
     return sum(sizes.get(key, 0) for key in directory.coming)
 
 
 def _delete(s: Situation, node: Node, volume: Volume) -> None:
-    """Claims of emptied volumes that nothing refers to any more, where the policy says so."""
+    """Delete claims of emptied volumes without references, if the policy says so."""
     pool, pod = s.wanted.pool(node.pool), s.kube.pods.get(node.id)
     if pool is None or not pool.delete_volumes or (pod is not None and not pod.volumes):
         return
@@ -189,7 +189,7 @@ def _delete(s: Situation, node: Node, volume: Volume) -> None:
 
 
 def released(s: Situation, node: Node) -> frozenset[str]:
-    """Volumes that the record need not know any more: empty, mounted by no pod, and without a cordon."""
+    """Volumes that the record can forget: empty, not mounted by a pod, and not cordoned."""
     volume, pod = s.kube.volumes.get((node.id, node.disk)), s.kube.pods.get(node.id)
     if volume is None or (pod is not None and not pod.volumes):
         return frozenset()
@@ -206,9 +206,10 @@ def released(s: Situation, node: Node) -> frozenset[str]:
 
 
 def volumes_empty(s: Situation, node: Node) -> Blocked | None:
-    """What speaks against a restart that leaves out volumes: they must be empty and cordoned as of now.
+    """Return the reason against a restart that leaves out volumes, or None. They must be empty and cordoned now.
 
-    A broker that is down cannot be asked. It was cordoned when its volume was marked, so nothing has come since.
+    A broker that is down is not asked. Its directory was cordoned before the volume was marked as empty, so it is still
+    empty.
     """
     pod = s.kube.pods.get(node.id)
     if not s.dropped(node) or pod is None or not is_broker(pod) or not s.up(node.id):

@@ -1,11 +1,11 @@
-"""Who votes: from the present voters to the wanted ones, one at a time. Law 4.
+"""Changes of the voters: from the present to the wanted voters, one at a time. Law 4.
 
-A voter that is down blocks every change but the one that takes it out: it is named, with what helps.
+A voter that is down blocks every change except its own removal. The plan names the voter and the remedy.
 
-Static: `provision` starts who joins (with an empty disk it only reads until it is sure); once it has everything, the
-next set is remembered and `roll` takes the others over to it, one by one, the new one counting in every gate; then the
-next change.
-Voters are added before any is removed, so that the quorum is never smaller than either end.
+Static quorums: `provision` starts the joining controller; with an empty disk, it only replicates until voting is safe.
+Once it has caught up, the next voter set is recorded. `roll` restarts the others with the new set, one by one, and the
+new voter counts in every gate. Then the next change follows.
+Voters are added before voters are removed, so the quorum is never smaller than the smaller of the two sets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KRAFT_VERSION: Final = "kraft.version"
 
 
 def change_voters(s: Situation) -> bool:
-    """Plan the next change; whether one is under way."""
+    """Plan the next change of voters. Returns whether a change is under way."""
     wanted = set(s.voters_wanted())
     if not s.static:
         return dynamic_voters(s)
@@ -51,7 +51,7 @@ def change_voters(s: Situation) -> bool:
             s.plan.waits.append(f"voters change to {sorted(wanted)}: node {added[0]} is being made")
             return True
         _join(s, new)
-    elif removed[0] == leader and len(present) > 2:  # of two, who stays cannot lead before it is alone
+    elif removed[0] == leader and len(present) > 2:  # of two voters, the one that stays cannot lead until it is alone
         _hand_over(s, leader)
     else:
         s.plan.steps.append(Remember(s.record.voting(present - {removed[0]}), f"voter {removed[0]} leaves the quorum"))
@@ -59,10 +59,10 @@ def change_voters(s: Situation) -> bool:
 
 
 def _join(s: Situation, new: Node) -> None:
-    """A voter that joins is started first, and counted with by the others only once it has everything.
+    """Start a joining voter first; the others count it only once it has caught up.
 
-    Else a lone voter that crashes meanwhile could not be elected any more: it would need the vote of one that cannot
-    give it, as it cannot be sure of what it may have lost.
+    Otherwise, a lone voter that crashes meanwhile could never be elected again. It would need the vote of the joining
+    voter, which does not vote while it may have lost records.
     """
     if s.record.joining is None:
         s.plan.steps.append(Remember(replace(s.record, joining=new.id), f"controller {new.id} is started as a voter"))
@@ -74,7 +74,7 @@ def _join(s: Situation, new: Node) -> None:
 
 
 def _tell_late(s: Situation, late: int, wanted: list[int]) -> None:
-    """Why the voters do not change, and what helps."""
+    """Report why the voters do not change yet, with the remedy."""
     if s.up(late) and late in s.live_voters():
         s.plan.waits.append(f"voters change to {wanted}: controller {late} has to follow first")
         return
@@ -93,7 +93,7 @@ def _tell_late(s: Situation, late: int, wanted: list[int]) -> None:
 
 
 def _given_up(s: Situation, node_id: int) -> bool:
-    """Whether a voter that leaves is taken out while it is down: named in quorum.giveUp, or begun already."""
+    """Whether to remove a leaving voter while it is down: it is named in quorum.giveUp, or its removal has begun."""
     node = s.record.node(node_id)
     if node is None or not node.leaving:
         return False
@@ -101,9 +101,9 @@ def _given_up(s: Situation, node_id: int) -> bool:
 
 
 def _take_out(s: Situation, gone: int) -> bool:
-    """A voter that was given up leaves: stopped for good first, so that nobody runs with older voters later.
+    """Remove a voter that was given up. It is stopped for good first, so that it never runs with the old voters again.
 
-    The others have to be restarted for it, each while the lost one is still counted with: one must be to spare.
+    The other voters restart one by one while the lost voter still counts. So more than a majority must be live.
     """
     node = s.record.node(gone)
     assert node is not None, "law: who is given up is known"
@@ -130,9 +130,9 @@ def _take_out(s: Situation, gone: int) -> bool:
 
 
 def _go_dynamic(s: Situation) -> bool:
-    """Static -> dynamic: kraft.version 1 once all is settled, then restarts without `controller.quorum.voters`.
+    """Switch a static quorum to a dynamic one: finalize kraft.version 1, then restart without static voters.
 
-    Until the level is finalized for certain, everybody is started with the static voters.
+    Until the level is certainly finalized, all nodes start with `controller.quorum.voters`.
     """
     if s.metadata is None or s.quorum is None:
         s.plan.block("QuorumUnknown", "the state of the quorum is unknown: it does not become dynamic")
@@ -153,7 +153,7 @@ def _go_dynamic(s: Situation) -> bool:
 
 
 def former_leader(s: Situation) -> bool:
-    """Whether a former voter leads, which those with the voters in force do not follow; plans that it hands over."""
+    """Whether a former voter leads that controllers with the voters in force do not follow. If so, plan its restart."""
     leader = s.quorum.leader if s.quorum is not None else -1
     node = s.record.node(leader)
     if node is None or not s.static or leader in s.record.voters or not s.up(leader):
@@ -166,7 +166,7 @@ def former_leader(s: Situation) -> bool:
 
 
 def _hand_over(s: Situation, leader: int) -> None:
-    """By a clean stop: no request for it exists."""
+    """Hand over the leadership by a clean restart of the leader, because no request for a hand-over exists."""
     node = s.record.node(leader)
     blocked = node_without(s, node) if node is not None else None
     if blocked is not None:
@@ -182,14 +182,17 @@ def _behind(s: Situation, node_id: int) -> bool:
 
 
 def former(s: Situation, node: Node) -> bool:
-    """Whether a controller has left the quorum for certain: nobody counts with it any more."""
+    """Whether a controller has certainly left the quorum: no other controller counts it as a voter."""
     if not s.static:
         return s.quorum is not None and node.id not in s.quorum.voters
     return node.id not in s.record.voters and not s.counted(node.id)
 
 
 def dynamic_voters(s: Situation) -> bool:
-    """One change of a dynamic quorum's voters; whether one is under way. Raft itself has one at a time (KIP-853)."""
+    """Plan one change of a dynamic quorum's voters. Returns whether a change is under way.
+
+    Raft permits one change at a time (KIP-853).
+    """
     wanted = set(s.voters_wanted())
     if s.quorum is None or not wanted:
         return False
@@ -212,7 +215,7 @@ def dynamic_voters(s: Situation) -> bool:
 
 
 def stale(s: Situation, node_id: int) -> bool:
-    """Whether the voter of this id is on another disk than the node of this id: a disk that was replaced."""
+    """Whether the voter of this id has another directory id than the running node, because its disk was replaced."""
     if s.quorum is None:
         return False
     voter, observer = s.quorum.voters.get(node_id), s.quorum.observers.get(node_id)
