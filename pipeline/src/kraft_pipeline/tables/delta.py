@@ -1,8 +1,8 @@
-"""Delta tables through delta-rs: the batch is the table's `txn` of our application, its end lies in the commit's info.
+"""Delta tables through delta-rs. The batch number is the version in `txn`; the end position is in the commit's info.
 
-Files are written by tasks and only named in the commit, as any Delta writer does. The version in `txn` is what makes a
-batch happen once: it is read before, and a commit that meets another one at the same version of the table fails and is
-looked at again rather than retried blindly.
+Tasks write the files, and the commit only names them, as any Delta writer does. The version in `txn` ensures that a
+batch is committed once. The writer reads it before each commit. If another commit takes the same version of the table,
+the commit fails, and the writer reads the table again before it retries.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.storage import open_storage, s3_options
 
 DELETION_VECTORS: Final = "deletionVectors"
-"""Feature of a table whose files may have rows that are deleted elsewhere, which delta-rs does not tell by file."""
+"""Table feature: rows of a data file may be deleted by a separate file. delta-rs does not report which files."""
 CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 BATCH: Final = "kraft.batch"
 POSITION: Final = "kraft.position"
 POSITIONS: Final = "_kraft_positions"
-"""Folder of positions whose commits may have been cut off Delta's log."""
+"""Folder of positions. It replaces commit infos that Delta's log no longer has."""
 LEFT_S: Final = 3600.0
-"""Age from which a draft of such a file is of a writer that was killed: it takes milliseconds."""
+"""Seconds after which a draft of a position file is abandoned: a live writer needs milliseconds."""
 APP: Final = "kraft.app"
 RECENT: Final = 20
-"""Commits that are looked at before all are, each of which is a file: the last of ours is nearly always there."""
+"""Newest commits to read before the whole history. Each is a file, and our last commit is nearly always among them."""
 
 
 class _Known(NamedTuple):
     """The transactions of a version of the table."""
 
     table: str
-    """Its id, which another table at the same place does not have."""
+    """The table's id: a new table at the same path has another id."""
     version: int
     versions: Mapping[str, int]
 
@@ -68,9 +68,11 @@ class DeltaTableOf:
         self._load()
 
     def schema(self) -> pa.Schema | None:
+        """Return the columns as Arrow types, or None if the table does not exist."""
         return None if self._table is None else pa.schema(self._table.schema().to_arrow())
 
     def state(self) -> State:
+        """Read the log again and return this writer's last batch, position and epoch. Raises OSError."""
         self._load()
         with self._told():
             return self._stands()
@@ -87,7 +89,7 @@ class DeltaTableOf:
         return replace(self._state, epoch=epoch)
 
     def _transactions(self) -> Mapping[str, int]:
-        """The versions of our applications. delta-rs reads all commits since the checkpoint; here only new ones are."""
+        """The `txn` versions of our applications. Reads new commits only; delta-rs reads all since a checkpoint."""
         assert self._table is not None
         table, version = str(self._table.metadata().id), self._table.version()
         known = self._known
@@ -101,7 +103,7 @@ class DeltaTableOf:
         return found
 
     def _since(self, known: _Known, version: int) -> dict[str, int] | None:
-        """What commits have changed since; None if the log has them no more."""
+        """Add the `txn` versions of commits after `known`. Returns None if the log no longer has those commits."""
         storage, found = open_storage(self._uri, self._storage), dict(known.versions)
         for number in range(known.version + 1, version + 1):
             try:
@@ -115,6 +117,7 @@ class DeltaTableOf:
         return found
 
     def claim(self, epoch: int) -> None:
+        """Commit a `txn` with the new epoch. Raises ConflictError unless `epoch` is the highest so far."""
         state = self.state()
         if epoch <= state.epoch:
             raise ConflictError(f"table {self._uri}: writer {state.epoch} has claimed it before writer {epoch}")
@@ -122,10 +125,12 @@ class DeltaTableOf:
         self._epoch = epoch
 
     def join(self) -> int:
+        """Adopt the epoch of the current writer, without a commit, and return it."""
         self._epoch = self.state().epoch
         return self._epoch
 
     def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
+        """Create the table or add missing columns. Raises ValueError if it is partitioned differently."""
         schema, partition_by = with_columns(schema, levels), [by.name for by in levels]
         self._load()
         if self._table is None:
@@ -148,6 +153,7 @@ class DeltaTableOf:
     def commit(
         self, batch: int, position: Position, files: Sequence[Added], *, after: int, removed: Sequence[str] = ()
     ) -> None:
+        """As `Committer.commit`: one Delta version with add and remove actions, and `txn` = batch."""
         self._follows(batch, after)
         state = State(batch, position)
         gone = [_remove(file, data_change=True) for file in self._held(removed)] if removed else []
@@ -163,6 +169,10 @@ class DeltaTableOf:
         return [there[path] for path in paths]
 
     def upsert(self, batch: int, position: Position, changes: Changes, *, after: int, each: Each) -> list[str]:
+        """As `Keyed.upsert`. Raises ValueError, too, if the table has deletion vectors.
+
+        delta-rs merges a table with a change data feed; then the result is empty.
+        """
         self._follows(batch, after)
         if not self._whole():
             raise ValueError(f"table {self._uri} has deletion vectors of another writer: it takes no rows by key")
@@ -176,7 +186,7 @@ class DeltaTableOf:
         if feeds:
             with self._kept(state):
                 self._merge(self._accepted(merge, found), changes.keys, properties)
-                if self.state().batch != batch:  # nothing was to be changed, and so nothing was committed
+                if self.state().batch != batch:  # delta-rs commits nothing if no row changes
                     self._write([], properties)
             return []
         levels = [By(name, name, None) for name in self._table.metadata().partition_columns]
@@ -188,9 +198,9 @@ class DeltaTableOf:
 
     @contextmanager
     def _kept(self, state: State) -> Iterator[None]:
-        """Keep the position of a batch that is committed meanwhile beside the table, until the next one's is kept.
+        """Store the position of a batch beside the table before its commit, and remove older positions afterwards.
 
-        Delta removes the infos of commits after `delta.logRetentionDuration`, of the last commit of a writer, too.
+        Delta removes commit infos after `delta.logRetentionDuration`, including the info of a writer's last commit.
         """
         assert state.position is not None
         storage, folder = open_storage(self._uri, self._storage), f"{POSITIONS}/{self._app}"
@@ -201,13 +211,13 @@ class DeltaTableOf:
         limit = time.time() - LEFT_S
         for file in list(storage.list(folder)):
             number = file.path.rpartition("/")[2].partition("-")[0]
-            # Not of a later batch, which another writer may have committed by now; drafts have a dot in front.
+            # Keep later batches: another writer may have committed them. Names of drafts begin with a dot.
             done = int(number) <= state.batch if number.isdigit() else file.modified < limit
             if done and file.path != name:
                 storage.delete(file.path)
 
     def _accepted(self, merge: Merge, found: Sequence[Left]) -> pa.Table:
-        """All changes that no row refuses, in this process: delta-rs merges them here."""
+        """Read all changes that are newer than the table's rows into this process, where delta-rs merges them."""
         storage, parts = merge.work.storage, []
         for number, part in enumerate(merge.parts):
             refused = [place for left in found for place in left.refused.get(number, [])]
@@ -215,7 +225,7 @@ class DeltaTableOf:
         return pa.concat_tables(parts)
 
     def _merge(self, rows: pa.Table, keys: Sequence[str], properties: CommitProperties) -> None:
-        """By delta-rs, which writes a change data feed as well; what it leaves when it is killed, VACUUM removes."""
+        """Merge with delta-rs, which also writes the change data feed. VACUUM removes files of a killed merge."""
         assert self._table is not None
         columns = {_quoted(f.name): f"source.{_quoted(f.name)}" for f in self._table.schema().fields}
         merge = self._table.merge(
@@ -223,7 +233,7 @@ class DeltaTableOf:
             " AND ".join(f"target.{_quoted(key)} = source.{_quoted(key)}" for key in keys),
             source_alias="source",
             target_alias="target",
-            streamed_exec=False,  # the changes are at hand: files whose keys cannot be among theirs are not read
+            streamed_exec=False,  # the changes are in memory, so delta-rs skips files by the bounds of their keys
             commit_properties=properties,
         )
         merge = merge.when_matched_delete(f"source.{DELETED}").when_matched_update(columns)
@@ -234,7 +244,7 @@ class DeltaTableOf:
         return intents.batch(open_storage(self._uri, self._storage), self._app, self._epoch, batch)
 
     def files(self) -> set[str]:
-        """Of the present version, and of those since the last vacuum: files that were replaced may still be read."""
+        """Paths of the current version's files and of replaced files not vacuumed yet: readers may still use them."""
         self._load()
         if self._table is None:
             return set()
@@ -242,11 +252,12 @@ class DeltaTableOf:
         return {file.path for file in self.live()} | {_relative(path, self._uri) for path in old}
 
     def live(self) -> list[Added]:
+        """Return the files of the newest version, without bounds."""
         self._load()
         return self._live()
 
     def _live(self, bounded: Sequence[str] = ()) -> list[Added]:
-        """With the bounds of some columns, as far as the commits tell them."""
+        """The files of the loaded version, with bounds of the columns `bounded` if the commits have them."""
         if self._table is None:
             return []
         rows = pa.table(self._table.get_add_actions(flatten=True))
@@ -265,6 +276,7 @@ class DeltaTableOf:
         return added
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
+        """As `Committer.replace`, without a data change. Raises ConflictError if there are deletion vectors, too."""
         state = self.state()
         state.check(self._uri, self._epoch)
         there = self._held(old)
@@ -274,19 +286,21 @@ class DeltaTableOf:
         self._write([*removed, *(_add(file, new=False) for file in new)], self._properties(state))
 
     def vacuum(self, older_s: float) -> int:
+        """Run Delta's VACUUM and remove expired log files. The age is rounded up to whole hours."""
         self._load()
         if self._table is None:
             return 0
         with self._told():
-            self._table.cleanup_metadata()  # not after each commit, which would list the whole log each time
-        hours = math.ceil(older_s / 3600)  # delta-rs counts no less; rather later than what was asked for
+            self._table.cleanup_metadata()  # here, because after each commit it would list the whole log
+        hours = math.ceil(older_s / 3600)  # delta-rs counts whole hours: round up, so no file goes too early
         return len(self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False))
 
     def sweep(self) -> int:
-        return 0  # delta-rs leaves nothing of which it is told here
+        """Return 0: delta-rs does not report remains of interrupted commits."""
+        return 0
 
     def forget(self) -> None:
-        """Nothing is kept outside the table's own files."""
+        """Do nothing: a Delta table has no catalog entry."""
 
     def _whole(self) -> bool:
         assert self._table is not None
@@ -294,7 +308,7 @@ class DeltaTableOf:
 
     @property
     def _writer(self) -> str:
-        """The application whose transactions are epochs."""
+        """The application id whose `txn` versions are epochs."""
         return f"{self._app}.writer"
 
     def _follows(self, batch: int, after: int) -> None:
@@ -304,7 +318,7 @@ class DeltaTableOf:
             raise ConflictError(f"batch {batch} follows {after}, but the last one of {self._uri} is {state.batch}")
 
     def _properties(self, state: State, *transactions: Transaction) -> CommitProperties:
-        """Retried by nobody but the runner, who looks at the table before."""
+        """Commit properties without retries: the runner reads the table before it retries."""
         info = {} if state.position is None else _info(state.batch, state.position)
         return CommitProperties({APP: self._app, **info}, max_commit_retries=0, app_transactions=list(transactions))
 
@@ -322,7 +336,7 @@ class DeltaTableOf:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What delta-rs raises, as ours: what files could not be read or written is told by its text."""
+        """Translate DeltaError: OSError if its text names a failed read or write, otherwise ConflictError."""
         try:
             yield
         except TableNotFoundError:
@@ -342,7 +356,10 @@ class DeltaTableOf:
             self._table = None
 
     def _position(self, batch: int) -> Position:
-        """Where the batch ended, from the info of the commits, newest first, or from what is kept beside the table."""
+        """Where the batch ended: from commit infos, newest first, or from the position file beside the table.
+
+        Raises ValueError if neither has the position.
+        """
         assert self._table is not None
         for limit in (RECENT, None):
             for commit in self._table.history(limit):
@@ -350,7 +367,7 @@ class DeltaTableOf:
                     return Position.from_json(commit[POSITION])
         storage, begin = open_storage(self._uri, self._storage), f"{POSITIONS}/{self._app}/{batch}-"
         kept = [file.path for file in storage.list(f"{POSITIONS}/{self._app}") if file.path.startswith(begin)]
-        if len(kept) == 1:  # several: of writers that died, and nobody knows which of them had committed
+        if len(kept) == 1:  # several come from writers that died, and the committed one is unknown
             return Position.from_json(storage.read(kept[0]).decode())
         raise ValueError(f"table {self._uri}: no commit says where batch {batch} ended; its history has been cut off")
 

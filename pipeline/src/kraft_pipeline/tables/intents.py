@@ -38,6 +38,7 @@ class Work:
 
     @property
     def folder(self) -> str:
+        """Folder of the records of this work, relative to the table."""
         return f"{FOLDER}/{self.app}/e{self.epoch:010d}-{self.name}"
 
     @property

@@ -1,13 +1,14 @@
-"""Parquet files with a manifest of ours: which of them are the table, and how far it is.
+"""Parquet files with a transaction log of our own, which lists the table's files and its position.
 
-`_kraft/00000000000000000007.json` is one transaction: its number in the name, and in it the batch, where that ended,
-the files added and removed, the schema, or the epoch of a writer that begins. Transactions are put down whole or not at
-all, never twice under one number. Every `CHECKPOINT_EVERY` of them the whole state is written beside
-(`….checkpoint.json`): a reader begins there. What comes before the last checkpoint but one, and is older than an hour,
-is removed: the log does not grow with the age of the table. `_common_metadata` has the columns of all files; Spark goes
-by it rather than by those of one file. Engines ignore names that begin with an underscore, and see the files in Hive's
-folders; between the death of a writer and the next start they may see files of a batch that was never committed, so who
-must not, asks for `files()`.
+`_kraft/00000000000000000007.json` is one transaction. Its name has the number. It holds a batch with its end position,
+files added and removed, a schema, or the epoch of a new writer. Each transaction is written atomically, once per
+number. After every `CHECKPOINT_EVERY` transactions the writer adds the whole state (`….checkpoint.json`), and readers
+begin at the newest checkpoint. Transactions before the last checkpoint but one are removed after an hour, so the log
+does not grow with the age of the table. `_common_metadata` has the columns of all files, and Spark uses it instead of
+the columns of one file.
+
+Engines ignore names that begin with an underscore and find data files in Hive folders. After a writer dies, they may
+see files of an uncommitted batch until the next start. Readers that must not see them use `live()`.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ LOG: Final = "_kraft"
 SCHEMA: Final = "_common_metadata"
 _NAMES: Final = rf"{LOG}/\d{{20}}(\.checkpoint)?\.json"
 CHECKPOINT_EVERY: Final = 100
-"""Transactions that a start reads one by one, at most."""
+"""Transactions between two checkpoints; a start reads at most this many one by one."""
 TRIM_S: Final = 3600.0
-"""Age from which transactions before two checkpoints are removed: nobody reads for so long from a list of names."""
+"""Seconds that transactions stay after two newer checkpoints, for readers that have listed their names."""
 DRAFT_S: Final = 3600.0
-"""Age from which a draft is of a transaction that was cut off: it takes milliseconds."""
+"""Seconds after which a draft of a transaction is abandoned: a live writer needs milliseconds."""
 
 
 class ParquetTable:
@@ -48,23 +49,26 @@ class ParquetTable:
         self._storage, self._app = storage, app_id
         self._next = self._epoch = 0
         self._states: dict[str, State] = {}
-        """By writer."""
+        """By application id."""
         self._schema: pa.Schema | None = None
         self._shown: pa.Schema | None = None
-        """What `_common_metadata` has, as far as this process knows."""
+        """The schema last written to `_common_metadata` by this process; None if it has not written any."""
         self._partition_by: tuple[str, ...] = ()
         self._files: dict[str, Added] = {}
         self._removed: dict[str, float] = {}
         self._refresh()
 
     def schema(self) -> pa.Schema | None:
+        """Return the columns, including partition columns, or None if the table does not exist."""
         return self._schema
 
     def state(self) -> State:
+        """Read new transactions and return this writer's last batch, position and epoch. Raises FencedError."""
         self._refresh()
         return self._states.get(self._app, State())
 
     def claim(self, epoch: int) -> None:
+        """Append a transaction with the new epoch. Raises ConflictError unless it is the highest so far."""
         state = self.state()
         if epoch <= state.epoch:
             raise ConflictError(f"the table: writer {state.epoch} has claimed it before writer {epoch}")
@@ -72,10 +76,15 @@ class ParquetTable:
         self._epoch = epoch
 
     def join(self) -> int:
+        """Adopt the epoch of the current writer, without a transaction, and return it."""
         self._epoch = self.state().epoch
         return self._epoch
 
     def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
+        """Create the table or add missing columns, and write `_common_metadata`.
+
+        Raises ValueError if the table is partitioned differently.
+        """
         self._refresh()
         schema, partition_by = with_columns(schema, levels), tuple(by.name for by in levels)
         if self._schema is not None and partition_by != self._partition_by:
@@ -92,6 +101,7 @@ class ParquetTable:
     def commit(
         self, batch: int, position: Position, files: Sequence[Added], *, after: int, removed: Sequence[str] = ()
     ) -> None:
+        """As `Committer.commit`: append one transaction that names the batch, its end and its files."""
         state = self.state()
         state.check(self._storage.uri, self._epoch)
         if state.batch != after:
@@ -103,14 +113,17 @@ class ParquetTable:
         )
 
     def files(self) -> set[str]:
+        """Paths of current files and of replaced files that are not vacuumed yet."""
         self._refresh()
         return {*self._files, *self._removed}
 
     def live(self) -> list[Added]:
+        """Return the current files after reading new transactions."""
         self._refresh()
         return list(self._files.values())
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
+        """As `Committer.replace`: append one transaction. Raises ConflictError, FencedError."""
         self.state().check(self._storage.uri, self._epoch)
         self._hold(old)
         self._append({"removed": list(old), "added": [asdict(file) for file in new]})
@@ -121,19 +134,19 @@ class ParquetTable:
             raise ConflictError(f"{gone[0]} is no file of the table any longer")
 
     def vacuum(self, older_s: float) -> int:
-        """Replaced files that nobody refers to; their age is that of the transaction that replaced them."""
+        """Remove files replaced at least `older_s` seconds ago, by the transaction's time. Returns their number."""
         old = [path for path, when in self._removed.items() if time.time() - when >= older_s]
         for path in old:
             self._storage.delete(path)
         while not self._removed.keys().isdisjoint(old):
             try:
                 self._append({"forgotten": old})
-            except ConflictError:  # with what another one commits meanwhile it has nothing to do
+            except ConflictError:  # a concurrent commit does not affect these files, so retry
                 self._refresh()
         return len(old)
 
     def sweep(self) -> int:
-        """Drafts of transactions in folders."""
+        """Remove abandoned drafts of transactions. Returns their number."""
         limit, count = time.time() - DRAFT_S, 0
         for file in list(self._storage.list(LOG)):
             if file.path.startswith(f"{LOG}/.") and file.modified < limit:
@@ -142,7 +155,7 @@ class ParquetTable:
         return count
 
     def forget(self) -> None:
-        """Nothing is kept outside the table's own files."""
+        """Do nothing: the table has no catalog entry."""
 
     def _append(self, what: dict[str, Any]) -> None:
         number = self._next
@@ -155,7 +168,7 @@ class ParquetTable:
             self._trim()
 
     def _trim(self) -> None:
-        """Remove what no reader needs that began within `TRIM_S`: two checkpoints and what follows them are enough."""
+        """Remove files older than `TRIM_S` before the last checkpoint but one. Readers need two checkpoints at most."""
         limit = time.time() - TRIM_S
         files = [file for file in self._storage.list(LOG) if re.fullmatch(_NAMES, file.path)]
         points = sorted(_number(file.path) for file in files if file.path.endswith(".checkpoint.json"))
@@ -197,7 +210,10 @@ class ParquetTable:
         return found
 
     def _refresh(self) -> None:
-        """Read the transactions that came since, from the last checkpoint on; nothing is listed if none came."""
+        """Read new transactions, from the newest checkpoint on. Does not list the folder if there are none.
+
+        Raises FencedError if the table was removed or created again, and ValueError if a transaction is missing.
+        """
         if self._next and self._storage.exists(_name(self._next - 1)) and not self._storage.exists(_name(self._next)):
             return
         names = sorted(file.path for file in self._storage.list(LOG) if re.fullmatch(_NAMES, file.path))

@@ -1,4 +1,4 @@
-"""Which records the next batch is made of: of the live stream, or of what came before it."""
+"""Plan the offsets of the next batch, for the live stream or for a backfill of older records."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from kraft_pipeline.tables.spec import SpecError, TableSpec
 from kraft_pipeline.tables.values import RAW
 
 SAMPLE_BYTES: Final = 256 * 1024
-"""Fetched before the first batch, to learn how large records are."""
+"""Bytes to fetch before the first batch, to estimate the size of a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A batch to be: after which states of the table and of the dead letters, and from where to where."""
+    """A planned batch: its offsets, and the states of the table and of the dead letters before it."""
 
     state: State
     dead: State
@@ -32,19 +32,20 @@ class Plan:
     end: Position
     lag: int
     again: bool
-    """Whether its dead letters have been committed already, by somebody who came no further."""
+    """Whether an earlier attempt committed the dead letters of this batch, but not its rows."""
     full: bool
-    """Whether it has as many rows or bytes as a batch may have."""
+    """Whether the batch has the maximum number of rows or bytes, so it must not wait for more."""
     cut: frozenset[Key] = frozenset()
-    """Of a batch that is repeated: partitions that lost records of it, which is on record."""
+    """For a repeated batch: partitions that lost records of it. The losses are recorded."""
 
     @property
     def records(self) -> int:
+        """Number of offsets in the batch, over all partitions."""
         return sum(last - self.start[key] for key, last in self.end.offsets.items())
 
     @property
     def ranges(self) -> list[Range]:
-        """Of all partitions, empty ones too."""
+        """One range for each partition, sorted; a range may be empty."""
         return [
             Range(key[0], bytes.fromhex(self.end.topics[key[0]]), key[1], self.start[key], last, self._epoch(key))
             for key, last in sorted(self.end.offsets.items())
@@ -54,7 +55,7 @@ class Plan:
         return self.end.epochs.get(key, -1)
 
     def to_json(self) -> dict[str, Any]:
-        """What a batch needs of it, for another process: of the table's state the position is left out."""
+        """Serialize for another process, without the position of the table's state, which the batch does not need."""
         dead = self.dead.position
         return {
             "table": [self.state.batch, self.state.epoch],
@@ -69,7 +70,7 @@ class Plan:
 
 
 def plan_of(found: Mapping[str, Any]) -> Plan:
-    """What `to_json` was given."""
+    """Inverse of `Plan.to_json`."""
     (batch, epoch), (dead, dead_epoch, dead_position) = found["table"], found["dead"]
     dead_end = None if dead_position is None else Position.from_json(dead_position)
     return Plan(
@@ -85,28 +86,28 @@ def plan_of(found: Mapping[str, Any]) -> Plan:
 
 
 class Planner(Protocol):
-    """What comes next after given states of the table and its dead letters."""
+    """Plans the batch after the given states of the table and its dead letters."""
 
     def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
-        """The next batch, None where there is none now. Raises ClientError, DataLossError."""
+        """Return the next batch, or None if there are no new records. Raises ClientError, DataLossError."""
 
 
 class Sizes:
-    """How many records a batch may have: `maxRows`, or as many as `maxBytes` are told from those before."""
+    """Limits the records of a batch by `maxRows` and `maxBytes`; the size of records comes from earlier batches."""
 
     def __init__(self, spec: TableSpec, options: Options) -> None:
         self._spec, self._options = spec, options
         self._record_bytes = 0.0
         self.learned = 0, 0
-        """The last batch: records, and their bytes."""
+        """Number of records of the last batch, and their bytes."""
 
     def learn(self, records: int, size: int) -> None:
-        """What the records of a batch were like, uncompressed."""
+        """Remember the bytes of a record: `size` is the uncompressed bytes of all `records` of a batch."""
         if records:
             self._record_bytes, self.learned = size / records, (records, size)
 
     def most(self, cluster: Cluster, start: Offsets, end: Position) -> int:
-        """Of the records from `start` to `end`, at most so many."""
+        """How many of the records from `start` to `end` a batch may have, at least 1. May fetch a sample."""
         key = max(end.offsets, key=lambda k: end.offsets[k] - start[k], default=None)
         if not self._record_bytes and key is not None and end.offsets[key] > start[key]:
             self._sample(
@@ -124,7 +125,7 @@ class Sizes:
 
 
 class Live:
-    """From where the table stands to the ends of the topics, or to where they ended when it was asked `once`."""
+    """Plans from the table's position to the ends of the topics; with `once`, to their ends at the first call."""
 
     def __init__(self, spec: TableSpec, options: Options, sizes: Sizes, losses: Losses, *, once: bool) -> None:
         self._spec, self._options, self._sizes, self._once = spec, options, sizes, once
@@ -132,6 +133,7 @@ class Live:
         self._until: Position | None = None
 
     def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
+        """As `Planner.plan`: first repeat a batch whose dead letters are committed but whose rows are not."""
         if dead.batch > state.batch and dead.position is not None:
             return self._again(cluster, state, dead, dead.position)
         grace_s = None if self._once else offsets.AWAY_S
@@ -150,7 +152,7 @@ class Live:
         return Plan(state, dead, start, reached, todo - taken, again=False, full=todo >= most)
 
     def _again(self, cluster: Cluster, state: State, dead: State, end: Position) -> Plan:
-        """The batch whose dead letters have been committed, from where it began then."""
+        """Plan the batch whose dead letters are committed again, with the same start."""
         then, topics = state.position or Position({}, end.cluster), end.topics
         then = replace(then, offsets={**end.begun, **then.offsets}, topics={**topics, **then.topics})
         going = followed(cluster, then, end, bottom=True)
@@ -160,7 +162,7 @@ class Live:
         return Plan(state, dead, start, replace(end, rows={}), 0, again=True, full=True, cut=cut)
 
     def _start(self, cluster: Cluster, state: State, end: Position) -> tuple[Offsets, list[Key]]:
-        """Where each partition is read from, and those that are read from their beginning."""
+        """The start offset of each partition, and the partitions that are read from their beginning."""
         if state.position is None:
             found = offsets.starting(cluster, self._options)
             return {key: min(found.get(key, 0), last) for key, last in end.offsets.items()}, sorted(end.offsets)
@@ -172,7 +174,7 @@ class Live:
 
 
 def _begun(then: Position | None, start: Offsets, new: Sequence[Key]) -> Offsets:
-    """Where reading began: `new` partitions begin now; a partition that is read anew from a cut began no later."""
+    """First offset ever read: `new` partitions begin now; after a truncation the lower offset counts."""
     found: Offsets = {}
     for key, offset in start.items():
         if then is None or key in new:
@@ -183,9 +185,10 @@ def _begun(then: Position | None, start: Offsets, new: Sequence[Key]) -> Offsets
 
 
 class Backfill:
-    """What the topics have from `since` on, before the live stream (or an earlier backfill) began.
+    """Plans the records from `since_ms` (Unix time) to where the live stream or an earlier backfill began.
 
-    The range is settled when it begins and kept in the table with each batch; one that was not finished goes on.
+    The first call fixes the range, and each batch stores it in the table. An unfinished backfill continues its range.
+    Raises SpecError for a table by key, where older rows would replace newer rows.
     """
 
     def __init__(self, spec: TableSpec, sizes: Sizes, live: Callable[[], State], since_ms: int | None = None) -> None:
@@ -195,6 +198,7 @@ class Backfill:
         self._range: Position | None = None
 
     def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
+        """As `Planner.plan`. Raises SpecError if the live stream has no batch, or does not record where it began."""
         if dead.batch > state.batch and dead.position is not None:
             end = dead.position
             start = state.position.offsets if _same(state.position, end) and state.position else end.begun
@@ -213,7 +217,7 @@ class Backfill:
         return Plan(state, dead, start, reached, todo - taken, again=False, full=True)
 
     def _settled(self, cluster: Cluster, then: Position | None) -> Position:
-        """The range: the one that was left unfinished, or what lies before all that has been read."""
+        """The range of an unfinished backfill, or the records before all that has been read. Raises SpecError."""
         live = self._live().position
         if live is None:
             raise SpecError("the table has no batch yet: its first one settles what came before it")
@@ -225,12 +229,12 @@ class Backfill:
         until = {**live.begun, **({} if then is None else then.begun)}
         found = cluster.offsets(dict.fromkeys(until, EARLIEST))
         if self._since_ms is not None:
-            since = cluster.offsets(dict.fromkeys(until, self._since_ms))  # -1: there is nothing as late
+            since = cluster.offsets(dict.fromkeys(until, self._since_ms))  # -1: all records are older
             found = {key: max(offset, since[key]) if since[key] >= 0 else until[key] for key, offset in found.items()}
         begun = {key: min(found[key], last) for key, last in until.items()}
         return Position(begun, live.cluster, live.topics, begun, until)
 
 
 def _same(then: Position | None, whole: Position) -> bool:
-    """Whether a position is within a range, and of no earlier one."""
+    """Whether the position belongs to this range and not to an earlier one."""
     return then is not None and (then.begun, then.until) == (whole.begun, whole.until)

@@ -18,51 +18,51 @@ from kraft_pipeline.tables.spec import SpecError
 
 
 class File(NamedTuple):
-    """`path` is relative to the table's, with slashes."""
+    """A listed file; `path` is relative to the table, with slashes. `size` is in bytes."""
 
     path: str
     size: int
     modified: float
-    """Seconds since 1970, by the clock of where it lies."""
+    """Unix time in seconds, by the clock of the file system or store."""
 
 
 class Storage(Protocol):
-    """What tables need of where they lie. Paths are relative to `uri`."""
+    """File operations that tables need. Paths are relative to `uri`."""
 
     uri: str
-    """A folder's path from the root on, or s3://…, without a slash at the end."""
+    """An absolute path of a folder, or s3://…, without a slash at the end."""
 
     def write(self, path: str, data: pa.Buffer | bytes) -> None:
-        """Put a whole file, durably where that is up to us. Raises OSError."""
+        """Write a whole file and flush it to disk. Raises OSError."""
 
     def create(self, path: str, data: bytes) -> bool:
-        """Put a whole file unless there is one; whether it was put. Of two that do so at once one is told no."""
+        """Create a whole file atomically. Returns False if it exists; of two concurrent calls one returns False."""
 
     def replace(self, path: str, data: pa.Buffer | bytes, check: Callable[[], None]) -> None:
-        """Put a whole file in the place of another, unless `check` raises, which says who may.
+        """Replace a whole file atomically, unless `check` raises; `check` tells whether this writer may write.
 
-        Of two writers that do so at once the one whose check is refused from some moment on puts nothing after it that
-        another has put since. Raises OSError.
+        Concurrent calls wait, or run `check` again: once a writer's check fails, it cannot overwrite the file of a
+        newer writer. Raises OSError and what `check` raises.
         """
 
     def read(self, path: str) -> bytes:
-        """A whole file. Raises FileNotFoundError."""
+        """Return a whole file. Raises FileNotFoundError."""
 
     def open(self, path: str) -> Any:
-        """A file to read here and there, in a `with`. Raises FileNotFoundError."""
+        """Open a file for random reads, to use in a `with`. Raises FileNotFoundError."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
 
     def list(self, path: str = "") -> Iterator[File]:
-        """All files below a folder; none where that is missing."""
+        """Yield all files below a folder; nothing if the folder does not exist."""
 
     def delete(self, path: str) -> None:
-        """Remove a file, which may be gone already."""
+        """Remove a file; a missing file is not an error."""
 
 
 def open_storage(uri: str, options: Mapping[str, str]) -> Storage:
-    """Where `uri` lies. Raises SpecError for a scheme that is not known."""
+    """Open the storage at `uri`, a folder or s3://bucket/…. Raises SpecError for another scheme."""
     parsed = urlparse(uri)
     if parsed.scheme in {"", "file"}:
         return Folder(Path(parsed.path if parsed.scheme else uri))
@@ -72,13 +72,14 @@ def open_storage(uri: str, options: Mapping[str, str]) -> Storage:
 
 
 class Folder:
-    """A folder of this machine, or one that all executors have mounted."""
+    """A local folder, or a shared folder that all executors mount."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
         self.uri = str(self.root)
 
     def write(self, path: str, data: pa.Buffer | bytes) -> None:
+        """Write a whole file and fsync it; its directory entry is not fsynced. Creates missing folders."""
         where = self.root / path
         where.parent.mkdir(parents=True, exist_ok=True)
         with where.open("wb") as out:
@@ -87,11 +88,12 @@ class Folder:
             os.fsync(out.fileno())
 
     def create(self, path: str, data: bytes) -> bool:
+        """As `Storage.create`, by a hard link to a synced draft; fsyncs the folder."""
         where = self.root / path
         draft = where.with_name(f".{where.name}.{uuid.uuid4().hex}")
         self.write(str(draft.relative_to(self.root)), data)
         try:
-            os.link(draft, where)  # whole or not at all, and only where there is none
+            os.link(draft, where)  # atomic, and fails if the file exists
         except FileExistsError:
             return False
         finally:
@@ -100,12 +102,13 @@ class Folder:
         return True
 
     def replace(self, path: str, data: pa.Buffer | bytes, check: Callable[[], None]) -> None:
+        """As `Storage.replace`, under an exclusive `flock` that a kill releases; fsyncs the folder."""
         where = self.root / path
         draft = where.with_name(f".{where.name}.{uuid.uuid4().hex}")
         self.write(str(draft.relative_to(self.root)), data)
         try:
             with where.with_name(f".{where.name}.lock").open("wb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # let go of when the file is closed, by a kill as well
+                fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file closes, also by a kill
                 check()
                 os.replace(draft, where)
         finally:
@@ -113,30 +116,35 @@ class Folder:
         _make_durable(where.parent)
 
     def read(self, path: str) -> bytes:
+        """Return a whole file. Raises FileNotFoundError."""
         return (self.root / path).read_bytes()
 
     def open(self, path: str) -> Any:
+        """Open a file for random reads. Raises FileNotFoundError."""
         return (self.root / path).open("rb")
 
     def exists(self, path: str) -> bool:
+        """Whether the file exists."""
         return (self.root / path).exists()
 
     def list(self, path: str = "") -> Iterator[File]:
+        """Yield all files below a folder, drafts and locks included. Skips files that vanish meanwhile."""
         for folder, _, names in os.walk(self.root / path):
             for name in names:
                 where = Path(folder) / name
                 try:
                     found = where.stat()
-                except FileNotFoundError:  # gone since
+                except FileNotFoundError:  # deleted since the folder was read
                     continue
                 yield File(where.relative_to(self.root).as_posix(), found.st_size, found.st_mtime)
 
     def delete(self, path: str) -> None:
+        """Remove a file; a missing file is not an error."""
         (self.root / path).unlink(missing_ok=True)
 
 
 def _make_durable(folder: Path) -> None:
-    """The names in it."""
+    """Fsync the directory entries of a folder."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -145,7 +153,7 @@ def _make_durable(folder: Path) -> None:
 
 
 def s3_options(options: Mapping[str, str]) -> dict[str, str]:
-    """As delta-rs wants them; an endpoint without TLS is one that was meant."""
+    """Options for delta-rs and obstore; an http:// endpoint implies AWS_ALLOW_HTTP."""
     plain = options.get("AWS_ENDPOINT_URL", "").startswith("http://")
     return {"AWS_ALLOW_HTTP": "true", **options} if plain else dict(options)
 
@@ -153,12 +161,12 @@ def s3_options(options: Mapping[str, str]) -> dict[str, str]:
 class ObjectStore:
     """A prefix of an S3-compatible store, with conditional puts.
 
-    Options are those of delta-rs (both are the same library beneath): AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, …; what is
-    not given is looked for in the environment and where Amazon's machines have it.
+    Options have delta-rs' names, because both use the same library: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, …. Missing
+    options come from the environment or from the metadata service of Amazon's machines.
     """
 
     def __init__(self, uri: str, options: Mapping[str, str]) -> None:
-        from obstore.store import S3Store  # noqa: PLC0415 - only those who keep tables in a store need it
+        from obstore.store import S3Store  # noqa: PLC0415 - an extra that only tables in a store need
 
         self.uri = uri
         named = s3_options(options)
@@ -167,25 +175,28 @@ class ObjectStore:
         self._store = S3Store.from_url(uri, config=config, client_options={"allow_http": allow})
 
     def write(self, path: str, data: pa.Buffer | bytes) -> None:
+        """Put a whole object, which is durable when this returns. Raises OSError."""
         with _as_os_errors(path):
             self._store.put(path, memoryview(data).cast("B"))
 
     def create(self, path: str, data: bytes) -> bool:
+        """Put with `If-None-Match`. If the object exists with these bytes, a retried put created it: True."""
         from obstore.exceptions import AlreadyExistsError  # noqa: PLC0415
 
         try:
             with _as_os_errors(path):
                 self._store.put(path, data, mode="create")
         except AlreadyExistsError:
-            # An answer that was lost, and the put done again: then what is there is what was to be put.
+            # If the answer to a put was lost and the put was retried, the object has our bytes.
             return self.read(path) == data
         return True
 
     def replace(self, path: str, data: pa.Buffer | bytes, check: Callable[[], None]) -> None:
+        """As `Storage.replace`, by a conditional put with the ETag read before `check`; retried on conflict."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError  # noqa: PLC0415
 
         while True:
-            tag = self._tag(path)  # before the check: who is put between the two is another writer, and newer
+            tag = self._tag(path)  # before the check: a put between the two is by a newer writer and must win
             check()
             mode: Any = "create" if tag is None else {"e_tag": tag}
             try:
@@ -196,7 +207,7 @@ class ObjectStore:
             return
 
     def _tag(self, path: str) -> str | None:
-        """Of the present version of a file, None without one. Raises OSError for a store that tells none."""
+        """ETag of the current object; None if it does not exist. Raises OSError if the store has no ETags."""
         try:
             with _as_os_errors(path):
                 tag = self._store.head(path)["e_tag"]
@@ -207,14 +218,17 @@ class ObjectStore:
         return tag
 
     def read(self, path: str) -> bytes:
+        """Return a whole object. Raises FileNotFoundError and other OSErrors."""
         with _as_os_errors(path):
             return bytes(self._store.get(path).bytes())
 
     def open(self, path: str) -> Any:
+        """Open an object for random reads; each read is one range request. Raises FileNotFoundError."""
         with _as_os_errors(path):
             return _Ranges(self._store, path, self._store.head(path)["size"])
 
     def exists(self, path: str) -> bool:
+        """Whether the object exists. Raises OSError if the store cannot tell."""
         try:
             with _as_os_errors(path):
                 self._store.head(path)
@@ -223,12 +237,14 @@ class ObjectStore:
         return True
 
     def list(self, path: str = "") -> Iterator[File]:
+        """Yield all objects below a prefix. Raises OSError."""
         with _as_os_errors(path):
             for some in self._store.list(path or None):
                 for found in some:
                     yield File(found["path"], found["size"], found["last_modified"].timestamp())
 
     def delete(self, path: str) -> None:
+        """Remove an object; a missing object is not an error."""
         try:
             with _as_os_errors(path):
                 self._store.delete(path)
@@ -237,7 +253,7 @@ class ObjectStore:
 
 
 class _Ranges(io.RawIOBase):
-    """A file of an object store; each read is a request for what is wanted."""
+    """An object opened for random reads; each read is a range request."""
 
     def __init__(self, store: Any, path: str, size: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What PyIceberg's commits lack: replacements, names by which their manifests are found, a cost of what changed."""
+"""Extensions of PyIceberg's commits: replacements, recognizable manifest names, and less copying per commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Shared(list[T]):
-    """A list whose elements nobody changes: a deep copy of it has the same ones."""
+    """A list of immutable elements: a deep copy shares them."""
 
     def __deepcopy__(self, memo: Any) -> Shared[T]:
         return Shared(self)
@@ -29,20 +29,20 @@ class Shared(list[T]):
 
 
 def shared(metadata: TableMetadata) -> TableMetadata:
-    """The same metadata, whose snapshots are not copied: PyIceberg copies all of them 17 times in each commit."""
+    """Metadata whose snapshots are shared, not copied: PyIceberg copies all of them 17 times in each commit."""
     names = ("snapshots", "snapshot_log", "metadata_log")
     return metadata.model_copy(update={name: Shared(getattr(metadata, name)) for name in names})
 
 
 class Overwrite(_OverwriteFiles, _MergeAppendFiles):
-    """PyIceberg's overwrite, its manifests merged as those of appends are.
+    """PyIceberg's overwrite, which merges manifests as an append does.
 
-    By itself it keeps, with each commit, one more that only says which files are gone; and of many partitions it makes
-    a condition to find their manifests by, though all of them have been read.
+    PyIceberg's own overwrite keeps one more manifest of deleted entries with each commit. It also builds a condition
+    over all partitions to find their manifests, although all manifests have been read.
     """
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
-        """PyIceberg counts the files of an overwrite; those of a replacement are counted likewise."""
+        """Count the files of a `replace` as PyIceberg counts those of an overwrite."""
         operation, self._operation = self._operation, Operation.OVERWRITE
         try:
             found = super()._summary(snapshot_properties)
@@ -57,14 +57,14 @@ class Overwrite(_OverwriteFiles, _MergeAppendFiles):
         return lambda _: True
 
     def _build_delete_files_partition_predicate(self) -> None:
-        """See above."""
+        """Do nothing: all manifests are read."""
 
 
 TAG_CHARACTERS: Final = 19
-"""Of a tag's text: the first half of its digits with their hyphens."""
+"""Characters of a tag's text that name the work: the first 16 hexadecimal digits and their hyphens."""
 
 
 def tag(work: Work) -> uuid.UUID:
-    """A new id for names of manifests, whose first half tells which work they are of."""
+    """A new UUID for names of manifests; its first half identifies the work."""
     first = hashlib.sha256(work.folder.encode()).digest()
     return uuid.UUID(bytes=first[:8] + uuid.uuid4().bytes[8:])

@@ -1,10 +1,9 @@
-"""Snapshots that leave an Iceberg table's metadata, and their files, which stay for as long as readers may need them.
+"""Expiry of Iceberg snapshots: they leave the metadata early, and their files stay until `vacuumAfter` has passed.
 
 Each version of the metadata holds all snapshots, some 0.8 kB each, so the bytes of a commit would grow with the number
-of commits. A commit that finds more than `VERSIONS` and a tenth also expires the oldest ones. The files of an expired
-snapshot stay until `vacuumAfter` has passed: a scan that has begun goes on. Until then a record beside the table names
-the snapshot, `_kraft_expired/<id>.json`. The record is written before the commit, so a writer that dies at
-any point leaves no file that nobody knows.
+of commits. A commit that finds more than `VERSIONS` plus a tenth also expires the oldest ones. Their files stay until
+`vacuumAfter` has passed, so running scans can finish. Until then the record `_kraft_expired/<id>.json` names the
+snapshots. The record is written before the commit, so a writer that dies leaves no unknown file.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from kraft_pipeline.tables.storage import Storage
 
 FOLDER: Final = "_kraft_expired"
 VERSIONS: Final = 1000
-"""Snapshots that the metadata keeps: 0.8 MB, and at a batch a minute those of sixteen hours."""
+"""Snapshots that the metadata keeps: 0.8 MB, or sixteen hours at one batch a minute."""
 KEEP: Final = "history.expire.min-snapshots-to-keep"
-"""Iceberg's own property of a table; more than `VERSIONS` stay if it says so."""
+"""Iceberg's table property; if it is greater than `VERSIONS`, it applies instead."""
 LEFT_S: Final = 3600.0
-"""Age of a record from which its commit is over: commits take seconds."""
+"""Seconds after which the commit of a record is over: commits take seconds."""
 
 
 class Referred(NamedTuple):
-    """Paths relative to the table."""
+    """Files that snapshots reference, as paths relative to the table."""
 
     data: set[str]
     rest: set[str]
-    """Manifests and their lists."""
+    """Manifests and manifest lists."""
 
 
 def due(metadata: TableMetadata) -> list[Snapshot]:
-    """The snapshots that the next commit expires, the oldest first; none until there is a tenth too many."""
+    """The snapshots that the next commit expires, oldest first; empty unless a tenth more than the limit exist."""
     most = max(VERSIONS, int(metadata.properties.get(KEEP, 0)))
     over = len(metadata.snapshots) - most
     if over <= most // 10:
@@ -50,13 +49,13 @@ def due(metadata: TableMetadata) -> list[Snapshot]:
 
 
 def referred(io: FileIO, uri: str, snapshots: Sequence[Snapshot]) -> Referred:
-    """What snapshots refer to, as far as their files are still there."""
+    """The files that snapshots reference. Skips manifests that no longer exist."""
     found = Referred(set(), set())
     for snapshot in snapshots:
         found.rest.add(_path(uri, snapshot.manifest_list))
         try:
             manifests = snapshot.manifests(io)
-        except FileNotFoundError:  # an earlier vacuum was cut off here
+        except FileNotFoundError:  # an earlier vacuum was interrupted here
             continue
         for manifest in manifests:
             path = _path(uri, manifest.manifest_path)
@@ -76,22 +75,25 @@ def _path(uri: str, location: str) -> str:
 
 
 class Expired:
-    """The records of one table, whichever of its writers made them. Raises OSError."""
+    """Records of expired snapshots of one table, from all its writers. Methods raise OSError."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     def record(self, snapshots: Sequence[Snapshot]) -> None:
-        """Before they are expired."""
+        """Record snapshots. Call this before the commit that expires them."""
         told = json.dumps([snapshot.model_dump(mode="json", by_alias=True) for snapshot in snapshots])
         self._storage.create(f"{FOLDER}/{uuid.uuid4().hex}.json", told.encode())
 
     def snapshots(self) -> list[Snapshot]:
-        """All that are on record."""
+        """All recorded snapshots."""
         return [snapshot for found in self._records().values() for snapshot in found]
 
     def remove(self, io: FileIO, present: Sequence[Snapshot], older_s: float) -> int:
-        """Remove the files of expired snapshots older than that, and their records; how many data files."""
+        """Remove the files and records of snapshots older than `older_s` seconds. Returns the number of data files.
+
+        `present`: the snapshots in the metadata, whose files stay.
+        """
         limit, there = (time.time() - older_s) * 1000, {snapshot.snapshot_id for snapshot in present}
         records = self._records()
         old = {path for path, found in records.items() if all(s.timestamp_ms < limit for s in found)}
@@ -101,12 +103,12 @@ class Expired:
         rest = [s for path, found in records.items() if path not in old for s in found]
         kept = referred(io, self._storage.uri, [*present, *rest])
         data = gone.data - kept.data
-        # Manifests last: whoever is cut off here finds the data files by them again.
+        # Remove manifests last: after an interruption the next vacuum finds the data files through them.
         for path in [*sorted(data), *sorted(gone.rest - kept.rest)]:
             self._storage.delete(path)
         begun = time.time() - LEFT_S
         for file in list(self._storage.list(FOLDER)):
-            # A record whose snapshots are still there may be of a commit that is under way.
+            # If snapshots of a record are still in the metadata, their commit may be in progress.
             over = file.modified < begun or not any(s.snapshot_id in there for s in records.get(file.path, ()))
             if file.path in old and over:
                 self._storage.delete(file.path)

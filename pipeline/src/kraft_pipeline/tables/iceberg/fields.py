@@ -1,4 +1,4 @@
-"""Columns, partitions and bounds: what Iceberg stores, and what other tables have (Arrow's types, texts, levels)."""
+"""Conversions of columns, partitions and bounds between Iceberg's forms and ours (Arrow types, texts, levels)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TRANSFORMS: Final[Mapping[str, Transform[Any, Any]]] = {
 
 
 def spec_of(schema: Schema, levels: Sequence[By]) -> PartitionSpec:
-    """How rows are filed by `levels`."""
+    """Iceberg's partition spec for `levels`."""
     fields = []
     for at, by in enumerate(levels):
         transform = TRANSFORMS[by.transform] if by.transform else IdentityTransform()
@@ -43,24 +43,24 @@ def spec_of(schema: Schema, levels: Sequence[By]) -> PartitionSpec:
 
 
 def levels_of(spec: PartitionSpec, schema: Schema) -> list[By]:
-    """The other way."""
+    """Inverse of `spec_of`."""
     names = {transform: name for name, transform in TRANSFORMS.items()}
     return [By(f.name, schema.find_column_name(f.source_id) or "", names.get(f.transform)) for f in spec.fields]
 
 
 def shown(spec: PartitionSpec) -> list[str]:
-    """For messages."""
+    """The fields of a partition spec as texts for messages."""
     return [f"{field.name} ({field.transform})" for field in spec.fields]
 
 
 def bounds(schema: Schema, values: Mapping[str, Any]) -> dict[int, bytes]:
-    """Least or greatest values of columns, as a data file's entry has them."""
+    """Encode minima or maxima of columns for a data file's entry: field id -> Iceberg's single-value bytes."""
     fields = [(schema.find_field(name), value) for name, value in values.items()]
     return {f.field_id: to_bytes(f.field_type, value) for f, value in fields if isinstance(f.field_type, PrimitiveType)}
 
 
 def bounds_of(schema: Schema, file: DataFile, names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The least and greatest values of columns of a data file, as far as its entry has them."""
+    """Minima and maxima of the named integer, text and binary columns, as far as a data file's entry has them."""
     found: tuple[dict[str, Any], dict[str, Any]] = {}, {}
     for name in names:
         field = schema.find_field(name)
@@ -75,7 +75,7 @@ EPOCH: Final = date(1970, 1, 1)
 
 
 def number(field: PartitionField, schema: Schema, text: str | None) -> Any:
-    """A partition's value as Iceberg stores it: days and hours since 1970, of a text such as 2024-02-29-10."""
+    """Convert the text of a partition value, such as 2024-02-29-10, to Iceberg's value, such as hours since 1970."""
     if text is None:
         return None
     for name, transform in TRANSFORMS.items():
@@ -92,7 +92,7 @@ def number(field: PartitionField, schema: Schema, text: str | None) -> Any:
 
 
 def text_of(field: PartitionField, schema: Schema, value: Any) -> str | None:
-    """The other way."""
+    """Inverse of `number`."""
     if value is None:
         return None
     for name, transform in TRANSFORMS.items():
@@ -116,7 +116,7 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 
 
 def small(kind: pa.DataType) -> pa.DataType:
-    """A type without the 64-bit offsets that PyIceberg gives texts and lists, and without ids."""
+    """The same type with 32-bit offsets and without field ids; PyIceberg uses 64-bit offsets for texts and lists."""
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind):

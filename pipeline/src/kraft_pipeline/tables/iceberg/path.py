@@ -1,9 +1,9 @@
-"""Iceberg tables at a path, without a service: `metadata/v7.metadata.json` and so on, as Hadoop's tables have it.
+"""Iceberg tables at a path, without a catalog service, in the layout of Hadoop tables: `metadata/v7.metadata.json`.
 
-A version is put down whole or not at all and never twice under one number (`Storage.create`), which is all that a
-catalog has to promise. `version-hint.text` says where to begin looking; the versions after it are asked for one by one,
-so a writer that dies before it changes the hint has committed all the same. Spark reads such a table by its path,
-PyIceberg by `StaticTable.from_metadata(path)`.
+`Storage.create` writes a version atomically, and only once per number. A catalog need not guarantee more.
+`version-hint.text` names a version to start from, and readers probe the versions after it one by one. So a version
+counts as committed even if its writer dies before it updates the hint. Spark reads the table by its path, PyIceberg by
+`StaticTable.from_metadata(path)`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HINT: Final = f"{FOLDER}/version-hint.text"
 
 
 class PathCatalog(NoopCatalog):
-    """A catalog of the one table that lies in a storage, whatever name it is asked for."""
+    """A catalog with one table, the table in `storage`; it ignores the names that callers pass."""
 
     def __init__(self, storage: Storage) -> None:
         super().__init__("path")
@@ -39,7 +39,7 @@ class PathCatalog(NoopCatalog):
         self._known: tuple[int, TableMetadata] | None = None
 
     def load_table(self, identifier: str | Identifier) -> Table:  # noqa: ARG002 - there is but one
-        """The newest version. Raises NoSuchTableError."""
+        """Load the newest version. Raises NoSuchTableError."""
         version = self._newest()
         if version is None:
             raise NoSuchTableError(f"there is no Iceberg table at {self._location}")
@@ -56,7 +56,7 @@ class PathCatalog(NoopCatalog):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Properties | None = None,
     ) -> Table:
-        """Raises CommitFailedException where there is a table already."""
+        """Create version 1. Raises CommitFailedException if the table exists."""
         assert isinstance(schema, Schema), "with ids, to which the partitions refer"
         metadata = new_table_metadata(schema, partition_spec, sort_order, self._location, dict(properties or {}))
         self._put(1, metadata)
@@ -65,7 +65,7 @@ class PathCatalog(NoopCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """The next version. Raises CommitFailedException where the table is not as required, or another was first."""
+        """Write the next version. Raises CommitFailedException if a requirement fails or another writer was first."""
         present = self.load_table(table.name())
         for requirement in requirements:
             requirement.validate(present.metadata)
@@ -76,7 +76,7 @@ class PathCatalog(NoopCatalog):
         return CommitTableResponse(**told)
 
     def drop_table(self, identifier: str | Identifier) -> None:
-        """Nothing is kept outside the table's own files."""
+        """Do nothing: this catalog keeps nothing outside the table's files."""
 
     def _put(self, version: int, metadata: TableMetadata) -> None:
         if not self._storage.create(_name(version), metadata.model_dump_json(exclude_none=True).encode()):
@@ -91,12 +91,12 @@ class PathCatalog(NoopCatalog):
                 version += 1
             elif self._storage.exists(_name(version)):
                 return version
-            else:  # the oldest are removed first: if this one is gone, others may be, and newer ones there
+            else:  # old versions are removed first: this one is gone, so look for a newer one
                 version = self._hinted() or self._listed()
         return None
 
     def _hinted(self) -> int | None:
-        """None as well where a writer died while it changed the hint, or the hint is of a version long gone."""
+        """The hinted version; None if the hint is missing or incomplete, or if its version has been removed."""
         try:
             version = int(self._storage.read(HINT))
         except (FileNotFoundError, ValueError):
@@ -112,23 +112,26 @@ class PathCatalog(NoopCatalog):
 
 
 class StorageIO(FileIO):
-    """PyIceberg's files in a `Storage`: those of metadata, which are read and written whole."""
+    """PyIceberg's FileIO over a `Storage`, for metadata files, which are read and written whole."""
 
     def __init__(self, storage: Storage) -> None:
         super().__init__()
         self._location, self._storage = storage.uri, storage
 
     def new_input(self, location: str) -> InputFile:
+        """A file to read whole. Raises ValueError if `location` is outside the table."""
         return _Input(location, self._storage, self.path(location))
 
     def new_output(self, location: str) -> OutputFile:
+        """A file to write whole when its stream closes. Raises ValueError if it is outside the table."""
         return _Output(location, self._storage, self.path(location))
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Remove a file; a missing file is not an error. Raises ValueError if it is outside the table."""
         self._storage.delete(self.path(location if isinstance(location, str) else location.location))
 
     def path(self, location: str) -> str:
-        """Relative to the table's. Raises ValueError for what lies elsewhere."""
+        """The path relative to the table. Raises ValueError for a location outside it."""
         if not location.startswith(f"{self._location}/"):
             raise ValueError(f"{location} is not below {self._location}")
         return location.removeprefix(f"{self._location}/")
@@ -172,7 +175,7 @@ class _Output(OutputFile):
 
 
 class _Stream(io.BytesIO):
-    """Held until it is closed, then put whole."""
+    """Buffers a file and writes it whole when it is closed."""
 
     def __init__(self, file: _Output) -> None:
         super().__init__()
@@ -189,6 +192,6 @@ def _name(version: int) -> str:
 
 
 def _number(name: str) -> int:
-    """Of the version; 0 for another file's name."""
+    """The version number in a file name; 0 if it is not a metadata file."""
     digits = name.rpartition("/v")[2].removesuffix(".metadata.json")
     return int(digits) if digits.isdigit() else 0

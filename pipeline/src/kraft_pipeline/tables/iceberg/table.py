@@ -1,13 +1,13 @@
-"""Iceberg tables through PyIceberg: the batch, its number and where it ended are one snapshot.
+"""Iceberg tables through PyIceberg: one snapshot holds a batch, its number and its end position.
 
-Files are written by tasks and only named in the commit. They carry no ids of columns; the table's name mapping says
-which column is which, as Iceberg has it for files that other writers made. Rows are filed by Iceberg's own transforms:
-`date` is a day of `_timestamp`, which queries need not know.
+Tasks write the files, and the commit only names them. The files have no column ids; the table's name mapping maps
+columns by name. Rows are partitioned by Iceberg's own transforms, so queries need no extra columns: `date` is the day
+of `_timestamp`.
 
-A snapshot's summary has `kraft.app`, `kraft.batch` and `kraft.position-at`, the path of a file with the position, and
-so the table goes back with them when somebody rolls it back. Each version has all summaries, so these are short. The
-table's properties have the last batch and its position, also for tables whose older snapshots somebody expired.
-PyIceberg would try a commit that lost against another again by itself; here it is looked at first what that other was.
+A snapshot's summary has `kraft.app`, `kraft.batch` and `kraft.position-at`, the path of a file with the position. A
+rollback of the table therefore rolls the position back, too. Every metadata version repeats all summaries, so they are
+short. The table's properties also have the last batch and its position, in case its snapshot has expired. PyIceberg's
+own retries are off: the writer reads the table again before it retries a commit.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ from kraft_pipeline.tables.storage import Storage
 APP: Final = "kraft.app"
 BATCH: Final = "kraft.batch"
 POSITION: Final = "kraft.position"
-"""Of summaries that earlier versions wrote."""
+"""Key of the position in summaries of earlier releases."""
 POSITION_AT: Final = "kraft.position-at"
 POSITIONS: Final = "_kraft_positions"
-"""Folder of positions."""
+"""Folder of position files."""
 TRIES: Final = 5
-"""Times that a commit is begun anew because another one, which is not in its way, was first."""
+"""Attempts of a commit while unrelated commits are first."""
 FOREIGN: Final = "deleted rows by files of their own, or filed rows otherwise"
 LEFT_S: Final = 3600.0
-"""Age from which a manifest that no snapshot refers to is of a commit that was cut off: commits take seconds."""
+"""Seconds after which an unreferenced position file or draft is abandoned: commits take seconds."""
 _LOG: Final = logging.getLogger(__name__)
 PROPERTIES: Final = {
     TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
@@ -73,7 +73,7 @@ PROPERTIES: Final = {
 
 
 def open_catalog(storage: Storage, options: Mapping[str, str]) -> tuple[Catalog, str]:
-    """The catalog and the table's name in it. Raises SpecError for options that PyIceberg does not know."""
+    """Open the catalog; returns it and the table's name in it. Raises SpecError for options that PyIceberg refuses."""
     if not options:
         return PathCatalog(storage), storage.uri
     given = dict(options)
@@ -87,7 +87,7 @@ def open_catalog(storage: Storage, options: Mapping[str, str]) -> tuple[Catalog,
 
 
 class IcebergTable:
-    """A `Committer` over one Iceberg table, whose files are all in `storage`, in whatever catalog it is."""
+    """A `Committer` over one Iceberg table in any catalog, with all files in `storage`."""
 
     def __init__(self, storage: Storage, app_id: str, catalog: Mapping[str, str]) -> None:
         self._uri, self._app, self._storage, self._epoch = storage.uri, app_id, storage, 0
@@ -96,17 +96,18 @@ class IcebergTable:
         self._table: Table | None = None
         self._expired = Expired(storage)
         self._now: Work | None = None
-        """Whose snapshot is being made."""
+        """The work whose snapshot is being written."""
         self._load()
 
     def schema(self) -> pa.Schema | None:
+        """Return the columns as Arrow types, or None if the table does not exist."""
         if self._table is None:
             return None
         whole = schema_to_pyarrow(self._table.schema(), include_field_ids=False)
         return pa.schema([pa.field(field.name, small(field.type)) for field in whole])
 
     def state(self) -> State:
-        """Of the newest snapshot of ours that the present one goes back to."""
+        """State of our newest snapshot up to the current one. Raises ValueError if a rollback hides which it is."""
         self._load()
         return self._state()
 
@@ -120,12 +121,12 @@ class IcebergTable:
             if told.get(APP) == self._app:
                 return State(int(told[BATCH]), self._position(told), epoch)
             if at.parent_snapshot_id is None and (at.sequence_number or 0) <= 1:
-                return State(epoch=epoch)  # the table's first snapshot, whose parent cannot have expired
+                return State(epoch=epoch)  # the first snapshot: it has no expired parent
             at = self._table.metadata.snapshot_by_id(at.parent_snapshot_id or 0)
         return self._before_expiry(self._table.properties, epoch)
 
     def _before_expiry(self, properties: Mapping[str, str], epoch: int) -> State:
-        """The last commit of ours by the table's properties: its snapshot has expired, or there is none at all."""
+        """Our last commit by the table's properties, for the case that its snapshot has expired or never existed."""
         assert self._table is not None
         last, snapshot = properties.get(f"{self._app}.batch"), properties.get(f"{self._app}.snapshot")
         if last is None:
@@ -138,7 +139,7 @@ class IcebergTable:
         return State(int(last), Position.from_json(properties[f"{self._app}.position"]), epoch)
 
     def _position(self, told: Mapping[str, str]) -> Position:
-        """Where the batch of a summary ended: beside it, or in it if an earlier version wrote it."""
+        """The end position of a summary's batch: from a file, from the properties, or from an old summary itself."""
         assert self._table is not None
         properties = self._table.properties
         if POSITION in told:
@@ -161,21 +162,25 @@ class IcebergTable:
         return path
 
     def claim(self, epoch: int) -> None:
+        """Store the new epoch as a table property. Raises ConflictError unless it is the highest so far."""
+
         def fill(tx: Transaction) -> None:
             state = self._state()
             if epoch <= state.epoch:
                 raise ConflictError(f"table {self._uri}: writer {state.epoch} has claimed it before writer {epoch}")
-            self._snapshot(tx, state, {}, ())  # catalogs refuse commits that were begun before it, and not for less
+            self._snapshot(tx, state, {}, ())  # a new snapshot makes catalogs refuse commits that began before it
             tx.set_properties({f"{self._app}.writer": str(epoch)})
 
         self._transact(fill, self._work("claim", epoch))
         self._epoch = epoch
 
     def join(self) -> int:
+        """Adopt the epoch of the current writer, without a commit, and return it."""
         self._epoch = self.state().epoch
         return self._epoch
 
     def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
+        """Create the table, or add and widen columns. Raises ValueError if it is partitioned differently."""
         if self._table is None:
             fields = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(schema))
             self._create(fields, spec_of(fields, levels))
@@ -192,6 +197,8 @@ class IcebergTable:
     def commit(
         self, batch: int, position: Position, files: Sequence[Added], *, after: int, removed: Sequence[str] = ()
     ) -> None:
+        """As `Committer.commit`, by one snapshot."""
+
         def fill(tx: Transaction) -> None:
             self._follows(batch, after)
             gone = self._held(removed) if removed else {}
@@ -200,6 +207,7 @@ class IcebergTable:
         self._transact(fill, self._work(f"b{batch:08d}"))
 
     def upsert(self, batch: int, position: Position, changes: Changes, *, after: int, each: Each) -> list[str]:
+        """As `Keyed.upsert`, by one snapshot. Raises ValueError if another writer has delete files in it."""
         merge = Merge.of(intents.batch(self._storage, self._app, self._epoch, batch), changes, whole=True)
         new: list[Added] = []
 
@@ -222,6 +230,7 @@ class IcebergTable:
         return [file.path for file in new]
 
     def files(self) -> set[str]:
+        """Paths of the data files of all snapshots, including expired ones whose files still exist."""
         self._load()
         if self._table is None:
             return set()
@@ -229,6 +238,7 @@ class IcebergTable:
         return referred(self._table.io, self._uri, snapshots).data
 
     def live(self) -> list[Added]:
+        """Data files of the current snapshot, without bounds."""
         self._load()
         if self._table is None:
             return []
@@ -236,6 +246,8 @@ class IcebergTable:
         return [self._added(file, clean=clean) for file in files.values()]
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
+        """As `Committer.replace`, by a snapshot of operation `replace`. Raises ConflictError, FencedError."""
+
         def fill(tx: Transaction) -> None:
             self._state().check(self._uri, self._epoch)
             self._snapshot(tx, self._state(), self._held(old), new, same_rows=True)
@@ -252,7 +264,10 @@ class IcebergTable:
         return {path: there[path] for path in paths}
 
     def vacuum(self, older_s: float) -> int:
-        """Snapshots older than that are expired, all but the present one, and with them what only they refer to."""
+        """Expire snapshots older than `older_s` seconds that no branch or tag names, and remove their files.
+
+        Returns the number of data files removed.
+        """
         self._load()
         if self._table is None:
             return 0
@@ -270,7 +285,7 @@ class IcebergTable:
         return removed
 
     def sweep(self) -> int:
-        """Manifests of commits that were cut off, told by their names, and with them old drafts of versions."""
+        """Remove manifests of interrupted commits, found by their names, and old drafts. Returns their number."""
         self._load()
         count = 0
         for work in intents.unsettled(self._storage, self._app):
@@ -280,12 +295,12 @@ class IcebergTable:
         return count
 
     def _clean(self, work: Work) -> int:
-        """Remove the manifests of a commit that no snapshot refers to."""
+        """Remove the manifests of a commit that no snapshot references."""
         if self._table is None:
             return 0
         begin, limit, count = str(tag(work))[:TAG_CHARACTERS], time.time() - LEFT_S, 0
         snapshots = [*self._table.metadata.snapshots, *self._expired.snapshots()]
-        # A snapshot that the work committed has all of its manifests; others are read only if there is none.
+        # If the work committed a snapshot, it references all its manifests; otherwise read all snapshots.
         committed = [snapshot for snapshot in snapshots if f"-{begin}" in snapshot.manifest_list]
         known = self._manifests(committed or snapshots)
         for file in list(self._storage.list(FOLDER)):
@@ -297,7 +312,7 @@ class IcebergTable:
         return count
 
     def forget(self) -> None:
-        """Out of its catalog, where it has one."""
+        """Drop the table from its catalog."""
         if self._table is not None:
             self._catalog.drop_table(self._name)
 
@@ -331,9 +346,9 @@ class IcebergTable:
         return Work(self._storage, self._app, self._epoch if epoch is None else epoch, f"{COMMIT}{name}")
 
     def _transact(self, fill: Callable[[Transaction], None], work: Work | None = None) -> None:
-        """Commit what `fill` makes of the table as it is now; again while another commit gets in between.
+        """Reload the table and commit what `fill` adds, up to TRIES times. Raises ConflictError after the last.
 
-        `work`: whose manifests are written, if any are.
+        `work`: the recorded work that owns the new manifests; None if there are none.
         """
         if work is not None:
             work.intend(())
@@ -372,7 +387,7 @@ class IcebergTable:
         *,
         same_rows: bool = False,
     ) -> None:
-        """One snapshot that tells `state`, with files taken away and added, which may hold the `same_rows`."""
+        """Add a snapshot with `state` that removes and adds files. `same_rows`: the operation is `replace`."""
         info = {}
         if state.position is not None:
             info = {APP: self._app, BATCH: str(state.batch), POSITION_AT: self._position_at(state)}
@@ -432,7 +447,7 @@ class IcebergTable:
         )
 
     def _added(self, file: DataFile, *, clean: bool, bounded: Sequence[str] = ()) -> Added:
-        """`bounded`: the columns whose bounds are wanted."""
+        """An `Added` of a data file, with bounds of the columns `bounded`."""
         assert self._table is not None
         schema, spec = self._table.schema(), self._table.spec()
         path, size, rows = self._path(file.file_path), file.file_size_in_bytes, file.record_count
@@ -443,7 +458,7 @@ class IcebergTable:
         return Added(path, size, rows, values, least, most, whole=clean)
 
     def _present(self) -> tuple[dict[str, DataFile], bool]:
-        """The data files of the present version by path, and whether none of their rows is deleted by other files."""
+        """The data files of the current snapshot by path, and whether the table has no delete files."""
         assert self._table is not None
         snapshot = self._table.metadata.current_snapshot()
         found, clean = {}, True
@@ -456,11 +471,11 @@ class IcebergTable:
         return found, clean
 
     def _manifests(self, snapshots: Sequence[Snapshot]) -> set[str]:
-        """The paths of their manifests, and of the lists of these."""
+        """Paths of the snapshots' manifests and manifest lists."""
         assert self._table is not None
         found = {self._path(snapshot.manifest_list) for snapshot in snapshots}
         for snapshot in snapshots:
-            with suppress(FileNotFoundError):  # of an expired one
+            with suppress(FileNotFoundError):  # an expired snapshot
                 found |= {self._path(manifest.manifest_path) for manifest in snapshot.manifests(self._table.io)}
         return found
 
