@@ -1,17 +1,18 @@
-"""As much of a Kafka client as the pipeline needs: metadata, offsets, whole Fetch responses, idempotent Produce.
+"""The parts of a Kafka client that the pipeline needs: metadata, offsets, whole Fetch responses, idempotent Produce.
 
-Clients that exist hand out one record after the other; the codec wants the bytes of whole responses, so the pipeline
-asks for them itself. The versions of the requests are pinned (`messages`), all of them served since Apache Kafka 3.1;
-a broker that lacks one is refused by name when the connection opens.
+Other clients return single records, but the codec needs the bytes of whole responses. Each request has one version
+(`messages`), which Apache Kafka serves since 3.1. If a broker lacks one of them, opening the connection fails and names
+the request.
 
-- `buffers`: the protocol's primitive types; `messages`: the requests and responses that are used, and nothing else.
-- `connection`: one blocking socket; requests may be sent ahead, answers come in their order.
-- `cluster`: brokers, leaders and topic ids, found again after errors; offsets by time; the one place with retries.
-- `groups`: offsets of a consumer group, for those who watch its lag.
-- `fetch`: the records of a range of one partition as they were stored, the next Fetch under way while the caller works.
+- `buffers`: the protocol's primitive types. `messages`: bodies of requests and responses.
+- `connection`: one blocking socket, with pipelined requests; responses arrive in order.
+- `cluster`: brokers, leaders and topic ids, refreshed after errors; offsets by time; retries.
+- `groups`: commits offsets of a consumer group, for monitoring.
+- `fetch`: the stored records of a range of one partition; the next Fetch runs while the caller works.
+- `produce`: idempotent producer.
 
-Used by tasks on Spark's executors and by its driver, one thread an object. Must not import Spark or the codec's
-columns. Sockets belong to a `Cluster`, which is a context manager.
+Tasks on Spark's executors and the driver use it, one thread per object. It must not import Spark or the codec's
+columns. A `Cluster`, which is a context manager, owns the sockets.
 """
 
 from kraft_pipeline.client.cluster import Cluster, Settings

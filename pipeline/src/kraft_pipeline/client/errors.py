@@ -1,4 +1,4 @@
-"""What can go wrong between us and the brokers, and which answers are worth another try."""
+"""Errors of the client, and the protocol's error codes that are worth a retry."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ NAMES: Final = {
     100: "UNKNOWN_TOPIC_ID",
     103: "INCONSISTENT_TOPIC_ID",
 }
-"""The answers that the requests in `messages` may bring, as the protocol names them."""
+"""Names of the error codes in responses to the requests in `messages`."""
 
 OFFSET_OUT_OF_RANGE: Final = 1
 RETRIABLE: Final = frozenset({3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 56, 74, 75, 78, 89, 100, 103})
-"""What another leader, or the same one a little later, may answer otherwise."""
+"""Codes after which another leader, or the same leader later, may succeed."""
 GONE: Final = frozenset({3, 100, 103})
-"""Of these what is said of topics that are not there, or not any more."""
+"""The retriable codes that a missing or deleted topic causes."""
 
 
 class ClientError(Exception):
-    """The cluster cannot be asked, or not for this; the message names what, where, and for how long it was tried."""
+    """A request failed for good. The message names the request, the broker, and how long the client retried."""
 
 
 class BrokerError(ClientError):
-    """A broker's answer was an error; `code` is the protocol's."""
+    """A broker answered with an error; `code` is the protocol's error code."""
 
     def __init__(self, code: int, what: str) -> None:
         super().__init__(f"{what}: {NAMES.get(code, 'error')} ({code})")
@@ -69,4 +69,4 @@ class BrokerError(ClientError):
 
 
 class DataLossError(ClientError):
-    """Records that were there when the range was planned are there no longer."""
+    """Records of a planned range no longer exist."""

@@ -1,7 +1,7 @@
-"""Offsets of a consumer group, committed for those who watch its lag; nothing here reads them back.
+"""Commits offsets of a consumer group, so that monitoring can show its lag. The pipeline does not read them.
 
-The committer is no member of the group: as with a consumer that assigns its partitions itself, the coordinator takes
-its offsets as long as the group has no members.
+The committer is not a member of the group, like a consumer that assigns its own partitions. The coordinator accepts
+such offsets only while the group has no members.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from kraft_pipeline.client.connection import Connection
 from kraft_pipeline.client.errors import BrokerError
 
 PATIENCE_S: Final = 10.0
-"""The next commit says it all again: nobody waits for one for long."""
+"""Seconds to retry a commit. This is short because the next commit supersedes it."""
 
 
 def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Commit what is to be read next, by topic and partition.
+    """Commit the next offset to read, by topic and partition.
 
-    Raises BrokerError for what the coordinator refuses (UNKNOWN_MEMBER_ID: the group has members), ClientError when
-    there is none for PATIENCE_S.
+    Raises BrokerError if the coordinator refuses (UNKNOWN_MEMBER_ID: the group has members), and ClientError if no
+    coordinator answers within PATIENCE_S.
     """
     if offsets:
         cluster.retried(

@@ -1,4 +1,7 @@
-"""The requests and responses that are used, each in one version; facts from Apache Kafka's message definitions."""
+"""Bodies of the requests and responses that the client uses, each in one version (`VERSIONS`).
+
+Source: Apache Kafka's message definitions. Writers append a body without its header; readers start after the header.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +52,12 @@ NO_ID: Final = bytes(16)
 THROTTLING_QUOTA_EXCEEDED: Final = 89
 _TOPIC_RESOURCE: Final = 2
 _CONSUMER: Final = -1
-"""Replica id of a client that is no broker."""
+"""Replica id of a client."""
 SOFTWARE: Final = ("kraft-pipeline", "0.1.0")
 
 
 class Broker(NamedTuple):
-    """Where a broker listens."""
+    """A broker's id and its listener."""
 
     node: int
     host: str
@@ -62,17 +65,17 @@ class Broker(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """A partition as Metadata tells it; `leader` -1 for none."""
+    """A partition in a Metadata response; `leader` is -1 if it has no leader."""
 
     error: int
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...] = ()
-    """The nodes that are to have it."""
+    """Ids of the assigned replicas."""
 
 
 class TopicInfo(NamedTuple):
-    """A topic as Metadata tells it."""
+    """A topic in a Metadata response; `id` has 16 bytes, `partitions` are by number."""
 
     error: int
     name: str
@@ -82,13 +85,15 @@ class TopicInfo(NamedTuple):
 
 
 class MetadataAnswer(NamedTuple):
+    """A Metadata response: all brokers, the cluster's id, and the requested topics."""
+
     brokers: list[Broker]
     cluster_id: str
     topics: list[TopicInfo]
 
 
 class OffsetAnswer(NamedTuple):
-    """`offset` -1 when no record is as late as the time asked for; `epoch`: the leader's for LATEST, -1 if unknown."""
+    """`offset` is -1 if no record is at or after the time. `epoch`: the leader's epoch for LATEST, -1 if unknown."""
 
     error: int
     offset: int
@@ -96,14 +101,14 @@ class OffsetAnswer(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """Where the records of a leader epoch end in the leader's log, -1 if the leader does not know the epoch."""
+    """End offset of a leader epoch in the leader's log; -1 if the leader does not know the epoch."""
 
     error: int
     offset: int
 
 
 class FetchAnswer(NamedTuple):
-    """Of one partition; `records` lies in the response, uncopied."""
+    """A Fetch response for one partition; `records` is a view of the response, not a copy."""
 
     error: int
     high_watermark: int
@@ -114,22 +119,30 @@ class FetchAnswer(NamedTuple):
 
 
 class ProduceAnswer(NamedTuple):
+    """Result for a partition's batch: error code, offset of its first record, and the broker's message or ""."""
+
     error: int
     base_offset: int
     message: str
 
 
 class CoordinatorAnswer(NamedTuple):
+    """A FindCoordinator response for one group; `node` is the broker's id."""
+
     error: int
     node: int
 
 
 def api_versions() -> Writer:
+    """Body of ApiVersions v3, with the client's software name and version (KIP-511)."""
     return Writer().string(SOFTWARE[0]).string(SOFTWARE[1]).no_tags()
 
 
 def read_api_versions(reader: Reader) -> tuple[int, dict[int, tuple[int, int]]]:
-    """The error and the versions served of each request. The body may also be of version 0, if 3 is not known."""
+    """Read the error and the range of versions for each request.
+
+    A broker that does not know version 3 answers with the error UNSUPPORTED_VERSION in a body of version 0 (KIP-511).
+    """
     error = reader.i16()
     if error:
         return error, {}
@@ -142,7 +155,7 @@ def read_api_versions(reader: Reader) -> tuple[int, dict[int, tuple[int, int]]]:
 
 
 def metadata(topics: Sequence[str] | None, *, create: bool = False) -> Writer:
-    """Of the topics named, or of all; `create`: those that are not there are to be made, where brokers do that."""
+    """Body of Metadata v12 for the named topics, or for all (None). `create`: allow automatic creation of topics."""
     writer = Writer().length(-1 if topics is None else len(topics))
     for topic in topics or ():
         writer.uuid(NO_ID).string(topic).no_tags()
@@ -150,6 +163,7 @@ def metadata(topics: Sequence[str] | None, *, create: bool = False) -> Writer:
 
 
 def read_metadata(reader: Reader) -> MetadataAnswer:
+    """Read the body of a Metadata v12 response."""
     reader.i32()
     brokers = []
     for _ in range(reader.length()):
@@ -179,7 +193,10 @@ def _topic(reader: Reader) -> TopicInfo:
 
 
 def list_offsets(wanted: Mapping[tuple[str, int], int], *, committed: bool) -> Writer:
-    """The offsets of times in ms, or EARLIEST or LATEST, by topic and partition."""
+    """Body of ListOffsets v7. `wanted`: by topic and partition a Unix time in ms, EARLIEST or LATEST.
+
+    `committed`: LATEST is the last stable offset (read_committed).
+    """
     by_topic: dict[str, list[tuple[int, int]]] = {}
     for (topic, partition), when in wanted.items():
         by_topic.setdefault(topic, []).append((partition, when))
@@ -193,6 +210,7 @@ def list_offsets(wanted: Mapping[tuple[str, int], int], *, committed: bool) -> W
 
 
 def read_list_offsets(reader: Reader) -> dict[tuple[str, int], OffsetAnswer]:
+    """Read the body of a ListOffsets v7 response, by topic and partition."""
     reader.i32()
     found = {}
     for _ in range(reader.length()):
@@ -207,7 +225,7 @@ def read_list_offsets(reader: Reader) -> dict[tuple[str, int], OffsetAnswer]:
 
 
 def offset_for_leader_epoch(wanted: Mapping[tuple[str, int], tuple[int, int]]) -> Writer:
-    """By topic and partition the epoch of the leader that is asked, and the epoch whose end is wanted."""
+    """Body of OffsetForLeaderEpoch v4. `wanted`: by topic and partition the current leader epoch and the epoch asked."""
     by_topic: dict[str, list[tuple[int, int, int]]] = {}
     for (topic, partition), (current, epoch) in wanted.items():
         by_topic.setdefault(topic, []).append((partition, current, epoch))
@@ -223,6 +241,7 @@ def offset_for_leader_epoch(wanted: Mapping[tuple[str, int], tuple[int, int]]) -
 
 
 def read_offset_for_leader_epoch(reader: Reader) -> dict[tuple[str, int], EpochEnd]:
+    """Read the body of an OffsetForLeaderEpoch v4 response, by topic and partition."""
     reader.i32()
     found = {}
     for _ in range(reader.length()):
@@ -246,7 +265,10 @@ def fetch(
     max_wait_ms: int,
     committed: bool,
 ) -> Writer:
-    """One partition, without a fetch session. A leader of another `epoch` than this refuses (-1: of any)."""
+    """Body of Fetch v13 for one partition, without a fetch session (KIP-227), for at least 1 byte.
+
+    A leader with another epoch than `epoch` refuses; -1 skips the check. `committed`: isolation read_committed.
+    """
     writer = Writer().i32(-1).i32(max_wait_ms).i32(1).i32(max_bytes).i8(int(committed)).i32(0).i32(-1)
     writer.length(1).uuid(topic_id).length(1)
     writer.i32(partition).i32(epoch).i64(offset).i32(-1).i64(-1).i32(max_bytes).no_tags()
@@ -254,10 +276,15 @@ def fetch(
 
 
 def read_fetch(reader: Reader) -> FetchAnswer:
+    """Read a Fetch v13 response for one partition.
+
+    A top-level error is the answer's error. A response without topics and error means that the client exceeds its quota
+    (KIP-219): the answer has THROTTLING_QUOTA_EXCEEDED.
+    """
     reader.i32()
     error = reader.i16()
     reader.i32()
-    if error or not reader.length():  # without an error it is what a client gets that is beyond its quota
+    if error or not reader.length():  # a response without topics and error: the client exceeds its quota
         return FetchAnswer(error or THROTTLING_QUOTA_EXCEEDED, -1, -1, -1, [], memoryview(b""))
     reader.uuid()
     reader.length()
@@ -272,18 +299,18 @@ def read_fetch(reader: Reader) -> FetchAnswer:
 
 
 def init_producer_id() -> Writer:
-    """Of an idempotent producer without transactions."""
+    """Body of InitProducerId v4 for an idempotent producer without transactions."""
     return Writer().string(None).i32(0x7FFFFFFF).i64(-1).i16(-1).no_tags()
 
 
 def read_init_producer_id(reader: Reader) -> tuple[int, int, int]:
-    """Error, producer id, epoch."""
+    """Read the error, the producer id and the producer epoch."""
     reader.i32()
     return reader.i16(), reader.i64(), reader.i16()
 
 
 def produce(parts: Mapping[tuple[str, int], bytes | bytearray], *, acks: int, timeout_ms: int) -> Writer:
-    """Batches by topic and partition."""
+    """Body of Produce v9. `parts`: one encoded record batch by topic and partition."""
     by_topic: dict[str, list[tuple[int, bytes | bytearray]]] = {}
     for (topic, partition), batch in parts.items():
         by_topic.setdefault(topic, []).append((partition, batch))
@@ -298,6 +325,7 @@ def produce(parts: Mapping[tuple[str, int], bytes | bytearray], *, acks: int, ti
 
 
 def read_produce(reader: Reader) -> dict[tuple[str, int], ProduceAnswer]:
+    """Read the body of a Produce v9 response, by topic and partition."""
     found = {}
     for _ in range(reader.length()):
         topic = reader.string()
@@ -316,11 +344,12 @@ def read_produce(reader: Reader) -> dict[tuple[str, int], ProduceAnswer]:
 
 
 def find_coordinator(group: str) -> Writer:
-    """Of one consumer group."""
+    """Body of FindCoordinator v4 for one consumer group."""
     return Writer().i8(0).length(1).string(group).no_tags()
 
 
 def read_find_coordinator(reader: Reader) -> CoordinatorAnswer:
+    """Read a FindCoordinator v4 response, which must have exactly one coordinator."""
     reader.i32()
     reader.length()
     reader.string()
@@ -331,7 +360,7 @@ def read_find_coordinator(reader: Reader) -> CoordinatorAnswer:
 
 
 def offset_commit(group: str, offsets: Mapping[tuple[str, int], int]) -> Writer:
-    """Of somebody who is no member."""
+    """Body of OffsetCommit v8 from a client that is not a member: generation -1, empty member id."""
     by_topic: dict[str, list[tuple[int, int]]] = {}
     for (topic, partition), offset in offsets.items():
         by_topic.setdefault(topic, []).append((partition, offset))
@@ -345,7 +374,7 @@ def offset_commit(group: str, offsets: Mapping[tuple[str, int], int]) -> Writer:
 
 
 def read_offset_commit(reader: Reader) -> dict[tuple[str, int], int]:
-    """The error of each partition."""
+    """Read the error code of each partition."""
     reader.i32()
     found = {}
     for _ in range(reader.length()):
@@ -359,7 +388,7 @@ def read_offset_commit(reader: Reader) -> dict[tuple[str, int], int]:
 
 
 def describe_configs(topics: Sequence[str], key: str) -> Writer:
-    """One configuration of some topics."""
+    """Body of DescribeConfigs v4 for one configuration key of the topics."""
     writer = Writer().length(len(topics))
     for topic in topics:
         writer.i8(_TOPIC_RESOURCE).string(topic).length(1).string(key).no_tags()
@@ -367,7 +396,7 @@ def describe_configs(topics: Sequence[str], key: str) -> Writer:
 
 
 def read_describe_configs(reader: Reader) -> dict[str, tuple[int, str]]:
-    """By topic the error and the value, "" where there is none."""
+    """Read the error code and the value by topic; the value is "" if it is null or missing."""
     reader.i32()
     found = {}
     for _ in range(reader.length()):
