@@ -48,6 +48,7 @@ class Score:
     """Replicas that share a rack though there are racks without one."""
 
     def to_json(self) -> dict[str, int]:
+        """The fields by name, for JSON."""
         return asdict(self)
 
 

@@ -52,6 +52,7 @@ class Done:
     """The offset from which on the archive's end was not committed, and has been replaced by what the log has."""
 
     def to_json(self) -> dict[str, Any]:
+        """The fields by name, for JSON."""
         return asdict(self)
 
 
@@ -120,6 +121,7 @@ class Last(NamedTuple):
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> Last:
+        """The offset and epoch of the last row of a batch, which must not be empty."""
         end = batch.slice(batch.num_rows - 1)
         return cls(end.column("offset")[0].as_py(), end.column("epoch")[0].as_py())
 

@@ -51,6 +51,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
+        """Print usage and the message, with the nearest option if one is unknown, and exit with code 2."""
         wrong = re.search(r"unrecognized arguments: (--[\w-]+)", message)
         super().error(message + (nearest(wrong[1], set(_options(self))) if wrong else ""))
 

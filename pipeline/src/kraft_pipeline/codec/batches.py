@@ -61,10 +61,12 @@ class Batch(NamedTuple):
 
     @property
     def compression(self) -> int:
+        """The compression type in the attributes: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def is_log_append_time(self) -> bool:
+        """Whether `max_timestamp` is the broker's append time and applies to all records."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
 

@@ -130,6 +130,7 @@ class Varints(NamedTuple):
 
     @classmethod
     def of(cls, values: Ints) -> Varints:
+        """The numbers with their encoded sizes."""
         return cls(values, sizes(values))
 
 
