@@ -225,7 +225,7 @@ def read_list_offsets(reader: Reader) -> dict[tuple[str, int], OffsetAnswer]:
 
 
 def offset_for_leader_epoch(wanted: Mapping[tuple[str, int], tuple[int, int]]) -> Writer:
-    """Body of OffsetForLeaderEpoch v4. `wanted`: by topic and partition the current leader epoch and the epoch asked."""
+    """Body of OffsetForLeaderEpoch v4. `wanted`: by topic and partition the current epoch and the epoch to look up."""
     by_topic: dict[str, list[tuple[int, int, int]]] = {}
     for (topic, partition), (current, epoch) in wanted.items():
         by_topic.setdefault(topic, []).append((partition, current, epoch))
