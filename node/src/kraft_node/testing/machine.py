@@ -68,7 +68,7 @@ class SimMachine:
         self.gave_up = False
         """Whether the last process ended by itself."""
         self.on_end: Callable[[str], None] = lambda _how: None
-        """Called when a process ends, with "killed", "power" or "stopped"."""
+        """Called when a process ends, with the way: "killed", "power", "stopped", or "refused" if the start failed."""
         self._stopping = False
         self._starting: SimTimer | None = None
 

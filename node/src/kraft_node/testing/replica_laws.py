@@ -1,24 +1,24 @@
-"""Laws of a cluster that no client can see, looked up in its nodes between two events.
+"""Laws of a cluster that no client can observe, checked in its nodes between two events.
 
-- `metadata`     whoever has applied the metadata up to an offset has the same metadata, and never goes back
-- `voters`     one node leads an epoch of the quorum; at an offset of the committed log all find the same voters stated;
-                 in the end none of them has lost its disk, and each listens where the log says
-- `assignment`   leader ∈ ISR ⊆ replicas; nobody fenced is in an ISR or leads; epochs of a partition only grow
-- `proposed`     an ISR grows only at the word of a leader that knew the state from which it grows, and by followers
-                 that have reached the start of its epoch, in the incarnation in which they did
-- `elected`      nobody becomes a leader without having been in sync, except for the last leader when there is no other
-- `reassigned`   a reassignment is complete when all that it added are in sync
+- `metadata`     nodes that have applied the metadata up to the same offset have the same metadata; no node goes back
+- `voters`     one node leads an epoch of the quorum; all nodes find the same voters at an offset of the committed log;
+  in the end no voter has lost its disk, and each voter listens where the log says
+- `assignment`   leader ∈ ISR ⊆ replicas; no fenced broker is in an ISR or leads; a partition's epochs only grow
+- `proposed`     an ISR grows only by a proposal of a leader that knew the preceding state, and only by followers that
+  have reached the start of its epoch, in the broker epoch in which they reached it
+- `elected`      a new leader was in sync before, except for the last leader if there is no other candidate
+- `reassigned`   a reassignment is complete only when all added replicas are in sync
 - `epochs`       one broker leads a partition in a leader epoch
 - `unfenced`     a broker is unfenced only when it has replayed its own registration
-- `isr`          every member of the ISR, in the incarnation that joined, has all that was ever below a high watermark
+- `isr`          every ISR member, in the broker epoch in which it joined, has all records below any high watermark
 - `high`         a replica's high watermark never goes back while its process lives, and lies within its log
 - `divergence`   below their high watermarks all replicas of a partition hold the same bytes
-- `rot`          what fails its checksum is on no disk but one on which bits have rotted
-- `epoch cache`  a log's leader epochs are those that its batches carry
-- `answered`     a controller answers a write when its image holds the records (`controller_laws`)
-- `orphan`       in the end no broker keeps a replica that the metadata does not give it
+- `rot`          only disks with bit rot hold data that fails its checksum
+- `epoch cache`  a log's leader epochs are those in its batches
+- `answered`     a controller answers a write only when its image holds the records (`controller_laws`)
+- `orphan`       in the end no broker keeps a replica that the metadata does not assign to it
 
-What belongs to a process is forgotten with the process. Nothing here changes a node: bytes are read below caches.
+State observed in a process is forgotten with the process. Nothing here changes a node: bytes are read below caches.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster, SimMachine
 
 EVERY_EVENTS: Final = 12
-"""Looks are rarer than events: nodes say themselves when a step breaks one of their own laws."""
+"""Checks run less often than events: nodes themselves report steps that break their own laws."""
 
 Key = tuple[bytes, int]
-"""Topic id and number."""
+"""Topic id and partition index."""
 
 
 class _Replica:
-    """What was seen of one replica in one life of its process, and of its own: it may be given away and come back."""
+    """Observations of one replica during one life of its process and of the replica, which may be removed and
+    return."""
 
     __slots__ = ("compared", "high_watermark", "partition")
 
@@ -63,7 +64,7 @@ class ReplicaLaws:
     """Watches all nodes of a cluster."""
 
     def __init__(self, cluster: SimCluster, checker: Checker, compacted: frozenset[str]) -> None:
-        """`compacted`: topics whose bytes may differ."""
+        """`compacted`: topics whose replicas may hold different bytes."""
         self.cluster = cluster
         self.checker = checker
         self.controllers = ControllerLaws(checker)
@@ -77,23 +78,23 @@ class ReplicaLaws:
         self._leaders: dict[tuple[Key, int], str] = {}
         self._replicas: dict[tuple[str, int, Key], _Replica] = {}
         self._committed: dict[Key, int] = {}
-        """The highest high watermark ever seen."""
+        """The highest high watermark observed."""
         self._batches: dict[tuple[Key, int], tuple[int, str]] = {}
-        """By partition and base offset: checksum, and who showed it first."""
+        """By partition and base offset: the checksum, and the first replica that had the batch."""
         self._quorum_leaders: dict[int, str] = {}
         self._voters: dict[int, Any] = {}
-        """By offset, as the committed log states them."""
+        """The voters in the committed log, by offset."""
         self.compared = 0
-        """Batches that a second replica had."""
+        """Batches that were compared with a second replica's."""
 
     def look(self) -> None:
-        """Called after every event."""
+        """Called after every event; checks at intervals."""
         self._looks += 1
         if self._looks % EVERY_EVENTS == 0:
             self.look_now()
 
     def look_now(self) -> None:
-        """At everything."""
+        """Check everything now."""
         for machine in self.cluster.machines:
             node = machine.node
             if node is None or node.raft is None:
@@ -171,10 +172,10 @@ class ReplicaLaws:
         if state.leader != NO_LEADER and state.leader not in state.isr:
             self.checker.broken("assignment", name, f"leader {state.leader}, ISR {state.isr}")
         if epochs[1] != earlier[1] + 1:
-            return  # some changes at once
+            return  # several changes at once
         if epochs[0] == earlier[0] and not set(state.isr) <= set(before.isr):
             self._look_at_proposer(image, name, key, before, state)
-        # Those in the ISR and the ELR may have come back from a kill, and so left both, by this very change.
+        # ISR and ELR members may have returned from a kill, and so left both sets, in this very change.
         if state.leader_recovering and not before.leader_recovering and before.last_known_elr != (state.leader,):
             text = f"{state.leader} leads out of sync: ISR {before.isr}, ELR {before.elr}, {before.last_known_elr}"
             self.checker.broken("elected", name, text)
@@ -206,7 +207,7 @@ class ReplicaLaws:
                 self._joined_early(name, partition, member, follower.end_offset)
 
     def _look_at_proposal(self, name: str, partition: Partition) -> None:
-        """The change of the ISR that a leader has under way."""
+        """Check that the followers a leader proposes to add have reached the start of its epoch."""
         lead = partition.lead
         if lead is None or lead.proposal is None:
             return
@@ -222,9 +223,10 @@ class ReplicaLaws:
         self.checker.broken("proposed", name, text)
 
     def _led(self, image: Any, key: Key, state: PartitionState) -> Partition | None:
-        """The replica that leads in that state's epoch, if it runs and knows it, in the incarnation that is registered.
+        """The replica that leads in that state's epoch, if it runs and knows that epoch, in the registered broker
+        epoch.
 
-        A process that has just started may not know yet what the one before it was told, whose word still counts.
+        A process that has just started may not know what its predecessor knew; the predecessor's proposals still count.
         """
         registered = image.brokers.get(state.leader)
         for machine in self.cluster.brokers:
@@ -239,7 +241,7 @@ class ReplicaLaws:
         return None
 
     def _look_at_leases(self) -> None:
-        """What the newest metadata says of a broker holds for the process that runs in that incarnation."""
+        """Check that every unfenced broker's process has replayed the metadata up to its own registration."""
         images = [m.node.raft.image for m in self.cluster.controllers if m.node is not None and m.node.raft is not None]
         if not images:
             return
@@ -283,14 +285,14 @@ class ReplicaLaws:
             self._compare(machine, partition, key, known)
 
     def _look_at_isr(self, machine: SimMachine, partition: Partition, key: Key) -> None:
-        """The ISR as the leader has it, as far as its members run in the incarnation that its metadata names."""
+        """Check the leader's ISR, as far as its members run in the broker epochs that its metadata names."""
         assert machine.node is not None
         image = machine.node.raft.image  # type: ignore[union-attr]
         state = image.topics.partition(partition.topic_id, partition.index)
         if state is None or state.leader_epoch != partition.leader_epoch or len(partition.isr) < 2:
             return
         if partition.leader_epoch < self._states[key][1].leader_epoch:
-            return  # replaced without knowing it: what its followers lack may be its successor's
+            return  # replaced without knowing it: the missing records may be its successor's
         for other in self.cluster.brokers:
             number = other.config.node_id
             if other is machine or number not in partition.isr or other.node is None or other.node.broker is None:
@@ -300,7 +302,7 @@ class ReplicaLaws:
             if registered is None or lifecycle is None or lifecycle.broker_epoch != registered.epoch or replica is None:
                 continue
             if replica.log.dir.failed is not None:
-                continue  # the controller is yet to hear of it
+                continue  # the controller does not know it yet
             if replica.log.end_offset < self._committed.get(key, 0):
                 self.checker.broken(
                     "isr", f"{partition.topic}-{partition.index}",
@@ -331,7 +333,7 @@ class ReplicaLaws:
     # -- the end
 
     def unsettled(self) -> str | None:
-        """Why the cluster has not come to rest after everything was mended; None when it has."""
+        """Why the cluster is not at rest after all faults are over; None if it is."""
         running = [machine for machine in self.cluster.machines if machine.node is not None]
         images = [machine.node.raft.image for machine in running]  # type: ignore[union-attr]
         if len(running) < len(self.cluster.machines):
@@ -371,7 +373,7 @@ class ReplicaLaws:
         return f"{topic.name}-{number} is not replicated: {ends}" if len(values) > 1 else None
 
     def judge(self) -> None:
-        """The end, once it is settled."""
+        """Check the final state, once the cluster is at rest."""
         self.look_now()
         for machine in self.cluster.brokers:
             node = machine.node
@@ -384,12 +386,12 @@ class ReplicaLaws:
 
 
 def _settled(state: PartitionState) -> set[int]:
-    """The replicas that are not yet being added."""
+    """The replicas that are not being added."""
     return set(state.replicas) - set(state.adding)
 
 
 def _told(image: Any) -> list[Any]:
-    """What an image says, in an order of its own."""
+    """The content of an image, in a canonical order."""
     topics = sorted(
         (topic.name, bytes(topic.id), [(number, repr(state)) for number, state in topic.partitions()])
         for topic in image.topics
@@ -401,7 +403,7 @@ def _told(image: Any) -> list[Any]:
 
 
 def _batches(log: Any, start: int, end: int) -> Iterator[tuple[memoryview, Any]]:
-    """The whole batches of [start, end) with their headers."""
+    """The whole batches in [start, end), with their headers."""
     while start < end:
         found = log.read(start, 1 << 20, limit_offset=end)
         raw = memoryview(found.records if isinstance(found.records, bytes) else found.records.read())

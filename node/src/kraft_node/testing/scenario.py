@@ -1,8 +1,8 @@
-"""One seeded run of whole nodes: clients at work, machines that fail, and in the end everything is read and judged.
+"""One seeded run of whole nodes: clients at work, machines that fail; in the end everything is read and judged.
 
-    world, cluster -> topics -> clients at work, faults one after the other -> all well again -> audit -> verdict
+world, cluster -> topics -> clients at work, faults one after another -> all well again -> audit -> verdict
 
-Everything is drawn from the seed: how often logs are flushed and rolled, who produces how, which faults come when.
+The seed draws everything: flush and roll settings, the producers, and which faults happen when.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from kraft_node.testing.workloads.spender import CONFIGS, KEPT_MAX, TOPIC, Spend
 from kraft_node.testing.world import World
 
 SERVES_MAX_MS: Final = 60_000.0
-"""Nothing that a node does before it serves takes so long, however slow its disk."""
+"""The upper bound of a start, however slow the disk."""
 DONE_MAX_MS: Final = 120_000.0
-"""When all is well, every client gets what it wants in that time."""
+"""When all faults are over, every client finishes within this time."""
 SETTLED_MS: Final = 3_000.0
-"""When nothing happens any more, every broker has caught up with the metadata by then."""
+"""When no client works any more, every broker has caught up with the metadata within this time."""
 FREED_MAX_MS: Final = 40_000.0
-"""Retention begins `log.initial.task.delay.ms` after a start at the latest."""
+"""Retention starts at most `log.initial.task.delay.ms` after a node's start."""
 SHORT_SHARE: Final = 0.25
-"""Of the seeds in which a process runs out of descriptors."""
+"""Share of the seeds in which a process runs out of descriptors."""
 KEYED_SHARE: Final = 0.3
-"""Of the seeds in which a topic is compacted."""
+"""Share of the seeds in which a topic is compacted."""
 BULK_SHARE: Final = 0.06
-"""Of the seeds with a topic of many partitions and a log of many segments; they take seconds each."""
+"""Share of the seeds with a topic of many partitions and a log of many segments; each takes seconds."""
 MORTAL_TOPICS: Final = ("m0", "m1", "m2")
 
 
 @dataclass
 class Result:
-    """What became of one seed."""
+    """The outcome of one seed."""
 
     seed: int
     nodes: int
@@ -70,7 +70,7 @@ class Result:
 
 
 def run(seed: int, nodes: int = 1, kind: str = "node") -> Result:
-    """Run one seed of `kind`: "node" (`nodes` combined ones, each with its own records) or "cluster"."""
+    """Run one seed of `kind`: "node" (`nodes` combined nodes, each with its own records) or "cluster"."""
     world = World(seed)
     story = StoryLog(world)
     logger = logging.getLogger("kraft_node")
@@ -91,7 +91,7 @@ def run(seed: int, nodes: int = 1, kind: str = "node") -> Result:
 
 
 class Scenario:
-    """Nodes with records of their own, their clients and their faults."""
+    """Nodes with their own records, their clients and their faults."""
 
     kind = "node"
 
@@ -140,7 +140,7 @@ class Scenario:
 
     @property
     def faults_done(self) -> list[str]:
-        """Their names."""
+        """The names of the faults so far."""
         return self.faults.done
 
     @property
@@ -153,7 +153,7 @@ class Scenario:
         try:
             self._play()
         except Exception as e:
-            # An event failed: an assertion, a law of the product, an answer that cannot be read.
+            # An event failed: an assertion, a law of the product, or an unreadable response.
             self.world.note("world", traceback.format_exc())
             if not self.checker.findings:
                 self.checker.broken("alive", "event", f"{type(e).__name__}: {e}")
@@ -197,8 +197,8 @@ class Scenario:
         self._audit()
 
     def _compact_some(self, maker: Admin) -> None:
-        """Sometimes there is a compacted topic, and a client of it."""
-        rng = random.Random(f"keyed of {self.world.seed}")  # apart: the other seeds live as they did before
+        """In some seeds, add a compacted topic and its client."""
+        rng = random.Random(f"keyed of {self.world.seed}")  # own generator: other runs stay the same
         if self.kind == "node" and rng.random() < KEYED_SHARE:
             configs = topic_configs(rng)
             self._finish(self._script("maker", maker.create_surely(KEYED, 1, configs)))
@@ -206,8 +206,8 @@ class Scenario:
             self.keyed.append(Keyed(self.cluster, self.checker, "k0", f"{rng.random()}", retention_ms))
 
     def _run_short(self) -> None:
-        """Sometimes clients take all descriptors for a while. Nobody may take that for a dead disk."""
-        rng = random.Random(f"descriptors of {self.world.seed}")  # apart: the other seeds live as they did before
+        """In some seeds, let clients take all descriptors for a while. No node may mistake that for a dead disk."""
+        rng = random.Random(f"descriptors of {self.world.seed}")  # own generator: other runs stay the same
         if rng.random() < SHORT_SHARE:
             for machine in self.cluster.machines:
                 self.world.at(rng.uniform(300.0, 4000.0), self._short, machine, rng.uniform(50.0, 800.0))
@@ -291,7 +291,7 @@ class Scenario:
             self._handle_bulk(rng)
 
     def _let_a_key_sleep(self) -> None:
-        """What a tombstone has deleted does not come back once the tombstone itself is gone."""
+        """Check that a deleted value does not return once its tombstone is gone."""
         maker = Admin(self.cluster, self.checker, "maker", ())
         self._finish(self._script("maker", maker.create_surely(SLEEPING, 1, SLEEPING_CONFIGS)))
         keyed = Keyed(self.cluster, self.checker, "sleeper", f"sleeper of {self.world.seed}", 0, SLEEPING)
@@ -300,7 +300,7 @@ class Scenario:
             self.world.rest(CLEANED_MS)
 
     def _handle_bulk(self, rng: random.Random) -> None:
-        """Work that grows with partitions and segments goes on beside the loop, not on it."""
+        """Do work that grows with partitions and segments; it must not run on the loop."""
         self.world.note("bulk", "begins")
         maker, bulk = Admin(self.cluster, self.checker, "maker", ()), Bulk(self.cluster, "bulk")
         self._finish(self._script("maker", maker.create_surely(CROWD, PARTITIONS, {})))
@@ -316,7 +316,7 @@ class Scenario:
         self.world.rest(SETTLED_MS)
 
     def _spend(self) -> None:
-        """Write more than retention keeps: the disk has to have the rest back."""
+        """Write more than retention keeps: the disk must get the rest back."""
         maker, spender = Admin(self.cluster, self.checker, "maker", ()), Spender(self.cluster, "spender")
         self._finish(self._script("maker", maker.create_surely(TOPIC, 1, CONFIGS)))
         self._finish(self._script("spender", spender.run()))
@@ -332,6 +332,6 @@ class Scenario:
 
 
 async def look_up(admin: Admin, topic: str) -> None:
-    """What a topic is in the end, asked for until it is answered."""
+    """Ask for a topic's final state until there is an answer."""
     while not await admin.look_up(topic, settled=True):
         await admin.session.sleep(100)

@@ -1,7 +1,6 @@
-"""Coroutines on simulated time: what a client does, written down in the order in which it happens.
+"""Coroutines on simulated time: client behaviour, written in the order in which it happens.
 
-A `Script` runs one coroutine on a world's queue. It waits for `Moment`s: a call back that is to come, once, or a time.
-Nothing else may be awaited.
+A `Script` runs one coroutine on a world's queue. The coroutine may await only `Moment`s: a single call back, or a time.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Moment(Generic[T]):
         self._waiting: list[Callable[[], None]] = []
 
     def happen(self, value: T) -> None:
-        """Now; a second time is ignored."""
+        """Set the value; a second call is ignored."""
         if self.happened:
             return
         self.happened, self._value = True, value
@@ -34,7 +33,7 @@ class Moment(Generic[T]):
             resume()
 
     def when(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once it has happened."""
+        """Call `resume` once the value is set."""
         if self.happened:
             resume()
         else:
@@ -47,7 +46,7 @@ class Moment(Generic[T]):
 
 
 class Script:
-    """One coroutine that runs on `host`, until it returns, is stopped, or raises, which ends the run."""
+    """One coroutine on `host`; it runs until it returns or is stopped. If it raises, the whole run ends."""
 
     def __init__(self, world: World, name: str, work: Coroutine[Moment[Any], None, None], host: SimHost) -> None:
         self.name = name
@@ -58,7 +57,7 @@ class Script:
         world.at(0.0, self._step, host=host)
 
     def stop(self) -> None:
-        """Wherever it is, it does not go on."""
+        """Stop the coroutine wherever it waits."""
         if not self.done:
             self.done = True
             self._work.close()
@@ -78,7 +77,7 @@ class Script:
 
 
 def sleep(world: World, duration_ms: float, host: SimHost | None = None) -> Moment[None]:
-    """A moment in `duration_ms`."""
+    """A moment that happens in `duration_ms`."""
     moment: Moment[None] = Moment()
     world.at(duration_ms, moment.happen, None, host=host)
     return moment

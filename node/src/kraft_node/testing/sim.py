@@ -3,9 +3,10 @@
     python -m kraft_node.testing.sim [--scenario node|cluster|both] [--seeds N] [--first S] [--jobs J] [--until-broken]
     python -m kraft_node.testing.sim [--scenario node|cluster] --seed S [--nodes N] [--story]
 
-`--seeds 0` goes on until it is told to stop; `--json` prints the result as JSON. Each seed is a run of `scenario` or of
-`cluster_scenario` (`both`: of one and the other in turn): the same seed does the same every time, on every machine. A
-failure ends with the line that replays it. Exit code 1 when a law was broken.
+
+`--seeds 0` runs without end; `--json` prints the result as JSON. Each seed is a run of `scenario` or of
+`cluster_scenario` (`both`: alternating). The same seed gives the same run on every machine. A failure ends with the
+command that replays it. Exit code 1 if a law was broken.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ DEFAULT_SEEDS: Final = 200
 NODE, CLUSTER, BOTH = "node", "cluster", "both"
 FAILURES_SHOWN: Final = 5
 WAITING_PER_JOB: Final = 4
-"""Seeds given to a process ahead of time."""
+"""Seeds queued per process."""
 REPORT_S: Final = 30.0
-"""How often a run that nobody watches on a terminal says how far it is."""
+"""Time between progress reports without a terminal."""
 STORY_TAIL: Final = 25
-"""Lines of the story that a failure shows by itself."""
+"""Lines of the story shown with a failure."""
 
 
 @dataclass
 class Score:
-    """What became of many seeds."""
+    """The outcome of many seeds."""
 
     seeds: int = 0
     events: int = 0
@@ -53,7 +54,7 @@ class Score:
     """Hashes by seed."""
 
     def add(self, result: Result) -> None:
-        """One more."""
+        """Add a result."""
         self.seeds += 1
         self.events += result.events
         self.simulated_ms += result.simulated_ms
@@ -66,7 +67,7 @@ class Score:
 
 
 def replay_line(seed: int, nodes: int = 1, kind: str = NODE) -> str:
-    """The command that does a seed again."""
+    """The command that replays a seed."""
     of_many = f" --nodes {nodes}" if kind == NODE and nodes != 1 else ""
     if kind != NODE:
         of_many = f" --scenario {kind}"
@@ -74,7 +75,7 @@ def replay_line(seed: int, nodes: int = 1, kind: str = NODE) -> str:
 
 
 def sweep(first: int, count: int, *, nodes: int = 1, kind: str = NODE, jobs: int = 1) -> Iterator[Result]:
-    """Run seeds, as they get done; `count` 0: without end."""
+    """Run seeds and yield results as they finish; `count` 0: without end."""
     seeds = range(first, first + count) if count else itertools.count(first)
     kinds = (NODE, CLUSTER) if kind == BOTH else (kind,)
     runs = ((seed, kind) for seed in seeds for kind in kinds)
@@ -82,7 +83,7 @@ def sweep(first: int, count: int, *, nodes: int = 1, kind: str = NODE, jobs: int
         yield from (_run(one, nodes) for one in runs)
         return
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        # One by one: a pool that is given a generator without end takes all of it.
+        # One by one: a pool consumes an endless generator before it starts.
         waiting: deque[AsyncResult[Result]] = deque()
         for one in runs:
             waiting.append(pool.apply_async(_run, (one, nodes)))
@@ -195,7 +196,7 @@ def _print(score: Score, seconds: float) -> None:
 
 @contextlib.contextmanager
 def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Score, float], None]]:
-    """A bar on a terminal, a line now and then elsewhere."""
+    """A progress bar on a terminal, otherwise a line from time to time."""
     if quiet:
         yield lambda _score, _seconds: None
         return
@@ -220,7 +221,7 @@ def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Score, float], N
 
 
 def _reporter() -> Callable[[Score, float], None]:
-    """Prints a line every REPORT_S, and what is broken at once."""
+    """Prints a line every REPORT_S, and findings at once."""
     told_s, told_failures = 0.0, 0
 
     def advance(score: Score, seconds: float) -> None:

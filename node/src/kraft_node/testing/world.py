@@ -1,12 +1,12 @@
 """Simulated time: an event queue whose order follows from the seed, and a clock that jumps from event to event.
 
-Every event has a host (a machine of the simulation) and that host's life: what a crashed process had asked for never
-happens. A host can be paused (a stopped process, a blocked loop): its events wait. When it wakes, timers and I/O come
-in the order of their times, or all I/O before the first timer, as on a real loop. A process can also die inside an
-event, at one of its disk operations: `ProcessDied` unwinds to the queue.
+Every event belongs to a host (a simulated machine) and to that host's life: events of a crashed process are dropped. A
+host can be paused (a stopped process, a blocked loop): its events wait. When it wakes, timers and I/O run in the order
+of their times, or all I/O before the first timer, as on a real loop. A process can also die inside an event, at one of
+its disk operations: `ProcessDied` unwinds to the queue.
 
-The trace is a list of lines that reads like a story; its hash covers every line, when it was said and after how many
-events, and is the same for the same seed.
+The trace is a list of lines that reads like a story. Its hash covers every line with its time and event count, and is
+the same for the same seed.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 EVENTS_MAX: Final = 5_000_000
-"""A run that takes more has lost its way: two parts call each other for ever."""
+"""A run with more events is stuck: two parts call each other for ever."""
 
 TRACE_MAX: Final = 20_000
-"""Lines kept for reading; the hash covers all."""
+"""Lines kept for reading; the hash covers all lines."""
 
 BACKGROUND_MS: Final = 20.0
 TELL_MS: Final = 1.0
-"""How long a finished job takes at most to be heard of on the loop."""
+"""The maximum delay until the loop learns that a job is finished."""
 
 AFTER_IO: Final = 1 << 40
-"""Added to the place of a timer in the queue: behind all that waits for the same moment."""
+"""Added to a timer's place in the queue: it runs after everything else at the same moment."""
 
 START_WALL_MS: Final = 1_700_000_000_000
 
 
 @contextlib.contextmanager
 def off_the_loop(disk: Any) -> Iterator[None]:
-    """What is done here is done by a lane: it costs the loop nothing."""
+    """Disk work in this context runs in a lane: it costs the loop nothing."""
     on_loop = disk.spent
     disk.spent = type(on_loop)()
     try:
@@ -54,7 +54,7 @@ def off_the_loop(disk: Any) -> Iterator[None]:
 
 
 class ProcessDied(BaseException):
-    """The process that is running ends here and now; `bury` does what its machine does then."""
+    """The running process ends at this point; `bury` does what its machine does then."""
 
     def __init__(self, bury: Callable[[], object]) -> None:
         super().__init__("the process dies")
@@ -68,7 +68,7 @@ class SimTimer:
 
     def __init__(self, function: Callable[..., None], args: tuple[Any, ...], host: SimHost | None) -> None:
         self.by_scheduler = False
-        """Whether the process asked for it itself; otherwise it comes from the network or a background job."""
+        """Whether the process scheduled it; otherwise it comes from the network or a background job."""
         self.function: Callable[..., None] | None = function
         self.args = args
         self.host = host
@@ -88,17 +88,17 @@ class World:
         self.events = 0
         self.trace: list[str] = []
         self.running: SimHost | None = None
-        """Whose event is being done."""
+        """The host whose event is running."""
         self.watcher: Callable[[], None] | None = None
         """Called after every event."""
         self.on_spent: Callable[[SimHost, Spent, Callable[..., None]], None] | None = None
-        """Called after every event of a host: what the event has cost its disk, on the loop."""
+        """Called after every event of a host, with the event's disk cost on the loop."""
         self._hash = hashlib.blake2b(digest_size=8)
         self._queue: list[tuple[float, int, SimTimer]] = []
         self._sequence = 0
 
     def note(self, who: str, what: str) -> None:
-        """A line of the story."""
+        """Add a line to the story."""
         line = f"{self.now_ms:12.3f} {who:<10} {what}"
         self._hash.update(f"{self.events} {line}".encode())
         if len(self.trace) < TRACE_MAX:
@@ -106,7 +106,7 @@ class World:
 
     @property
     def hash(self) -> str:
-        """Of all notes so far."""
+        """The hash of all notes so far."""
         return self._hash.hexdigest()
 
     def at(self, delay_ms: float, function: Callable[..., None], *args: Any, host: SimHost | None = None) -> SimTimer:
@@ -117,7 +117,7 @@ class World:
         return timer
 
     def step(self) -> bool:
-        """Do the next event; False when there is none."""
+        """Run the next event; False if there is none."""
         while self._queue:
             moment, sequence, timer = heapq.heappop(self._queue)
             host = timer.host
@@ -150,7 +150,7 @@ class World:
         return False
 
     def run(self, until: Callable[[], bool], limit_ms: float) -> bool:
-        """Go on until `until()` or for `limit_ms` of simulated time; whether it came true."""
+        """Run until `until()` is true, or for `limit_ms` of simulated time. Returns whether it became true."""
         end = self.now_ms + limit_ms
         while not until():
             if not self._queue or self._queue[0][0] > end:
@@ -172,22 +172,22 @@ class SimHost:
         self.name = name
         self.disk = disk
         self.life = 0
-        """Grows with every crash and start: events of an earlier life are dropped."""
+        """Grows with every crash and start; events of an earlier life are dropped."""
         self.paused_until_ms = 0.0
-        """Until then nothing happens here: the process is stopped, or its loop is blocked."""
+        """Until then no event runs here: the process is stopped, or its loop is blocked."""
         self.wakes_to_io = False
-        """Whether it then handles what has arrived before the timers that are due."""
+        """Whether it then handles received data before due timers."""
         self.background_ms = BACKGROUND_MS
-        """How long a job in the background takes at most."""
+        """The maximum duration of a background job."""
         self.stalled_until_ms = 0.0
-        """Until then no job in the background gets on: the disk does not answer."""
+        """Until then no background job makes progress: the disk does not respond."""
         self.rate = 1.0
-        """How fast its clock runs: seconds that it counts in a second."""
+        """The clock's rate: seconds it counts per simulated second."""
         self.wall_shift_ms = 0
-        """How far its calendar is off."""
+        """The offset of its calendar."""
 
     def env(self, net: Net) -> Env:
-        """The world as a process that starts on this host now sees it."""
+        """The `Env` of a process that starts on this host now."""
         return Env(
             clock=SimClock(self.world, self),
             scheduler=SimScheduler(self.world, self),
@@ -195,16 +195,16 @@ class SimHost:
             disk=self.disk,
             background=SimBackground(self.world, self),
             net=net,
-            boot_id=f"boot-{getattr(self.disk, 'boots', 1)}",  # a power loss is one of the disk here
+            boot_id=f"boot-{getattr(self.disk, 'boots', 1)}",  # a power loss of this disk is a reboot
         )
 
     def end_life(self) -> None:
-        """Drop all that the process had asked for."""
+        """Drop all events of the process."""
         self.life += 1
 
 
 class SimClock:
-    """Simulated time since the world's start, as one host's clocks show it: they drift, and the calendar jumps."""
+    """Simulated time since the world's start, as one host's clocks show it: clocks drift, and the calendar jumps."""
 
     def __init__(self, world: World, host: SimHost) -> None:
         self._world = world
@@ -247,10 +247,11 @@ class SimScheduler:
 
 
 class SimBackground:
-    """Lanes of one process: a job takes a random while, jobs of a lane keep their order.
+    """Lanes of one process: a job takes a random time, jobs of a lane keep their order.
 
-    The work itself happens at the end of that while, in one moment; the loop hears of it a little later, and other
-    things happen in between. A crash falls before a job, between two of its disk operations, or before the loop hears.
+    The work itself happens at the end of that time, in one moment. The loop learns of it a little later, and other
+    events run in between. A crash happens before a job, between two of its disk operations, or before the loop learns
+    of it.
     """
 
     def __init__(self, world: World, host: SimHost) -> None:
@@ -276,7 +277,7 @@ class SimBackground:
         with off_the_loop(disk):
             try:
                 result = work()
-            except Exception as e:  # the thread hands it to `done` as well
+            except Exception as e:  # the real thread passes it to `done`, too
                 result = e
         world = self._world
         told = max(world.now_ms + world.rng.random() * TELL_MS, self._told_at.get(lane, 0.0))

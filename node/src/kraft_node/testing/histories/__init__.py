@@ -1,9 +1,9 @@
-"""Judges of what clients saw: histories go in, broken promises come out.
+"""Judges of client observations: they take histories and return broken promises.
 
 - `logs`: producers and consumers of partitions. Lost, phantom, duplicate, reordered, unstable, skipped.
 - `linearizability`: operations on named things (topics, configs) against a sequential model, after Wing & Gong (1993)
-  and Lowe (2017), one name at a time, which linearizability allows (Herlihy & Wing 1990, locality).
+  and Lowe (2017); each name is judged separately, because linearizability is local (Herlihy & Wing 1990).
 
-They know nothing of how the history came about: the simulator and the runs over real processes both use them. Their own
-tests plant each kind of bad history and want it found, for a judge that never convicts is worth nothing.
+They do not know how the history was made: the simulator and runs over real processes both use them. Their own tests
+plant each kind of violation and require that it is found.
 """

@@ -1,11 +1,11 @@
-"""Whether operations that overlapped in time can be put in one order that a sequential model allows.
+"""Whether overlapping operations can be put into one order that a sequential model allows.
 
-An operation takes effect at one moment between its call and its return. One whose fate is unknown (a timeout) may
-take effect at any moment after its call, or never. Operations on different keys are judged apart: linearizability is
-local (Herlihy & Wing 1990, theorem 1), so a history is linearizable if it is so for every key.
+An operation takes effect at one moment between its call and its return. An operation with unknown outcome (a timeout)
+may take effect at any moment after its call, or never. Operations on different keys are judged separately:
+linearizability is local (Herlihy & Wing 1990, theorem 1), so a history is linearizable if it is for every key.
 
-The search is Wing & Gong's with Lowe's memory of (what has been placed, state) pairs seen before; its cost is
-exponential in what overlaps at one time only, and bounded by `STATES_MAX`.
+The search is Wing & Gong's with Lowe's cache of visited (placed operations, state) pairs. Its cost is exponential only
+in the number of overlapping operations, and bounded by `STATES_MAX`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 STATES_MAX: Final = 2_000_000
-"""States remembered for one key: some 400 MB; a history that needs more overlaps too much to be judged."""
+"""States remembered per key: about 400 MB. A history that needs more has too much overlap to be judged."""
 
 NEVER: Final = float("inf")
-"""`returned` of an operation whose fate nobody knows."""
+"""`returned` of an operation with unknown outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One call. `result` is what the caller was told, None when `returned` is NEVER."""
+    """One call. `result` is the caller's result, None if `returned` is NEVER."""
 
     process: str
     key: str
@@ -42,17 +42,17 @@ class Operation:
 
 
 Model = Callable[[Hashable, str, Any], Iterable[tuple[Any, Hashable]]]
-"""(state, action, argument) -> the (result, next state) pairs allowed; the first state is None."""
+"""(state, action, argument) -> the allowed (result, next state) pairs; the first state is None."""
 
 
 class TooHard(Exception):  # noqa: N818 - says of the history, not of the program, that it cannot be judged
-    """More states than STATES_MAX."""
+    """The history needs more than STATES_MAX states."""
 
 
 def violations(history: Iterable[Operation], model: Model) -> list[str]:
-    """One text for each key whose operations have no order that the model allows; empty = linearizable.
+    """One text per key whose operations have no order that the model allows; empty if the history is linearizable.
 
-    Raises TooHard when a key's history needs more than STATES_MAX states.
+    Raises TooHard if a key's history needs more than STATES_MAX states.
     """
     by_key: dict[str, list[Operation]] = defaultdict(list)
     for operation in history:
@@ -66,7 +66,7 @@ def violations(history: Iterable[Operation], model: Model) -> list[str]:
 
 
 def _search(operations: list[Operation], model: Model) -> list[Operation] | None:
-    """None when there is an order; else the longest beginning of one."""
+    """None if there is a valid order; else the longest valid beginning."""
     operations.sort(key=lambda o: (o.called, o.returned))
     must = sum(1 << i for i, o in enumerate(operations) if o.returned != NEVER)
     best: list[int] = []
@@ -102,7 +102,7 @@ def _search(operations: list[Operation], model: Model) -> list[Operation] | None
 
 
 def _steps(operations: Sequence[Operation], placed: int, state: Hashable, model: Model) -> Any:
-    """The operations that may be next: called before any other one that is left has returned."""
+    """The operations that may be next: those called before any other remaining operation has returned."""
     deadline = NEVER
     for index, operation in enumerate(operations):
         if placed >> index & 1:
@@ -137,10 +137,10 @@ DONE: Final = "done"
 
 
 def topic_model(state: Hashable, action: str, argument: Any) -> Iterable[tuple[Any, Hashable]]:
-    """A topic as its state: None, or (partitions, config value).
+    """A topic's state: None, or (partitions, config value).
 
-    Actions: `create` (partitions), `delete`, `grow` (to how many partitions), `set` (a config's value), `get`, whose
-    result is the state.
+    Actions: `create` (partitions), `delete`, `grow` (new number of partitions), `set` (a config's value), `get` (its
+    result is the state).
     """
     if action == "get":
         yield state, state

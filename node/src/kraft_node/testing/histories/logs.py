@@ -1,18 +1,19 @@
-"""Judge what producers were told and consumers read against what the logs hold in the end.
+"""Judge producers' acknowledgements and consumers' reads against the final content of the logs.
 
-A record is known by its value, which must be unique in the run; `Sent.sequence` is its place among what its producer
-sent to that partition. What a producer does not know (a timeout, a closed connection) may be there or not.
+A record is identified by its value, which must be unique in the run; `Sent.sequence` is its position among the records
+that its producer sent to that partition. A record with unknown outcome (a timeout, a closed connection) may be in the
+log or not.
 
 The laws, by the name that a finding carries:
 
 - `lost`: acknowledged, but not in the final log.
 - `moved`: acknowledged at one offset, found at another.
-- `phantom`: in the log or read by a consumer, but never sent, or sent and refused for good.
-- `duplicate`: more than once in the log (asked of idempotent producers only, KIP-98).
-- `reordered`: two records of one producer against the order of their sending (idempotent producers only).
-- `unstable`: one offset showed two values to consumers, or another one than the final log's.
-- `skipped`: a consumer went on past a record that the final log holds.
-- `backwards`: a consumer was given offsets that do not grow within one assignment.
+- `phantom`: in the log or read by a consumer, but never sent, or refused for good.
+- `duplicate`: more than once in the log (checked for idempotent producers only, KIP-98).
+- `reordered`: two records of one producer in the opposite order of their sending (idempotent producers only).
+- `unstable`: an offset showed two values to consumers, or a value that differs from the final log.
+- `skipped`: a consumer passed over a record that the final log holds.
+- `backwards`: a consumer received offsets that do not grow within one assignment.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Partition = tuple[str, int]
 
 
 class Outcome(StrEnum):
-    """What the producer was told of a record."""
+    """The outcome of a record, as its producer knows it."""
 
     ACKNOWLEDGED = "acknowledged"
     REFUSED = "refused"
@@ -36,7 +37,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One record that a producer sent; `offset` is what the acknowledgement said, -1 for none."""
+    """One record that a producer sent; `offset` is the acknowledged offset, -1 for none."""
 
     producer: str
     partition: Partition
@@ -49,7 +50,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Records in the order in which one consumer was given them during one assignment of one partition."""
+    """Records in the order in which a consumer received them during one assignment of one partition."""
 
     consumer: str
     partition: Partition
@@ -58,7 +59,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken law: its name, the partition, and what happened, for people."""
+    """A broken law: its name, the partition, and a description of what happened."""
 
     law: str
     partition: Partition
@@ -70,7 +71,7 @@ class Finding:
 
 @dataclass
 class Verdict:
-    """What was judged, in numbers, and what was found."""
+    """Numbers of judged records and reads, and the findings."""
 
     acknowledged: int = 0
     unknown: int = 0
@@ -83,15 +84,15 @@ class Verdict:
         return not self.findings
 
     def count(self, law: str) -> int:
-        """How often a law was broken."""
+        """The number of findings for a law."""
         return sum(1 for finding in self.findings if finding.law == law)
 
 
 def judge(sent: Iterable[Sent], reads: Iterable[Read], final: Mapping[Partition, Sequence[tuple[int, str]]]) -> Verdict:
-    """`final` is every log as read from its start to its end, (offset, value), after everything has healed.
+    """`final` holds every log, read from its start to its end after all faults are over, as (offset, value) pairs.
 
-    A partition that is sent to or read from and not in `final` counts as empty. Raises ValueError when two sends carry
-    the same value: such a history cannot be judged.
+    A partition that was sent to or read from, but is not in `final`, counts as empty. Raises ValueError if two sends
+    have the same value: such a history cannot be judged.
     """
     verdict = Verdict()
     by_partition: dict[Partition, list[Sent]] = defaultdict(list)
@@ -113,7 +114,7 @@ def judge(sent: Iterable[Sent], reads: Iterable[Read], final: Mapping[Partition,
 
 
 class _Log:
-    """One partition under judgement."""
+    """The state of one partition during the judgement."""
 
     def __init__(
         self, partition: Partition, sent: Sequence[Sent], final: Sequence[tuple[int, str]], findings: list[Finding]

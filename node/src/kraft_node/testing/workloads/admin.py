@@ -1,4 +1,4 @@
-"""An administrator: creates, deletes and looks up topics, and writes to what it has created."""
+"""An administrator: creates, deletes and looks up topics, and writes to the topics that it has created."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ TOLD: Final = {
     ("delete", ErrorCode.NONE): DELETED,
     ("delete", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): UNKNOWN,
 }
-"""What an answer says of the topic; after any other one nobody knows."""
+"""What an error says about the topic; after any other error its state is unknown."""
 
 
 class Admin:
-    """Does one thing after the other to a few topics that nobody else writes to."""
+    """Performs operations one after another on a few topics that no other client uses."""
 
     def __init__(
         self, cluster: SimCluster, checker: Checker, name: str, topics: Sequence[str], replicas: int = 1
     ) -> None:
-        """`replicas`: of every topic that it makes."""
+        """`replicas`: the replication factor of every topic that it creates."""
         self.session = Session(cluster, name)
         self.checker = checker
         self.topics = topics
@@ -60,7 +60,7 @@ class Admin:
     # -- what others need too
 
     async def create_surely(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Until the topic is there."""
+        """Retry until the topic exists."""
         while True:
             answer = await self._ask_create(topic, partitions, configs)
             if answer is not None and answer.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -100,9 +100,9 @@ class Admin:
         self._told("delete", topic, called, code)
 
     async def look_up(self, topic: str, *, settled: bool = False) -> bool:
-        """Ask whether the topic exists; whether that was answered. `settled`: all brokers have heard of everything.
+        """Ask whether the topic exists. Returns whether there was an answer. `settled`: all brokers have all metadata.
 
-        A sole node answers from the metadata that it has just committed. Of several, one may be behind.
+        A single node answers from the metadata that it has just committed. In a cluster, a broker may be behind.
         """
         called = self._called()
         answer = await self.session.refresh([topic])
@@ -132,7 +132,7 @@ class Admin:
         self.checker.operation(Operation(self.session.name, topic, called, returned, action, argument, result))
 
     async def _write_first(self, topic: str, topic_id: bytes) -> None:
-        """A topic that was just made is empty: the first record has offset 0."""
+        """Check that a new topic is empty: the first record has offset 0."""
         self._written += 1
         raw = build_batch(
             [(None, f"{self.session.name}:{topic}:{self._written}".encode())],

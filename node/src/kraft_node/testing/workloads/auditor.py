@@ -1,4 +1,4 @@
-"""The auditor: reads everything there is, when all is well again."""
+"""The auditor: reads all logs and group offsets when all faults are over."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EARLIEST, LATEST = -2, -1
 LIST_OFFSETS_VERSION: Final = 7
 BYTES: Final = 4096
-"""Small fetches: the log is read in many pieces."""
+"""Fetch size; small, so that the log is read in many pieces."""
 
 
 class Auditor:
@@ -65,7 +65,7 @@ class Auditor:
                     return int(found.offset)
                 self.session.expect(
                     found.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR,  # no descriptor is left for a moment
+                    ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR,  # no descriptor is free for a moment
                     what=f"list offsets of {partition}",
                 )  # fmt: skip
             self.session.forget_leader(topic, index)

@@ -1,6 +1,6 @@
-"""The bulk: a topic of many partitions and a log of many segments, so that work that grows with them shows.
+"""The bulk: a topic of many partitions and a log of many segments, to show work that grows with them.
 
-Nothing here is random: the laws `loop` and `alive` judge what the node does meanwhile.
+Nothing here is random: the laws `loop` and `alive` judge the node meanwhile.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ CROWD, LONG = "crowd", "long"
 PARTITIONS: Final = 600
 SEGMENTS: Final = 400
 LONG_CONFIGS: Final = {"internal.segment.bytes": "100", "file.delete.delay.ms": "0", "retention.ms": "-1"}
-"""A segment holds a batch."""
+"""A segment holds one batch."""
 A_REQUEST: Final = 20
-"""Partitions written to by a request: what a request costs is another law's business."""
+"""Partitions per Produce request; another law covers the cost of a single request."""
 FIRST_MS: Final = START_WALL_MS - 10_000_000
-"""Timestamp of the first record; those that follow have one millisecond more each."""
+"""Timestamp of the first record; each later record is one millisecond newer."""
 PRODUCE_VERSION, LIST_VERSION, DELETE_VERSION, DELETE_RECORDS_VERSION = 9, 7, 5, 2
 
 
 class Bulk:
-    """Writes to both topics, asks for times, deletes records and topics."""
+    """Writes to both topics, looks up offsets by time, deletes records and topics."""
 
     def __init__(self, cluster: SimCluster, name: str) -> None:
         self.session = Session(cluster, name)
 
     async def fill(self) -> None:
-        """A record into each partition, a segment for each batch."""
+        """Write a record to each partition, and one segment per batch to the long log."""
         for first in range(0, PARTITIONS, A_REQUEST):
             await self._produce(CROWD, range(first, first + A_REQUEST), FIRST_MS)
         for number in range(SEGMENTS):
             await self._produce(LONG, range(1), FIRST_MS + number)
 
     async def times(self) -> None:
-        """Each record is found by its time."""
+        """Check that each record is found by its timestamp."""
         for number in (SEGMENTS - 1, 0, SEGMENTS // 2):
             found = await self._offset_for(FIRST_MS + number)
             assert found == (FIRST_MS + number, number), f"the record {number} of {LONG}-0 was found at {found}"
@@ -52,7 +52,7 @@ class Bulk:
         assert found == (FIRST_MS + SEGMENTS - 1, SEGMENTS - 1), f"the largest timestamp was found at {found}"
 
     async def delete_records(self) -> None:
-        """The first half of the log."""
+        """Delete the first half of the log."""
         row = m.DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=SEGMENTS // 2)
         topic = m.DeleteRecordsRequest.DeleteRecordsTopic(name=LONG, partitions=[row])
         request = m.DeleteRecordsRequest(topics=[topic], timeout_ms=2000)
@@ -61,7 +61,7 @@ class Bulk:
         assert found == (FIRST_MS + SEGMENTS // 2, SEGMENTS // 2), f"after DeleteRecords the first record is {found}"
 
     async def delete_topics(self) -> None:
-        """Both."""
+        """Delete both topics."""
         request = m.DeleteTopicsRequest(topic_names=[CROWD, LONG], timeout_ms=2000)
         await self._until_done(ApiKey.DELETE_TOPICS, DELETE_VERSION, request, _gone)
 

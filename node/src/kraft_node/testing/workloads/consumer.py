@@ -1,4 +1,4 @@
-"""A member of a classic consumer group: joins, is assigned, fetches, commits, leaves or dies."""
+"""A member of a classic consumer group: joins, gets partitions, fetches, commits, leaves or dies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster
 
 JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, OFFSET_FETCH = 9, 5, 4, 5, 8, 8
-"""Versions."""
+"""API versions."""
 SESSION_TIMEOUT_MS: Final = 3_000
 REBALANCE_TIMEOUT_MS: Final = 2_000
 JOIN_TIMEOUT_MS: Final = 8_000.0
@@ -30,11 +30,11 @@ OUT_OF_THE_GROUP: Final = (
 
 
 class Rejoin(Exception):  # noqa: N818 - what to do next
-    """The member is not, or perhaps not, in the group any longer."""
+    """The member is no longer in the group, or may not be."""
 
 
 class Consumer:
-    """One member. Gets a new member id whenever it is not sure that its requests were heard: see `_commit`."""
+    """One member. It takes a new member id whenever it does not know whether a request was handled: see `_commit`."""
 
     def __init__(
         self, cluster: SimCluster, checker: Checker, name: str, group: str, topics: dict[str, int], *, sessions: bool
@@ -85,7 +85,7 @@ class Consumer:
     # -- the group
 
     async def _join(self) -> Sequence[tuple[str, int]]:
-        """The partitions assigned."""
+        """Join the group. Returns the assigned partitions."""
         subscription = codec.encode(stored.ConsumerProtocolSubscription(topics=sorted(self.topics)), PROTOCOL_VERSION)
         protocol = m.JoinGroupRequest.JoinGroupRequestProtocol(
             name="range", metadata=PROTOCOL_VERSION.to_bytes(2, "big") + subscription
@@ -125,7 +125,7 @@ class Consumer:
         return [(topic.topic, index) for topic in assignment.assigned_partitions for index in topic.partitions]
 
     def _assign(self, joined: Any) -> list[Any]:
-        """As the group's leader: partitions in turn."""
+        """Assign partitions round-robin, as the group's leader."""
         members = sorted(member.member_id for member in joined.members)
         parts = [(topic, index) for topic, count in sorted(self.topics.items()) for index in range(count)]
         made = []
@@ -142,7 +142,7 @@ class Consumer:
         return made
 
     async def _heartbeat(self) -> bool:
-        """Whether the generation goes on."""
+        """Whether the generation continues."""
         request = m.HeartbeatRequest(group_id=self.group, generation_id=self._generation, member_id=self._member)
         answer = await self._ask(ApiKey.HEARTBEAT, HEARTBEAT, request)
         if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -168,8 +168,8 @@ class Consumer:
         return {partition: max(offset, 0) for partition, offset in found.items()}
 
     async def _commit(self) -> None:
-        """Commit all positions. Without an answer the member starts anew: the request may still be on its way, and
-        must not be taken for one of the generation that follows.
+        """Commit all positions. Without a response the member starts anew: the request may still be under way, and must
+        not be taken for a request of the next generation.
         """
         positions = self._fetcher.moved()
         if not positions:
@@ -205,7 +205,7 @@ class Consumer:
 async def fetch_committed(
     session: Session, coordinator: int, group: str, partitions: Sequence[tuple[str, int]]
 ) -> dict[tuple[str, int], int] | None:
-    """The committed offsets of a group, -1 for none; None when the coordinator cannot say."""
+    """The committed offsets of a group, -1 for none; None if the coordinator cannot answer."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in partitions:
         by_topic.setdefault(topic, []).append(index)

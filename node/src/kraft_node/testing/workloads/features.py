@@ -1,6 +1,6 @@
-"""An operator who changes levels of features while the cluster is under way: metadata.version, mostly up, and ELR on.
+"""An operator who changes feature levels while the cluster works: metadata.version, mostly up, and ELR on.
 
-Judges nothing: what it asks for may be refused for many a good reason. It draws from a generator of its own.
+It judges nothing: requests may be refused for many good reasons. It draws from its own generator.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster
 
 UPDATE_FEATURES: Final = 2
-"""Its version."""
+"""API version."""
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 ELR_SHARE, LOWERED_SHARE = 0.2, 0.15
 
 
 class FeaturesOperator:
-    """Asks through brokers, as Kafka's tool does."""
+    """Sends requests through brokers, as Kafka's tool does."""
 
     def __init__(self, cluster: SimCluster, name: str, rng: random.Random, level: int) -> None:
-        """`level`: the metadata.version that the cluster begins with."""
+        """`level`: the cluster's initial metadata.version."""
         self.session = Session(cluster, name)
         self.stopping = False
         self._rng = rng
@@ -49,7 +49,7 @@ class FeaturesOperator:
             self._level = level
 
     async def _update(self, feature: str, level: int, kind: int) -> bool:
-        """Whether it is certain that the level was changed."""
+        """Request a change. Returns whether the level certainly changed."""
         row = m.UpdateFeaturesRequest.FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind)
         request = m.UpdateFeaturesRequest(timeout_ms=2000, feature_updates=[row])
         answer = await self.session.ask(BOOTSTRAP, ApiKey.UPDATE_FEATURES, UPDATE_FEATURES, request)

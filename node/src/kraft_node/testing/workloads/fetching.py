@@ -1,4 +1,4 @@
-"""Fetching: positions, requests by leader, fetch sessions (KIP-227), and what every answer must fulfil."""
+"""Fetching: positions, requests by leader, fetch sessions (KIP-227), and the checks of every response."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SESSION_FULL: Final = 0
 NO_SESSION: Final = -1
 
 BEHIND_SHARE: Final = 0.2
-"""How many fetches have another request behind them on the same connection."""
+"""The share of fetches that are followed by another request on the same connection."""
 
 LEADER_GONE: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR,
@@ -31,7 +31,7 @@ LEADER_GONE: Final = (
 
 
 class _FetchSession:
-    """One leader's fetch session: what it believes that we want."""
+    """A fetch session with one leader: the partitions that the leader knows."""
 
     def __init__(self) -> None:
         self.id = 0
@@ -41,19 +41,19 @@ class _FetchSession:
 
 
 class Fetcher:
-    """Positions in some partitions, moved on by fetches."""
+    """Positions in some partitions, advanced by fetches."""
 
     def __init__(self, session: Session, checker: Checker, *, sessions: bool) -> None:
         self.positions: dict[tuple[str, int], int] = {}
         self.high_watermarks: dict[tuple[str, int], int] = {}
-        """As last heard in this assignment."""
+        """The last high watermarks received in this assignment."""
         self._session = session
         self._checker = checker
         self._sessions: dict[int, _FetchSession] | None = {} if sessions else None
         self._settled: dict[tuple[str, int], int] = {}
 
     def assign(self, positions: Mapping[tuple[str, int], int]) -> None:
-        """Other partitions, or the same anew."""
+        """Set new partitions and positions."""
         self.positions = dict(positions)
         self._settled = dict(positions)
         self.high_watermarks = {}
@@ -61,20 +61,20 @@ class Fetcher:
             self._sessions.clear()
 
     def moved(self) -> dict[tuple[str, int], int]:
-        """The positions that are not where they were last `settled`."""
+        """The positions that have changed since they were last `settled`."""
         return {partition: at for partition, at in self.positions.items() if at != self._settled.get(partition)}
 
     def settled(self, positions: Mapping[tuple[str, int], int]) -> None:
-        """Those positions are committed."""
+        """Note that those positions are committed."""
         self._settled.update(positions)
 
     async def fetch(self, *, max_wait_ms: int, max_bytes: int = 1 << 20) -> None:
-        """One fetch from every leader."""
+        """Fetch once from every leader."""
         by_leader: dict[int, dict[tuple[str, int], int]] = {}
         for topic, index in list(self.positions):
             await self._session.leader(topic, index)
         for partition, position in self.positions.items():
-            # Looked up together: who was leader before the epoch that is known now is not asked as if it led in that.
+            # Leader and epoch are read together: a former leader must not be asked with a newer epoch.
             if partition in self._session.leaders:
                 by_leader.setdefault(self._session.leaders[partition], {})[partition] = position
         if not by_leader:
@@ -121,7 +121,7 @@ class Fetcher:
         epoch = self._checker.now()
         asked = self._session.ask(leader, ApiKey.FETCH, FETCH_VERSION, request)
         if self._session.world.rng.random() < BEHIND_SHARE:
-            # Answered at once, while the fetch may wait: the answers come in the order of the requests all the same.
+            # This request can be answered at once while the fetch may wait; still, responses come in request order.
             self._session.ask(leader, ApiKey.METADATA, METADATA_VERSION, m.MetadataRequest(topics=[]))
         answer = await asked
         if answer is None or answer.error_code:
@@ -171,7 +171,7 @@ class Fetcher:
             self.positions[partition] = values[-1][0] + 1
 
     def _sound(self, partition: tuple[str, int], records: Buffer, leader: int) -> list[BatchHeader]:
-        """The batches up to the first one that is not what was written, which only a rotten disk may serve."""
+        """The batches up to the first damaged one; only a rotten disk may serve a damaged batch."""
         found: list[BatchHeader] = []
         try:
             found.extend(_whole(records))
@@ -183,7 +183,8 @@ class Fetcher:
 
 
 def _whole(records: Buffer) -> Iterator[BatchHeader]:
-    """The batches that are not cut off at the end. Raises BatchError for what is no batch, or not what was written."""
+    """The batches that are not cut off at the end. Raises BatchError for bytes that are not a batch, or a damaged
+    one."""
     position = 0
     while position + LOG_OVERHEAD <= len(records):
         size = int.from_bytes(records[position + 8 : position + LOG_OVERHEAD], "big") + LOG_OVERHEAD

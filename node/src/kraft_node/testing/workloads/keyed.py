@@ -1,8 +1,8 @@
 """Clients of a compacted topic: a read from its start finds the last value of each key.
 
-The topic has `flush.messages=1`, so a power loss takes nothing that was acknowledged. Law `latest`: of each key the
-last acknowledged write is read, or a later one. A key may be missing only if `delete.retention.ms` of a later
-tombstone is over.
+The topic has `flush.messages=1`, so a power loss takes no acknowledged record. Law `latest`: for each key, a read finds
+the last acknowledged write or a later one. A key may be missing only if `delete.retention.ms` of a later tombstone is
+over.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UNKNOWN: Final = -1
 
 
 def topic_configs(rng: random.Random) -> dict[str, str]:
-    """Small segments that are compacted all the time."""
+    """Small segments that are compacted continuously."""
     return {
         "cleanup.policy": "compact",
         "flush.messages": "1",
@@ -55,7 +55,7 @@ class Write:
 
 
 class Keyed:
-    """One client that writes and reads, never both at a time."""
+    """One client that writes and reads, never both at once."""
 
     def __init__(
         self, cluster: SimCluster, checker: Checker, name: str, seed: str, retention_ms: int, topic: str = TOPIC
@@ -68,7 +68,7 @@ class Keyed:
         self._rng = random.Random(seed)
         self._writes: dict[bytes, list[Write]] = {}
         self._last: dict[bytes, Write] = {}
-        """Of each key the acknowledged write with the highest offset."""
+        """By key: the acknowledged write with the highest offset."""
         self._number = 0
 
     async def run(self) -> None:
@@ -80,7 +80,7 @@ class Keyed:
             await self.session.sleep(self._rng.random() * 60)
 
     async def _write(self) -> None:
-        """One batch of some keys."""
+        """Write one batch of some keys."""
         rng = self._rng
         keys = [b"%d" % key for key in sorted(rng.sample(range(KEYS), rng.randint(1, 3)))]
         leader = await self.session.leader(*self.partition)
@@ -92,12 +92,12 @@ class Keyed:
         await self._send(leader, pairs)
 
     async def write_surely(self, pairs: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """One batch, until it is acknowledged."""
+        """Write one batch, retrying until it is acknowledged."""
         while not await self._send(await self.session.leader(*self.partition), pairs):
             await self.session.sleep(PAUSE_MS)
 
     async def _send(self, leader: int, pairs: Sequence[tuple[bytes, bytes | None]]) -> bool:
-        """Whether the batch was acknowledged; if it is not answered, nobody knows."""
+        """Send a batch. Returns whether it was acknowledged; without a response the outcome is unknown."""
         session, world = self.session, self.session.world
         writes = [Write(value, world.now_ms) for _, value in pairs]
         for (key, _), write in zip(pairs, writes, strict=True):
@@ -122,11 +122,11 @@ class Keyed:
         return True
 
     async def read(self) -> None:
-        """Read the log from its start to its end, and judge what was found."""
+        """Read the log from its start to its end, and judge the result."""
         await self.found()
 
     async def found(self) -> Container[bytes]:
-        """The same; the keys that were found."""
+        """Like `read`; returns the keys found."""
         acknowledged = dict(self._last)
         found: dict[bytes, tuple[int, bytes | None]] = {}
         position, end = 0, -1
@@ -193,7 +193,7 @@ class Keyed:
 
 
 def _whole(data: Any) -> Any:
-    """Leave the batch out that is cut off at the end."""
+    """Drop a batch that is cut off at the end."""
     records = data.records or b""
     at = 0
     while at + 12 <= len(records) and at + 12 + int.from_bytes(records[at + 8 : at + 12], "big") <= len(records):

@@ -1,4 +1,4 @@
-"""An operator who moves things while clients work: other replicas, fewer, more; cancels; gives leadership back."""
+"""An operator who reassigns replicas while clients work, cancels reassignments, and elects preferred leaders."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster
 
 REASSIGN, ELECT = 0, 2
-"""Versions."""
+"""API versions."""
 REPLICAS_MIN = 2
 
 
 class Operator:
-    """Judges nothing: what it asks for may fail for many a good reason."""
+    """Judges nothing: requests may fail for many good reasons."""
 
     def __init__(self, cluster: SimCluster, name: str, partitions: Sequence[tuple[str, int]]) -> None:
         self.session = Session(cluster, name)
@@ -40,7 +40,7 @@ class Operator:
             await self.session.sleep(300 + rng.random() * 2500)
 
     async def reassign(self, topic: str, index: int, replicas: list[int] | None) -> None:
-        """Ask for it; None: for no more of what was asked for before."""
+        """Request a reassignment; None cancels the current one."""
         self.session.note(f"{topic}-{index} to {replicas or 'where it was'}")
         row = m.AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=index, replicas=replicas)
         wanted = m.AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[row])

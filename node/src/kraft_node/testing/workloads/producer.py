@@ -1,4 +1,4 @@
-"""A producer: batches of unique values to a few partitions, one partition at a time or several batches at once."""
+"""A producer: batches of unique values to a few partitions, one at a time or several at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ACKS_ALL: Final = -1
 BY_NAME, BY_ID = 9, 13
 """Versions of Produce."""
 UNDER_WAY_MAX: Final = 5
-"""Batches of a session without an answer: as many as a broker remembers of a producer."""
+"""Unanswered batches of an idempotent session: as many as a broker remembers of a producer."""
 RECORDS_MAX: Final = 6
 
 RETRIABLE: Final = frozenset(
@@ -33,13 +33,14 @@ RETRIABLE: Final = frozenset(
 MAYBE_APPENDED: Final = frozenset(
     (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR)
 )
-"""A disk that dies after it has been written to may have given the batch to followers before."""
+"""Errors after which the batch may be in a log. A disk that fails after a write may have passed the batch to
+followers."""
 LED_NO_MORE: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-"""Said before the batch is looked at, or while it waits for followers: then it may be on some of them."""
+"""Errors sent before the batch is checked, or while it waits for followers: then some may have it."""
 
 
 class Producer:
-    """Sends `count` batches, unless told to stop before."""
+    """Sends `count` batches, unless stopped earlier."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class Producer:
         )
 
     async def _send_once(self, batch: Batch) -> None:
-        """Plain: sent once; what is not answered is not known."""
+        """Plain producer: send once; without a response the outcome is unknown."""
         leader = await self.session.leader(*batch.partition)
         request = self._request(batch)
         if self.acks == 0:
@@ -151,16 +152,17 @@ class Producer:
 
     def _acknowledged(self, batch: Batch, row: Any) -> None:
         self.acknowledged += 1
-        # Of several replicas, one that leads without the others having the batch may lose it: it has no place yet.
+        # A leader whose followers lack the batch may lose it, so the batch has no certain offset yet.
         certain = self.acks == ACKS_ALL or self.checker.sole
         self.checker.acknowledged(batch, row.base_offset if certain else -1)
 
     async def _send_until_known(self, batches: list[Batch]) -> None:
-        """Idempotent: all at once, and those that were not acknowledged again, in order, until all are."""
+        """Idempotent producer: send all batches at once, and resend the unacknowledged ones in order until none is
+        left."""
         while batches:
             leaders = [await self.session.leader(*batch.partition) for batch in batches]
             asked = []
-            # All in one go, so that those for one node go through one connection, in their order.
+            # All in one event, so that batches for one node use one connection, in order.
             for batch, leader in zip(batches, leaders, strict=True):
                 asked.append((batch, self.session.ask(leader, ApiKey.PRODUCE, self.version, self._request(batch))))
             left: list[Batch] = []
@@ -175,8 +177,8 @@ class Producer:
                     self.session.forget_leader(*batch.partition)
                     left.append(batch)
                 elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                    # A producer snapshot knows the last batch only (as Kafka's): after a restart an older one that is
-                    # sent again is not recognised.
+                    # A producer snapshot holds only the last batch, as in Kafka: after a restart, an older batch that
+                    # is sent again is not recognised.
                     others = [other for other in batches if other is not batch and other.partition == batch.partition]
                     if not others or batch.ends == self.checker.ends:
                         self.checker.session_refused(batch, code.name)

@@ -1,4 +1,4 @@
-"""Reads one partition again from its first record on: what nobody else reads any more."""
+"""Rereads one partition from its first record: old data that no other client reads."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster
 
 BYTES: Final = 1024
-"""Small fetches: each begins with a look-up in the log."""
+"""Fetch size; small, because each fetch begins with a look-up in the log."""
 
 
 class Rereader:
-    """Fetches from offset 0 on until it has read what was committed at the beginning, or until it is stopped."""
+    """Fetches from offset 0 until it has read all records that were committed at its start, or until it is stopped."""
 
     def __init__(self, cluster: SimCluster, checker: Checker, name: str, partition: tuple[str, int]) -> None:
         self.session = Session(cluster, name)

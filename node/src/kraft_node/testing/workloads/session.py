@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BOOTSTRAP: Final = -1
 TIMEOUT_MS: Final = 3_000.0
-"""A client gives a connection up that has not answered for so long."""
+"""The client closes a connection without a response for this long."""
 PAUSE_MS: Final = 100.0
 
 METADATA_VERSION: Final = 12
@@ -29,7 +29,7 @@ class Surprise(AssertionError):  # noqa: N818 - says of the node, not of this pr
 
 
 class Worker(Protocol):
-    """A client that works until it is told to stop."""
+    """A client that works until it is stopped."""
 
     session: Session
     stopping: bool
@@ -63,13 +63,13 @@ class Session:
     def ask(
         self, node: int, api_key: ApiKey, version: int, request: Any, timeout_ms: float = TIMEOUT_MS
     ) -> Moment[Any]:
-        """Send to a node; the response, or None when it did not come: nobody knows then what happened."""
+        """Send a request to a node. Returns the response, or None if it did not come: then the outcome is unknown."""
         moment: Moment[Any] = Moment()
         client = self._client(node)
 
         def answered(answer: Any) -> None:
             if answer is None and node == BOOTSTRAP and len(self._bootstrap) > 1 and self._clients.get(node) is client:
-                del self._clients[node]  # another one may live
+                del self._clients[node]  # another bootstrap node may live
             moment.happen(answer)
 
         client.ask(api_key, version, request, answered)
@@ -83,7 +83,7 @@ class Session:
         return moment
 
     def tell(self, node: int, api_key: ApiKey, version: int, request: Any) -> None:
-        """Send what is not answered."""
+        """Send a request that has no response."""
         self._client(node).ask(api_key, version, request, None)
 
     def _client(self, node: int) -> SimClient:
@@ -120,7 +120,7 @@ class Session:
         return answer
 
     async def leader(self, topic: str, partition: int) -> int:
-        """The partition's leader, asked for until there is one."""
+        """The partition's leader; retries until there is one."""
         while (topic, partition) not in self.leaders:
             await self.refresh([topic])
             if (topic, partition) not in self.leaders:
@@ -128,11 +128,11 @@ class Session:
         return self.leaders[topic, partition]
 
     def forget_leader(self, topic: str, partition: int) -> None:
-        """What was known is wrong, or the node does not answer."""
+        """Forget the leader: it was wrong, or the node does not respond."""
         self.leaders.pop((topic, partition), None)
 
     async def coordinator(self, group: str) -> int:
-        """The node that coordinates a group, asked for until there is one."""
+        """The coordinator of a group; retries until there is one."""
         while True:
             request = m.FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
             answer = await self.ask(BOOTSTRAP, ApiKey.FIND_COORDINATOR, COORDINATOR_VERSION, request)

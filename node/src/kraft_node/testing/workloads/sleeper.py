@@ -1,7 +1,7 @@
 """The sleeper: a key that is written, compacted, deleted, and never written again.
 
-Its tombstone is compacted, too, and goes once `delete.retention.ms` is over; the value must have gone before it. Law
-`forgotten`: in the end neither is left, though the segments that held them were clean long ago.
+Its tombstone is compacted, too, and is removed once `delete.retention.ms` is over; the value must be gone before it.
+Law `forgotten`: in the end the log has neither, though the segments that held them were clean long ago.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CLEANED_MS: Final = 20_000.0
 """Longer than `log.cleaner.backoff.ms` of any seed."""
 KEY: Final = b"sleeper"
 FILLERS: Final = 3
-"""Each fills a segment, so that what was written before is not in the active one."""
+"""Each filler fills a segment, so that earlier records are not in the active segment."""
 
 
 async def _write(keyed: Keyed, value: bytes | None, *, sleeper: bool) -> None:
@@ -38,7 +38,7 @@ async def _look(keyed: Keyed) -> None:
 
 
 def sleep(keyed: Keyed) -> Iterator[Coroutine[Any, Any, None]]:
-    """The steps; a pass of the cleaner follows each."""
+    """The steps; a cleaner pass follows each step."""
     yield _write(keyed, b"awake", sleeper=True)
     yield _write(keyed, None, sleeper=True)
     yield _write(keyed, None, sleeper=False)

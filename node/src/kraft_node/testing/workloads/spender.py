@@ -1,4 +1,4 @@
-"""The spender: writes to a topic far more than its retention keeps, to see that the disk has the rest back."""
+"""The spender: writes far more to a topic than its retention keeps, to check that the disk space is freed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONFIGS: Final = {
     "file.delete.delay.ms": "0",
 }
 KEPT_MAX: Final = RETENTION_BYTES + 2 * SEGMENT_BYTES
-"""Bytes of .log files that may be left: the active segment, and one that is not yet too much."""
+"""Bytes of .log files that may remain: the active segment, and a segment that retention may not delete yet."""
 BATCHES: Final = 30
 VALUE: Final = bytes(500)
 PRODUCE_VERSION: Final = 9

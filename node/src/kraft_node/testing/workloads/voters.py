@@ -1,7 +1,7 @@
-"""An operator who changes who votes (KIP-853): adds, removes, takes out who has lost its disk, raises kraft.version.
+"""An operator who changes the voters (KIP-853): adds, removes, replaces voters with lost disks, raises kraft.version.
 
-It asks through brokers, as Kafka's tool does, and judges nothing while it works: requests may fail for many a good
-reason. In the end it wants as many voters as there were, none of whom has lost its disk.
+It sends requests through brokers, as Kafka's tool does, and judges nothing while it works: requests may fail for many
+good reasons. In the end it restores the number of voters, all with intact disks.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster, SimMachine
 
 DESCRIBE, ADD, REMOVE, UPDATE_FEATURES = 2, 1, 0, 2
-"""Versions."""
+"""API versions."""
 VOTERS_MIN: Final = 3
 CHANGES_MAX_MS: Final = 4_000
 UPGRADE: Final = 1
 
 Voter = tuple[int, bytes]
-"""Node id and directory."""
+"""Node id and directory id."""
 
 
 class VotersOperator:
-    """Changes the voters of a quorum whose log states them, or makes it one of those."""
+    """Changes the voters of a dynamic quorum, or makes a static quorum dynamic."""
 
     def __init__(self, cluster: SimCluster, name: str) -> None:
         self.session = Session(cluster, name)
@@ -62,7 +62,7 @@ class VotersOperator:
         if not voters:
             return False
         if all(directory == ZERO_UUID for _, directory in voters):
-            return True  # still those of the configuration
+            return True  # still the configured voters
         dead = [voter for voter in voters if not self._lives(voter)]
         able = [voter for voter in observers if self._lives(voter) and voter[0] not in dict(voters)]
         if dead:
@@ -75,7 +75,8 @@ class VotersOperator:
         return next((machine for machine in self._cluster.controllers if machine.config.node_id == node_id), None)
 
     def _may_remove(self) -> bool:
-        """Nobody takes out a voter while another one is down: of the two that are left both would have to be there."""
+        """Whether all controllers run and no voter must stay. With a voter down, a removal would need both of the other
+        two."""
         return not self._cluster.voters_stay and all(machine.running for machine in self._cluster.controllers)
 
     def _lives(self, voter: Voter) -> bool:
@@ -124,7 +125,7 @@ class VotersOperator:
         request = m.UpdateFeaturesRequest(timeout_ms=CHANGES_MAX_MS, feature_updates=[row])
         answer = await self.session.ask(BOOTSTRAP, ApiKey.UPDATE_FEATURES, UPDATE_FEATURES, request, CHANGES_MAX_MS)
         self._note(answer)
-        # Whoever has not heard it asks again: what is raised already is no error.
+        # Without a response the request is repeated: raising a level that is already raised is no error.
         self._dynamic = answer is not None and answer.error_code == 0
 
     def _note(self, answer: Any) -> None:
