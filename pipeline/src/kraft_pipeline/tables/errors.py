@@ -1,6 +1,6 @@
-"""What a failure is: of a record, which becomes a dead letter, or of a run, which waits, stops, or is refused.
+"""Failures of records, which become dead letters, and of runs, which wait, stop, or are refused.
 
-A task on an executor returns its failure as a `Failure`. Nothing is decided by the text of an exception.
+A task on an executor returns its failure as a `Failure`. No decision depends on the text of an exception.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from kraft_pipeline.codec import CodecError
 from kraft_pipeline.tables.spec import SpecError
 
 REASON_CHARACTERS: Final = 200
-"""Of what a dead letter says at most."""
+"""Maximum length of a dead letter's reason."""
 
 
 class Bad(NamedTuple):
-    """Why a record is no row: a stable code such as `json.type`, and words that name the field and the value."""
+    """Why a record is not a row: a stable code such as `json.type`, and a text that names the field and the value."""
 
     code: str
     reason: str
 
 
 class RecordError(ValueError):
-    """One record cannot be a row of the table. The record becomes a dead letter."""
+    """A record cannot be a row of the table, so it becomes a dead letter."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -33,14 +33,14 @@ class RecordError(ValueError):
 
 
 class RefusedError(ClientError):
-    """A service answers but refuses this client: the address or the credentials are wrong. Waiting does not help."""
+    """A service refuses this client because the address or the credentials are wrong. A retry does not help."""
 
 
 class Failure(NamedTuple):
-    """The envelope of an exception, which processes send to one another."""
+    """An exception in a form that processes can send to one another."""
 
     code: str
-    """Stable: the name of the exception's class, or the protocol's code of a broker's answer."""
+    """Stable: the name of the exception's class, or `broker.` and the protocol's error code."""
     kind: str
     """`environment` (a broker, a disk, a registry), `data` (records are lost or damaged), `specification`, `defect`."""
     retriable: bool
@@ -58,7 +58,7 @@ class TaskError(Exception):
 
 
 def failure_of(error: BaseException) -> Failure:
-    """The envelope of an exception."""
+    """Convert an exception, and classify it by its class."""
     if isinstance(error, TaskError):
         return error.failure
     code, kind, retriable = type(error).__name__, "defect", False

@@ -1,4 +1,4 @@
-"""Between an engine, which asks for batches, and the runner, which writes them."""
+"""The interface between an engine, which requests batches, and the runner, which writes them."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import open_storage
 
 POLL_S: Final = 0.5
-"""How often an idle table asks for new records."""
+"""Seconds between checks of an idle table for new records."""
 TASK_RECORDS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What a run reads. Goes to the process that plans."""
+    """What a run reads. It is sent to the process that plans batches. `since_ms`: start of a backfill, Unix time."""
 
     spec: TableSpec
     once: bool
-    """Until all that there is now has been written."""
+    """Whether the run ends when all records that exist at its start are written."""
     backfill: bool = False
     since_ms: int | None = None
 
 
 def pieces(plan: Plan, tasks: int) -> list[Range]:
-    """The ranges of a batch, each for a task."""
+    """Split the ranges of a batch into pieces, one per task."""
     return planning.split(plan.ranges, min_partitions=tasks, max_records=TASK_RECORDS)
 
 
 class Writer(Protocol):
-    """The runner as an engine sees it. Only one of its methods runs at a time."""
+    """The runner as an engine sees it. Its methods must not run concurrently."""
 
     feed: Feed
     sizes: Sizes
@@ -46,17 +46,17 @@ class Writer(Protocol):
 
     @property
     def stopping(self) -> bool:
-        """Whether no further batch is to begin."""
+        """Whether no further batch may begin."""
 
     def batch(self, cluster: Cluster, plan: Plan) -> None:
-        """Write and commit a batch. Raises what the run raises."""
+        """Write and commit a batch. Raises what `Runner.run` raises."""
 
     def between(self) -> None:
-        """Time for what is done between batches. Raises FencedError if another writer has taken the table over."""
+        """Do the work between batches. Raises FencedError if another writer has taken over the table."""
 
 
 class Asking:
-    """Asks for the next batch of a feed: records that wait for others are in none until `maxDelay` is over."""
+    """Plans the next batch of a feed. A batch that is not full waits for more records, at most `maxDelay`."""
 
     def __init__(self, feed: Feed, sizes: Sizes) -> None:
         self._feed, self._waiting_since = feed, 0.0
@@ -71,7 +71,10 @@ class Asking:
         )
 
     def next(self, cluster: Cluster, behind: Callable[[int], None]) -> Plan | None:
-        """The batch to write now. Raises ClientError, DataLossError, OSError, SpecError."""
+        """Return the batch to write now, or None. Calls `behind` with the number of records not in the table yet.
+
+        Raises ClientError, DataLossError, OSError, SpecError.
+        """
         plan = self._planner.plan(cluster, self._table.state(), self._dead.state())
         behind(0 if plan is None else plan.records + plan.lag)
         if plan is None:
@@ -86,7 +89,7 @@ class Asking:
 
 
 def poll(writer: Writer, cluster: Cluster) -> None:
-    """Batch after batch in this process, until the writer stops, or with `once` until there is nothing for one."""
+    """Write batches in this process until the writer stops, or with `once` until no records are left."""
     asking = Asking(writer.feed, writer.sizes)
 
     def behind(records: int) -> None:

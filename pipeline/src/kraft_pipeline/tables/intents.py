@@ -1,10 +1,10 @@
-"""Files that a writer is about to put into a table: on record before they are written, until the batch is committed.
+"""Records of the files that a writer is about to write, kept until their batch is committed.
 
-A record is a small file in `_kraft_intents/<application>/<epoch>-<work>/`, with the paths that one task writes next.
-After the commit the writer settles the work: it removes what was recorded and not committed (Spark may have run a task
-twice), and then the records. A writer that dies leaves records. The next start removes exactly the recorded files that
-the table does not know. So nobody lists the table, and nobody touches a file of another application, writer or program.
-See docs/decisions/0011-file-intents.md.
+A record is a small file in `_kraft_intents/<application>/<epoch>-<work>/` with the paths that one task writes next.
+After the commit the writer settles the work: it removes recorded files that were not committed (Spark may run a task
+twice), and then the records. If a writer dies, its records remain, and the next start removes exactly the recorded
+files that the table does not contain. So a writer never lists the table, and never removes a file of another
+application, writer or program. See docs/decisions/0011-file-intents.md.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from kraft_pipeline.tables.storage import Storage
 
 FOLDER: Final = "_kraft_intents"
 SINCE: Final = "since.json"
-"""Of an application's folder: from then on its writers record what they intend."""
+"""File in an application's folder: its writers record their files since it exists."""
 COMPACT: Final = "compact-"
-"""How work begins that is done beside the batches of the same writer."""
+"""Prefix of the names of work that runs beside the batches of the same writer."""
 COMMIT: Final = "commit-"
-"""How work begins that is the table's own: its files are named after the work, and the record has no paths."""
+"""Prefix of the names of a table format's own work. Its files are named after the work, and records have no paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One thing that a writer does in a table, such as a batch. Goes to executors."""
+    """A unit of work of a writer in a table, such as a batch. It is sent to executors."""
 
     storage: Storage
     app: str
@@ -43,12 +43,12 @@ class Work:
 
     @property
     def batch(self) -> int | None:
-        """Its number, None for other work."""
+        """Number of the batch; None for other work."""
         return int(self.name[1:]) if re.fullmatch(r"b\d+", self.name) else None
 
     @property
     def is_beside(self) -> bool:
-        """Whether it is done beside batches, perhaps by another process of the same epoch."""
+        """Whether it runs beside batches, possibly in another process of the same epoch."""
         return self.name.startswith((COMPACT, COMMIT + COMPACT))
 
     def intend(self, paths: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ class Work:
         self.storage.write(f"{self.folder}/{uuid.uuid4().hex}.json", json.dumps(list(paths)).encode())
 
     def settle(self, kept: Callable[[], Collection[str]]) -> int:
-        """Remove the recorded files that are not `kept`, then the records; how many files. Raises OSError."""
+        """Remove recorded files that are not `kept`, then the records. Returns the number of files. Raises OSError."""
         records, count = [file.path for file in self.storage.list(self.folder)], 0
         recorded = [path for record in records for path in self._paths(record)]
         known = set(kept()) if recorded else set()
@@ -69,7 +69,7 @@ class Work:
         return count
 
     def _paths(self, record: str) -> list[str]:
-        """None of a record that a writer was killed over: its files come after it."""
+        """The paths of a record; empty if the record is incomplete, because its files are written only after it."""
         try:
             found: list[str] = json.loads(self.storage.read(record))
         except (ValueError, FileNotFoundError):
@@ -78,12 +78,12 @@ class Work:
 
 
 def batch(storage: Storage, app: str, epoch: int, number: int) -> Work:
-    """A batch as work."""
+    """The work of a batch."""
     return Work(storage, app, epoch, f"b{number:08d}")
 
 
 def unsettled(storage: Storage, app: str) -> Iterator[Work]:
-    """The work of an application that left records, the oldest epoch first. Raises OSError."""
+    """Yield the work of an application that left records, oldest epoch first. Raises OSError."""
     begin = f"{FOLDER}/{app}/"
     folders = {file.path.removeprefix(begin).partition("/")[0] for file in storage.list(begin.rstrip("/"))}
     for folder in sorted(folders):
@@ -93,10 +93,10 @@ def unsettled(storage: Storage, app: str) -> Iterator[Work]:
 
 
 def is_new(storage: Storage, app: str) -> bool:
-    """Whether writers of the application have recorded nothing yet, as those of earlier versions."""
+    """Whether no writer of the application has recorded files yet; earlier releases did not."""
     return not storage.exists(f"{FOLDER}/{app}/{SINCE}")
 
 
 def begin(storage: Storage, app: str) -> None:
-    """From now on they do."""
+    """Mark that the application's writers record their files from now on."""
     storage.create(f"{FOLDER}/{app}/{SINCE}", b"{}")

@@ -1,4 +1,4 @@
-"""Looking after a table: where it stands, small files to large ones, old ones away, and beginning anew."""
+"""Maintenance of a table: status, compaction of small files, vacuum of old files, and reset."""
 
 from __future__ import annotations
 
@@ -28,20 +28,22 @@ from kraft_pipeline.tables.storage import open_storage
 from kraft_pipeline.tables.tasks import encoded
 
 SMALL: Final = 0.75
-"""Files below this part of the size wanted are merged; those above stay, or each pass would write all of them anew."""
+"""Files smaller than this fraction of `compactTo` are merged. Larger ones stay, or each pass would rewrite them."""
 
 STATUS_S: Final = 15.0
-"""For brokers that do not answer: somebody waits to see it."""
+"""Seconds that `status` waits for brokers. This is short because a user waits for the output."""
 REPLACE_TRIES: Final = 20
-"""As long as all that is in the way are batches that were committed meanwhile."""
+"""Attempts of a replacement while batches are committed first."""
 TIER: Final = 2.0
-"""A running table merges a file only with others that have half of its size together. So a row is written anew a few
-times (the logarithm of `compactTo` by the size of a batch), however often maintenance runs and however large the table
-is."""
+"""A running table merges a file only with others that together have at least half of its size. So a row is rewritten
+only about log(`compactTo` / size of a batch) times, however often maintenance runs and however large the table is."""
 
 
 def status(spec: TableSpec) -> dict[str, Any]:
-    """Where the table and its topics stand: batch, rows, files, deadLetters, lag, losses, and a list by partition."""
+    """Status of the table and its topics: batch, rows, files, bytes, deadLetters, lag, losses and partitions.
+
+    `lag` counts offsets. Raises ClientError if brokers do not answer for STATUS_S, and OSError.
+    """
     table, dead = open_table(spec), open_table(spec, dead_letters=True)
     state, live, options = table.state(), table.live(), options_of(spec)
     patience_s = min(options.settings.retry_s, STATUS_S)
@@ -67,15 +69,15 @@ def status(spec: TableSpec) -> dict[str, Any]:
 
 
 def acknowledge(spec: TableSpec) -> int:
-    """What topics have lost is known: status tells it no more, and a run goes on behind it; how many losses."""
+    """Acknowledge all recorded losses, so that runs continue after them. Returns the number of losses."""
     return Losses(open_storage(spec.path, spec.storage), spec.app_id).acknowledge()
 
 
 def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool = False) -> tuple[int, int]:
-    """Merge small files of one folder into ones of `compactTo` bytes; how many, into how many.
+    """Merge small files of each folder into files of `compactTo` bytes. Returns the numbers of old and new files.
 
-    Each merged file is a transaction of its own, so that a writer which commits meanwhile is in the way of one only.
-    Raises ConflictError when files that were to be merged are no longer the table's, FencedError when a writer started.
+    Each merged file is a transaction of its own, so a concurrent commit affects only one of them. Raises ConflictError
+    if a file to merge was replaced meanwhile, and FencedError if a writer started.
     """
     table, path = open_table(spec, dead_letters=dead_letters), spec.dead_letter_path if dead_letters else spec.path
     work = Work(open_storage(path, spec.storage), spec.app_id, table.join(), f"{COMPACT}{uuid.uuid4().hex}")
@@ -96,7 +98,7 @@ def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool
 
 
 def _merge(spec: TableSpec, work: Work, group: Sequence[Added]) -> Added:
-    """The rows of all files in one new file."""
+    """Write the rows of all files to one new file. Runs on an executor."""
     storage = work.storage
     parts = [pq.ParquetFile(io.BytesIO(storage.read(file.path))).read() for file in group]
     schema = schemas.merged(parts[0].schema, [part.schema for part in parts[1:]])
@@ -125,9 +127,9 @@ def care(
     gate: AbstractContextManager[Any] = nullcontext(),  # noqa: B008 - has no state
     is_over: Callable[[], bool] = lambda: False,
 ) -> str:
-    """What a running table needs from time to time, in proportion to what came in: what has been done, "" for nothing.
+    """Compact, vacuum and trim tombstones of a running table. Returns a summary, or "" if nothing was done.
 
-    It commits within `gate`, where no batch is being committed, and ends after a merged file once `is_over`.
+    Commits hold `gate`, so no batch is committed at the same time. Ends early, between steps, once `is_over` is true.
     """
     done = []
     for dead_letters in (False, True):
@@ -150,7 +152,7 @@ def _compact_beside(
     *,
     dead_letters: bool,
 ) -> tuple[int, int]:
-    """As `compact`, but in small steps beside a run; files that a batch has replaced meanwhile are left out."""
+    """As `compact`, but in small steps beside a run. Skips files that a batch has replaced meanwhile."""
     table = open_table(spec, dead_letters=dead_letters)
     path = spec.dead_letter_path if dead_letters else spec.path
     groups = [] if table.schema() is None else list(_groups(table.live(), spec.compact_to, tier=TIER))
@@ -174,9 +176,9 @@ def _compact_beside(
 
 
 def _groups(live: list[Added], wanted: int, *, tier: float = math.inf) -> Iterator[list[Added]]:
-    """Small files that have the same partition values, as many as make one of the size wanted.
+    """Groups of small files with the same partition values; each group fits into one file of `wanted` bytes.
 
-    `tier`: without the largest ones that are so many times as large as all others of the group.
+    `tier`: leave out the largest file while it is more than `tier` times as large as the rest of its group.
     """
     for group in _whole_groups(live, wanted):
         found = sorted(group, key=lambda file: file.size)
@@ -199,16 +201,16 @@ def _whole_groups(live: list[Added], wanted: int) -> Iterator[list[Added]]:
 
 
 def vacuum(spec: TableSpec, *, dead_letters: bool = False) -> int:
-    """Remove files that no version of the last `vacuumAfter` refers to; how many."""
+    """Remove files that no version of the last `vacuumAfter` references. Returns their number."""
     table = open_table(spec, dead_letters=dead_letters)
     found: int = table.vacuum(spec.vacuum_after_s)
     return found
 
 
 def reset(spec: TableSpec) -> int:
-    """Remove the table and its dead letters, so that the next run begins anew; how many files.
+    """Remove the table and its dead letters, so the next run starts from scratch. Returns the number of files.
 
-    Raises ValueError where something lies there that is no table of this writer.
+    Raises ValueError if a path has files but no table of the spec's format.
     """
     count = 0
     for path, dead in ((spec.path, False), (spec.dead_letter_path, True)):
@@ -219,7 +221,7 @@ def reset(spec: TableSpec) -> int:
             raise ValueError(f"{path} has files and is no {spec.format} table: nothing is removed")
         table.forget()
         logs = ("_kraft/", "_delta_log/", "metadata/")
-        for file in sorted(files, key=lambda f: not f.startswith(logs)):  # first what makes it a table
+        for file in sorted(files, key=lambda f: not f.startswith(logs)):  # remove the log first: then it is no table
             storage.delete(file)
             count += 1
     return count

@@ -1,4 +1,4 @@
-"""From a spec to what it names: the table, the one of its dead letters, and how to read the topics."""
+"""Opens what a spec names: the table, the table of dead letters, and the options to read the topics."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kraft_pipeline.tables.spec import DEAD_LETTERS, TableSpec
 from kraft_pipeline.tables.storage import open_storage
 
 MARKS: Final = {"parquet": LOG, "delta": "_delta_log", "iceberg": "metadata"}
-"""What makes a folder a table, by format."""
+"""Path below a table's folder that identifies its format."""
 
 
 def open_table(
     spec: TableSpec, *, dead_letters: bool = False, backfill: bool = False, replay: bool = False
 ) -> Committer:
-    """The table of a spec, or the one of its dead letters, as its stream, its backfill or its replay writes it.
+    """Open a spec's table or its dead letters, as the writer of the stream, the backfill or the replay.
 
-    Raises ValueError where a table of another format is.
+    The table need not exist. Raises ValueError if the path holds a table of another format.
     """
     app_id = spec.replay_id if replay else spec.backfill_id if backfill else spec.app_id
     table = _open(spec, app_id, dead_letters=dead_letters)
@@ -50,7 +50,7 @@ def _open(spec: TableSpec, app_id: str, *, dead_letters: bool) -> Committer:
 
 
 def options_of(spec: TableSpec) -> Options:
-    """As the data source would have them."""
+    """The spec's options to read topics, in the form of the `kraft` data source."""
     given = {"kafka.bootstrap.servers": spec.bootstrap, "kafka.client.id": spec.app_id, **spec.kafka}
     given |= {"subscribePattern": spec.pattern} if spec.pattern else {"subscribe": ",".join(spec.topics)}
     given["startingOffsets"] = spec.starting

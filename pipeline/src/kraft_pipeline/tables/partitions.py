@@ -1,4 +1,4 @@
-"""Rows filed by column values or by time: `date`, `hour(_timestamp)`, `country`."""
+"""Partitioning of rows by column values or by time: `date`, `hour(_timestamp)`, `country`."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from kraft_pipeline.tables.errors import Bad
 from kraft_pipeline.tables.spec import SpecError
 
 FORMATS: Final = {"year": "%Y", "month": "%Y-%m", "date": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
-"""Of times in UTC, as texts, so that they sort as they should in every engine."""
+"""Formats of times in UTC. The texts sort in the order of time in every engine."""
 OF_COLUMN: Final = re.compile(rf"({'|'.join(FORMATS)})\((\w+)\)")
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{[\]^]""")
-"""In names of folders, as Hive and Spark escape them: Spark reads no escaped UTF-8."""
+"""Characters to escape in names of folders, as Hive and Spark do. Spark does not read escaped UTF-8."""
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 YEAR_1: Final = -719_162
 YEAR_10000: Final = 2_932_897
-"""First days of years, since 1970."""
+"""First days of the years 1 and 10000, in days since 1970."""
 NAME_BYTES_MAX: Final = 255
-"""Of a folder's name, on all file systems that matter."""
+"""Limit of common file systems for a folder's name."""
 
 
 class By(NamedTuple):
-    """One level: the `column` itself, or what `transform` makes of it, which is then a column called `name`."""
+    """One partition level: the `column` itself, or the column `name`, which `transform` computes from it."""
 
     name: str
     column: str
@@ -37,9 +37,9 @@ class By(NamedTuple):
 
 
 def parse(entries: Sequence[str], schema: pa.Schema) -> list[By]:
-    """What `partitionBy` means for rows of `schema`. Raises SpecError for columns that are not there.
+    """Parse `partitionBy` for rows of `schema`. Raises SpecError for missing columns and wrong types.
 
-    What is not a field of a value has an underscore in front in tables that have fields of values.
+    In a table with fields of values, the other columns begin with an underscore, so `date` means `date(_timestamp)`.
     """
     own = "_" if "_timestamp" in schema.names else ""
     found = []
@@ -65,16 +65,17 @@ def parse(entries: Sequence[str], schema: pa.Schema) -> list[By]:
 
 
 def with_columns(schema: pa.Schema, levels: Sequence[By]) -> pa.Schema:
-    """The table's schema: what transforms make comes last."""
+    """The table's schema: the columns that transforms compute come last, as strings."""
     return pa.schema([*schema, *(pa.field(by.name, pa.string()) for by in levels if by.transform)])
 
 
 def split(
     rows: pa.Table, levels: Sequence[By], *, whole: bool = False
 ) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
-    """The rows of each combination of values, without the columns that these say unless they are wanted `whole`.
+    """Yield each combination of partition values with its rows. The rows lack the partition columns unless `whole`.
 
-    Without the columns an empty text is null: no folder has it as a name, Delta's protocol and Spark take it for null.
+    Without these columns an empty text becomes null: a folder's name cannot be empty, and Delta's protocol and Spark
+    read it as null.
     """
     if not levels:
         yield {}, rows
@@ -96,7 +97,7 @@ def split(
 
 
 def with_values(rows: pa.Table, levels: Sequence[By]) -> pa.Table:
-    """The rows with what transforms make as columns."""
+    """The rows with the columns that transforms compute appended."""
     for by in levels:
         if by.transform:
             rows = rows.append_column(by.name, _values(rows.column(by.column), by))
@@ -104,9 +105,10 @@ def with_values(rows: pa.Table, levels: Sequence[By]) -> pa.Table:
 
 
 def folder(values: Mapping[str, str | None], columns: Collection[str] = ()) -> str:
-    """The folder of a combination, "" for none, as Hive names it, for a file that has these columns.
+    """The Hive-style folder of a combination of values; "" without values. `columns`: the columns of the file.
 
-    Without an underscore in front: Arrow and those who read by it take such a folder for a hidden one.
+    A leading underscore is removed, because Arrow ignores such folders as hidden. It stays if the file has a column
+    with the shorter name.
     """
     found = []
     for name, text in values.items():
@@ -119,7 +121,7 @@ def _folder(name: str, text: str | None) -> str:
 
 
 def unfiled(rows: pa.Table, entries: Sequence[str]) -> dict[int, Bad]:
-    """The rows whose own values are to name folders and cannot, and why."""
+    """Rows that no partition can hold, by their index, and why."""
     found: dict[int, Bad] = {}
     for entry in entries:
         found |= _untimely(rows, entry)
@@ -137,7 +139,7 @@ def unfiled(rows: pa.Table, entries: Sequence[str]) -> dict[int, Bad]:
 
 
 def _untimely(rows: pa.Table, entry: str) -> dict[int, Bad]:
-    """The rows whose year has not four digits: no text of it sorts as it should, and Iceberg's library has none."""
+    """Rows whose year does not have four digits: its text would not sort, and PyIceberg does not support it."""
     parts, names = OF_COLUMN.fullmatch(entry), rows.column_names
     name = parts[2] if parts else entry
     if entry in FORMATS and entry not in names:
@@ -154,7 +156,7 @@ def _untimely(rows: pa.Table, entry: str) -> dict[int, Bad]:
 
 
 def _no_folder(name: str, value: bytes) -> str:
-    try:  # Delta's library, which files the rows by key, escapes more
+    try:  # delta-rs, which merges tables with a change feed, escapes more characters
         long = len(f"{name}={quote(value.decode(), safe='-_.~ ')}") > NAME_BYTES_MAX
     except UnicodeDecodeError:
         return f"{name} is no text, which is to name a folder"

@@ -1,13 +1,13 @@
-"""Dead letters once more: after a repair, those that are rows now go into the table, and the others stay.
+"""Replay of dead letters after a repair: letters that decode now become rows, and the others stay dead letters.
 
-A replay is a writer of its own, beside the stream. One batch of it changes two tables, rows and dead letters, and may
-be killed between the two. So each batch first puts down which letters it takes, as `_kraft_replays/<id>.arrow` beside
-the dead letters, and the transaction that adds the rows names this list. The letters of the list go afterwards, by a
-transaction with the same number. A replay that finds the table a batch ahead of the dead letters finishes that batch
-first: no letter becomes a row twice, and none goes without having become a row.
+A replay is a separate writer beside the stream. Each of its batches changes two tables, rows and dead letters, and may
+be killed between the two. So each batch first writes the list of its letters to `_kraft_replays/<id>.arrow` beside the
+dead letters. The transaction that adds the rows names this list. A second transaction with the same number then removes
+the letters. If a replay finds the table one batch ahead of the dead letters, it finishes that batch first. So no letter
+becomes a row twice, and no letter is removed without becoming a row.
 
-The letters of a batch that a dead writer has left half done are left alone: the stream repeats that batch, and compares
-it with them (`repeats`).
+The replay skips letters of a batch that a dead writer left unfinished: the stream repeats that batch and compares it
+with them (`repeats`).
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from kraft_pipeline.tables.tasks import Job, RowFiles, encoded
 
 FOLDER: Final = "_kraft_replays"
 LIST: Final = "letters"
-"""The note of a batch that names its list."""
+"""Key of the note in a position that names the batch's list."""
 PLACE: Final = ("topic", "partition", "offset", "batch")
-"""What tells a dead letter from all others."""
+"""Columns that identify a dead letter."""
 BATCH_BYTES: Final = 64 * 1024 * 1024
-"""Of files of dead letters that one batch reads."""
+"""Bytes of dead-letter files that one batch reads."""
 TRIES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay has done."""
+    """The result of a replay."""
 
     rows: int
     left: int
-    """Dead letters that there still are."""
+    """Dead letters that remain."""
 
 
 def replay(spec: TableSpec) -> Replayed:
@@ -76,14 +76,14 @@ class _Replay:
             self._create(values.first_fields(self._spec))
         self._begin()
         rows = 0
-        live = self._dead.live()  # before the states: what is of a later batch is not in this list
+        live = self._dead.live()  # read before the states, so the list has no letters of later batches
         pending = self._pending()
         for files in _groups(live):
             rows += self._batch(files, pending)
         return Replayed(rows, sum(file.rows for file in self._dead.live()))
 
     def _begin(self) -> None:
-        """Take over from a replay before, and finish what it began."""
+        """Fence earlier replays and finish their last batch."""
         last = max(self._table.state().epoch, self._dead.state().epoch)
         self._epoch = max(last + 1, int(time.time()))
         _tried(lambda: self._table.claim(self._epoch))
@@ -94,11 +94,11 @@ class _Replay:
         for storage, table in ((self._rows_at, self._table), (self._dead_at, self._dead)):
             for work in intents.unsettled(storage, self._app):
                 work.settle(table.files)
-        for file in list(self._dead_at.list(FOLDER)):  # of replays that came no further
+        for file in list(self._dead_at.list(FOLDER)):  # lists of interrupted replays
             self._dead_at.delete(file.path)
 
     def _pending(self) -> set[int]:
-        """The batches whose letters are committed and whose rows are not."""
+        """Numbers of batches whose letters are committed but whose rows are not."""
         found = set()
         for backfill in (False, True):
             dead = open_table(self._spec, dead_letters=True, backfill=backfill).state().batch
@@ -107,7 +107,7 @@ class _Replay:
         return found
 
     def _batch(self, files: Sequence[Added], pending: set[int]) -> int:
-        """Replay the letters of some files; how many rows they made."""
+        """Replay the letters of some files. Returns the number of rows."""
         letters = _letters(self._dead_at, files)
         letters = letters.filter(pa.array(~np.isin(letters.column("batch").to_numpy(), sorted(pending))))
         if not letters.num_rows:
@@ -137,7 +137,7 @@ class _Replay:
         return sum(file.rows for file in written)
 
     def _fields(self, letters: pa.Table) -> pa.Schema:
-        """The columns of values, with what the letters teach; the table has them."""
+        """The fields of values, with new fields of the letters, which are added to the table."""
         there = self._table.schema()
         assert there is not None, "it has been created"
         fields = settled = values.fields_of(self._spec, there)
@@ -150,7 +150,7 @@ class _Replay:
         return fields
 
     def _decoded(self, letters: pa.Table, job: Job) -> tuple[pa.Table, np.ndarray]:
-        """Rows of letters of one partition, and which letters fail no more."""
+        """The rows of letters of one partition, and a mask of the letters that decode now."""
         found = self._rows(letters, job, additive=False)
         again = found.dead.column("offset").to_numpy()
         return found.rows, ~np.isin(letters.column("offset").to_numpy(), again)
@@ -180,7 +180,7 @@ class _Replay:
         _tried(lambda: self._table.create(schema, levels))
 
     def _commit(self, number: int, position: Position, files: Sequence[Added]) -> None:
-        """The rows of a batch; by key, only those that are newer than the table's."""
+        """Commit the rows of a batch; by key, only rows newer than the table's."""
 
         def is_open() -> bool:
             return self._table.state().batch < number
@@ -208,7 +208,7 @@ class _Replay:
         _tried(upsert, is_open)
 
     def _remove(self, number: int, name: str) -> None:
-        """Take the letters of a list away, by a transaction with the number of the batch that made rows of them."""
+        """Remove the letters of a list, in a transaction with the number of the batch that made rows of them."""
         listed = pa.ipc.open_file(self._dead_at.read(name)).read_all()
         gone = {tuple(row.values()) for row in listed.to_pylist()}
 
@@ -250,7 +250,7 @@ def _letters(storage: Storage, files: Sequence[Added]) -> pa.Table:
 
 
 def _by_partition(letters: pa.Table) -> list[pa.Table]:
-    """The letters of each partition, in the order of their offsets."""
+    """Split sorted letters by partition."""
     found, begin = [], 0
     keys = list(zip(letters.column("topic").to_pylist(), letters.column("partition").to_pylist(), strict=True))
     for end in range(1, len(keys) + 1):
@@ -273,7 +273,7 @@ def _groups(files: Sequence[Added]) -> list[list[Added]]:
 
 
 def _tried(commit: Callable[[], None], is_open: Callable[[], bool] = lambda: True) -> None:
-    """Again as long as others commit in between, and the commit is not done."""
+    """Commit, and retry while other writers commit first and `is_open`. Raises FencedError at once."""
     for tries_left in reversed(range(TRIES)):
         try:
             return commit()

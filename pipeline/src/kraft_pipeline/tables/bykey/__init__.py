@@ -1,4 +1,4 @@
-"""Rows by key: `changes` of a batch, put together (`upserts`) in their `ordering`, and merged (`merging`) into files.
+"""Rows by key: `upserts` gathers the `changes` of a batch by their `ordering`, and `merging` merges them into files.
 
 `tombstones` remembers deleted rows.
 """

@@ -1,8 +1,8 @@
-"""Records as changes of rows by key: of a batch the last one of each key, a tombstone for a row that goes.
+"""Changes of rows by key: the newest record of each key in a batch. A tombstone deletes the row.
 
-A task writes what it has as a file beside the table's (`STAGED`, which readers do not see and the next start sweeps).
-Other tasks put these together (`upserts`) and merge them into the table's files (`merging`); the driver commits. Of two
-records with one key the newer one counts (`ordering`).
+A task writes its rows to a staged file beside the table (`STAGED`). Readers do not see it, and the next start removes
+it. Other tasks gather staged files (`upserts`) and merge them into the table's files (`merging`); the driver commits.
+Of two records with the same key, the newer one counts (`ordering`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from kraft_pipeline.tables.spec import SpecError
 from kraft_pipeline.tables.values import META
 
 STAGED: Final = "_staged"
-"""Folder of files that have been written and not been merged."""
+"""Folder of files that are written but not merged."""
 _PLACE: Final = "_kraft_place"
 
 
 def check(keys: Sequence[str], schema: pa.Schema) -> None:
-    """Raises SpecError unless all keys are columns that can be compared."""
+    """Raises SpecError unless all keys are columns, neither nested nor floating point."""
     for key in keys:
         if key not in schema.names:
             raise SpecError(f"spec.table.key: there is no column {key!r}")
@@ -33,14 +33,14 @@ def check(keys: Sequence[str], schema: pa.Schema) -> None:
 
 
 def last(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """The last row of each key, in the order of the rows."""
+    """The last row of each key, in the original order."""
     places = rows.select(list(keys)).append_column(_PLACE, pa.array(np.arange(rows.num_rows)))
     found = places.group_by(list(keys)).aggregate([(_PLACE, "max")]).column(f"{_PLACE}_max")
     return rows.take(pa.array(np.sort(found.to_numpy())))
 
 
 def order_of(schema: pa.Schema, by: str = "") -> Order:
-    """The order of a table of that schema. Raises SpecError unless `by` is "" or a column that can be compared."""
+    """The order of rows with `schema`. Raises SpecError unless `by` is "" or a column with an order."""
     names: Mapping[str, str] = META if META["offset"] in schema.names else {}
     if by and by not in schema.names:
         raise SpecError(f"spec.table.orderBy: there is no column {by!r}")
@@ -67,7 +67,7 @@ def _last(rows: pa.Table, keys: Sequence[str], order: Sequence[str]) -> pa.Table
 
 
 def _newer_of_two(one: pa.Table, other: pa.Table, keys: Sequence[str], order: Order) -> pa.Table:
-    """Both have each key once."""
+    """The newer row of each key in two tables that have each key at most once."""
     left, right = matches(one, other, list(keys))
     wins = newer(one.take(pa.array(left)), other.take(pa.array(right)), order)
     kept, others = np.ones(one.num_rows, np.bool_), np.ones(other.num_rows, np.bool_)

@@ -1,11 +1,11 @@
-"""Rows by key in tables whose files are replaced whole: what is left of a file, and the files of what is new.
+"""Merge of rows by key into tables whose files are replaced as a whole.
 
-A task reads the keys and the order of a file's rows, and all of it only where a row is older than the change of its
-key. Its other rows become another file. A change that is older than the row of its key is refused. All other changes go
-into files of their own, in the order of their keys, so that each holds few.
+A task reads the keys and order columns of a file. It reads the rest only if a row is older than the change of its key;
+the remaining rows then become a new file. A change that is older than the row of its key is refused. All other changes
+go into new files, sorted by key, so each file covers a narrow range of keys.
 
-The changes of a batch are in parts, each of a range of keys, which executors have put aside (`upserts`). Tasks read the
-parts that they need; the driver learns of bounds, paths and counts.
+Executors have staged the changes of a batch in parts, each with a range of keys (`upserts`). Tasks read the parts that
+they need. The driver sees only bounds, paths and counts.
 """
 
 from __future__ import annotations
@@ -35,50 +35,50 @@ BOUNDED: Final = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file, and the numbers of the parts that may have keys of its rows."""
+    """A file, and the numbers of the parts that may share keys with it."""
 
     file: Added
     parts: tuple[int, ...]
 
     @property
     def path(self) -> str:
-        """Of the file."""
+        """Path of the file, relative to the table."""
         return self.file.path
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A file with rows that have one of the keys."""
+    """The result for a file that shares keys with the changes."""
 
     old: Added
     changed: bool
-    """Whether rows of it are replaced."""
+    """Whether some of its rows are replaced."""
     rest: Added | None
-    """What takes its place then, None where no row is left."""
+    """The file that replaces it; None if no row remains or nothing changed."""
     refused: dict[int, list[int]]
-    """By number of the part: the places of changes that are older than rows of the file."""
+    """By number of the part: indexes of changes that are older than rows of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """One batch, and what of it the merge of each file needs. Goes to executors."""
+    """The merge of one batch; it is sent to executors."""
 
     work: Work
     keys: tuple[str, ...]
     order: Order | None
     parts: tuple[Part, ...]
     whole: bool
-    """Whether files have the columns that their rows are filed under."""
+    """Whether files contain the partition columns."""
     only_look: bool = field(default=False, kw_only=True)
-    """Whether files stay as they are, and only refusals are wanted."""
+    """Whether to find refused changes only, without new files."""
 
     @classmethod
     def of(cls, work: Work, changes: Changes, *, whole: bool, only_look: bool = False) -> Merge:
-        """The task that merges `changes` into the files of `work`."""
+        """The merge of `changes`, whose new files belong to `work`."""
         return cls(work, changes.keys, changes.order, changes.parts, whole, only_look=only_look)
 
     def candidates(self, files: Sequence[Added], each: Each) -> list[Candidate]:
-        """The files that may have a row with one of the keys, as far as the bounds of their columns tell."""
+        """The files that may have a row with one of the keys, by the bounds of their key columns."""
         numbers = range(len(self.parts))
         look = partial(self._may_hold, list(files))
         found = self._each(each)(look, numbers)
@@ -100,7 +100,7 @@ class Merge:
         return [n for n, file in enumerate(files) if all(_within(file, name, keys) for name, keys in some.items())]
 
     def left(self, candidate: Candidate) -> Left | None:
-        """What a file becomes; None where it has none of the keys. Raises OSError."""
+        """Merge the changes into one file. Returns None if it has none of the keys. Raises OSError."""
         file, rows = candidate.file, None
         refused: dict[int, list[int]] = {}
         with self.work.storage.open(file.path) as source, pq.ParquetFile(source) as opened:
@@ -133,7 +133,7 @@ class Merge:
         return list(dict.fromkeys([*self.keys, *(self.order.columns if self.order else ())]))
 
     def rows(self, found: Iterable[Left], levels: Sequence[By], each: Each) -> list[Added]:
-        """Files of the changes that no row refuses: each part is a task of its own."""
+        """Write the changes that are not refused to new files, one task per part. Returns the files."""
         refused: dict[int, list[int]] = {}
         for left in found:
             for number, places in left.refused.items():
@@ -142,7 +142,7 @@ class Merge:
         return [file for files in self._each(each)(partial(self._inserted, list(levels)), work) for file in files]
 
     def _each(self, each: Each) -> Each:
-        """What runs a task for each part: parts in memory stay in this process."""
+        """Runs a task for each part. Parts in memory stay in this process."""
         return each if any(part.rows is None for part in self.parts) else lambda call, work: [call(one) for one in work]
 
     def _inserted(self, levels: Sequence[By], work: tuple[int, list[int]]) -> list[Added]:
@@ -150,7 +150,7 @@ class Merge:
         return self.added(inserted(accepted(self.parts[number].read(self.work.storage), refused)), levels)
 
     def added(self, rows: pa.Table, levels: Sequence[By]) -> list[Added]:
-        """Files of rows that are new. Raises OSError."""
+        """Write rows to new files, sorted by key and split by partition. Raises OSError."""
         files = []
         ordered = rows.sort_by([(name, "ascending") for name in self.keys])
         for values, some in partitions.split(ordered, levels, whole=self.whole):
@@ -172,19 +172,19 @@ class Merge:
 
 
 def accepted(rows: pa.Table, refused: Sequence[int]) -> pa.Table:
-    """The changes, with DELETED, but for those at some places."""
+    """The changes without those at the `refused` indexes; the column DELETED stays."""
     good = np.ones(rows.num_rows, np.bool_)
     good[list(refused)] = False
     return rows.filter(pa.array(good))
 
 
 def inserted(changes: pa.Table) -> pa.Table:
-    """The rows among changes, without DELETED."""
+    """The changes that are not deletions, without the column DELETED."""
     return changes.filter(pc.invert(changes.column(DELETED))).drop_columns([DELETED])
 
 
 def _filed(rows: pa.Table, file: Added, schema: pa.Schema) -> pa.Table:
-    """With the columns that the file's place says, and that are wanted."""
+    """Add the partition columns that `schema` has, with the values of the file."""
     for name, text in file.values.items():
         if name in schema.names and name not in rows.column_names:
             kind = schema.field(name).type

@@ -1,11 +1,11 @@
-"""Which of two rows with one key is the newer one.
+"""Which of two rows with the same key is newer.
 
-Of one partition the record with the later offset, of two partitions the one with the later time. If the specification
-names a column by `orderBy` and both rows have a value there, the greater value is the newer one, also within a
-partition. Records of equal rank go by topic and partition, so that the order of the batches decides nothing. A later
-time also makes up for a lower offset: a topic that was made anew, or cut off by an unclean election, counts from below.
+Within a partition the later offset is newer, across partitions the later time. If the specification names an `orderBy`
+column and both rows have a value there, the greater value is newer, also within a partition. Ties are broken by topic
+and partition, so the order of batches has no effect. A later time also outweighs a lower offset: offsets restart when a
+topic is created again, and fall when an unclean election truncates a log.
 
-Tables keep all of this in columns of their rows. Used by merges on executors; no input or output.
+Tables store all of this in columns of their rows. Merges on executors use it; it does no input or output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OTHER: Final = "_kraft_other"
 
 
 class Order(NamedTuple):
-    """The columns that tell; `by` is that of `orderBy`, "" if there is none."""
+    """Names of the columns that order rows; `by` is the column of `orderBy`, or ""."""
 
     topic: str
     partition: str
@@ -32,7 +32,7 @@ class Order(NamedTuple):
 
     @property
     def columns(self) -> list[str]:
-        """The columns that decide, in their order; absent ones are left out."""
+        """The names of all order columns; `by` is left out if it is ""."""
         return [name for name in self if name]
 
     @property
@@ -42,7 +42,10 @@ class Order(NamedTuple):
 
 
 def newer(one: pa.Table, other: pa.Table, order: Order) -> NDArray[np.bool_]:
-    """Which rows of `one` are newer than those at the same places of `other`; a row without an order is the oldest."""
+    """A mask of the rows of `one` that are newer than the rows of `other` at the same index.
+
+    A row of `other` without a time is older, unless `by` decides.
+    """
 
     def both(name: str, compare: Any) -> Any:
         return pc.fill_null(compare(one.column(name), other.column(name)), False)
@@ -70,7 +73,7 @@ def newer(one: pa.Table, other: pa.Table, order: Order) -> NDArray[np.bool_]:
 
 
 def matches(one: pa.Table, other: pa.Table, keys: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The places in two tables of each pair of rows that have the same keys."""
+    """The indexes in both tables of each pair of rows with the same keys; null keys never match."""
     left = one.select(keys).append_column(_PLACE, pa.array(np.arange(one.num_rows)))
     right = other.select(keys).append_column(_OTHER, pa.array(np.arange(other.num_rows)))
     found = left.join(right, keys, join_type="inner")

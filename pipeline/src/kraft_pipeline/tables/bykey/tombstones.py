@@ -1,12 +1,12 @@
-"""Tombstones of a table with rows by key, remembered for a time: a row that is older than one does not come back.
+"""Tombstones of a table by key, kept for a time so that older rows do not reappear.
 
-A tombstone takes its row away, and with the row what a later batch could be compared with. So each batch puts its
-tombstones into a file, `_kraft_tombstones/<written>-<latest>-<id>.arrow`: keys and order, with the time of the writer's
-clock and the latest time of a record in the name (milliseconds). A batch reads the files whose records may be later
-than its earliest row: of a topic that is not late, those of the last minutes.
+A tombstone deletes its row, and later batches have nothing to compare with. So each batch writes its tombstones to
+`_kraft_tombstones/<written>-<latest>-<id>.arrow`, which holds keys and order columns. The name has the writer's clock
+and the latest record time, both in Unix milliseconds. A batch reads the files whose records may be later than its
+earliest row. If the topic has no late records, these are the files of the last minutes.
 
-A file is put before its batch is committed, and counts from then on. That is no transaction and needs none: that a key
-was deleted at a certain place of the log is true whether or not the batch comes about.
+A file is written before its batch is committed and applies at once. This needs no transaction: a deletion in the log is
+a fact, even if the batch is never committed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kraft_pipeline.tables.storage import Storage
 
 FOLDER: Final = "_kraft_tombstones"
 MERGE_FROM: Final = 64
-"""Files that one time of care makes one of: it costs a read of each."""
+"""Number of files from which `care` merges them into one."""
 
 
 class _File(NamedTuple):
@@ -37,13 +37,13 @@ class _File(NamedTuple):
 
 
 class Tombstones:
-    """Those of the table in `storage`, for `kept_s` seconds. Raises OSError."""
+    """Tombstones of the table in `storage`, kept for `kept_s` seconds. Methods raise OSError."""
 
     def __init__(self, storage: Storage, kept_s: float) -> None:
         self._storage, self._kept_s = storage, kept_s
 
     def fresh(self, changes: Changes) -> Changes:
-        """The changes without the rows that are older than a tombstone."""
+        """The changes without rows that are older than a tombstone of their key."""
         order, rows = changes.order, changes.rows
         assert rows is not None, "tasks gather rows in memory"
         if order is None or not rows.num_rows or not self._kept_s:
@@ -60,18 +60,18 @@ class Tombstones:
                 dead, at = matches(gone, rows, list(changes.keys))
                 late = newer(gone.take(pa.array(dead)), rows.take(pa.array(at)), order.plain)
                 kept[at[late]] = False
-        kept |= np.asarray(there)  # a tombstone is not undone by another
+        kept |= np.asarray(there)  # a tombstone does not undo another tombstone
         return Changes(rows.filter(pa.array(kept)), changes.keys, order)
 
     def remember(self, changes: Changes) -> None:
-        """Put down the tombstones among the changes."""
+        """Store the tombstones among the changes."""
         assert changes.rows is not None, "tasks gather rows in memory"
         gone = changes.rows.filter(changes.rows.column(DELETED))
         if gone.num_rows and changes.order is not None and self._kept_s:
             self._put(gone.select(_columns(changes)), _ms(pc.max(gone.column(changes.order.time))), _now_ms())
 
     def care(self) -> None:
-        """Remove what is too old, and make one file of many small ones."""
+        """Remove files older than `kept_s`, and merge the rest into one from MERGE_FROM files on."""
         limit, small = _now_ms() - 1000 * self._kept_s, list[_File]()
         for file in self._files():
             if file.written_ms < limit:

@@ -1,8 +1,8 @@
-"""The changes of a batch by key, put together on executors: the driver learns of paths, bounds and counts.
+"""Gathers the changes of a batch by key on executors. The driver sees only paths, bounds and counts.
 
-Tasks have written the rows of their ranges aside (`changes.STAGED`), sorted by key. Each part is a range of keys, and
-one task reads its rows from all of these files, keeps the newest row of each key, and puts the rows aside again for the
-merge. A batch of one part is the usual case. The keys between parts come from samples of the files.
+Tasks have staged the rows of their ranges (`changes.STAGED`), sorted by key. A part is a range of keys. One task per
+part reads its rows from all staged files, keeps the newest row of each key, and stages the result for the merge. Most
+batches have one part. The bounds between parts come from samples of the files.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from kraft_pipeline.tables.tasks import FILE_BYTES, encoded
 
 PARTS_MAX: Final = 256
 SAMPLES: Final = 200
-"""Keys of a file, from which the bounds of parts are taken."""
+"""Keys to sample from each file for the bounds of parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """What the tasks that put parts together have in common."""
+    """Gathers the staged files of a batch; it is sent to executors."""
 
     work: Work
     files: tuple[str, ...]
     keys: tuple[str, ...]
     schema: pa.Schema
-    """The table's."""
+    """Schema of the table, including partition columns."""
     levels: tuple[By, ...]
     order: Order
     tombstones_s: float
 
     def changes(self, size: int, each: Each) -> Changes:
-        """All changes in parts; `size`: their bytes, uncompressed. Raises OSError and what `each` raises."""
+        """Return all changes in staged parts; `size`: their uncompressed bytes. Raises OSError, and as `each`."""
         if not self.files:
             rows = self.schema.append(pa.field(DELETED, pa.bool_())).empty_table()
             return Changes(rows, self.keys, self.order)
@@ -56,7 +56,7 @@ class Gather:
         return Changes(None, self.keys, self.order, tuple(found))
 
     def _bounds(self, count: int, each: Each) -> pa.Table | None:
-        """The first keys of all parts but the first one; None if there are too few different keys."""
+        """The first keys of all parts but the first; None if there are too few different keys."""
         some = pa.concat_tables(each(self._sample, self.files)).sort_by([(key, "ascending") for key in self.keys])
         places = np.unique(np.linspace(0, some.num_rows, count, endpoint=False).astype(int)[1:])
         return changes.last(some.take(pa.array(places)), self.keys) if len(places) else None
@@ -69,7 +69,7 @@ class Gather:
         return rows.take(pa.array(np.unique(np.linspace(0, rows.num_rows - 1, SAMPLES).astype(int))))
 
     def _part(self, wanted: tuple[int, pa.Table | None]) -> Part:
-        """The part of a number among `bounds`: its rows are aside after it, and its tombstones are on record."""
+        """Gather one part, by its number among `bounds`: stage its newest rows and store its tombstones."""
         number, bounds = wanted
         low = None if bounds is None or not number else bounds.slice(number - 1, 1).to_pylist()[0]
         high = None if bounds is None or number == bounds.num_rows else bounds.slice(number, 1).to_pylist()[0]
@@ -84,7 +84,7 @@ class Gather:
         return self._put(tombstones.fresh(found).rows)
 
     def _read(self, path: str, low: dict[str, Any] | None, high: dict[str, Any] | None) -> pa.Table:
-        """The rows of a file from a key on, and below another. Groups of rows that have none of them are not read."""
+        """Read the rows of a file with low <= key < high. Reads only the keys of row groups without a match."""
         with self.work.storage.open(path) as source, pq.ParquetFile(source) as opened:
             if low is None and high is None:
                 return opened.read()
@@ -101,7 +101,7 @@ class Gather:
             return pa.concat_tables(parts) if parts else opened.schema_arrow.empty_table()
 
     def _from(self, rows: pa.Table, bound: dict[str, Any]) -> np.ndarray:
-        """Which rows have that key or a greater one, column after column."""
+        """A mask of the rows whose key is at least `bound`, compared column by column."""
 
         def longer(found: Any, key: str) -> Any:
             value = pa.scalar(bound[key], rows.schema.field(key).type)
