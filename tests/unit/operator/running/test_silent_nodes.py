@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -18,8 +19,8 @@ async def _silent() -> asyncio.Server:
     """A process that listens and says nothing."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
+        with contextlib.closing(writer):
+            await reader.read()
 
     return await asyncio.start_server(serve, "127.0.0.1", 0)
 

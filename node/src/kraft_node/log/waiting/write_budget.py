@@ -32,7 +32,8 @@ OWN_BYTES: Final = 256 << 20
 WATCHED: Final = 0.75
 """Logs that are appended to are noted for a write-back when less than this share of the room is left."""
 NEAR: Final = 4
-"""Write-back begins when less than one part in NEAR of the room is left."""
+"""Write-back begins when less than one part in NEAR of the room is left. If nothing is left, each write-back allows at
+most as much to be appended again."""
 FULL: Final = 32
 """Appends wait when less than one part in FULL of the room is left."""
 FILES_MAX: Final = 2000
@@ -153,7 +154,8 @@ class WriteBudget:
             if room.left >= room.ceiling // FULL:
                 self._grant(min(STEP_BYTES, room.left // 2))
             else:  # others fill the memory: as much goes on as the disk has just taken
-                self._grant(max(min(covered, STEP_BYTES), min(room.ceiling // FULL, LEAST_BYTES)))
+                taken = min(covered, STEP_BYTES, room.ceiling // NEAR)
+                self._grant(max(taken, min(room.ceiling // FULL, LEAST_BYTES)))
         self._wake()
 
     # --- waiting ---
