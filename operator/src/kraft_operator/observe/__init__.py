@@ -1,8 +1,11 @@
-"""What there is, with its age: of Kubernetes' objects, of the quorum, of the cluster's metadata.
+"""Observation of Kubernetes objects, the quorum and the cluster's metadata, each view with its age.
 
-Who calls it: the reconcilers of both worlds, once a pass. It must not change anything and must not decide: what is
-unknown is None, and the planner knows what that permits.
+The reconciler and the local supervisor call it once per pass. It changes nothing and decides nothing. What is unknown
+is None; the planner decides what that permits.
 
-- `kafka`    asks controllers and brokers, in Kafka's protocol; for both worlds
-- `objects`  objects of Kubernetes -> the planner's model, a pure function
+- `kafka`    asks controllers and brokers, in Kafka's protocol; also for local clusters
+- `status`   asks nodes for `/status`
+- `objects`  converts Kubernetes objects to the planner's model, a pure function
+- `cluster`  all views of one cluster on Kubernetes
+- `visible`  whether an event of a watch changes anything that a pass could act on
 """

@@ -1,6 +1,6 @@
-"""Everything that a pass knows of its cluster, each view with its age: objects, processes, quorum, metadata.
+"""All views of one cluster, each with its age: objects, processes, quorum, metadata.
 
-Who calls it: the reconciler. It plans nothing and writes nothing.
+The reconciler calls it. It plans nothing and writes nothing.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from kraft_operator.specs.cluster import INSTANCE, Cluster
 from kraft_operator.specs.properties import volume_of
 
 MACHINES_S: Final = 60.0
-"""How old the labels of machines may be: racks hardly ever change."""
+"""The greatest age of the labels of machines, in seconds. Racks hardly ever change."""
 
 NODES: Final = "kraftcluster"
 FORMATS: Final = "kraftcluster-format"
-"""Pods by their name label: of nodes, and of jobs that format volumes."""
+"""Values of the name label of pods: NODES for nodes, FORMATS for jobs that format volumes."""
 
 Object = dict[str, Any]
 
 
 class Machines:
-    """Labels of all machines, read at most once a minute for all clusters together."""
+    """Labels of all machines (Kubernetes nodes), read at most once a minute for all clusters together."""
 
     def __init__(self, api: Api, clock: Callable[[], float], *, allowed: bool) -> None:
         self._api = api
@@ -44,7 +44,7 @@ class Machines:
         self._labels: dict[str, Mapping[str, str]] = {}
 
     async def racks(self, label: str) -> dict[str, str]:
-        """By machine."""
+        """The value of `label` by machine; empty if a machine lacks the label. Raises ApiError."""
         if self._clock() - self._read_at > MACHINES_S:
             found = await self._api.list("Node", None, only_metadata=True)
             self._labels = {one["metadata"]["name"]: one["metadata"].get("labels", {}) for one in found}
@@ -54,20 +54,20 @@ class Machines:
 
 @dataclass(slots=True)
 class Seen:
-    """Objects of one cluster as they were listed: what steps write to."""
+    """The listed objects of one cluster, which the steps change."""
 
     pods: dict[int, Object] = field(default_factory=dict)
     claims: list[Object] = field(default_factory=list)
     jobs: list[Object] = field(default_factory=list)
     configs: dict[str, Object] = field(default_factory=dict)
-    """By name: files of nodes."""
+    """ConfigMaps by name: the files of nodes."""
     services: list[str] = field(default_factory=list)
-    """By name; looked for where there are addresses outside."""
+    """Names of services. Listed only if the cluster has external listeners."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one list of each kind says."""
+    """The result of listing each kind of object once."""
 
     kube: Kube
     shape: frozenset[tuple[str, bool, int]]
@@ -75,11 +75,11 @@ class Found:
     brokers: Mapping[int, Address]
     statuses: Mapping[int, Address]
     whole: bool
-    """Whether every process has said which file it has read: if one has not, the next look may say more."""
+    """Whether every process has reported the file that it has read. If not, the next look may find more."""
 
 
 class Look:
-    """What was seen of one cluster, between passes. It is worth nothing after a crash."""
+    """The views of one cluster, kept between passes. A crash may lose them: nothing depends on them."""
 
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:
         self.client = client
@@ -87,18 +87,18 @@ class Look:
         self.written_at = float("-inf")
         self.pods_changed_at = float("-inf")
         self.tried: tuple[do.Step, ...] = ()
-        """Steps that were carried out last, or refused; without those that are guarded."""
+        """Steps of the last pass, carried out or refused, without guarded steps."""
         self._clock = clock
         self._statuses = Statuses()
         self._shape: frozenset[tuple[str, bool, int]] | None = None
 
     async def objects(self, api: Api, cluster: Cluster, machines: Machines) -> tuple[Found, Seen]:
-        """List everything anew."""
+        """List all objects of a cluster and ask its new processes for their status. Raises ApiError."""
         namespace = cluster.namespace
         selector = f"{INSTANCE}={cluster.name},app.kubernetes.io/name=kraftcluster"
         listed_at = self._clock()
         kinds = ["PersistentVolumeClaim", "Job", "ConfigMap", *(["Service"] if cluster.external else [])]
-        # Nodes and what formats their volumes in one list: both change while nodes are made.
+        # One list for the pods of nodes and of format jobs: both change while nodes are made.
         all_pods, claims, jobs, configs, *rest = await asyncio.gather(
             api.list("Pod", namespace, f"{INSTANCE}={cluster.name}"),
             *(api.list(kind, namespace, selector) for kind in kinds),
@@ -132,8 +132,11 @@ class Look:
         return found, seen
 
     async def observed(self, found: Found, listed_at: float, ask: Collection[int] = ()) -> Observed:
-        """With what the cluster's own nodes say now; of the brokers in `ask` also what is in their log directories."""
-        # Processes that start may take seconds to answer, and volumes and pods wait for this pass meanwhile.
+        """Ask the cluster's nodes and return all views with their ages.
+
+        `found` was listed at `listed_at` (monotonic seconds). The brokers in `ask` also report their log directories.
+        """
+        # Starting processes may take seconds to answer. Volumes and pods would wait for this pass meanwhile.
         starts = not any(ready for _, ready, _ in found.shape)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STARTS_S if starts else None):
@@ -153,4 +156,5 @@ class Look:
 
 
 def milliseconds(seconds: float) -> int:
+    """Convert seconds to whole milliseconds; infinity becomes 2**31."""
     return 2**31 if seconds == float("inf") else round(seconds * 1000)

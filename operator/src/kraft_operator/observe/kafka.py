@@ -1,10 +1,10 @@
-"""The quorum and the metadata, as the cluster's own nodes tell them.
+"""Views of the quorum and the metadata, as the cluster's own nodes return them.
 
-The quorum is what its leader says (KIP-836): who else believes to lead, in an older epoch, is not listened to. The
-metadata is what a broker says; how far that broker is behind the quorum is added to the age of what it says.
+The leader describes the quorum (KIP-836, DescribeQuorum). Answers of leaders of older epochs are ignored. A broker
+describes the metadata. The time that this broker is behind the quorum is added to the age of its answer.
 
-Kafka's protocol leaves out topics that the asker may not describe, without a word. The broker's `/status` counts all of
-them: what is missing is in `Metadata.unseen`.
+Kafka's protocol silently leaves out topics that the client may not describe. The broker's `/status` counts all topics.
+`Metadata.unseen` reports the difference.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ DYNAMIC_DEFAULT: Final = 3
 MIN_ISR: Final = "min.insync.replicas"
 METADATA_TOPIC: Final = "__cluster_metadata"
 TOPICS_A_REQUEST: Final = 1000
-"""Asked for their configuration at once: a request stays below a few hundred kilobytes."""
+"""The most topics whose configuration one request reads. It keeps requests below a few hundred kilobytes."""
 UNKNOWN_MS: Final = 2**31
 UNKNOWN_TOPIC: Final = 3
 DENIED: Final = 29
 """TOPIC_AUTHORIZATION_FAILED."""
 NAMED_MAX: Final = 5
-"""Topics that a message names."""
+"""The most topics that a message names."""
 
 Clock = Callable[[], float]
 """Monotonic seconds."""
 
 
 class View:
-    """What was last seen of one cluster."""
+    """The last views of one cluster."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -65,18 +65,18 @@ class View:
         brokers: Mapping[int, Address],
         statuses: Mapping[int, Address] | None = None,
     ) -> None:
-        """Ask all that is asked; what does not answer leaves the former view, which grows older.
+        """Refresh the views of the quorum and the metadata. Without an answer, the former view stays and ages.
 
-        `statuses` is where brokers serve `/status`.
+        Arguments are addresses by node id. `statuses` has the addresses where brokers serve `/status`.
         """
         self._client.keep({*controllers.values(), *brokers.values()})
         await self._look_at_quorum(controllers)
         await self._look_at_metadata(brokers, statuses or {})
 
     async def look_at_disks(self, brokers: Mapping[int, Address], name_of: Callable[[str], str]) -> None:
-        """Ask each of `brokers` for its log directories; what does not answer is not known any more.
+        """Ask each of `brokers` for its log directories. A broker that does not answer becomes unknown.
 
-        `name_of` has the name of the volume that a path is on.
+        `name_of` returns the name of the volume that a path is on.
         """
         asked_at = self._clock()
 
@@ -91,22 +91,24 @@ class View:
 
     @property
     def disks(self) -> dict[int, Seen[Disks]]:
-        """By broker, of those that answered last."""
+        """Log directories by broker, for the brokers that answered the last request."""
         return {node: self._seen(view) for node, view in self._disks.items()}
 
     @property
     def quorum(self) -> Seen[Quorum]:
+        """The last view of the quorum, with its age."""
         return self._seen(self._quorum)
 
     @property
     def metadata(self) -> Seen[Metadata]:
+        """The last view of the metadata, with its age."""
         return self._seen(self._metadata)
 
     def _seen(self, view: Any) -> Seen[Any]:
         return Seen() if view is None else Seen(view[1], max(0, round((self._clock() - view[0]) * 1000)))
 
     async def _look_at_quorum(self, controllers: Mapping[int, Address]) -> None:
-        """The former leader first; all when that is not enough."""
+        """Ask the former leader first, and all controllers if that is not enough."""
         leader = None if self._quorum is None else self._quorum[1].leader
         if leader is not None and leader in controllers and await self._quorum_of({leader: controllers[leader]}):
             return
@@ -124,7 +126,7 @@ class View:
         return True
 
     async def _look_at_metadata(self, brokers: Mapping[int, Address], statuses: Mapping[int, Address]) -> None:
-        """The broker that is least behind, of those that the leader knows; another one when it does not answer."""
+        """Ask up to three brokers, the least behind first, until a broker that the leader knows answers."""
         known = self.quorum.value
         behind = {} if known is None else {i: r.behind_ms for i, r in {**known.voters, **known.observers}.items()}
         for node in sorted(brokers, key=lambda i: (behind.get(i, UNKNOWN_MS), i != self._hint, i))[:3]:
@@ -145,7 +147,7 @@ async def _all(questions: Iterable[Awaitable[Quorum | None]]) -> list[Quorum]:
 
 
 async def quorum_as_told(client: Client, controller: Address) -> Quorum | None:
-    """The answer of one controller; None unless it leads."""
+    """Ask one controller for the quorum. Returns None if it does not lead or does not answer."""
     topics = [{"name": METADATA_TOPIC, "partitions": [{"index": 0}]}]
     try:
         answer = await client.ask(controller, schemas.DESCRIBE_QUORUM, topics=topics)
@@ -160,7 +162,7 @@ async def quorum_as_told(client: Client, controller: Address) -> Quorum | None:
     end = next((one["end"] for one in told["voters"] if one["id"] == told["leader"]), told["high_watermark"])
 
     def replica(one: dict[str, Any]) -> Replica:
-        # Times are the leader's own; whoever never caught up has none.
+        # All times are of the leader's clock. A replica that never caught up has -1.
         behind_ms = max(0, now - one["caught_up"]) if one["caught_up"] >= 0 and now >= 0 else UNKNOWN_MS
         return Replica(max(0, end - one["end"]), behind_ms, one["directory"])
 
@@ -168,7 +170,7 @@ async def quorum_as_told(client: Client, controller: Address) -> Quorum | None:
         cluster = await client.ask(controller, schemas.DESCRIBE_CLUSTER, operations=False, endpoints=2, fenced=False)
     except UnreachableError:
         return None
-    # A disk that was replaced is on the list for five minutes more: whoever fetched last is the one that runs.
+    # A replaced disk stays on the list for five more minutes. The replica that fetched last is the running one.
     fetched = {one["id"]: one["fetched"] for one in told["voters"]}
     observers = sorted(told["observers"], key=lambda one: one["fetched"])
     return Quorum(
@@ -181,9 +183,9 @@ async def quorum_as_told(client: Client, controller: Address) -> Quorum | None:
 
 
 async def metadata_as_told(client: Client, broker: Address, status: Address | None = None) -> Metadata:
-    """The answer of one broker. Raises UnreachableError, also when an answer is an error.
+    """Ask one broker for the metadata. Raises UnreachableError, also if an answer is an error.
 
-    `status` is where it serves `/status`; without it, topics that are left out without a word are not noticed.
+    `status` is the address where it serves `/status`. Without it, silently hidden topics are not noticed.
     """
     cluster = await client.ask(broker, schemas.DESCRIBE_CLUSTER, operations=False, endpoints=1, fenced=True)
     if cluster["error"]:
@@ -225,9 +227,10 @@ async def metadata_as_told(client: Client, broker: Address, status: Address | No
 
 
 async def disks_as_told(client: Client, node: int, broker: Address, name_of: Callable[[str], str]) -> Disks:
-    """The log directories of one broker, by `name_of` their paths. Raises UnreachableError, also for an error.
+    """Ask one broker for its log directories; `name_of` maps a path to its volume. Raises UnreachableError.
 
-    The cordons are asked for first: a directory that is cordoned and found empty after that stays empty.
+    An answer that is an error raises, too. The cordons are read first: a cordoned directory that is found empty
+    afterwards stays empty.
     """
     resources = [{"type": BROKER, "name": str(node), "keys": [CORDONED]}]
     answer = await client.ask(
@@ -258,7 +261,7 @@ async def disks_as_told(client: Client, node: int, broker: Address, name_of: Cal
 
 
 def _left_out(shown: int, before: NodeStatus | None, after: NodeStatus | None, broker: Address) -> int:
-    """How many topics the broker has not shown. Raises UnreachableError while that changes."""
+    """The number of topics that the broker did not show. Raises UnreachableError while topics come and go."""
     counts = {one.topics for one in (before, after) if one is not None and one.topics is not None}
     if not counts or shown in counts:
         return 0
@@ -268,7 +271,7 @@ def _left_out(shown: int, before: NodeStatus | None, after: NodeStatus | None, b
 
 
 def _unseen(hidden: Mapping[str, int], missing: int) -> str:
-    """What is not known of the partitions, in words; empty if all is."""
+    """A message about unknown partitions; empty if all partitions are known."""
     parts = []
     denied = sorted(name for name, error in hidden.items() if error == DENIED)
     others = [f"{name} (error {error})" for name, error in sorted(hidden.items()) if error != DENIED]
@@ -291,9 +294,9 @@ def _some(names: Sequence[str]) -> str:
 async def _configurations(
     client: Client, broker: Address, names: list[str], hidden: dict[str, int]
 ) -> tuple[dict[str, int], dict[str, str], frozenset[str]]:
-    """min.insync.replicas by topic; the cluster-wide dynamic values; topics that are throttled as a whole.
+    """Read min.insync.replicas by topic, the cluster-wide dynamic values, and the completely throttled topics.
 
-    Topics whose configuration is not told are added to `hidden`, with the error.
+    Adds topics whose configuration the broker does not return to `hidden`, with the error code.
     """
     throttled = set()
     min_isr: dict[str, int] = {}
@@ -313,7 +316,7 @@ async def _configurations(
                 if all(values.get(name) == "*" for name in THROTTLED):
                     throttled.add(result["name"])
             elif result["type"] == TOPIC:
-                if result["error"] != UNKNOWN_TOPIC:  # deleted meanwhile
+                if result["error"] != UNKNOWN_TOPIC:  # the topic was deleted meanwhile
                     hidden[result["name"]] = result["error"]
             elif result["type"] == BROKER:
                 if result["error"]:

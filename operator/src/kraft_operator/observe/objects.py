@@ -1,4 +1,4 @@
-"""Objects of Kubernetes -> the planner's model. Pure."""
+"""Conversion of Kubernetes objects to the planner's model. Pure."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from kraft_operator.specs.storage import DISK, FORMATS, FORMATTED, REPLACED, VOL
 Object = Mapping[str, Any]
 MESSAGE_CHARS_MAX: Final = 500
 MACHINE: Final = "volume.kubernetes.io/selected-node"
-"""On a claim: for which machine its volume was made."""
+"""Annotation of a claim: the machine that its volume was made for."""
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
-"""On pods of a job."""
+"""Label of a job's pods: the name of the job."""
 NODE_LABEL: Final = f"{GROUP}/node"
 POOL_LABEL: Final = f"{GROUP}/pool"
 ENDED: Final = frozenset({"Failed", "Succeeded"})
@@ -43,7 +43,10 @@ def kube(
     configs: Iterable[Object] = (),
     told: Mapping[int, NodeStatus] | None = None,
 ) -> Kube:
-    """All of it. `racks` by machine; `configs` are the ConfigMaps that exist; `told` is what nodes say."""
+    """Convert the objects of a cluster. `racks` is by machine.
+
+    `configs` are the existing ConfigMaps. `told` has the answers to `/status` by node id.
+    """
     pods, claims, formatting, told = list(pods), list(claims), list(job_pods), told or {}
     there = {one["metadata"]["name"] for one in configs}
     seen = {
@@ -62,12 +65,15 @@ def kube(
 
 
 def named(objects: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    """Those with this label `app.kubernetes.io/name`."""
+    """The objects whose label `app.kubernetes.io/name` is `name`."""
     return [one for one in objects if one["metadata"].get("labels", {}).get("app.kubernetes.io/name") == name]
 
 
 def ours(cluster: Cluster, objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Pods and jobs of this cluster. Labels can be copied: an owner cannot, and of orphans only names of ours count."""
+    """The pods and jobs of this cluster, by their owner. Labels do not count, because they can be copied.
+
+    An orphan belongs to the cluster if it has the name of one of the cluster's nodes.
+    """
     return [one for one in objects if _is_ours(cluster, one)]
 
 
@@ -81,14 +87,14 @@ def _is_ours(cluster: Cluster, one: Object) -> bool:
 
 
 def others(cluster: Cluster, one: Object) -> str | None:
-    """The uid of another KRaftCluster that an object goes with, such as the one of this name before it."""
+    """The uid of another KRaftCluster that owns an object, such as a former cluster of this name; else None."""
     owners = one["metadata"].get("ownerReferences", ())
     clusters = [owner["uid"] for owner in owners if owner.get("kind") == "KRaftCluster"]
     return None if not clusters or cluster.uid in clusters else str(clusters[0])
 
 
 def by_node(objects: Iterable[Object]) -> Iterable[tuple[int, Object]]:
-    """Those that are marked as some node's."""
+    """Yield the node id and the object, for objects with a node label."""
     for one in objects:
         number = one["metadata"].get("labels", {}).get(NODE_LABEL, "")
         if number.isdigit():
@@ -96,12 +102,12 @@ def by_node(objects: Iterable[Object]) -> Iterable[tuple[int, Object]]:
 
 
 def disk_of(one: Object) -> int:
-    """Which of its node's disks a claim is of, or a job formats."""
+    """The number of the disk that a claim belongs to or that a job formats."""
     return int(one["metadata"].get("labels", {}).get(DISK, "0"))
 
 
 def condition_of(one: Object, kind: str) -> Object:
-    """A condition of any object, empty when it has none of that type."""
+    """The condition of type `kind` of an object; empty if it does not exist."""
     return next((c for c in one.get("status", {}).get("conditions", ()) if c["type"] == kind), {})
 
 
@@ -109,9 +115,9 @@ def condition_of(one: Object, kind: str) -> Object:
 
 
 def pod(one: Object, rack: str = "", told: NodeStatus | None = None) -> Pod:
-    """How a pod is. One that has ended for good (evicted, its machine shut down) does not run and is `over`.
+    """The state of a pod. A pod that has ended for good (evicted, machine shut down) does not run and is `over`.
 
-    What its process says goes before what its annotations say.
+    The answer of its process (`told`) overrides the aspects in its annotations.
     """
     status = one.get("status", {})
     annotations = one["metadata"].get("annotations", {})
@@ -134,19 +140,19 @@ def pod(one: Object, rack: str = "", told: NodeStatus | None = None) -> Pod:
 
 
 def _lost(one: Object) -> bool:
-    """Whether its machine does not answer: a kubelet changes both conditions, Kubernetes without it changes one."""
+    """Whether its machine does not answer. A kubelet changes both conditions; without it, only Ready becomes False."""
     gone = condition_of(one, "Ready").get("status") == "False"
     return gone and condition_of(one, "ContainersReady").get("status") == "True"
 
 
 def _fails(container: Object) -> bool:
-    """Whether a container waits for something that does not come by itself, such as an image that does not exist."""
+    """Whether a container waits for something that needs help, such as an image that does not exist."""
     reason = container.get("state", {}).get("waiting", {}).get("reason", "")
     return bool(reason) and not _starts(container)
 
 
 def _told(one: Object, told: NodeStatus, aspects: Mapping[str, str]) -> dict[str, str]:
-    """Aspects as the process has them, where it has read another file than the pod was made with."""
+    """Aspects of the running process that differ, because it has read another file than the pod was made with."""
     found = {}
     voters = ",".join(map(str, told.voters))
     if voters != aspects.get("voters", ""):
@@ -158,7 +164,7 @@ def _told(one: Object, told: NodeStatus, aspects: Mapping[str, str]) -> dict[str
 
 
 def _complete(cluster: Cluster, number: int, one: Object, seen: Pod, configs: Collection[str]) -> Pod:
-    """With what it refers to and does not exist."""
+    """Add the ConfigMap that the pod refers to, if it does not exist, and whether it can be restored."""
     name = config_name(one["spec"])
     if name is None or name in configs:
         return seen
@@ -171,9 +177,10 @@ def _complete(cluster: Cluster, number: int, one: Object, seen: Pod, configs: Co
 
 
 def _grown(one: Object, seen: Pod, claims: Iterable[Object]) -> Pod:
-    """Marked if a claim that it mounts has grown, and its file system waits for the next mount.
+    """Mark a pod if a mounted claim has grown and its file system waits for the next mount.
 
-    Only a pod that is older than that: the restart is done once, whatever becomes of the file system.
+    Only pods that are older than the growth are marked. So the restart happens once, even if the file system does not
+    grow.
     """
     volumes = one["spec"].get("volumes", ())
     mine = {volume["persistentVolumeClaim"]["claimName"] for volume in volumes if "persistentVolumeClaim" in volume}
@@ -187,23 +194,23 @@ def _grown(one: Object, seen: Pod, claims: Iterable[Object]) -> Pod:
 
 
 def pool_of(cluster: Cluster, one: Object) -> NodePool | None:
-    """The pool that a pod was made for, where it still exists."""
+    """The pool that a pod was made for; None if it no longer exists."""
     return cluster.pool(one["metadata"].get("labels", {}).get(POOL_LABEL, ""))
 
 
 def _runs(status: Object) -> bool:
-    """Whether a container of it runs, or may: what waits for an image or for its next try does not."""
+    """Whether the node's container runs or may run. A container that waits for an image or a retry does not run."""
     if status.get("phase") in ENDED:
         return False
     containers = _nodes_own(status)
     if not containers:
-        # Placed or not: the kubelet has said nothing yet, so what it may be starting is not taken for stopped.
+        # The kubelet has not reported yet. If the pod is scheduled, its containers may be starting.
         return any(c["type"] == "PodScheduled" and c["status"] == "True" for c in status.get("conditions", ()))
     return any("running" in c.get("state", {}) or _starts(c) for c in containers)
 
 
 def _nodes_own(status: Object) -> list[Object]:
-    """The container that runs the node, without sidecars; in other pods all of them."""
+    """The status of the node's container, without sidecars. For other pods, the statuses of all containers."""
     containers = list(status.get("containerStatuses", ()))
     return [one for one in containers if one.get("name") == NODE_CONTAINER] or containers
 
@@ -214,7 +221,7 @@ def _starts(container: Object) -> bool:
 
 
 def why_not(one: Object) -> str:
-    """Why a pod is not ready, in the words of Kubernetes or of its container."""
+    """Why a pod is not ready, as Kubernetes or its container reports it."""
     status = one.get("status", {})
     if _lost(one):
         return f"machine {one['spec'].get('nodeName', '')} does not answer"
@@ -233,7 +240,7 @@ def why_not(one: Object) -> str:
 
 
 def shape(pods: Iterable[Object]) -> frozenset[tuple[str, bool, int]]:
-    """What of pods makes older views of quorum and metadata worthless when it changes: who is there, who is ready."""
+    """The uid, readiness and restarts of each pod. If they change, older views of quorum and metadata are outdated."""
     return frozenset(
         (
             one["metadata"]["uid"],
@@ -245,7 +252,7 @@ def shape(pods: Iterable[Object]) -> frozenset[tuple[str, bool, int]]:
 
 
 def controllers(pods: Iterable[Object]) -> dict[int, Address]:
-    """Where controllers can be asked, ready or not."""
+    """Addresses of running controllers by node id, ready or not."""
     return {
         number: Address(one["status"]["podIP"], CONTROLLER_PORT)
         for number, one in by_node(pods)
@@ -254,7 +261,7 @@ def controllers(pods: Iterable[Object]) -> dict[int, Address]:
 
 
 def brokers(pods: Iterable[Object]) -> dict[int, Address]:
-    """Where brokers can be asked: those that are ready, each by the first listener that it was started with."""
+    """Addresses of ready brokers by node id: the first listener that the broker was started with."""
     return {
         number: Address(one["status"]["podIP"], ports[0])
         for number, one in by_node(pods)
@@ -266,7 +273,7 @@ def brokers(pods: Iterable[Object]) -> dict[int, Address]:
 
 
 def statuses(pods: Iterable[Object]) -> dict[int, Address]:
-    """Where nodes serve `/status`, ready or not."""
+    """Addresses by node id where running nodes serve `/status`, ready or not."""
     return {
         number: Address(one["status"]["podIP"], port)
         for number, one in by_node(pods)
@@ -275,7 +282,7 @@ def statuses(pods: Iterable[Object]) -> dict[int, Address]:
 
 
 def processes(pods: Iterable[Object]) -> dict[int, tuple[object, Address]]:
-    """What tells a node's process from others of it, and where it serves `/status`."""
+    """By node id: a key that is unique for each process of the node, and the address of its `/status`."""
     pods = list(pods)
     where = statuses(pods)
     return {number: (_process(one), where[number]) for number, one in by_node(pods) if number in where}
@@ -286,23 +293,23 @@ def _process(one: Object) -> object:
 
 
 def _http_port(pod: Object) -> int | None:
-    """Where its probes ask."""
+    """The HTTP port of a pod's readiness probe; None if unknown."""
     container: Object = next((one for one in pod["spec"]["containers"] if one["name"] == NODE_CONTAINER), {})
     port = container.get("readinessProbe", {}).get("httpGet", {}).get("port")
     return port if isinstance(port, int) else None
 
 
 def _listeners(pod: Object) -> list[int]:
-    """Ports of a pod's listeners: what the resource says by now it may not have yet."""
+    """Ports of a pod's listeners. Read from the pod, because the resource may have changed since."""
     ports = next((one.get("ports", ()) for one in pod["spec"]["containers"] if one["name"] == NODE_CONTAINER), ())
     return [one["containerPort"] for one in ports if one["name"] not in {"controller", "metrics"}]
 
 
-# Addresses outside
+# External addresses
 
 
 def addresses(cluster: Cluster, services: Iterable[Object]) -> dict[int, str]:
-    """Of each broker for which every listener outside has one."""
+    """External addresses by node id, as text. Brokers without an address for every external listener are missing."""
     there = {one["metadata"]["name"]: (number, one) for number, one in by_node(services)}
     found = {}
     for node_id in {number for number, _ in there.values()}:
@@ -318,18 +325,18 @@ def addresses(cluster: Cluster, services: Iterable[Object]) -> dict[int, str]:
 
 
 def address(listener: Listener, service: Object) -> tuple[str, int] | None:
-    """What clients outside reach a broker by; None while there is none."""
+    """The host and port of a broker for external clients; None until Kubernetes has assigned them."""
     if listener.type == "NodePort":
         port = service["spec"]["ports"][0].get("nodePort")
         return None if port is None else (listener.host or "$(HOST_IP)", int(port))
     ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress", ())
     hosts = [str(host) for one in ingress if (host := one.get("hostname") or one.get("ip"))]
-    # Of several the same one every time, whatever their order: another one is a restart.
+    # Choose the same address every time, whatever their order: a different address needs a restart.
     return (min(hosts, key=lambda host: (":" in host, host)), listener.port) if hosts else None
 
 
 def addresses_text(external: External) -> str:
-    """As an aspect."""
+    """External addresses as the value of an aspect: `NAME=HOST:PORT`, sorted, separated by commas."""
     return ",".join(f"{name}={host}:{port}" for name, (host, port) in sorted(external.items()))
 
 
@@ -339,12 +346,15 @@ def addresses_text(external: External) -> str:
 def volumes(
     cluster: Cluster, claims: Iterable[Object], racks: Mapping[str, str] | None = None
 ) -> dict[tuple[int, int], Volume]:
-    """By node and disk. A claim that is lost or being deleted, or goes with another KRaftCluster, is not there; which
-    should be, the planner knows."""
+    """Volumes by node id and disk.
+
+    Claims that are lost, are being deleted or belong to another KRaftCluster count as missing. The planner decides
+    what that means.
+    """
     found: dict[tuple[int, int], dict[str, Object]] = {}
     for number, one in by_node(claims):
         if others(cluster, one) is not None:
-            continue  # it is about to be collected
+            continue  # Kubernetes is about to delete it
         if one.get("status", {}).get("phase") != "Lost" and "deletionTimestamp" not in one["metadata"]:
             name = one["metadata"]["name"].removesuffix(f"-{cluster.node(number)}-{disk_of(one)}")
             found.setdefault((number, disk_of(one)), {})[name] = one
@@ -360,14 +370,17 @@ def _volume(parts: Mapping[str, Object], racks: Mapping[str, str], uid: str) -> 
     owned = all(
         any(owner["uid"] == uid for owner in one["metadata"].get("ownerReferences", ())) for one in parts.values()
     )
-    # On all of them, as they are written one after the other.
+    # The claims are written one after the other, so only marks that are on all of them count.
     replaced = frozenset.intersection(*(frozenset(one.get(REPLACED, "").split(",")) for one in marks.values())) - {""}
     emptied = {name: one[VOLUME_MARK] for name, one in marks.items() if one.get(VOLUME_MARK)}
     return Volume(", ".join(owners), sizes, unmarked, rack, owned, replaced, emptied)
 
 
 def job(one: Object, pods: Iterable[Object] = ()) -> Job:
-    """`failed` when Kubernetes has given up. `pods` may be any: its own say why, and whether something runs."""
+    """The state of a format job; `failed` once Kubernetes has given up.
+
+    `pods` may include pods of other jobs. The job's own pods show why it failed and whether a container runs.
+    """
     metadata = one["metadata"]
     mine = [pod for pod in pods if pod["metadata"].get("labels", {}).get(JOB_NAME) == metadata["name"]]
     annotations = metadata.get("annotations", {})
@@ -387,9 +400,9 @@ def job(one: Object, pods: Iterable[Object] = ()) -> Job:
 
 
 def _succeeded(pod: Object, job_uid: str | None) -> bool:
-    """Whether a pod of the very job has formatted: Kubernetes tells that of the job some seconds later.
+    """Whether a pod of this job has formatted the disk. Kubernetes completes the job some seconds later.
 
-    A job of before may have left a pod under the same name. Other containers, which were injected, may run on.
+    A former job of the same name may have left a pod, so the owner's uid counts. Injected containers may run on.
     """
     owners = pod["metadata"].get("ownerReferences", ())
     if job_uid is None or not any(one.get("kind") == "Job" and one.get("uid") == job_uid for one in owners):
@@ -400,7 +413,7 @@ def _succeeded(pod: Object, job_uid: str | None) -> bool:
 
 
 def _said(pod: Object) -> str:
-    """Why a job's pod does not do it: its container's last words, or what it waits for."""
+    """Why a job's pod does not succeed: the last line of its container, or the reason for waiting; else empty."""
     for container in pod.get("status", {}).get("containerStatuses", ()):
         ended = container.get("state", {}).get("terminated", {})
         if ended.get("exitCode"):

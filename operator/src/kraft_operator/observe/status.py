@@ -1,4 +1,4 @@
-"""What a node's process says of itself (`/status`): which file it has read, how many topics there are."""
+"""The status of a node's process (`/status`): which configuration it has read, how many topics exist."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from kraft_operator.kafka.client import Address, UnreachableError
 
 ANSWER_S: Final = 2.0
 STARTS_S: Final = 0.5
-"""For nodes that are not ready: the next pass asks again."""
+"""The timeout in seconds for nodes that are not ready. The next pass asks them again."""
 BYTES_MAX: Final = 64 * 1024
 
 
 class NodeStatus(NamedTuple):
-    """One answer."""
+    """One answer to `/status`."""
 
     voters: tuple[int, ...]
-    """Of the configuration that it has read; empty for a dynamic quorum."""
+    """The voters in the configuration that the process has read; empty for a dynamic quorum."""
     revision: str
-    """Of that configuration; empty where its author gave none."""
+    """The revision of that configuration; empty if it has none."""
     topics: int | None
-    """All topics there are, whoever may see them; None before there is metadata."""
+    """The number of all topics, whatever their permissions; None until the node has metadata."""
 
 
 async def node_status(address: Address) -> NodeStatus | None:
-    """None for a node of a version that has no `/status`. Raises UnreachableError."""
+    """Ask a node for `/status`. Returns None if its version does not serve it. Raises UnreachableError."""
     try:
         status, body = await asyncio.wait_for(_ask(address), ANSWER_S)
         if status == 404:
@@ -42,7 +42,7 @@ async def node_status(address: Address) -> NodeStatus | None:
 
 
 class Statuses:
-    """What the processes of one cluster have said: each is asked once, as it reads its file once."""
+    """Statuses of the processes of one cluster. Each process is asked once, because it reads its file once."""
 
     def __init__(self) -> None:
         self._known: dict[object, NodeStatus | None] = {}
@@ -50,9 +50,9 @@ class Statuses:
     async def of(
         self, processes: Mapping[int, tuple[object, Address]], hurry: Collection[int] = ()
     ) -> dict[int, NodeStatus]:
-        """By node id, of those that answer. A process is known by anything that another one of its node has not got.
+        """Statuses by node id, for the nodes that answer. `processes` has a unique key for each process.
 
-        `hurry`: nodes that may not hold up the others.
+        Nodes in `hurry` get a short timeout, so that they do not delay the others.
         """
         self._known = {key: self._known[key] for key, _ in processes.values() if key in self._known}
         await asyncio.gather(
@@ -66,7 +66,7 @@ class Statuses:
         return {node: answer for node, answer in answers.items() if answer is not None}
 
     def whole(self, processes: Mapping[int, tuple[object, Address]]) -> bool:
-        """Whether all of them have been asked and have answered."""
+        """Whether all of `processes` have answered."""
         return all(key in self._known for key, _ in processes.values())
 
     async def _ask(self, key: object, where: Address, within_s: float | None) -> None:
@@ -76,7 +76,7 @@ class Statuses:
 
 
 def parsed(found: dict[str, Any]) -> NodeStatus:
-    """Raises KeyError or TypeError where the answer is no node's."""
+    """Convert the JSON body of `/status`. Raises KeyError or TypeError if it is malformed."""
     return NodeStatus(tuple(found["voters"]), found["configRevision"], found.get("topics"))
 
 

@@ -1,9 +1,9 @@
-"""What a watch's event says that a pass could act on. Pure.
+"""Filter of watch events: the parts of an object that a pass could act on. Pure.
 
-Kubernetes writes each object several times on its way: scheduler, kubelet and controllers all leave their marks. A pass
-reads everything anew, so an event that changes nothing for the planner must not ask for a pass.
+The scheduler, the kubelet and controllers write each object several times. A pass reads all objects again, so an event
+that changes nothing for the planner must not cause a pass.
 
-Who calls it: the handlers. A mark holds all that `observe.objects` and the steps take from an object.
+The handlers call it. A mark holds everything that `observe.objects` and the steps read from an object.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ METADATA: Final = ("name", "uid", "labels", "ownerReferences", "creationTimestam
 
 
 class Mark(NamedTuple):
-    """What counts of an object."""
+    """The relevant parts of an object, to compare between events."""
 
     acts: object
-    """The planner may take another step when it changes."""
+    """Parts that the planner acts on. If they change, a pass is due."""
     tells: object
-    """People are told of it, or it changes with our own writes: a pass may come a moment later."""
+    """Parts that are only reported, or that change with the operator's own writes. A pass may come later."""
 
 
 def mark(plural: str, one: Object) -> Mark:
-    """Of an object of a cluster."""
+    """The mark of an object of a cluster; `plural` is the plural name of its kind, such as `pods`."""
     metadata = one["metadata"]
     known = {key: metadata.get(key) for key in METADATA}
     annotations = metadata.get("annotations", {})
@@ -43,7 +43,7 @@ def mark(plural: str, one: Object) -> Mark:
 
 def _whole(one: Object) -> tuple[object, object]:
     content = {key: value for key, value in one.items() if key != "metadata"}
-    # Of a record the writer is nearly always this operator.
+    # Nearly all writes of a record are this operator's own.
     return (None, content) if _name(one) == RECORDS else (content, None)
 
 
@@ -51,7 +51,7 @@ def _pod(one: Object) -> tuple[object, object]:
     seen, status = objects.pod(one), one.get("status", {})
     tells = (seen.message, seen.machine, seen.running, one.get("spec"))
     if _name(one) != NODES:
-        # A job's: which containers have ended, and how. What it waits for is told.
+        # A format job's pod: the planner acts on exit codes. What the pod waits for is only reported.
         statuses = status.get("containerStatuses", ())
         ends = [(one.get("name"), one.get("state", {}).get("terminated", {})) for one in statuses]
         codes = [(name, state.get("exitCode")) for name, state in ends]
