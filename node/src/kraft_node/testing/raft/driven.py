@@ -1,8 +1,8 @@
-"""A process of the Raft simulator that is the real driver (`server.raft_driver`) around the core, not the core alone.
+"""A process of the Raft simulator that runs the real driver (`server.raft_driver`) around the core.
 
 Requests and responses travel as the protocol's bytes, records are metadata records, snapshots hold the image. The laws
-are the same: they watch the storage, the messages and the high watermark. A client proposes by the driver's way for the
-controller and checks each promise; each commit is compared with the image.
+are the same: they check the storage, the messages and the high watermark. A client proposes through the driver, as the
+controller does, and checks each promise; each commit is compared with the image.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ LISTENER: Final = "CONTROLLER"
 BROKER: Final = 4
 """The resource type whose configuration the records set."""
 RECORD_BYTES: Final = 100
-"""About what a batch of one record takes in the log."""
+"""The approximate size of a batch of one record in the log."""
 DROP_EVERY_MS: Final = 5_000
-"""Old snapshots go more often than in production, so that they do within the seconds of a simulation."""
+"""Old snapshots are dropped more often than in production, so that it happens within a simulation's seconds."""
 OTHER: Final = 99
-"""In the trace: the event loop has called something that is no timer."""
+"""In the trace: the event loop has called something other than a timer."""
 
 
 class DrivenReplica(Replica):
-    """A machine with its disk, and the driver on it while there is one."""
+    """A machine with its disk, and the driver on it while its process runs."""
 
     def __init__(self, sim: Simulation, node_id: int) -> None:
         super().__init__(sim, node_id)
         self.driver: RaftDriver | None = None
         self.wires: dict[int, tuple[Any, int, bytes]] = {}
-        """By number: the request that was sent, in bytes."""
+        """By number: the bytes of each request sent."""
         self._calls: dict[int, Callable[[Any], None]] = {}
         self._number = 0
         self._defect: BaseException | None = None
@@ -92,7 +92,7 @@ class DrivenReplica(Replica):
             driver.env.scheduler.call_later(DROP_EVERY_MS, self._drop_old)
 
     def _find(self, node_id: int) -> Way | None:
-        """The way to a replica: where voters change, by what the driver knows of its endpoint."""
+        """The link to a replica; with dynamic voters, by the endpoint that the driver knows."""
         if not (self.sim.is_dynamic or self.sim.is_upgradable):
             return Way(self, node_id)
         assert self.driver is not None
@@ -100,7 +100,7 @@ class DrivenReplica(Replica):
         return None if where is None else Way(self, where[1])
 
     def ends(self, where: str, error: BaseException) -> None:
-        """Contract 10; anything but a failing disk is a defect."""
+        """End the process (contract 10); an error other than a failing disk is a defect."""
         if not isinstance(error, OSError):
             self._defect = error
             return
@@ -109,7 +109,7 @@ class DrivenReplica(Replica):
         self.sim.tell(f"{self.id} stops: {where}: {error}")
         self.lose_power()
         if self.sim.calm:
-            # It was paused while its disk failed, and has learned of that after everything had healed.
+            # Paused while its disk failed, it learned of that only after everything had healed.
             self.later(0, self.start_once)
 
     def _drop_old(self) -> None:
@@ -117,18 +117,18 @@ class DrivenReplica(Replica):
         self.driver.env.scheduler.call_later(DROP_EVERY_MS, self._drop_old)
         self.driver.snapshots.drop_old()
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def is_timer(self, function: Callable[..., None]) -> bool:
         return function == self.fire
 
     def fire(self, call: Call) -> None:
-        """A timer is due."""
+        """Run a due timer."""
         if call.function is not None:
             self.enter(TICK, call.function, *call.args)
 
     def fire_soon(self, call: Call) -> None:
-        """What was to run after something else."""
+        """Run a deferred call."""
         if call.function is not None:
             self.enter(OTHER, call.function, *call.args)
 
@@ -144,7 +144,7 @@ class DrivenReplica(Replica):
             self.settle(self.node, kind, 0)
 
     def _check_defect(self) -> None:
-        """Raise what has ended the driver: the boundaries around its work would swallow it on its way out."""
+        """Raise the error that ended the driver: the boundaries around its work would swallow it."""
         if self._defect is not None:
             raise self._defect
 
@@ -153,7 +153,7 @@ class DrivenReplica(Replica):
         super().settle(node, kind, count)
 
     def _look(self) -> None:
-        """The high watermark may have moved."""
+        """Check a high watermark that may have moved."""
         assert self.driver is not None
         node, laws = self.driver.node, self.sim.laws
         if node.high_watermark > self.high_watermark:
@@ -162,7 +162,7 @@ class DrivenReplica(Replica):
             self.high_watermark = node.high_watermark
 
     def step(self, event: events.Event) -> None:
-        """What the simulator has for a core, by the driver's ways."""
+        """Deliver a simulator event for a core through the driver's interfaces."""
         driver = self.driver
         if self.node is None or driver is None:
             return
@@ -188,14 +188,14 @@ class DrivenReplica(Replica):
             case events.Tick():
                 self.enter(TICK, driver.step, event)
             case events.Cancelled():
-                pass  # nobody tells the driver: it answers into the void
+                pass  # the driver does not learn of it: its response is lost
             case _:
                 raise AssertionError(f"nothing gives a driver {event}")
 
     # Messages.
 
     def ask(self, node_id: int, message: Any, done: Callable[[Any], None], timeout_ms: int) -> None:
-        """A request leaves, in the newest version."""
+        """Send a request in the newest version."""
         assert self.driver is not None
         self.node = self.driver.node
         judge.words(self)
@@ -224,7 +224,7 @@ class DrivenReplica(Replica):
         spec, version, data = tool_request(self, token.request) if is_tool else token.asker.wires[token.number]
         ctx: Any = Context(self, token, spec, version)
         if is_versions(spec):
-            # The listener answers, whatever the core is waiting for: it says nothing of votes and epochs.
+            # The listener answers in any state of the core: the response names no votes and epochs.
             self.sim.network.answer(self, token, supported_versions())
             return
         response = self.driver.handlers()[spec.key](ctx, codec.decode(spec.request, data, version))
@@ -232,7 +232,7 @@ class DrivenReplica(Replica):
             ctx.respond(response)
 
     def respond(self, token: Any, spec: Any, version: int, response: Any) -> None:
-        """A response leaves."""
+        """Send a response."""
         judge.words(self)
         response = codec.decode(spec.response, codec.encode(response, version), version)
         judge.vote(self, token, wire_form.reply_from_wire(response))
@@ -242,7 +242,7 @@ class DrivenReplica(Replica):
     # The log.
 
     def writes_itself(self, data: bytes, header: Any) -> bool:
-        """A batch is about to be written: whether this replica leads, rather than has fetched it."""
+        """Whether a batch about to be written is the leader's own, rather than fetched."""
         assert self.driver is not None
         node, laws = self.driver.node, self.sim.laws
         epoch = header.partition_leader_epoch
@@ -251,7 +251,7 @@ class DrivenReplica(Replica):
         controls = list(iter_control_records(data, header)) if header.is_control else []
         laws.upgrades += bool(controls) and controls[0].type is ControlType.KRAFT_VERSION
         if controls:
-            self.leading_since_ms = self.local_us() // 1000  # other voters have the whole time to be heard of
+            self.leading_since_ms = self.local_us() // 1000  # other voters have the whole time to fetch
         if controls and controls[0].type is ControlType.LEADER_CHANGE:
             said = codec.decode(stored.LeaderChangeMessage, bytes(controls[0].value), 0)
             granting = tuple(ReplicaKey(voter.voter_id) for voter in said.granting_voters)
@@ -265,7 +265,7 @@ class DrivenReplica(Replica):
         )
         return True
 
-    # The client, as the controller is one.
+    # The client: it proposes as the controller does.
 
     def _propose(self, epoch: int, batches: Sequence[Sequence[bytes]]) -> None:
         driver = self.driver
@@ -295,7 +295,7 @@ class DrivenReplica(Replica):
         self.promised.clear()
 
     def _applied(self, last: int) -> None:
-        """The image says what the log says."""
+        """Check that the image agrees with the log."""
         self._look()
         assert self.driver is not None
         self.check_promises(last + 1)
@@ -318,7 +318,7 @@ def _readable(event: events.Event) -> events.Event:
 
 
 class Ends(Faults):
-    """What ends a driver here: a failing disk ends its process, anything else the simulation."""
+    """Errors that end a driver: a failing disk ends its process, any other error ends the simulation."""
 
     def __init__(self, replica: DrivenReplica) -> None:
         super().__init__(raising)
@@ -332,7 +332,7 @@ class Ends(Faults):
 
 
 class Call:
-    """A timer, or what is to run soon."""
+    """A timer, or a deferred call."""
 
     __slots__ = ("args", "function")
 
@@ -345,14 +345,14 @@ class Call:
 
 
 class Loop:
-    """The `Env` of one life: the replica's clock, the simulation's chance and queue, lanes of background work."""
+    """The `Env` of one life: the replica's clock, the simulation's randomness and queue, lanes of background work."""
 
     def __init__(self, replica: DrivenReplica) -> None:
         self._replica = replica
         self._lanes: dict[str, int] = {}
 
     def env(self) -> Env:
-        """Disk and network are not in it: the storage and the ways to the others stand for them."""
+        """It has no disk and no network: the storage and the links to other replicas replace them."""
         missing: Any = None
         return Env(self, self, self, missing, self, missing)
 
@@ -379,7 +379,7 @@ class Loop:
         return call
 
     def submit(self, lane: str, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """One after the other in a lane; the loop hears of the end a little later."""
+        """Jobs of a lane run in order; the loop learns of their end a little later."""
         replica = self._replica
         now = replica.sim.now_us
         self._lanes[lane] = at_us = max(self._lanes.get(lane, 0), now) + replica.io_us()
@@ -396,7 +396,7 @@ class Loop:
 
 
 class Way:
-    """From one replica to another, as `server.channel.Channel` is one."""
+    """A link from one replica to another, like `server.channel.Channel`."""
 
     __slots__ = ("_node_id", "_replica")
 
@@ -409,7 +409,7 @@ class Way:
 
 
 class Context:
-    """Stands for a RequestContext."""
+    """Replaces a RequestContext."""
 
     __slots__ = ("_replica", "_spec", "api_key", "api_version", "listener", "token")
 

@@ -1,4 +1,4 @@
-"""The disk of the Raft simulator's model, as the real driver wants its storage (`raft.storage.MetadataStorage`).
+"""The simulator's disk model behind the real driver's storage interface (`raft.storage.MetadataStorage`).
 
 The model keeps batches as offsets and values; their bytes are kept beside it, once for the whole quorum.
 """
@@ -27,7 +27,7 @@ BATCHES_A_READ: Final = 4
 
 
 def _values(header: Any, data: bytes) -> list[int]:
-    """What the model knows of each record: the number in it; of control records minus their kind."""
+    """The model's value of each record: the number in it; for a control record, minus its kind."""
     if header.is_control:
         return [-int(control.type) for control in iter_control_records(data, header)]
     records: list[Any] = [decode_record(value) for value in iter_values(data, header)]

@@ -1,4 +1,4 @@
-"""Voters in the log (KIP-853) for simulated drivers: what formatting leaves, requests of tools, what the wire adds."""
+"""Dynamic voters (KIP-853) for simulated drivers: the formatted disk, tools' requests, and wire-level additions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from kraft_node.testing.raft.storage import ModelDisk
 
 HOST: Final = "host"
-"""Replica `n` listens there on port `n`."""
+"""Replica `n` listens on port `n` of this host."""
 
 
 def format_disk(disk: ModelDisk, voters: VoterSet) -> None:
-    """Leave the bootstrap snapshot that names the first voters."""
+    """Write the bootstrap snapshot that names the first voters."""
     facts = [(ControlType.KRAFT_VERSION, encode_kraft_version(1)), (ControlType.KRAFT_VOTERS, encode_voters(voters))]
     data = voters_batch(0, 0, facts, 0)
     disk.files[BOOTSTRAP] = data
@@ -32,7 +32,7 @@ def format_disk(disk: ModelDisk, voters: VoterSet) -> None:
 
 
 def stated_in(data: bytes, header: Any) -> VoterSet | None:
-    """The voters that a batch states last; None if it states none."""
+    """The last voters that a batch states; None if it states none."""
     if not header.is_control:
         return None
     values = [c.value for c in iter_control_records(data, header) if c.type is ControlType.KRAFT_VOTERS]
@@ -40,7 +40,7 @@ def stated_in(data: bytes, header: Any) -> VoterSet | None:
 
 
 def stated_by_snapshot(data: bytes) -> VoterSet | None:
-    """The voters in the bytes of a whole snapshot."""
+    """The voters in the bytes of a complete snapshot."""
     for header in iter_headers(data):
         voters = stated_in(data, header)
         if voters is not None:
@@ -49,14 +49,14 @@ def stated_by_snapshot(data: bytes) -> VoterSet | None:
 
 
 def tool_request(replica: DrivenReplica, request: Any) -> tuple[Any, int, bytes]:
-    """What a tool asks, in bytes, as `DrivenReplica.wires` has it."""
+    """A tool's request in bytes, in the form of `DrivenReplica.wires`."""
     message = wire_form.request_to_wire(request, replica.key, replica.sim.voters)
     spec = API[message.SCHEMA.api_key]
     return spec, spec.max_version, codec.encode(message, spec.max_version)
 
 
 def supported_versions() -> Any:
-    """The answer of a listener to ApiVersions, as far as the core asks: the range of kraft.version."""
+    """A listener's ApiVersions response, as far as the core needs it: the range of kraft.version."""
     feature = ApiVersionsResponse.SupportedFeatureKey("kraft.version", 0, 1)
     return ApiVersionsResponse(supported_features=[feature])
 

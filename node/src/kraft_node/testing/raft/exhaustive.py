@@ -1,16 +1,15 @@
 """Every order of events of a small quorum of the real core: `python -m kraft_node.testing.raft.exhaustive`.
 
-Three voters, two epochs, one crash, one proposal. In each state, any message in flight may arrive next, any write or
-fsync may end, any replica's time may be up, the leader may get a record, one process may crash and start again without
-what was not yet durable. Messages that are sent again while the same ones are in flight count once. A time-out may come
-in any state, so often altogether as `--timeouts` says; with fewer the search comes to its end earlier.
+Three voters, two epochs, one crash, one proposal. In each state: any message in flight may arrive next, any write or
+fsync may end, any replica may time out, the leader may get a record, and one process may crash and restart without its
+undurable data. A message sent again while an equal message is in flight counts once. A time-out may happen in any
+state, at most `--timeouts` times in total; with fewer, the search ends earlier.
 
-States are told apart by 64 bits of their hash: among ten million of them two different ones pass for one with a
-probability of 1 in 400,000. What was promised before (votes, leaders, what is committed) is part of the state.
+States are identified by 64 bits of their hash: among ten million states, two different states are confused with a
+probability of 1 in 400,000. Promises (votes, leaders, committed records) are part of the state.
 
-The laws are those of `laws`, as far as such a small world has them: one leader and one vote per epoch, a majority has
-what is committed, on disk, committed data is the same everywhere and every leader has it; and points 2, 5 and 8 of the
-contract.
+The laws are those of `laws` that apply here: one leader and one vote per epoch; a majority has what is committed, on
+disk; committed data is the same everywhere and every leader has it; and points 2, 5 and 8 of the contract.
 """
 
 from __future__ import annotations
@@ -40,20 +39,20 @@ from kraft_node.testing.raft.small_world import (
 CRASHES: Final = 1
 PROPOSALS: Final = 1
 TIMEOUTS: Final = 3
-"""Of all replicas together: beside the election at the start enough for another one."""
+"""For all replicas together: the first election, and time-outs enough for another one."""
 
 SLICE: Final = 500
-"""States found from one beginning before it is another one's turn."""
+"""States found from one root before the search moves to the next root."""
 
 STACKS_MAX: Final = 2_000
-"""Beginnings at a time: each keeps some dozens of states."""
+"""Roots at a time: each keeps some dozens of states."""
 
 Choice = tuple[int, int | str]
-"""A machine (from 0), and the number of a message for it or what else happens to it."""
+"""A machine (from 0), and the number of a message for it or the name of another event."""
 
 
 class Promises(NamedTuple):
-    """What must hold for ever."""
+    """Facts that must stay true for ever."""
 
     leaders: tuple[tuple[int, int], ...] = ()
     """(epoch, node id)"""
@@ -63,7 +62,7 @@ class Promises(NamedTuple):
 
 
 class State(NamedTuple):
-    """Of the whole quorum; nothing in it ever changes."""
+    """The state of the whole quorum; immutable."""
 
     machines: tuple[int, ...]
     messages: frozenset[int]
@@ -74,7 +73,7 @@ class State(NamedTuple):
 
 
 class World:
-    """What follows from what. Raises AssertionError that names the law where one is broken."""
+    """Computes successor states. Raises AssertionError naming the law if a law is broken."""
 
     def __init__(self) -> None:
         self.machines = Machines()
@@ -96,7 +95,7 @@ class World:
         return found
 
     def after(self, state: State, choice: Choice) -> State | None:
-        """The state that follows; None where that is beyond the bound of epochs."""
+        """The next state; None if it is beyond the bound of epochs."""
         index, what = choice
         outcome = self.machines.outcome(state.machines[index], what)
         machines = (*state.machines[:index], outcome.after, *state.machines[index + 1 :])
@@ -118,7 +117,7 @@ class World:
         return State(machines, messages, promises, timeouts, crashes, proposals)
 
     def _is_awaited(self, number: int, machines: tuple[int, ...]) -> bool:
-        """Nobody waits for an answer to what was asked before a crash."""
+        """Whether a process awaits the message: after a crash, responses to earlier requests are dropped."""
         message = self.machines.messages[number]
         if isinstance(message, Asked):
             return True
@@ -149,7 +148,7 @@ class World:
         return promises._replace(committed=ours)
 
     def tell(self, choice: Choice) -> str:
-        """For people."""
+        """The choice as text."""
         index, what = choice
         if isinstance(what, str):
             return f"{IDS[index]}: {what}"
@@ -162,7 +161,7 @@ class World:
 def _judge_leader(promises: Promises, node_id: int, led: Led) -> Promises:
     known = dict(promises.leaders).get(led.epoch, node_id)
     require(known == node_id, "one leader per epoch", f"{known} and {node_id} in {led.epoch}")
-    # One that is elected late, by votes of old, may lack what newer leaders have committed.
+    # A leader elected late, by old votes, may lack what newer leaders have committed.
     committed = tuple(record for record in promises.committed if record[0] < led.epoch)
     require(
         led.log[: len(committed)] == committed,
@@ -180,20 +179,20 @@ def _judge_vote(promises: Promises, node_id: int, voted: Voted) -> Promises:
 
 
 class Result(NamedTuple):
-    """What a search has seen."""
+    """The statistics of a search."""
 
     states: int
     steps: int
     complete: bool
     committed: int
-    """States in which something was committed, so that a search that never gets anywhere is noticed."""
+    """States with committed records; 0 shows that a search gets nowhere."""
     depth: int
     core_steps: int
-    """Different steps of a machine."""
+    """Distinct steps of a machine."""
 
 
 class Node:
-    """A state whose successors have not all been looked at."""
+    """A state with unexplored successors."""
 
     __slots__ = ("before", "choice", "choices", "depth", "state")
 
@@ -201,16 +200,16 @@ class Node:
         self.state = state
         self.choices = choices
         self.choice = choice
-        """What led to it from the one before."""
+        """The event that led to it."""
         self.before = before
         self.depth: int = 0 if before is None else before.depth + 1
 
 
 class Search:
-    """No state twice; depth first, so that memory goes into what has been seen rather than into what is to come.
+    """Visits no state twice, depth first, so that memory holds visited states rather than pending ones.
 
-    Not from one beginning but from many by turns, and whichever choice comes by chance: a search that is cut off has
-    been everywhere rather than in one corner.
+    The search takes turns among many roots and picks choices at random: a search that is cut off has sampled all
+    regions, not a single one.
     """
 
     def __init__(self, world: World, first: State) -> None:
@@ -221,7 +220,7 @@ class Search:
         self._stacks: deque[list[Node]] = deque([[Node(first, world.choices(first), None, None)]])
 
     def run(self, states_max: int) -> bool:
-        """Go on until so many states have been seen; whether that is all there are."""
+        """Search until `states_max` states are visited. Returns whether those are all states."""
         while self._stacks:
             if not self._dig(self._stacks[0], min(states_max, len(self.seen) + SLICE)):
                 self._split(self._stacks[0])
@@ -233,7 +232,7 @@ class Search:
         return True
 
     def _dig(self, stack: list[Node], states_max: int) -> bool:
-        """Whether there is nothing left to be found from this beginning."""
+        """Whether this root has no unexplored states left."""
         world, seen = self.world, self.seen
         while stack:
             node = stack[-1]
@@ -261,7 +260,7 @@ class Search:
         return True
 
     def _split(self, stack: list[Node]) -> None:
-        """Look at what else follows from the earliest state of that stack beside it."""
+        """Make a new root from an unexplored successor of the stack's earliest state."""
         if len(self._stacks) < STACKS_MAX:
             earliest = next((node for node in stack[:-1] if node.choices), None)
             if earliest is not None:
@@ -270,7 +269,7 @@ class Search:
                 self._stacks.append([beside])
 
     def story(self) -> str:
-        """How the state came about that was looked at last."""
+        """The events that led to the last visited state."""
         node: Node | None = self._stacks[0][-1]
         told = []
         while node is not None and node.choice is not None:
@@ -292,7 +291,7 @@ def search(
     every: int = 100_000,
     say: Any = print,
 ) -> Result:
-    """Visit every state within the bounds; `states_max` 0: all of them. Raises AssertionError that names the law."""
+    """Visit every state within the bounds; `states_max` 0: no limit. Raises AssertionError naming the broken law."""
     world = World()
     searching = Search(world, world.first(timeouts, crashes, proposals))
     begun = time.monotonic()
@@ -314,7 +313,7 @@ def search(
 
 
 def main() -> int:
-    """The command."""
+    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m kraft_node.testing.raft.exhaustive")
     parser.add_argument("--states", type=int, default=2_000_000, help="stop after so many; 0: visit all")
     parser.add_argument("--timeouts", type=int, default=TIMEOUTS)

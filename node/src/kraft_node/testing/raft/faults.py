@@ -1,4 +1,4 @@
-"""What goes wrong in the Raft simulator, and how much may at one time. The fault model is in the package."""
+"""The faults of the Raft simulator, and how many are permitted at a time. The package docstring has the fault model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOUR_US: Final = 3_600_000_000
 
 
 class Faults:
-    """The bad luck of one simulation."""
+    """The faults of one simulation."""
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
@@ -66,12 +66,12 @@ class Faults:
             (Faults.upgrade, 8.0 if sim.is_upgradable else 0.0),
             (Faults.name_last_epoch, 1.0),
         ]
-        # Every seed likes some faults more than others.
+        # Every seed favours some faults.
         self._kinds = [kind for kind, _ in kinds]
         self._weights = [weight * rng.choice((0.2, 1.0, 3.0)) for _, weight in kinds]
 
     def begin(self) -> None:
-        """Chaos begins."""
+        """Start the chaos."""
         rng = self._sim.rng
         self._phase += 1
         self._every_us = rng.choice((100_000, 400_000, 1_500_000))
@@ -79,7 +79,7 @@ class Faults:
         self._sim.at(rng.randrange(self._every_us), None, self._strike, self._phase)
 
     def heal(self) -> None:
-        """Chaos ends: everything that can be mended is."""
+        """End the chaos: heal everything that can be healed."""
         sim = self._sim
         self._phase += 1
         self.scenes.stop()
@@ -101,7 +101,7 @@ class Faults:
             fault(self)
         sim.at(1 + sim.rng.randrange(2 * self._every_us), None, self._strike, phase)
 
-    # Whom it hits.
+    # Victims.
 
     def _anyone(self) -> Replica:
         return self._sim.rng.choice(list(self._sim.replicas.values()))
@@ -111,7 +111,7 @@ class Faults:
         return self._sim.rng.choice(up) if up else None
 
     def may_lose_disk(self, replica: Replica) -> bool:
-        """Whether the quorum survives the loss of that disk beside what is already lost."""
+        """Whether the quorum survives the loss of that disk, given earlier losses."""
         sim = self._sim
         if sim.is_dynamic:
             return self._may_lose_directory(replica, [sim.voters])
@@ -123,7 +123,7 @@ class Faults:
         return all(self._may_lose_voter(replica, voters) for voters in in_force)
 
     def _may_lose_voter(self, replica: Replica, voters: VoterSet) -> bool:
-        """Of static ones."""
+        """`may_lose_disk` for one set of static voters."""
         sim = self._sim
         if replica.id not in voters:
             return True
@@ -133,7 +133,7 @@ class Faults:
         return not self.is_lost(replica) and lost + 1 <= len(voters) - voters.majority
 
     def _may_lose_directory(self, replica: Replica, first: list[VoterSet]) -> bool:
-        """Of all sets of voters that any log states, or that a leader is about to state, a majority must stay."""
+        """Whether a majority stays in every voter set that a log states or that a leader is about to state."""
         sim = self._sim
         dead = {other.key for other in sim.replicas.values() if other.disk.bad} | {replica.key}
         alive = {other.key for other in sim.replicas.values()} - dead
@@ -144,19 +144,19 @@ class Faults:
         return True
 
     def _coming(self) -> list[VoterSet]:
-        """The voters with whoever a leader is adding: of two none may be lost, be there two since just now."""
+        """Voter sets that leaders are about to create by adding a voter; a set of two may lose no disk from then on."""
         changes = [(leader.node, leader.node.leader.pending_change) for leader in self._sim.leaders if leader.node]
         return [node.voters.with_voter(one.adding.voter) for node, one in changes if one is not None and one.adding]
 
     def dead_voters(self, node: RaftNode) -> list[ReplicaKey]:
-        """Those that count there and have lost their disk."""
+        """The voters, in this node's view, that have lost their disk."""
         alive = [other.key for other in self._sim.replicas.values() if not other.disk.bad]
         return [voter.key for voter in node.voters if not any(voter.key.matches(key) for key in alive)]
 
     def is_lost(self, replica: Replica) -> bool:
         return replica.disk.bad or not replica.disk.has_state
 
-    # What it does.
+    # Effects.
 
     def kill(self) -> None:
         replica = self._up()
@@ -288,7 +288,7 @@ class Faults:
             others = [r for r in self._sim.replicas.values() if r is not replica and r.disk.has_state]
             new = [r for r in others if not r.disk.state.epoch and r.id in replica.configured]
             if new:
-                # The only one that it sees has never taken part.
+                # The only replica that it can reach has never taken part.
                 self._sim.tell(f"{replica.id} sees only {new[0].id}, which starts for the first time")
                 self._sim.network.split({replica.id, new[0].id})
                 new[0].start_once()
@@ -314,7 +314,7 @@ class Faults:
                     continue
 
     def change_voters(self) -> None:
-        """A tool asks a leader to add or remove a voter; never so that too few of those alive would be left."""
+        """Let a tool ask a leader to add or remove a voter; enough live voters must stay."""
         sim = self._sim
         leaders = [leader for leader in sim.leaders if not leader.is_paused]
         if not leaders:
@@ -339,7 +339,7 @@ class Faults:
         self.scenes.upgrade()
 
     def name_last_epoch(self) -> None:
-        """A damaged or hostile message names an epoch that would leave no numbers for elections."""
+        """Send a damaged or hostile message with an epoch so high that no epochs would be left for elections."""
         sim = self._sim
         replica, other = self._up(), self._anyone()
         if replica is None or replica.is_paused:

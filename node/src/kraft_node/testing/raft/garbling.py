@@ -1,6 +1,6 @@
-"""Answers whose epochs are far off, as a damaged or hostile peer sends them (`raft.epochs` says what a replica takes).
+"""Responses with absurd epochs, as a damaged or hostile peer sends them (`raft.epochs` defines what a replica accepts).
 
-The laws hold all the same: no replica takes an epoch that leaves none for elections, and no log holds records of an
+The laws hold all the same: no replica accepts an epoch that leaves none for elections, and no log holds records of an
 epoch that its leader does not have.
 """
 
@@ -15,11 +15,11 @@ from kraft_node.records.batch import iter_headers
 
 FAR_OFF: Final = (2**31 - 1, EPOCH_MAX, FREE_MAX + 2 * LEAP_MAX, -1, -(2**31))
 EPOCH_POSITION: Final = 12
-"""Where a batch holds its leader's epoch, in four bytes that the CRC does not cover."""
+"""The position of the leader's epoch in a batch: four bytes that the CRC does not cover."""
 
 
 def garble(reply: Any, rng: Random) -> Any:
-    """The same answer with a wrong epoch somewhere: of a bare core, or a message of the protocol (which changes)."""
+    """The response with one wrong epoch. A bare core's response is copied; a protocol message is changed in place."""
     if isinstance(reply, tuple):
         return reply._replace(epoch=rng.choice(FAR_OFF)) if "epoch" in reply._fields else reply  # type: ignore[attr-defined]
     places = list(_places(reply))
@@ -29,7 +29,7 @@ def garble(reply: Any, rng: Random) -> Any:
 
 
 def _places(message: Any) -> Iterator[Any]:
-    """Sets each of the epochs that an answer names."""
+    """Setters for each epoch in a response."""
     leader = getattr(message, "current_leader", None)
     if leader is not None:
         yield lambda epoch: setattr(leader, "leader_epoch", epoch)
@@ -55,7 +55,7 @@ def _of_partition(partition: Any) -> Iterator[Any]:
 
 
 def _renamed(records: bytes, epoch: int) -> bytes:
-    """The batches, the last of them of that epoch."""
+    """The batches, the last one with that epoch."""
     data = bytearray(records)
     *_, last = iter_headers(records)
     start = last.position + EPOCH_POSITION

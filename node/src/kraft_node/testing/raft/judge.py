@@ -1,4 +1,4 @@
-"""The laws for each process of the Raft simulator, bare core or driver: after each step, and at each message."""
+"""The laws for each process of the Raft simulator, bare core or driver, after each step and at each message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def start(replica: Replica) -> None:
-    """A process that starts is in no older epoch than it has said before."""
+    """A process does not start in an older epoch than it has sent before."""
     if replica.node is not None and not replica.was_amnesiac:
         require(
             replica.epoch >= replica.said_epoch,
@@ -25,7 +25,7 @@ def start(replica: Replica) -> None:
 
 
 def voters(replica: Replica, node: RaftNode) -> None:
-    """What the core takes for the voters, and for kraft.version, is what the log states."""
+    """The core's voters and kraft.version are those that the log states."""
     sim = replica.sim
     require(
         node.voters == replica.last_voters(),
@@ -41,7 +41,7 @@ def voters(replica: Replica, node: RaftNode) -> None:
 
 
 def majority(replica: Replica, leader: Leader) -> None:
-    """CheckQuorum: who leads has been asked by a majority lately."""
+    """CheckQuorum: a majority has recently fetched from the leader."""
     now_ms = replica.local_us() // 1000
     since = now_ms - 2 * replica.sim.config.check_quorum_timeout_ms
     voters = leader.progress.voters
@@ -54,7 +54,7 @@ def majority(replica: Replica, leader: Leader) -> None:
 
 
 def snapshots(replica: Replica, log: LogView) -> None:
-    """The disk keeps no snapshot that the core has known of and that ends before the log starts."""
+    """The disk keeps no known snapshot that ends before the log starts."""
     replica.known_snapshots.update(log.snapshots)
     for kept in replica.disk.snapshots:
         if kept.id.end_offset < log.start_offset and kept.id in replica.known_snapshots:
@@ -66,7 +66,7 @@ def snapshots(replica: Replica, log: LogView) -> None:
 
 
 def words(replica: Replica) -> None:
-    """A message leaves: vote and epoch are on the disk."""
+    """When a message leaves, vote and epoch are on disk."""
     node = replica.node
     assert node is not None
     if node.is_amnesiac:
@@ -82,7 +82,7 @@ def words(replica: Replica) -> None:
 
 
 def fetch(replica: Replica, request: Any) -> None:
-    """The fetch of a voter acknowledges what its log holds."""
+    """A voter's fetch acknowledges exactly what its log holds."""
     node = replica.node
     assert node is not None
     if type(request) is FetchRequest and node.is_voter:
@@ -102,7 +102,7 @@ def fetch(replica: Replica, request: Any) -> None:
 
 
 def vote(replica: Replica, token: Any, reply: Any) -> None:
-    """A reply leaves, which may grant a vote."""
+    """A response that may grant a vote."""
     if type(reply) is VoteReply and reply.granted:
         request: VoteRequest = token.request
         if not request.pre_vote:

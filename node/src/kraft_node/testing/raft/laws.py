@@ -1,6 +1,6 @@
 """The laws, checked after every event at a cost that does not grow with the logs. A violation names its law.
 
-All knowledge is global: who led, who voted for whom, what was committed. Chains stand for whole logs (`storage`).
+All knowledge is global: leaders, votes, committed records. Chain values represent whole logs (`storage`).
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
 
 
 class LawBroken(AssertionError):  # noqa: N818 - what it is
-    """Something happened that must never happen."""
+    """An event that must never happen has happened."""
 
 
 def require(holds: object, law: str, what: str) -> None:
-    """Raise LawBroken unless it holds."""
+    """Raise LawBroken unless `holds`."""
     if not holds:
         raise LawBroken(f"law: {law} ({what})")
 
 
 class Laws:
-    """What is known of one simulated quorum."""
+    """The history of one simulated quorum."""
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
         self.votes: dict[tuple[int, ReplicaKey], tuple[int, int]] = {}
-        """Whom for, and how many disks the voter had had before."""
+        """By epoch and voter: the candidate, and how many disks the voter had had before."""
         self._given: dict[int, set[tuple[int, int]]] = {}
-        """By epoch: (voter, candidate), also those that a disk took with it."""
+        """By epoch: (voter, candidate), including votes lost with a disk."""
         self.committed: list[int] = [EMPTY_CHAIN]
-        """By offset: the chain of everything below it."""
+        """By offset: the chain value of all records below it."""
         self.written: dict[tuple[int, int], int] = {}
         self.elections = 0
         self.upgrades = 0
         self.voter_statements: set[tuple[int, int]] = set()
-        """(offset, epoch) of the batches that have stated voters."""
+        """(offset, epoch) of the batches that state voters."""
         self.committed_epoch = 0
-        """The epoch of the last record that is committed."""
+        """The epoch of the last committed record."""
 
     @property
     def end(self) -> int:
-        """Everything below it is committed, as somebody knows."""
+        """The end of the committed log, as far as any replica knows."""
         return len(self.committed) - 1
 
     def appended(self, replica: Replica, entry: Entry) -> None:
@@ -64,7 +64,7 @@ class Laws:
     def voted(self, replica: Replica, epoch: int, candidate: int) -> None:
         known, wipes = self.votes.setdefault((epoch, replica.voter_key), (candidate, replica.wipes))
         if known != candidate and wipes != replica.wipes and not replica.sim.counts_votes(known, epoch):
-            # Nobody can count the vote that went with a disk any more.
+            # A vote lost with its disk can no longer be counted.
             self.votes[epoch, replica.voter_key] = known, wipes = candidate, replica.wipes
         require(
             known == candidate,
@@ -80,11 +80,11 @@ class Laws:
         )
 
     def counted(self, epoch: int, voter_id: int, candidate: int) -> bool:
-        """Whether that vote has been given."""
+        """Whether that vote was given."""
         return (voter_id, candidate) in self._given.get(epoch, ())
 
     def elected(self, replica: Replica, epoch: int, granting: tuple[ReplicaKey, ...], voters: VoterSet) -> None:
-        """At the moment in which a leader opens its epoch."""
+        """Check a leader at the moment in which it opens its epoch."""
         self.elections += 1
         require(
             self.leaders.setdefault(epoch, replica.id) == replica.id,
@@ -103,7 +103,7 @@ class Laws:
             f"{replica.id} counts {[key.id for key in granting]}, was given {sorted(given)} in epoch {epoch}",
         )
         if epoch < self.committed_epoch:
-            return  # elected late by votes of old: it may lack what newer leaders have committed, and commits nothing
+            return  # elected late by old votes: it may lack what newer leaders have committed, and commits nothing
         chain = replica.disk.log.chain_at(self.end)
         known = chain if self.end >= replica.disk.log.start else self.committed[-1]
         require(
@@ -113,7 +113,7 @@ class Laws:
         )
 
     def advanced(self, replica: Replica, offset: int, voters: VoterSet | None) -> None:
-        """A replica's high watermark has come to `offset`; `voters` when it leads."""
+        """Check a replica's new high watermark; `voters` is given if it leads."""
         require(
             offset > replica.high_watermark,
             "the high watermark is monotonic",
@@ -164,7 +164,8 @@ class Laws:
         require(self.end == offset, "only what exists is committed", f"{replica.id} at {offset}")
 
     def kept(self, replica: Replica, first: int, epoch: int, values: tuple[int, ...], end: int) -> None:
-        """The high watermark has passed an offset that a proposer of that epoch was given, and it leads still."""
+        """Check that proposed offsets hold the proposer's records: the high watermark passed them, and it still
+        leads."""
         log = replica.disk.log
         for offset, value in enumerate(values, first):
             entry = log.entries[log.index_of(offset)] if log.start <= offset < end else None

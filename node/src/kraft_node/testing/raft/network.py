@@ -1,4 +1,4 @@
-"""The network of the Raft simulator: what is lost, late, doubled, out of order, cut off; connections that close."""
+"""The network of the Raft simulator: lost, late, duplicate and reordered messages, cut links, closed connections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Network:
-    """Links between all replicas. `cut` holds directed pairs that nothing passes."""
+    """Links between all replicas. `cut` holds the directed pairs that are cut."""
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
@@ -23,12 +23,12 @@ class Network:
         self.loss = 0.0
         self.doubling = 0.0
         self.garbling = 0.0
-        """The share of answers that name an epoch that is far off."""
+        """The share of responses that name an absurd epoch."""
         self.delay_us = 2_000
         self.tail_us = 0
 
     def split(self, side: set[int]) -> None:
-        """Nothing passes between these and the others; all other links work."""
+        """Cut all links between `side` and the other replicas; all other links work."""
         everybody = self._sim.replicas
         self.cut = {(one, other) for one in everybody for other in everybody if (one in side) != (other in side)}
 
@@ -54,7 +54,7 @@ class Network:
         sim = self._sim
         receiver = sim.replicas.get(node_id)
         if receiver is None or (receiver.node is None and sim.rng.random() < 0.5):
-            # Nobody listens: the connection is refused.
+            # No process listens: the connection is refused.
             sim.at(self._delay_us(), sender, sender.step, events.Answered(number, None))
             return
         sender.in_flight[number] = receiver
@@ -87,7 +87,7 @@ class Network:
         asker.step(events.Answered(number, reply))
 
     def process_died(self, dead: Replica, *, loud: bool) -> None:
-        """`loud`: the others see its connections close; else they notice by silence."""
+        """`loud`: peers see its connections close; otherwise they notice only by silence."""
         if not loud:
             return
         for other in self._sim.replicas.values():
@@ -95,7 +95,7 @@ class Network:
                 self.close(other, dead)
 
     def close(self, end: Replica, other: Replica) -> None:
-        """The connections between the two break, as `end` sees it."""
+        """Close the connections between the two, as `end` sees it."""
         sim = self._sim
         for number in [number for number, asked in end.in_flight.items() if asked is other]:
             del end.in_flight[number]

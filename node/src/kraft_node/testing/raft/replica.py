@@ -1,6 +1,6 @@
 """One process of the Raft simulator: the host of a core (`raft.ready.Host`), as `server.raft_host` is on real files.
 
-Asserts the driver's contract (the numbers are those in `raft/__init__.py`) and tells `laws` what has happened.
+Asserts the driver's contract (the numbers are those in `raft/__init__.py`) and reports events to `laws`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ LEADER_CHANGE: Final = 0
 VERSION_STATED: Final = -1
 """The value of a KRaftVersionRecord."""
 VOTERS_STATED: Final = -10
-"""The value of a VotersRecord of none; less for more."""
+"""The value of a VotersRecord without voters; lower values encode voters."""
 
 
 class DiskFailed(OSError):  # noqa: N818 - a fact
-    """The disk is full, or does not work."""
+    """The disk is full, or has failed."""
 
 
 class Token:
-    """A request that somebody has received and not answered."""
+    """A received request that is not answered yet."""
 
     __slots__ = ("asker", "life", "number", "request")
 
@@ -64,22 +64,22 @@ class Replica:
         self.directory = Uuid(bytes([node_id, 0]) * 8)
         self.disk = ModelDisk()
         self.heard_ms: dict[int, int] = {}
-        """When others have last asked for records in the name of a replica."""
+        """By replica: when it last fetched."""
         self.leading_since_ms = 0
-        """Since when its present voters have been asked to follow."""
+        """Since when the current voters have been expected to follow."""
         self.former: dict[Uuid, ModelLog] = {}
-        """What disks held that are no more."""
+        """The logs of replaced disks."""
         self.node: RaftNode | None = None
         self.life = 0
         self.epoch = 0
         self.high_watermark = -1
         self.said_epoch = 0
-        """The highest epoch that anybody has heard of from here, since the disk was last wiped."""
+        """The highest epoch that any message from here has named since the disk was last wiped."""
         self.is_paused = False
         self.frozen: list[Any] = []
-        """What waits for the process to go on."""
+        """Events that wait while the process is paused."""
         self.rate = 1000
-        """Of the clock, in thousandths."""
+        """The clock's rate, in thousandths."""
         self.clock_us = 0
         self.clock_since_us = 0
         self.slow_disk = False
@@ -87,28 +87,28 @@ class Replica:
         self.failing_fsync = False
         self.was_amnesiac = False
         self.state = QuorumState()
-        """What the core has last asked to be written."""
+        """The state that the core last asked to write."""
         self.state_lane_us = 0
         self.busy_until_us = 0
-        """What a slow disk was asked to do may take until then."""
+        """Until then a slow disk may be busy."""
         self.timer = 0
         self.in_flight: dict[int, Replica] = {}
         self.tokens: dict[Token, None] = {}
         self.snapshots = ReplicaSnapshots(self)
         self.announced_epoch = -1
         self.voters_moved = False
-        """The log states other voters than before, perhaps."""
+        """Whether the log may state new voters."""
         self.promised: deque[tuple[int, int, tuple[int, ...]]] = deque()
-        """What proposers were told: (first offset, epoch, values), until it is committed or leadership is lost."""
+        """Promises to proposers: (first offset, epoch, values), until they are committed or leadership is lost."""
         self._proposing: tuple[int, ...] = ()
         self.held: list[do.Message] = []
-        """Messages that wait for the quorum state."""
+        """Messages that wait for the quorum state to be written."""
         self.known_snapshots: set[SnapshotId] = set()
-        """Those that the core of this life has been told of."""
+        """Snapshots that the core of this life knows."""
 
     @property
     def configured(self) -> VoterSet:
-        """The voters in its configuration, from its next start on."""
+        """The voters in its configuration, in force from its next start on."""
         return self.sim.voters if self._configured is None else self._configured
 
     @configured.setter
@@ -121,15 +121,15 @@ class Replica:
 
     @property
     def voter_key(self) -> ReplicaKey:
-        """Who gives this replica's votes: at kraft.version 0 the id alone."""
+        """The key that identifies this replica's votes: at kraft.version 0 the id alone."""
         if self.sim.is_upgradable:
             return self.key if self.node is not None and self.node.voter_sets.kraft_version else ReplicaKey(self.id)
         return self.key if self.sim.is_dynamic else ReplicaKey(self.id)
 
     @property
     def own(self) -> Voter:
-        """What it says of itself."""
-        named = self.sim.is_upgradable or self.sim.is_dynamic  # a leader adds nobody that the others could not reach
+        """Its own id, directory and endpoints."""
+        named = self.sim.is_upgradable or self.sim.is_dynamic  # a leader adds no voter that others could not reach
         return Voter(self.key, {"CONTROLLER": ("host", self.id)} if named else {})
 
     @property
@@ -147,7 +147,7 @@ class Replica:
     # Life and death.
 
     def start(self) -> None:
-        """Open the disk, run."""
+        """Open the disk and start."""
         assert self.node is None
         disk = self.disk
         self.life += 1
@@ -170,7 +170,7 @@ class Replica:
         judge.start(self)
 
     def boot(self) -> None:
-        """The process itself, on a disk that is open."""
+        """Start the process on an open disk."""
         disk = self.disk
         log = LogView(disk.log.start, disk.log.end, disk.log.epochs(), [kept.id for kept in disk.snapshots])
         self.node = self.sim.make_node(self, log)
@@ -178,23 +178,23 @@ class Replica:
         self.step(events.Started())
 
     def start_once(self) -> None:
-        """Unless somebody has started it already."""
+        """Start unless it runs already."""
         if self.node is None:
             self.start()
 
     def stop_cleanly(self) -> None:
-        """Tell the process to end."""
+        """Ask the process to stop."""
         if self.node is not None and not self.is_paused:
             self.step(events.Shutdown())
 
     def start_again(self) -> None:
-        """A process of its own, whatever has become of the one before."""
+        """Start a new process, whatever the state of the old one."""
         self.die(loud=True)
         if not self.disk.bad:
             self.start()
 
     def die(self, *, loud: bool) -> None:
-        """The process ends. `loud`: its connections close at once."""
+        """End the process. `loud`: its connections close at once."""
         if self.node is None:
             return
         self.node = None
@@ -208,7 +208,7 @@ class Replica:
         return self.disk.lose_power(self.sim.rng)
 
     def wipe(self) -> None:
-        """The disk is replaced by an empty one; the id stays."""
+        """Replace the disk by an empty one; the id stays."""
         self.die(loud=False)
         self.former[self.directory] = self.disk.durable
         self.disk = ModelDisk()
@@ -217,14 +217,14 @@ class Replica:
         self.directory = Uuid(bytes([self.id, self.wipes % 256]) * 8)
 
     def has_had(self, directory: Uuid, offset: int, chain: int) -> bool:
-        """Whether that log was on disk here, now or before a wipe; in that directory, unless it is not known."""
+        """Whether that log was on disk here, now or before a wipe; in that directory, unless it is unknown."""
         if directory in (ZERO_UUID, self.directory) and self.disk.durable.chain_at(offset) == chain:
             return True
         former = [log for known, log in self.former.items() if directory in (ZERO_UUID, known)]
         return any(log.chain_at(offset) == chain for log in former)
 
     def last_voters(self) -> VoterSet:
-        """Those that count by the log on disk, and by its snapshots where it says nothing."""
+        """The last voters stated in the log on disk, or in its snapshots if the log states none."""
         stated = self.disk.log.voter_sets()
         if stated:
             return stated[-1][1]
@@ -233,14 +233,15 @@ class Replica:
 
     @property
     def first_voters(self) -> VoterSet:
-        """What formatting has left: the first voters of a dynamic quorum know them, everybody else knows none."""
+        """The voters that formatting has written: first voters of a dynamic quorum have them, other replicas have
+        none."""
         voters = self.sim.voters
         return voters if not self.sim.is_dynamic or voters.has(self.key) else VoterSet(())
 
     # Steps.
 
     def step(self, event: events.Event) -> None:
-        """One event; all its work (contract 1)."""
+        """Process one event completely (contract 1)."""
         node = self.node
         if node is None:
             return
@@ -257,14 +258,14 @@ class Replica:
         try:
             do.carry_out(given, self)
         except DiskFailed as e:
-            # Contract 10: what is on disk is not known any more.
+            # Contract 10: the state of the disk is unknown now.
             sim.tell(f"{self.id} stops: {e}")
             self.lose_power()
             return
         self.settle(node, _NUMBER[type(event)], len(given.messages) + len(given.after_state))
 
     def settle(self, node: RaftNode, kind: int, count: int) -> None:
-        """Judge what a step has left; `kind` and `count` tell one trace from another."""
+        """Check the result of a step; `kind` and `count` go into the trace."""
         sim = self.sim
         epoch = node.epoch
         if not self.epoch <= epoch < FREE_MAX:
@@ -283,11 +284,11 @@ class Replica:
         sim.digest = hash((sim.digest, sim.now_us, self.id, kind, epoch, log.end, count))
 
     def is_timer(self, function: Callable[..., None]) -> bool:
-        """Whether the event loop calls it as a timer, rather than for a descriptor."""
+        """Whether the event loop runs it as a timer, rather than for a descriptor."""
         return function == self._timer_due
 
     def later(self, delay_us: int, function: Callable[..., None], *args: Any) -> None:
-        """In this life."""
+        """Schedule a call in this life."""
         self.sim.at(delay_us, self, function, *args)
 
     def io_us(self) -> int:
@@ -307,7 +308,7 @@ class Replica:
     def save_state(self, state: QuorumState) -> None:
         self.check_disk()
         self.state = state
-        # One after the other, as one thread writes them.
+        # In order, as one thread writes them.
         now = self.sim.now_us
         self.state_lane_us = max(self.state_lane_us, now) + self.io_us()
         self.later(self.state_lane_us - now, self._state_written, state)
@@ -391,7 +392,7 @@ class Replica:
         disk.sync(count)
         self.step(events.Flushed(offset))
 
-    # Words.
+    # Messages.
 
     def write_part(self, part: do.SnapshotPart) -> None:
         self.snapshots.write_part(part)
@@ -428,7 +429,7 @@ class Replica:
         assert isinstance(reply, FetchReply)
         self.answer(effect.token, reply._replace(batches=batches, records=entries))
 
-    # What the core tells.
+    # Notifications from the core.
 
     def committed(self, offset: int) -> None:
         node = self.node
@@ -444,7 +445,7 @@ class Replica:
         self.announced_epoch = epoch
 
     def check_promises(self, end: int) -> None:
-        """Everything below `end` is committed: whoever proposed it is told so."""
+        """Everything below `end` is committed: check the promises to proposers."""
         while self.promised and self.promised[0][0] + len(self.promised[0][2]) <= end:
             self.sim.laws.kept(self, *self.promised.popleft(), end)
 
@@ -454,14 +455,14 @@ class Replica:
         self.promised.clear()
 
     def proposed(self, proposed: do.Proposed) -> None:
-        """Whoever has proposed takes the records for committed once the high watermark has passed these offsets and
-        leadership was not lost meanwhile."""
+        """Note a promise: once the high watermark has passed these offsets without a loss of leadership, the proposer
+        takes the records for committed."""
         count = proposed.last_offset - proposed.first_offset + 1
         require(count == len(self._proposing), "each proposed record has an offset", f"{self.id}: {proposed}")
         self.promised.append((proposed.first_offset, self.announced_epoch, self._proposing))
 
     def leader_changed(self, changed: do.LeaderChanged) -> None:
-        """Of no interest to the laws."""
+        """Ignored: the laws do not need it."""
 
     def set_timer(self, at_ms: int | None) -> None:
         self.timer += 1

@@ -1,4 +1,4 @@
-"""What one process of the Raft simulator does with snapshots: takes, reads, fetches and drops them."""
+"""The snapshots of one process of the Raft simulator: it takes, reads, fetches and drops them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SNAPSHOT_CHUNK: Final = bytes(8)
 
 
 class ReplicaSnapshots:
-    """Those of one replica."""
+    """The snapshots of one replica."""
 
     __slots__ = ("_part", "_replica", "_writing", "at")
 
@@ -28,17 +28,17 @@ class ReplicaSnapshots:
         self._part: Snapshot | None = None
         self._writing = False
         self.at = 0
-        """The offset of the last snapshot begun."""
+        """The end offset of the last snapshot begun."""
 
     def opened(self) -> None:
-        """A process starts on the disk as it is."""
+        """Start on the disk as it is."""
         kept = self._replica.disk.snapshots
         self._part = None
         self._writing = False
         self.at = kept[-1].id.end_offset if kept else 0
 
     def read(self, effect: do.ReadSnapshot) -> None:
-        """Answer somebody with a part of one."""
+        """Send a part of a snapshot."""
         replica = self._replica
         snapshot = replica.disk.snapshot(effect.snapshot)
         reply = effect.reply
@@ -51,7 +51,7 @@ class ReplicaSnapshots:
         replica.answer(effect.token, reply._replace(size=snapshot.size, data=_Part(data, snapshot)))
 
     def write_part(self, effect: do.SnapshotPart) -> None:
-        """A part has come."""
+        """Write a part that was received."""
         replica = self._replica
         replica.check_disk()
         assert replica.node is not None
@@ -65,7 +65,7 @@ class ReplicaSnapshots:
         )
 
     def finish(self, snapshot: SnapshotId) -> None:
-        """The last part has come: it is about to take the log's place."""
+        """Complete a download: the snapshot is about to replace the log."""
         replica = self._replica
         require(self._part is not None and self._part.id == snapshot, "only what was fetched is finished", "")
         replica.later(replica.io_us(), self._fetched, self._part)
@@ -88,7 +88,7 @@ class ReplicaSnapshots:
         replica.later(replica.sim.rng.randrange(200), self._replace_log, snapshot)
 
     def _replace_log(self, snapshot: Snapshot) -> None:
-        """The process may have died since the snapshot has its name: then opening the disk does this."""
+        """Replace the log. If the process dies after naming the snapshot, the next open of the disk does it."""
         replica = self._replica
         replica.disk.reset(snapshot)
         self.at = snapshot.id.end_offset
@@ -96,7 +96,7 @@ class ReplicaSnapshots:
         replica.step(events.SnapshotStored(snapshot.id, snapshot.voters))
 
     def begin(self, offset: int) -> None:
-        """Of the state machine, as it is once everything below `offset` has been applied."""
+        """Begin a snapshot of the state machine as of `offset`."""
         replica = self._replica
         log = replica.disk.log
         chain = log.chain_at(offset)
@@ -109,7 +109,7 @@ class ReplicaSnapshots:
         assert replica.node is not None
         voters = replica.node.voter_sets.at(offset) if replica.node.voter_sets.kraft_version else None
         if voters is replica.sim.voters and not replica.sim.is_dynamic:
-            voters = None  # kraft.version was raised behind the snapshot's end
+            voters = None  # kraft.version was raised after the snapshot's end
         snapshot = Snapshot(SnapshotId(offset, epoch), chain, size, replica.sim.wall_ms(replica), voters)
         replica.sim.laws.snapshot_taken(replica, offset, chain)
         replica.later(replica.io_us() * 3, self._taken, snapshot)
@@ -124,14 +124,14 @@ class ReplicaSnapshots:
         replica.later(replica.sim.rng.randrange(200), self._stored, snapshot)
 
     def _stored(self, snapshot: Snapshot) -> None:
-        """The loop hears of it, perhaps when a downloaded snapshot has replaced the log."""
+        """Notify the loop, perhaps after a downloaded snapshot has replaced the log."""
         replica = self._replica
         replica.step(events.SnapshotStored(snapshot.id))
         if replica.node is not None and len(replica.node.log.snapshots) > 1 and replica.sim.rng.random() < 0.7:
             replica.later(replica.io_us(), self._drop_old)
 
     def _drop_old(self) -> None:
-        """Old snapshots go, and the log before the first one kept (contract 9)."""
+        """Drop old snapshots, and the log before the first kept snapshot (contract 9)."""
         replica = self._replica
         assert replica.node is not None
         known = replica.node.log.snapshots
@@ -145,7 +145,7 @@ class ReplicaSnapshots:
 
 
 class _Part(bytes):
-    """Bytes of a snapshot on their way; what they stand for travels along."""
+    """Bytes of a snapshot in flight, with the modelled snapshot attached."""
 
     snapshot: Snapshot
 

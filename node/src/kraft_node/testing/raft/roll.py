@@ -1,14 +1,13 @@
-"""Whoever changes static voters, as decision 4 says: by one voter at a time, one restart after the other.
+"""An operator who changes static voters as decision 4 says: one voter at a time, one restart after another.
 
 A voter that joins is started first, with the new voters and an empty disk; then the others are restarted, the leader
-last; a voter that leaves, which is never the leader, is restarted when nobody counts with it any more, and observes
-from then on. Brokers, here those that never vote, are restarted at the end, or a change later. Each step waits until
-everybody else of the old and the new voters runs and has caught up; the next change also until all voters have on disk
-whatever was committed before the last one of them was restarted: a majority of the voters before this change may not
-meet one of the voters after the next.
+last. A voter that leaves is never the leader. It is restarted when no replica counts it any more, and then observes.
+Brokers (here: replicas that never vote) are restarted at the end, or a change later. Each step waits until all other
+old and new voters run and have caught up. The next change also waits until all voters have on disk what was committed
+before the last restart: a majority of the voters before this change may not overlap with the voters after the next one.
 
-It stands still while all is calm: whatever it has left half-done, everybody must find a leader and follow it, for who
-changes voters may die at any moment.
+The roll pauses during calm: whatever it has left half done, all replicas must find a leader and follow it, because an
+operator may stop at any moment.
 """
 
 from __future__ import annotations
@@ -24,32 +23,32 @@ if TYPE_CHECKING:
 
 LOOK_US: Final = 100_000
 REST_US: Final = 1_000_000
-"""Between two changes, at most."""
+"""The maximum pause between two changes."""
 BEHIND_MAX: Final = 50
-"""Records that a voter may lack and count as caught up, within a change."""
+"""Records that a voter may lack and still count as caught up, within a change."""
 CLEAN_SHARE: Final = 0.7
-"""Of the restarts: others are kills."""
+"""The share of clean restarts; the others are kills."""
 
 
 class Roll:
-    """Changes the voters of one simulated quorum, again and again."""
+    """Changes the voters of one simulated quorum repeatedly."""
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
         self.wanted: VoterSet | None = None
-        """Those to be brought about; None between two changes."""
+        """The voters of the current change; None between two changes."""
         self._joins = self._leaves = -1
         self._restarts = 0
-        """Under way: until then a process may count with the voters of before."""
+        """Restarts under way: until they end, a process may use the old voters."""
         self._rests_until_us = 0
         self._handed_over = 0
-        """In which calm a leader has resigned."""
+        """The last calm in which a leader has resigned."""
         self._mark = 0
-        """What was committed when the last change was over."""
+        """The committed end when the last change was over."""
         self.changes = 0
 
     def begin(self) -> None:
-        """Be there from now on."""
+        """Start."""
         for replica in self._sim.replicas.values():
             replica.configured = self._sim.voters
         self._sim.at(self._sim.rng.randrange(REST_US), None, self._look)
@@ -68,7 +67,7 @@ class Roll:
             self._go_on(self.wanted)
 
     def _hand_over(self) -> None:
-        """Once in a calm, a leader resigns in whose place one may come that not everybody has among its voters."""
+        """Once per calm, let a leader resign whose successor may not be in every replica's voter set."""
         sim = self._sim
         strange = [r for r in sim.replicas.values() if any(r.id not in o.configured for o in sim.replicas.values())]
         leaders = [leader for leader in sim.leaders if leader.announced_epoch >= 0]
@@ -80,7 +79,7 @@ class Roll:
             assert leader.node is not None
             leader.step(events.Resign(leader.node.epoch))
 
-    # What is wanted.
+    # The wanted voters.
 
     def _plan(self) -> None:
         sim = self._sim
@@ -117,7 +116,7 @@ class Roll:
             self._restart(chosen[0], wanted, wipe=bool(newcomer))
 
     def _is_well(self, voters: VoterSet, without: Replica | None) -> bool:
-        """Whether all of them but that one follow a leader, or lead."""
+        """Whether all voters except that one follow a leader, or lead."""
         sim = self._sim
         for voter_id in voters.ids:
             replica = sim.replicas[voter_id]
@@ -149,7 +148,7 @@ class Roll:
         replica.start_again()
 
     def _end(self, wanted: VoterSet) -> None:
-        """All voters have the same ones: who has left observes, brokers are told now or later."""
+        """End a change: all voters use the new set. A removed voter observes; brokers are restarted now or later."""
         sim = self._sim
         sim.tell(f"the voters are {wanted.ids}")
         for replica in sim.replicas.values():

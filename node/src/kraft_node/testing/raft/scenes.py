@@ -1,7 +1,7 @@
-"""Misfortunes that take several steps at the right moments, and so hardly ever come about by single strokes.
+"""Faults of several steps at the right moments, which independent random faults would hardly ever produce.
 
-While a scene is played nothing else strikes. It ends by itself, or after `PATIENCE_US`; what it has broken stays broken
-until chaos mends it, or calm.
+While a scene runs, no other fault happens. It ends by itself, or after `PATIENCE_US`; what it has broken stays broken
+until the chaos or the calm heals it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from kraft_node.testing.raft.simulation import Simulation
 
 LOOK_US: Final = 20_000
-"""Between two looks whether the moment has come."""
+"""Interval between checks whether the moment has come."""
 
 QUICK_LOOK_US: Final = 500
-"""Where the moment is over within milliseconds."""
+"""The interval for moments that last only milliseconds."""
 
 UPGRADES_ALONE: Final = 0.3
-"""The share of upgrades that no other replica ever learns of."""
+"""The share of upgrades that no other replica learns of."""
 
 PATIENCE_US: Final = 6_000_000
-"""Longer than a leader that is cut off takes to resign."""
+"""Longer than an isolated leader takes to resign."""
 
 
 class Scenes:
-    """Played one at a time."""
+    """Runs one scene at a time."""
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
@@ -53,7 +53,7 @@ class Scenes:
         self._until_us = self._sim.now_us + PATIENCE_US
 
     def _when(self, moment: Callable[[], bool], what: Callable[[], None], every_us: int = LOOK_US) -> None:
-        """Do it once the moment has come, unless the scene is over before."""
+        """Call `what` once the moment has come, unless the scene is over before."""
         self._sim.at(every_us, None, self._look, self._number, moment, what, every_us)
 
     def _look(self, number: int, moment: Callable[[], bool], what: Callable[[], None], every_us: int) -> None:
@@ -70,9 +70,9 @@ class Scenes:
     # The scenes.
 
     def leave_behind(self) -> None:
-        """A leader is cut off together with as many voters as do not help it. Once the others have committed more under
-        another one, a voter of theirs loses its disk, and sees nobody but those who do not know of all that. What time
-        the leader takes to resign is used up by the slowest of clocks and the quickest of networks."""
+        """Cut a leader off with a minority of the voters. Once the others have committed more under another leader, one
+        of their voters loses its disk and can reach only replicas that lack those records. The slowest clocks and the
+        fastest network use up the time that the leader takes to resign."""
         sim = self._sim
         old = self._a_leader()
         if old is None or old.node is None:
@@ -109,9 +109,9 @@ class Scenes:
         self._when(is_past, forget)
 
     def vote_twice(self) -> None:
-        """A candidate has the vote of one other voter, among five or more, and is cut off. That voter loses its disk,
-        catches up with the leader of the epoch before, whom the others still follow, and is asked for its vote in the
-        candidate's epoch again, while the candidate still counts the first one."""
+        """Cut off a candidate that has one other voter's vote, among five or more. That voter loses its disk, catches
+        up with the leader of the previous epoch, whom the others still follow, and is asked again for its vote in the
+        candidate's epoch, while the candidate still counts the first vote."""
         sim = self._sim
         old = self._a_leader()
         if old is None or old.node is None or len(old.node.voters) < 5:
@@ -133,7 +133,7 @@ class Scenes:
         )
 
     def _overtake(self, leader: Replica, members: list[Replica]) -> None:
-        """A leader has just been elected, and nobody hears of it until another voter has become a candidate."""
+        """Elect a leader that no voter hears of until another voter has become a candidate."""
         sim = self._sim
         sim.tell(f"nobody hears {leader.id}, the new leader")
         sim.network.split({leader.id})
@@ -175,8 +175,8 @@ class Scenes:
         self._when(lambda: voter.node is not None and not voter.node.is_amnesiac, hand_over, QUICK_LOOK_US)
 
     def remove_itself(self) -> None:
-        """A leader is asked to remove itself from the voters. Either it is cut off before, and dies before anybody has
-        heard of it; or its disk is slow, so that it is no leader any more before its log is on disk."""
+        """Ask a leader to remove itself from the voters. Either it is cut off before, and dies before any replica
+        learns of it; or its disk is slow, so that it loses leadership before its log is on disk."""
         sim = self._sim
         leader = self._a_leader()
         if leader is None or leader.node is None or len(leader.node.voters) < 2:
@@ -204,15 +204,15 @@ class Scenes:
             self._when(is_stated, lambda: self._kill_alone(leader))
 
     def _kill_alone(self, leader: Replica) -> None:
-        """End the process of a leader that was cut off, and with it the scene."""
+        """Kill an isolated leader, and end the scene."""
         self._sim.tell(f"{leader.id} is killed")
         leader.die(loud=False)
         self._sim.network.cut.clear()
         self._until_us = 0
 
     def upgrade(self) -> None:
-        """A tool raises kraft.version as soon as a leader knows enough of the voters; then anything may strike. Or the
-        leader is cut off before, and killed once its disk holds what no other replica will ever read."""
+        """Let a tool raise kraft.version as soon as a leader knows enough of the voters; then any fault may follow. Or
+        cut the leader off before, and kill it once its disk holds records that no other replica will ever read."""
         sim = self._sim
         if any(r.node is not None and r.node.voter_sets.kraft_version for r in sim.replicas.values()):
             return
@@ -244,7 +244,7 @@ class Scenes:
 
 
 def _can_upgrade(leader: Replica) -> bool:
-    """Whether it would, and no disk is being replaced."""
+    """Whether a leader would accept the upgrade, and no disk is being replaced."""
     node, sim = leader.node, leader.sim
     if node is None or leader.is_paused or leader.announced_epoch < 0 or node.voter_sets.kraft_version:
         return False

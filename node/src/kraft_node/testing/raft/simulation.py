@@ -1,4 +1,4 @@
-"""One quorum under one seed: the queue of events, chaos, then calm in which it must get going again."""
+"""One quorum under one seed: the event queue, chaos, then calm, in which the quorum must make progress again."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from kraft_node.testing.raft.story import Story, show
 
 CLUSTER: Final = "simulated"
 LIVENESS_ELECTION_TIMEOUTS: Final = 10
-"""Kafka promises nothing; this is what we hold ourselves to after everything has healed."""
+"""The bound for progress after everything has healed. Kafka promises none; this is our own requirement."""
 JOIN_US: Final = 6_000_000
-"""For one replica to join: three fetch time-outs, as one whose disk was replaced asks twice."""
+"""The time for one replica to join: three fetch time-outs, because a replica with a new disk asks twice."""
 CALM_PROPOSE_US: Final = 150_000
-"""Between two proposals while nothing goes wrong: the events are to be spent on chaos."""
+"""The interval of proposals in calm: events are better spent on chaos."""
 VOTERS: Final = (3, 3, 3, 5, 5, 4, 2, 1, 6, 7)
 OBSERVERS: Final = (0, 0, 1, 1, 2, 3, 5)
 DRIVEN_SHARE: Final = 0.15
-"""Of all quorums, with static or dynamic voters."""
+"""The share of driven quorums, with static or dynamic voters."""
 ROLLED_SHARE: Final = 0.6
-"""Of the quorums whose voters stay static: those are changed one by one, as decision 4 says."""
+"""The share of static quorums whose voters are changed one by one, as decision 4 says."""
 
 Item = tuple[int, int, Replica | None, int, Callable[..., None], tuple[Any, ...]]
 
 
 class Simulation:
-    """Make it, `run(events)`; raises AssertionError that names the broken law."""
+    """Construct it and call `run(events)`; raises AssertionError naming the broken law."""
 
     def __init__(self, seed: int, story: Story | None = None) -> None:
         self.seed = seed
@@ -67,7 +67,7 @@ class Simulation:
         self.is_driven = rng.random() < DRIVEN_SHARE
         """The processes are real drivers (`driven`), not bare cores."""
         self.batches: dict[tuple[int, int], bytes] = {}
-        """What drivers have written, by first offset and last chain."""
+        """Batches that drivers have written, by first offset and last chain value."""
         if self.is_driven:
             self.config = replace(self.config, fetch_snapshot_max_bytes=rng.choice((100, 1_000)))
         process = DrivenReplica if self.is_driven else Replica
@@ -75,29 +75,29 @@ class Simulation:
             node_id: process(self, node_id) for node_id in range(1, voters + observers + 1)
         }
         self.old_peers = {node_id for node_id in self.replicas if seed % 10 == 3 and node_id % 2}
-        """They know neither pre-votes nor what to do about lost disks, as Kafka 3.9 and older."""
+        """Replicas that know neither pre-votes nor lost disks, like Kafka 3.9 and older."""
         self.is_upgradable = not (self.is_dynamic or self.old_peers) and rng.random() < 0.4
-        """Voters are static at first, and may become those of the log (kraft.version 0 to 1) at any time."""
+        """Whether static voters may become dynamic (kraft.version 0 to 1) at any time."""
         first = [self.replicas[node_id] for node_id in range(1, voters + 1)]
-        # A driver finds voters that may change by their endpoints alone.
+        # A driver finds dynamic voters only by their endpoints.
         named = self.is_driven and (self.is_dynamic or self.is_upgradable)
         self.voters = VoterSet(Voter(r.voter_key, r.own.endpoints if named else {}) for r in first)
-        """At the beginning; of a dynamic quorum the log says who they are."""
+        """The initial voters; in a dynamic quorum, the log states the later ones."""
         is_static = not self.is_dynamic and not self.is_upgradable and not self.old_peers
         self.roll = Roll(self) if is_static and voters > 1 and rng.random() < ROLLED_SHARE else None
-        """Who changes static voters, restarting one replica after the other."""
+        """Changes static voters by restarting one replica after another."""
         self._queue: list[Item] = []
         self._count = 0
         self.faults = Faults(self)
         self._target = self._target_epoch = -1
-        """In calm: what everybody is to have, and the epoch of the leader that it is counted from."""
+        """In calm: the offset that all replicas must reach, and the epoch of the leader that set it."""
         self._deadline_us = 0
         self._is_joining = False
-        """In calm: all follow, and not all have joined the voters yet."""
+        """In calm: all replicas follow, but not all have become voters yet."""
         self.heals = self.mixed_heals = 0
         """How often everything healed, and how often while replicas differed in their voters."""
 
-    # The world as the core sees it.
+    # The core's environment.
 
     def randrange(self, stop: int) -> int:
         return int(self.rng.random() * stop)
@@ -106,7 +106,7 @@ class Simulation:
         return self.rng.randbytes(count)
 
     def make_node(self, replica: Replica, log: LogView) -> RaftNode:
-        """The core of a process that starts, as the driver makes it of what is on disk."""
+        """The core of a starting process, made from the disk as the driver makes it."""
         if self.is_dynamic or self.is_upgradable:
             return self._make_dynamic(replica, log)
         return RaftNode(
@@ -144,7 +144,7 @@ class Simulation:
         )
 
     def is_amnesiac(self, replica: Replica) -> bool:
-        """As the driver finds out: a voter of several without a quorum-state."""
+        """As in the driver: a voter of several without a quorum-state."""
         voters = replica.configured
         is_guarded = len(voters) > 1 and replica.id in voters and replica.id not in self.old_peers
         return is_guarded and not replica.disk.has_state
@@ -153,7 +153,7 @@ class Simulation:
         return self.replicas[key.id].has_had(key.directory, offset, chain)
 
     def counts_votes(self, candidate: int, epoch: int) -> bool:
-        """Whether that replica is, or has become by them, what votes of that epoch make it."""
+        """Whether votes of that epoch can make, or have made, that replica a leader."""
         node = self.replicas[candidate].node
         counting = node is not None and node.epoch == epoch and node.role.role is Role.CANDIDATE
         return counting or self.laws.leaders.get(epoch) == candidate
@@ -162,21 +162,21 @@ class Simulation:
         return self.now_us // 1000 + self.faults.wall_jumps_ms.get(replica.id, 0)
 
     def tell(self, what: str) -> None:
-        """Something for the story only."""
+        """Add a line to the story."""
         if self.story is not None:
             self.story.say(self, what)
 
     # The queue.
 
     def at(self, delay_us: int, replica: Replica | None, function: Callable[..., None], *args: Any) -> None:
-        """Call after that time, unless the replica's process has ended by then."""
+        """Call a function after a delay, unless the replica's process has ended by then."""
         self._count += 1
         life = 0 if replica is None else replica.life
         heapq.heappush(self._queue, (self.now_us + delay_us, self._count, replica, life, function, args))
 
     def run(self, events_wanted: int) -> None:
-        """Chaos and calm by turns, until so many events of the core have happened, ending in calm."""
-        # A quorum that has run before, or one whose voters find out first that it is new.
+        """Alternate chaos and calm until the core has processed this many events; end in calm."""
+        # An existing quorum, or a new one that its voters must first recognise as new.
         known = self.rng.random() < 0.7
         for replica in self.replicas.values():
             replica.disk.has_state = known or replica.id in self.old_peers
@@ -219,8 +219,8 @@ class Simulation:
             function(*args)
 
     def thaw(self, replica: Replica, life: int) -> None:
-        """The pause of a process is over: what has come meanwhile happens now. An event loop that wakes late looks at
-        its descriptors first or at its timers first; within each kind the order is kept."""
+        """End a process's pause: run the events that have accumulated. An event loop that wakes late handles
+        descriptors first or timers first; within each kind the order is kept."""
         if replica.life == life and replica.is_paused:
             replica.is_paused = False
             timers_rank = self.rng.choice((None, 0, 2))
@@ -232,7 +232,7 @@ class Simulation:
             replica.frozen.clear()
 
     def _propose(self) -> None:
-        """Clients: whoever believes to lead gets records."""
+        """Clients: every replica that believes to lead gets records."""
         rng = self.rng
         mean_us = max(self.propose_us, CALM_PROPOSE_US) if self.calm else self.propose_us
         self.at(1_000 + int(rng.random() * mean_us * 2), None, self._propose)
@@ -243,14 +243,14 @@ class Simulation:
                 for _ in range(count):
                     self.proposals += 1
                     values.append(str(self.proposals).encode())
-                # While the process is paused the request waits in a buffer, and is read when it goes on.
+                # While the process is paused, the request waits in a buffer; it is read afterwards.
                 batches = [values[:1], values[1:]] if count > 1 and rng.random() < 0.5 else [values]
                 self.at(0, replica, replica.step, events.Propose(replica.announced_epoch, batches))
 
     # Calm.
 
     def _calm(self) -> None:
-        """Everything heals: within ten election time-outs all are to have a record proposed after that."""
+        """Heal everything: within ten election time-outs, all replicas must have a record proposed after that."""
         self.calm = True
         self.heals += 1
         if self.roll is not None:
@@ -266,7 +266,8 @@ class Simulation:
 
     def _is_live(self) -> bool:
         for replica in self.replicas.values():
-            # Of the newest leader: what an older one goes on proposing, which does not know of it yet, is lost.
+            # Only from the newest leader: an older leader that does not know of it keeps proposing, and its records are
+            # lost.
             if replica.announced_epoch > self._target_epoch and replica.node is not None:
                 self._target_epoch = replica.announced_epoch
                 self._target = replica.node.next_offset + 1
@@ -283,7 +284,7 @@ class Simulation:
         return False
 
     def _have_all_joined(self) -> bool:
-        """Whether all are voters, who join by themselves one after the other, with the disks that they have now."""
+        """Whether all replicas, which join by themselves in turn, are voters with their current disks."""
         wanted = {replica.key for replica in self.replicas.values()}
         return wanted == {voter.key for leader in self.leaders if leader.node for voter in leader.node.voters}
 
@@ -310,11 +311,11 @@ class Simulation:
 
     @property
     def leaders(self) -> list[Replica]:
-        """Those who think so."""
+        """The replicas that believe to lead."""
         return [r for r in self.replicas.values() if r.node is not None and r.node.role.role is Role.LEADER]
 
     def summary(self) -> str:
-        """The hash of the trace and what the seed was like, on one line."""
+        """The trace hash and the seed's properties, on one line."""
         voters = len(self.voters)
         return (
             f"{self.digest & 0xFFFFFFFFFFFFFFFF:016x} {voters} voters, {len(self.replicas) - voters} observers, "

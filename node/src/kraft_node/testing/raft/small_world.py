@@ -1,11 +1,11 @@
-"""What one machine of `exhaustive` does, and what it looks like to the others; the core is asked for each answer once.
+"""One machine of `exhaustive`: its events and its appearance to others; the core computes each transition once.
 
-A machine's state is a number. What an event makes of a machine does not depend on the others, so that it is computed
-once for each pair of a state and an event, with the real core, and remembered: visiting a state of the whole quorum
-then costs a look into a dictionary. States that differ in nothing but clocks and the numbers of requests count as one.
+A machine's state is a number. An event's effect on a machine does not depend on other machines. It is therefore
+computed once per (state, event) pair with the real core, and cached: visiting a state of the whole quorum then costs a
+dictionary look-up. States that differ only in clocks and request numbers count as one.
 
-Time is a choice, not a clock: a time-out lets so much time pass that everything is due. Configuration sees to it that
-nothing else depends on clocks. An answer is taken for one to the request that is in flight with the same content.
+Time is a choice, not a clock: a time-out advances the clock until everything is due. The configuration makes sure that
+nothing else depends on clocks. A response matches the request in flight with the same content.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ ALL: Final = VoterSet(Voter(ReplicaKey(node_id)) for node_id in IDS)
 SETS: Final = VoterSets(ALL, None, 0)
 
 Log = tuple[tuple[int, int], ...]
-"""(epoch, value) of each record; a LeaderChange has the value 0."""
+"""(epoch, value) of each record; a LeaderChange has value 0."""
 
 
 class Fixed:
-    """Chance has no say here: the order of events is what varies."""
+    """A constant in place of randomness: only the order of events varies."""
 
     def randrange(self, stop: int) -> int:  # noqa: ARG002
         return 0
@@ -56,12 +56,12 @@ class Asked(NamedTuple):
     receiver: int
     asker: int
     life: int
-    """Of the asker: one that was started again waits for no answer."""
+    """The asker's life: a restarted asker waits for no response."""
     request: Any
 
 
 class Replied(NamedTuple):
-    """An answer on its way to whoever asked."""
+    """A response on its way to the asker."""
 
     asked: Asked
     reply: Any
@@ -71,27 +71,27 @@ Message = Asked | Replied
 
 
 class Led(NamedTuple):
-    """To be judged by all: a leader has opened an epoch on this log."""
+    """For the laws: a leader has opened an epoch on this log."""
 
     epoch: int
     log: Log
 
 
 class Voted(NamedTuple):
-    """To be judged by all: a vote was promised."""
+    """For the laws: a vote was promised."""
 
     epoch: int
     candidate: int
 
 
 class Committed(NamedTuple):
-    """To be judged by all: this much is taken for committed."""
+    """For the laws: a replica takes this much for committed."""
 
     log: Log
 
 
 class Machine:
-    """One replica: core, log as written, and what is durable."""
+    """One replica: core, written log, and durable state."""
 
     def __init__(self, node_id: int) -> None:
         self.id = node_id
@@ -106,7 +106,7 @@ class Machine:
         self.high_watermark = -1
         self.held: list[do.Message] = []
         self.done: list[Any] = []
-        """What the last event has made it do, as far as others have to do with it."""
+        """The effects of the last event that concern other machines or the laws."""
 
     def boot(self) -> None:
         self.log = self.durable
@@ -131,7 +131,7 @@ class Machine:
     def step(self, event: events.Event, wait_ms: int = 0) -> None:
         do.carry_out(self.node.step(event, self.node.now_ms + wait_ms), self)
 
-    # What can happen to it.
+    # Events.
 
     def asked(self, message: Asked) -> None:
         self.step(events.Asked(message, message.request))
@@ -162,7 +162,7 @@ class Machine:
     def propose(self) -> None:
         self.step(events.Propose(self.announced, [[b"1"]]))
 
-    # The work of a step.
+    # The effects of a step.
 
     def save_state(self, state: QuorumState) -> None:
         self.writes.append(state)
@@ -228,14 +228,14 @@ class Machine:
         self.announced = -1
 
     def _nothing(self, what: Any) -> None:
-        """Of no interest here."""
+        """Ignored here."""
 
     proposed = leader_changed = set_timer = write_part = finish_snapshot = remove_snapshots = _nothing
 
     def shut_down(self) -> None:
         raise AssertionError("nobody stops here")
 
-    # Telling states apart.
+    # State identity.
 
     def mark(self) -> int:
         """Equal for states that behave alike."""
@@ -252,7 +252,7 @@ class Machine:
         return hash((own, self.announced, self.high_watermark, _mark_of_core(self.node)))
 
     def freeze(self) -> Kept:
-        """All of it, apart from what is the same for all machines at all times."""
+        """The whole state, except for what is the same for all machines at all times."""
         node = self.node
         tally = getattr(node.role, "tally", None)
         node.voters = node.config = node.rng = node.voter_sets = node.requests._config = node._amnesia = None
@@ -268,7 +268,7 @@ class Machine:
 
     def _choices(self) -> tuple[str, ...]:
         node = self.node
-        # Another time-out stays within the bound of epochs.
+        # Another time-out must stay within the bound of epochs.
         may_time_out = node.epoch < EPOCHS or node.role.role in (Role.FOLLOWER, Role.CANDIDATE, Role.LEADER)
         possible = (
             ("write", self.writes),
@@ -281,14 +281,14 @@ class Machine:
 
 
 class Kept(NamedTuple):
-    """A machine that nothing happens to just now, and what others need to know of it."""
+    """A machine at rest, and what others need to know of it."""
 
     data: bytes
     durable: Log
     life: int
     epoch: int
     choices: tuple[str, ...]
-    """What can happen to it beside messages."""
+    """Possible events besides messages."""
 
     def thaw(self) -> Machine:
         """The machine."""
@@ -332,7 +332,7 @@ def _mark_of_core(node: RaftNode) -> Any:
 
 
 class Outcome(NamedTuple):
-    """What an event makes of a machine."""
+    """The effect of an event on a machine."""
 
     after: int
     sent: tuple[int, ...]
@@ -342,7 +342,7 @@ class Outcome(NamedTuple):
 
 
 class Machines:
-    """All states of machines seen so far, and what events make of them."""
+    """All machine states seen so far, and the effects of events on them."""
 
     def __init__(self) -> None:
         self.kept: list[Kept] = []
@@ -392,7 +392,7 @@ class Machines:
     def _number(self, message: Message) -> int:
         number = self._numbers.get(message)
         if number is None:
-            # At random, so that sets of them have hashes that tell them apart.
+            # Random, so that sets of them have distinct hashes.
             number = self._numbers[message] = self._rng.getrandbits(60)
             self.messages[number] = message
         return number

@@ -1,6 +1,6 @@
-"""The disk of one machine as the Raft simulator models it: batches, not bytes. The fault model is in the package.
+"""The disk of one machine in the Raft simulator: batches, not bytes. The package docstring has the fault model.
 
-Every record has a chain value that follows from it and all before it, so that equal chains mean equal logs.
+Every record has a chain value derived from it and all records before it, so equal chain values mean equal logs.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from kraft_node.raft.quorum import QuorumState, VoterSet
 
 EMPTY_CHAIN = 0
 BOOTSTRAP = SnapshotId(0, 0)
-"""What formatting leaves; it outlives everything that comes after."""
+"""The snapshot that formatting writes; it is never deleted."""
 
 
 class Entry(NamedTuple):
-    """A batch. `chains` has one value a record."""
+    """A batch. `chains` has one value per record."""
 
     base: int
     next: int
@@ -27,11 +27,11 @@ class Entry(NamedTuple):
     values: tuple[int, ...]
     chains: tuple[int, ...]
     voters: VoterSet | None = None
-    """Those that the batch states (KIP-853)."""
+    """The voters that the batch states (KIP-853)."""
 
 
 def make_entry(base: int, epoch: int, values: Sequence[int], chain: int, voters: VoterSet | None = None) -> Entry:
-    """A batch whose records follow the one with the given chain value."""
+    """A batch whose records follow those with the given chain value."""
     chains = []
     for value in values:
         chain = hash((chain, epoch, value))
@@ -69,7 +69,7 @@ class ModelLog:
         return self.entries[-1].epoch if self.entries else -1
 
     def chain_at(self, offset: int) -> int | None:
-        """The chain of all below `offset`; None where the log does not reach, or no more."""
+        """The chain value of all records below `offset`; None if the log does not cover it."""
         if offset == self.start:
             return self.start_chain
         if not self.start < offset <= self.end:
@@ -78,7 +78,7 @@ class ModelLog:
         return entry.chains[offset - 1 - entry.base]
 
     def index_of(self, offset: int) -> int:
-        """Of the batch that holds `offset`."""
+        """The index of the batch that holds `offset`."""
         return max(0, bisect_right(self.bases, offset) - 1)
 
     def append(self, entry: Entry) -> None:
@@ -109,7 +109,7 @@ class ModelLog:
         self.start, self.start_chain = offset, chain
 
     def voter_sets(self) -> list[tuple[int, VoterSet]]:
-        """(offset, voters) of the batches that state some."""
+        """(offset, voters) of the batches that state voters."""
         return [(entry.next - 1, entry.voters) for entry in self.entries if entry.voters is not None]
 
     def epochs(self) -> list[tuple[int, int]]:
@@ -121,14 +121,14 @@ class ModelLog:
 
 
 class Snapshot(NamedTuple):
-    """A complete snapshot: everything below its end has that chain."""
+    """A complete snapshot, with the chain value of everything below its end."""
 
     id: SnapshotId
     chain: int
     size: int
     wall_ms: int
     voters: VoterSet | None = None
-    """Those that count at its end (KIP-853)."""
+    """The voters at its end (KIP-853)."""
 
 
 Op = Entry | Snapshot | int
@@ -136,7 +136,7 @@ Op = Entry | Snapshot | int
 
 
 class ModelDisk:
-    """What outlives a process: `log` is what a process sees, `durable` what a loss of power leaves at least."""
+    """A machine's disk: `log` is what a process sees, `durable` the minimum that survives a power loss."""
 
     __slots__ = ("bad", "durable", "files", "has_state", "log", "pending", "removed", "snapshots", "state")
 
@@ -148,11 +148,11 @@ class ModelDisk:
         self.has_state = False
         self.snapshots: list[Snapshot] = []
         self.removed: list[Snapshot] = []
-        """Their names are gone, but not durably: they may come back with a loss of power."""
+        """Snapshots removed but not durably: they may return after a power loss."""
         self.files: dict[SnapshotId, bytes] = {}
-        """The bytes of snapshots, where the real driver writes them."""
+        """The bytes of snapshots that the real driver has written."""
         self.bad = False
-        """Rot below what was fsynced: it never opens again."""
+        """Rot below the fsynced end: the disk never opens again."""
 
     def append(self, entry: Entry) -> None:
         self.log.append(entry)
@@ -163,13 +163,13 @@ class ModelDisk:
         self.pending.append(offset)
 
     def sync(self, count: int) -> None:
-        """An fsync that began when `count` writes were pending has ended."""
+        """An fsync that began with `count` pending writes has ended."""
         for op in self.pending[:count]:
             _apply(self.durable, op)
         del self.pending[:count]
 
     def reset(self, snapshot: Snapshot) -> None:
-        """A fetched snapshot has taken the log's place."""
+        """Replace the log by a fetched snapshot."""
         self.log.reset(snapshot.id.end_offset, snapshot.chain)
         self.pending.append(snapshot)
 
@@ -179,7 +179,7 @@ class ModelDisk:
             self.durable.delete_before(offset)
 
     def lose_power(self, rng: Random) -> str:
-        """What of the unsynced writes survives is decided; how many, in words."""
+        """Decide which unsynced writes survive. Returns their number in words."""
         total = len(self.pending)
         kept = rng.choice((0, total, rng.randint(0, total)))
         self.sync(kept)
@@ -192,7 +192,7 @@ class ModelDisk:
         return f"{kept} of {total} unsynced writes survive"
 
     def open(self) -> None:
-        """What opening does: the snapshots against the log, then everything found is flushed."""
+        """Open: reconcile the snapshots with the log, then flush everything found."""
         found = [kept for kept in self.snapshots if not kept.id.is_bootstrap]
         if found and (found[-1].id.epoch, found[-1].id.end_offset) > (self.log.last_epoch, self.log.end):
             self.reset(found[-1])

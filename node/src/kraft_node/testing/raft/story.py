@@ -1,4 +1,4 @@
-"""The trace as a story: one line for what happened, indented lines for what the replica did then."""
+"""The trace as a story: one line per event, and indented lines for the replica's effects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kraft_node.testing.raft.simulation import Simulation
 
 LINES_MAX: Final = 20_000
-"""A run of some thousand events; of longer ones the end is kept."""
+"""Enough for some thousand events; of a longer run the end is kept."""
 
 UNSAID: Final = (None, (), b"", -1, False)
 QUIET: Final = ("timer_ms", "leader_changed")
@@ -32,7 +32,7 @@ class Story:
         self.lines.append(f"{sim.now_us / 1e6:9.4f} *** {what}")
 
     def told(self, replica: Replica, event: Event, ready: Ready) -> None:
-        """A step of a replica's core."""
+        """Add a step of a replica's core."""
         node = replica.node
         role = "" if node is None else f"{node.role.role.value} {node.epoch}"
         token: Any = getattr(event, "token", None)
@@ -44,7 +44,7 @@ class Story:
 
 
 def show(value: Any) -> str:
-    """A named tuple without what is not set."""
+    """A named tuple without its unset fields."""
     if isinstance(value, ReplicaKey):
         return f"{value.id}" + ("" if value.directory == ZERO_UUID else f"/{value.directory[1]}")
     if isinstance(value, Entry):

@@ -1,4 +1,4 @@
-"""Many seeds: progress, figures, and for a failure its story's end and the one command that replays it."""
+"""Many seeds: progress, figures, and for each failure the end of its story and the command that replays it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraft_node.testing.raft.simulation import Simulation
 from kraft_node.testing.raft.story import Story
 
 STORY_TAIL: Final = 60
-"""Lines of the story shown of a failure; the replay shows all."""
+"""Lines of the story shown with a failure; the replay shows all."""
 
 
 class Failure(NamedTuple):
@@ -24,7 +24,7 @@ class Failure(NamedTuple):
 
     @property
     def command(self) -> str:
-        """What replays it, with the whole story."""
+        """The command that replays it, with the whole story."""
         return f"python -m kraft_node.testing.raft --seeds 1 --seed-from {self.seed} --events {self.events} --story"
 
 
@@ -36,7 +36,7 @@ def run_seed(seed: int, events: int, story: Story | None = None) -> Simulation:
 
 
 def try_seed(seed: int, events: int) -> tuple[Simulation | None, Failure | None]:
-    """Run a seed; what broke instead of an exception."""
+    """Run a seed. Returns a Failure instead of raising."""
     sim = Simulation(seed)
     try:
         sim.run(events)
@@ -54,7 +54,7 @@ def sweep(
     stop_after: int = 1,
     every_s: float = 5.0,
 ) -> list[Failure]:
-    """Run seeds until so many have failed; tell how it goes."""
+    """Run seeds until `stop_after` have failed; report progress."""
     failures: list[Failure] = []
     begun, cpu = time.monotonic(), time.process_time()
     told = begun
