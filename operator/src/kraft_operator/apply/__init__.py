@@ -1,6 +1,11 @@
-"""Steps of the plan, done. Every one can be done again: whoever crashed after it plans it again, or sees it done.
+"""Execution of the plan's steps. Every step can be repeated: after a crash it is planned again, or its result is seen.
 
-Who calls it: the reconcilers, after planning. It must not decide what to do, and must not observe.
+The reconcilers call it after planning. It does not decide what to do, and does not observe.
 
-- `kafka`  what is done through the cluster's own protocol; for both worlds
+- `fence`          the second look before a disruption; also for local clusters
+- `kafka`          steps through the cluster's own protocol; also for local clusters
+- `kubernetes`     steps through the API server;  `objects` comparison of objects
+- `record`         the ConfigMap that keeps the record;  `grants` permissions of pod templates
+- `topics`         KRaftTopics through Kafka's protocol;  `topic_objects` their objects on Kubernetes
+- `local`          clusters of processes on one machine
 """

@@ -1,10 +1,10 @@
-"""The fence before what disrupts: a second look, a deadline, one try. For both worlds.
+"""The fence before a disruption: a second look, a deadline, one try. For clusters on Kubernetes and local clusters.
 
-A plan is made of views, and takes time to be carried out: objects that all nodes share come first, and the API server
-may throttle. What disrupts is therefore planned alone, and right before it everything is looked at and planned again.
-Only views younger than the first plan count. If the planner gives another answer, nothing is done in this pass.
+Carrying out a plan takes time: shared objects come first, and the API server may throttle. Meanwhile the views grow
+old. Therefore a disruptive step is planned alone, and right before it everything is observed and planned again. Only
+views younger than the first plan count. If the planner gives another answer, nothing is done in this pass.
 
-Who calls it: the reconciler and the local supervisor, each with its own eyes. It does not act itself.
+The reconciler and the local supervisor call it with their own observations. It does not act itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kraft_operator.plan.situation import Situation
 from kraft_operator.plan.steps import Plan
 
 LOOKS_S: Final = 3.0
-"""How long views younger than the plan are waited for: brokers follow the metadata log within half a second."""
+"""How long to wait for views younger than the plan. Brokers follow the metadata log within half a second."""
 PAUSE_S: Final = 0.2
 
 Look = Callable[[], Awaitable[Observed]]
@@ -28,9 +28,9 @@ Think = Callable[[Observed], tuple[Plan, Situation | None]]
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """The plan of a second look, and the moment of the clock at which it expires.
+    """The plan of a second look, and the time of the clock in seconds at which it expires.
 
-    It is a moment, not a duration: every request between the look and the act counts against it.
+    The expiry is a time, not a duration, so every request between the look and the step counts against it.
     """
 
     plan: Plan
@@ -38,7 +38,7 @@ class Permit:
 
 
 async def looked_again(planned: Plan, look: Look, think: Think, clock: Callable[[], float]) -> Permit | None:
-    """A permit if the second look says the same, else None."""
+    """Observe and plan again. Returns a permit if the guarded step is the same, else None."""
     planned_at = clock()
     while True:
         observed = await look()

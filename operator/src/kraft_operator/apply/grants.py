@@ -1,11 +1,11 @@
-"""What a pool's pod template may use: service accounts, Secrets and claims that an administrator has allowed.
+"""Checks that a pool's pod template only uses service accounts, Secrets and claims that an administrator has allowed.
 
-The author of a KRaftCluster need not be allowed to read Secrets, and a container hands on whatever it is given. The
-operator reads no Secret and edits no grant:
+The author of a KRaftCluster may lack the right to read Secrets, but a container could pass on any Secret that it gets.
+The operator reads no Secret and edits no grant. An administrator allows:
 
-- a service account is allowed by the label `kraftcluster.io/nodes: allowed`,
-- a Secret by the `secrets` of the pool's service account, or of the account `kraft-node` where the pool names none,
-- a claim by the same label.
+- a service account by the label `kraftcluster.io/nodes: allowed`,
+- a Secret by the `secrets` of the pool's service account, or of the account `kraft-node` if the pool names none,
+- a claim by the label `kraftcluster.io/nodes: allowed`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kraft_operator.kube.client import Api
 from kraft_operator.specs.cluster import MANAGED_BY, MANAGER, Cluster
 
 ACCOUNT: Final = "kraft-node"
-"""Lists the Secrets of pools that name no service account. Pods do not run as it."""
+"""The service account that lists the Secrets of pools without a service account. No pod runs as it."""
 ALLOWED: Final = f"{GROUP}/nodes"
 """The label of a service account or a claim that node pools may use: `allowed`."""
 _NO_VOLUME: Final[Mapping[str, Any]] = {}
 
 
 class UngrantedError(Exception):
-    """A pod template names something that no administrator has allowed. `reason` for programs."""
+    """A pod template names something that no administrator has allowed. Programs read `reason`."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -35,7 +35,10 @@ class UngrantedError(Exception):
 
 
 async def check_templates(api: Api, cluster: Cluster) -> None:
-    """Ask for the grants of all pools. A template that names nothing costs no request. Raises UngrantedError."""
+    """Check the grants of all pools. A template without such names costs no request.
+
+    Raises UngrantedError, and ApiError if the API server does not answer.
+    """
     for pool in cluster.spec.node_pools:
         await _check_pool(api, cluster.namespace, pool)
 
@@ -63,7 +66,7 @@ async def _check_pool(api: Api, namespace: str, pool: NodePool) -> None:
 
 
 def secrets(pool: NodePool) -> Iterable[tuple[str, str]]:
-    """Each Secret that a pod of the pool would be given, and by which field."""
+    """Yield the field and the name of each Secret that a pod of the pool would get."""
     template = pool.pod
     yield from _of_env("pod.env", template.env)
     for sidecar in template.sidecars:

@@ -1,6 +1,6 @@
-"""The steps that the cluster itself carries out: configuration, reassignments, registrations, voters.
+"""Steps through Kafka's protocol: configuration, reassignments, registrations, voters.
 
-Asked of brokers, which hand it on to the active controller (KIP-590), or of controllers (KIP-919).
+Requests go to brokers, which forward them to the active controller (KIP-590), or to controllers (KIP-919).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ TIMEOUT_MS: Final = 2500
 TOPIC: Final = 2
 BROKER: Final = 4
 UPGRADE: Final = 1
-"""Kind of a feature's update: never downwards."""
+"""The type of a feature update (KIP-584): upgrades only."""
 SET: Final = 0
 DELETE: Final = 1
 GONE: Final = frozenset({102, 126})
-"""BROKER_ID_NOT_REGISTERED, DUPLICATE_VOTER: it was done before."""
+"""BROKER_ID_NOT_REGISTERED, DUPLICATE_VOTER: the step was done before."""
 NOT_CONTROLLER: Final = 41
 VOTER_NOT_FOUND: Final = 127
 LISTENER: Final = "CONTROLLER"
 LEFT: Final = frozenset({3, 9})
-"""UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE: a replica that was to move is not on the broker any more."""
+"""UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE: the replica to move has left the broker."""
 
 KafkaStep = (
     do.SetConfig
@@ -51,9 +51,10 @@ async def carry_out(
     quorum: Quorum | None = None,
     controllers: Mapping[int, Address] | None = None,
 ) -> None:
-    """Do it through the first of `ask` that answers. `controllers`: what AddVoter tells the quorum of the new voter.
+    """Carry out a step through the first address of `ask` that answers.
 
-    Raises UnreachableError when nobody answers, RefusedError when the cluster says no.
+    `controllers` has the addresses that AddVoter registers for the new voter. Raises UnreachableError if no node
+    answers, RefusedError if the cluster refuses.
     """
     for api, fields in _requests(step, quorum, controllers or {}):
         _check(api, await _ask(client, ask, api, fields))
@@ -113,7 +114,7 @@ def _requests(
 
 
 def _log_dirs(step: do.MoveLogs) -> list[dict[str, Any]]:
-    """Topics and partitions by the path that they are to move to."""
+    """The moves grouped by target path, as AlterReplicaLogDirs has them."""
     dirs: dict[str, dict[str, list[int]]] = {}
     for (topic, number), path in step.moves.items():
         dirs.setdefault(path, {}).setdefault(topic, []).append(number)

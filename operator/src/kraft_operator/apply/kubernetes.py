@@ -1,7 +1,7 @@
-"""The steps that Kubernetes carries out: volumes, jobs, pods; what all nodes share.
+"""Steps through the API server: volumes, jobs, pods, and the objects that all nodes share.
 
-Every write is told from what is there before it is made; one that was made before (409) is fine. Deletions name the
-object's uid, so that nobody's successor is hit.
+Every write is compared with the existing object first. If an object to be created exists already (409), that is fine.
+Deletions name the object's uid, so that they never hit a newer object of the same name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Object = dict[str, Any]
 SHARED_KINDS: Final = ("Service", "PodDisruptionBudget", "NetworkPolicy")
 CONFLICT: Final = 409
 QUOTA: Final = "exceeded quota"
-"""Words of the API server."""
+"""Text in the API server's errors for a used-up quota."""
 
 KubeStep = (
     do.CreateVolume
@@ -46,7 +46,7 @@ KubeStep = (
 
 
 class InTheWayError(ApiError):
-    """An object has the name of one that is to be made, and is somebody else's."""
+    """An object to be created has the name of an existing object that is not the operator's."""
 
     lasting = True
 
@@ -58,7 +58,7 @@ class InTheWayError(ApiError):
 
 
 class ServiceRefusedError(ApiError):
-    """Kubernetes refuses a service that brokers are to be restarted for."""
+    """Kubernetes refuses a service that the next restart of a broker needs."""
 
     lasting = True
 
@@ -69,7 +69,7 @@ class ServiceRefusedError(ApiError):
 
 
 class PodRefusedError(ApiError):
-    """Kubernetes refuses a pod that nodes are to be restarted for."""
+    """Kubernetes refuses the pods that the next restarts of a pool need."""
 
     lasting = True
 
@@ -80,11 +80,11 @@ class PodRefusedError(ApiError):
 
 
 class NotYetError(Exception):
-    """A step has to wait for something that Kubernetes has not done yet."""
+    """A step waits for something that Kubernetes has not done yet."""
 
 
 class Hands:
-    """Writes for one cluster."""
+    """Writes to the API server for one cluster, during one pass."""
 
     def __init__(self, api: Api, cluster: Cluster, record: Record, seen: Seen) -> None:
         self._api = api
@@ -93,7 +93,7 @@ class Hands:
         self._seen = seen
 
     async def carry_out(self, step: KubeStep) -> None:
-        """Do it. Raises ApiError, or NotYetError."""
+        """Carry out a step. Raises ApiError or NotYetError."""
         match step:
             case do.CreateVolume():
                 await self._create_all(storage.claims(self._cluster, *self._pool_and(step.node)), disk=step.disk)
@@ -135,7 +135,7 @@ class Hands:
         return pool, node
 
     def _claims(self, node_id: int, disk: int, volumes: Collection[str] = ()) -> list[Object]:
-        """Of a disk; only those of `volumes` if there are any."""
+        """The claims of a disk; only those of `volumes`, if any are given."""
         names = {self._cluster.claim(volume, node_id, disk) for volume in volumes}
         return [
             dict(claim)
@@ -166,7 +166,7 @@ class Hands:
         await self._create(job)
 
     def _initial_voters(self) -> str:
-        """`ID@HOST:PORT:DIRECTORY-ID` of each: what a dynamic quorum begins with."""
+        """The initial voters of a dynamic quorum: `ID@HOST:PORT:DIRECTORY-ID`, separated by commas (KIP-853)."""
         return ",".join(
             f"{i}@{self._cluster.host(i)}:{CONTROLLER_PORT}:{storage.directory_id(self._record.cluster_id or '', i)}"
             for i in self._record.voters
@@ -181,7 +181,7 @@ class Hands:
     async def _annotate(
         self, node_id: int, disk: int, key: str, value: str | None, volumes: Collection[str] = ()
     ) -> None:
-        """All claims of a disk, or only those of `volumes`; without a value the annotation is removed."""
+        """Annotate all claims of a disk, or only those of `volumes`. A value of None removes the annotation."""
         for claim in self._claims(node_id, disk, volumes):
             if claim["metadata"].get("annotations", {}).get(key) != value:
                 version = {"resourceVersion": claim["metadata"]["resourceVersion"]}
@@ -193,7 +193,7 @@ class Hands:
                 await self._delete({**one, "kind": "Job"})
 
     async def _grow(self, step: do.GrowVolume) -> None:
-        """Asked for in the specification's own words, so that both say the same."""
+        """Enlarge claims. The size is the text of the specification, so that both have the same text."""
         pool, _ = self._pool_and(step.node)
         sizes = {volume.name: volume.size for volume in pool.storage.volumes}
         for claim in self._claims(step.node, step.disk):
@@ -215,7 +215,7 @@ class Hands:
         await self._create(pods.pod(self._cluster, pool, node, aspects, external))
 
     async def _addresses(self, node: Node) -> External:
-        """Services of a broker's own, and what they are reached by. Raises NotYetError."""
+        """Ensure a broker's external services and return their addresses. Raises NotYetError if one is missing."""
         found: dict[str, tuple[str, int]] = {}
         for listener, wanted in self._services(node):
             service = await self._ensure(wanted)
@@ -226,16 +226,16 @@ class Hands:
         return found
 
     def _services(self, node: Node) -> list[tuple[Listener, Object]]:
-        """Of a broker's own, by which it is reached outside."""
+        """The external listeners of a broker, each with its wanted service."""
         place = self._place(node)
         return [(one, network.external_broker(self._cluster, one, node.id, place)) for one in self._cluster.external]
 
     def _place(self, node: Node) -> int:
-        """Counted from the first id of any broker: it does not change when others come and go."""
+        """The position of a broker, counted from the lowest first id of a broker pool. Other nodes do not change it."""
         return node.id - min(p.first_node_id for p in self._cluster.spec.node_pools if "broker" in p.roles)
 
     async def _stop(self, node_id: int) -> None:
-        """Once, and only the pod as it was seen: a deletion that comes late hits what nobody has looked at."""
+        """Delete a pod once, and only in the observed version. A late deletion could hit a pod that nobody observed."""
         pod = self._seen.pods.get(node_id)
         if pod is None or "deletionTimestamp" in pod["metadata"]:
             return
@@ -247,12 +247,12 @@ class Hands:
                 raise
             raise NotYetError(f"pod {name} has changed since it was looked at") from None
 
-    # What all nodes share
+    # Shared objects
 
     async def share(self, held: frozenset[str] = frozenset()) -> None:
-        """Services, budgets, policies; and away with what was some node's that has left. Nobody `held` is evicted.
+        """Write services, budgets and policies, and delete the objects of removed nodes.
 
-        What is refused holds up none of the others. It is raised at the end.
+        Budgets forbid evictions of the roles `held`. A refusal does not delay other objects; it is raised at the end.
         """
         cluster = self._cluster
         selector = f"{INSTANCE}={cluster.name},app.kubernetes.io/name=kraftcluster"
@@ -270,7 +270,7 @@ class Hands:
         for node in self._record.nodes:
             pool = cluster.pool(node.pool)
             if pool is not None and "broker" in pool.roles and not node.stopped:
-                # Those that are there change with their broker's restart: it advertises what they are.
+                # Existing services change with their broker's restart, because it advertises their addresses.
                 for _, service in self._services(node):
                     known = there.get(("Service", service["metadata"]["name"]))
                     (wanted if known is None else later).append(service)
@@ -290,7 +290,10 @@ class Hands:
     async def _ensure_all(
         self, wanted: list[Object], later: list[Object], there: Mapping[tuple[str, str], Object]
     ) -> ApiError | NotYetError | None:
-        """The first refusal. What is for `later`, a broker's restart, is only rehearsed: it must be possible."""
+        """Write the objects `wanted` and return the first refusal, or None.
+
+        Objects in `later` are written at a broker's restart. Here, a dry run checks that Kubernetes accepts them.
+        """
 
         async def put(number: int, one: Object) -> None:
             known = there.get((one["kind"], one["metadata"]["name"]))
@@ -304,7 +307,7 @@ class Hands:
                 refused = refused or error
             elif isinstance(error, ApiError) and error.lasting:
                 service = one["kind"] == "Service" and not isinstance(error, InTheWayError)
-                # Hibernation only stops nodes: nobody waits for an address then.
+                # Hibernation only stops nodes, so no node waits for an address.
                 if service and not self._cluster.spec.hibernated and not isinstance(refused, ServiceRefusedError):
                     refused = ServiceRefusedError(one["metadata"]["name"], error)
                 refused = refused or error
@@ -318,9 +321,9 @@ class Hands:
             await self._api.apply(wanted, rehearse=True)
 
     async def rehearse_pods(self) -> None:
-        """Find out, pool by pool, whether Kubernetes would take the pods that restarts make. Raises PodRefusedError.
+        """Check by dry runs whether Kubernetes accepts the pods of each pool. Raises PodRefusedError.
 
-        A quota that is used up counts the pod that a restart deletes first: it refuses nothing here.
+        A used-up quota is no refusal here, because a restart deletes the old pod first.
         """
         for pool in self._cluster.spec.node_pools:
             try:
@@ -332,7 +335,7 @@ class Hands:
                     raise PodRefusedError(pool.name, error) from None
 
     async def _own(self, claims: Iterable[Object]) -> None:
-        """Volumes go with the resource, or outlive it, as their pool says by now."""
+        """Set or remove the owner of claims, so that volumes go with the resource or stay, as the pool says."""
         for number, claim in by_node(claims):
             node = self._record.node(number)
             pool = self._cluster.pool(node.pool) if node is not None else None
@@ -346,7 +349,7 @@ class Hands:
                 await self._patch(dict(claim), {"metadata": {**version, "ownerReferences": wanted}})
 
     async def _take_up_orphans(self) -> None:
-        """Pods that a resource of this name left behind (`kubectl delete --cascade=orphan`) go with this one."""
+        """Adopt pods that a former resource of this name left behind (`kubectl delete --cascade=orphan`)."""
         for pod in self._seen.pods.values():
             metadata = pod["metadata"]
             if not metadata.get("ownerReferences"):
@@ -354,13 +357,13 @@ class Hands:
                 await self._api.patch("Pod", self._cluster.namespace, metadata["name"], {"metadata": change})
 
     def _configs_in_use(self) -> set[str | None]:
-        """ConfigMaps that a pod or a format job refers to."""
+        """Names of the ConfigMaps that a pod or a format job refers to."""
         specs = [pod["spec"] for pod in self._seen.pods.values()]
         specs += [job["spec"]["template"]["spec"] for job in self._seen.jobs]
         return {pods.config_name(spec) for spec in specs}
 
     def _left_behind(self, one: Object) -> bool:
-        """Whether an object belongs to a node, a listener or a role that is there no longer."""
+        """Whether an object belongs to a node, a listener or a role that no longer exists."""
         number = one["metadata"].get("labels", {}).get(NODE_LABEL, "")
         node = self._record.node(int(number)) if number.isdecimal() else None
         if node is None:
@@ -371,7 +374,10 @@ class Hands:
     # Writes
 
     async def _ensure(self, wanted: Object, there: Object | None = None) -> Object:
-        """Server-side apply where it is not so already."""
+        """Write an object by server-side apply, unless it is already as wanted. Returns the object.
+
+        Raises ApiError, InTheWayError or NotYetError.
+        """
         wanted = marked(wanted)
         name, kind = wanted["metadata"]["name"], wanted["kind"]
         there = there or await self._api.get(kind, self._cluster.namespace, name)
@@ -382,7 +388,7 @@ class Hands:
         return await self._api.apply(wanted)
 
     async def _ensure_config(self, wanted: Object) -> None:
-        """Its name says what is in it, and it never changes: one that was listed as it should be needs no look."""
+        """Ensure a ConfigMap. Its name contains the digest of its content, so a listed one needs no further read."""
         there = self._seen.configs.get(wanted["metadata"]["name"])
         if there is None:
             await self._create(wanted)
@@ -401,7 +407,10 @@ class Hands:
                 self._must_be_mine(wanted["kind"], there)
 
     def _must_be_mine(self, kind: str, there: Object) -> None:
-        """Raises InTheWayError, or NotYetError. Names are made of the cluster's: another's may come to the same."""
+        """Check that an existing object is the cluster's own, because names of other clusters may collide.
+
+        Raises InTheWayError, or NotYetError if the object belongs to a deleted cluster.
+        """
         labels, name = there["metadata"].get("labels", {}), there["metadata"]["name"]
         if (before := others(self._cluster, there)) is not None:
             text = (

@@ -1,7 +1,7 @@
-"""Is an object as it should be? Pure: what is wanted against what is there, so that nothing is written without need.
+"""Comparison of wanted and existing objects, to avoid needless writes. Pure.
 
-What is wanted has to be in what is there; the API server's defaults and what others own may be there besides. What was
-wanted before and is no longer is told by the digest of the last write.
+The existing object must contain the wanted one. It may also contain defaults of the API server and fields of other
+owners. The digest of the last write shows whether a field was wanted before and no longer is.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ Object = dict[str, Any]
 
 
 def marked(wanted: Object) -> Object:
-    """With the digest of itself."""
+    """Return the object with the digest of itself in an annotation."""
     metadata = wanted["metadata"]
     annotations = {**metadata.get("annotations", {}), APPLIED: digest(wanted)}
     return {**wanted, "metadata": {**metadata, "annotations": annotations}}
 
 
 def same(wanted: Object, there: Object | None) -> bool:
-    """Whether `there` needs no write to be `wanted`, which is marked."""
+    """Whether `there` already contains `wanted`, which must be `marked`. False if `there` is None."""
     return there is not None and within(wanted, there)
 
 
 def within(wanted: Any, there: Any) -> bool:
-    """Whether all of `wanted` is in `there`; lists have to be as long. Nothing may be missing as well as empty."""
+    """Whether `there` contains all of `wanted`. Lists must have equal lengths. Missing and empty are the same."""
     if wanted in ({}, [], None):
         return there in ({}, [], None)
     if isinstance(wanted, Mapping):
@@ -47,7 +47,7 @@ def within(wanted: Any, there: Any) -> bool:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
-    """The merge patch (RFC 7396) that makes `after` of `before`; empty when they are the same."""
+    """The merge patch (RFC 7396) that turns `before` into `after`; empty if they are equal."""
     found: Object = {key: None for key in before if key not in after}
     for key, value in after.items():
         old = before.get(key)

@@ -1,11 +1,11 @@
-"""The record of a cluster on Kubernetes: the ConfigMap `NAME-record`, apart from the resource whose status may be lost.
+"""The record of a cluster on Kubernetes: the ConfigMap `NAME-record`. It is separate, because a status may be lost.
 
-Who calls it: the reconciler, before it plans and whenever something is to be remembered. The object shares the fate of
-the volumes: it belongs to the resource if all volumes do, else it outlives the resource, as they do. Every write names
-the version that was read: another writer's change makes it fail.
+The reconciler reads it before it plans, and writes it for each Remember step. If all pools delete their volumes with
+the resource, the ConfigMap is deleted with it, too; otherwise it outlives the resource. Every write names the version
+that was read, so it fails if another writer has changed the object.
 
-An operator before this one kept the record in the status, which still tells all of it. Where the object is missing, the
-status is believed, and the object is made of it.
+Older operators kept the record in the status, which still contains all of it. If the object is missing, the record is
+read from the status and the object is created from it.
 """
 
 from __future__ import annotations
@@ -30,31 +30,33 @@ Object = dict[str, Any]
 
 
 class BadRecordError(Exception):
-    """The object is there and cannot be understood: nothing may be done then."""
+    """The ConfigMap exists but is malformed or of another version. The operator must not act on the cluster."""
 
 
 def name_of(cluster: str) -> str:
-    """Of the object of a cluster."""
+    """The name of a cluster's record."""
     return f"{cluster}-record"
 
 
 class RecordObject:
-    """The object of one cluster, as it was last read or written."""
+    """The record's ConfigMap of one cluster, as last read or written."""
 
     def __init__(self, api: Api, cluster: Cluster, there: Object | None) -> None:
-        """`there` is the object as it was read, None if it does not exist."""
+        """`there` is the object as read; None if it does not exist."""
         self._api = api
         self._cluster = cluster
         self._there = there
 
     @property
     def name(self) -> str:
+        """The name of the ConfigMap."""
         return name_of(self._cluster.name)
 
     def read(self, before: KRaftClusterStatus) -> Record:
-        """What is remembered; of the status `before` where there is no object yet.
+        """Return the record, from the status `before` if the object does not exist yet.
 
-        Raises BadRecordError, InTheWayError, and NotYetError for an object that is about to be collected.
+        Raises BadRecordError, InTheWayError if the object is not the operator's, and NotYetError if it belongs to a
+        deleted cluster.
         """
         if self._there is None:
             return record_of(before)
@@ -80,7 +82,7 @@ class RecordObject:
             raise BadRecordError(f"{where}: {place}: {problem['msg']}: restore it from a backup") from None
 
     async def keep(self, record: Record) -> None:
-        """Write it where it differs. Raises ApiError 409 when somebody else has changed it since it was read."""
+        """Write the record if it differs. Raises ApiError 409 if another writer has changed it since it was read."""
         data = {"version": VERSION, "record": json.dumps(remembered(record), separators=(",", ":"))}
         owners = self._cluster.owner() if all(map(owned, self._cluster.spec.node_pools)) else []
         there = self._there

@@ -1,4 +1,4 @@
-"""KRaftTopics as objects of Kubernetes: their statuses and events, claims, and the proof that one is gone."""
+"""KRaftTopics as objects of Kubernetes: statuses, events, claims, and the proof that a resource was deleted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kraft_operator.plan.topics import TopicState
 log = logging.getLogger("kraft_operator.topics")
 
 UNTOLD: Final = frozenset({"Changing", "Creating", "ReplicasMove"})
-"""Reasons of a topic that is not ready yet, and needs nobody to do anything."""
+"""Reasons of topics that are not ready yet and need no help. They cause no event."""
 
 
 @dataclass(slots=True)
@@ -30,16 +30,17 @@ class TopicObjects:
     events: Events
     namespace: str
     resources: list[dict[str, Any]]
-    """All KRaftTopics of the namespace, as they were last seen."""
+    """All KRaftTopics of the namespace, as last seen."""
     cluster: dict[str, Any]
-    """The KRaftCluster: what is gone has no events of its own."""
+    """The KRaftCluster. It gets the events about deleted KRaftTopics."""
     write_claims: Callable[[Mapping[str, Claim]], Awaitable[object]]
 
     async def remember(self, claims: Mapping[str, Claim]) -> None:
+        """Write the claims into the record."""
         await self.write_claims(claims)
 
     async def tell(self, states: Mapping[str, TopicState]) -> None:
-        """Write the statuses that differ, and an event for what somebody has to do something about."""
+        """Write the statuses that differ, and a warning event for each new problem that needs help."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         names = [one["metadata"]["name"] for one in self.resources]
         told = [self._tell(number, states[name], now) for number, name in enumerate(names) if name in states]
@@ -60,17 +61,20 @@ class TopicObjects:
         try:
             patched = await self.api.patch("KRaftTopic", self.namespace, metadata["name"], {"status": change}, "status")
         except ApiError as error:
-            if error.status != 404:  # deleted meanwhile
+            if error.status != 404:  # the resource was deleted meanwhile
                 raise
             return
         self.resources[number] = patched
 
     async def gone(self, claims: Collection[Claim]) -> set[str]:
-        """By a list as of now: a pass may have taken minutes since it listed them first."""
+        """Topics whose resource is certainly gone, by a new list. The pass may have listed them minutes ago.
+
+        Writes an event for each topic.
+        """
         known = {_name_and_uid(one) for one in self.resources}
         there = {_name_and_uid(one) for one in await self.api.list("KRaftTopic", self.namespace)}
         if there - known:
-            return set()  # the next pass knows what these say
+            return set()  # the next pass reads the new resources first
         found = set()
         for claim in claims:
             if (claim.resource, claim.uid) in there:
@@ -81,6 +85,7 @@ class TopicObjects:
         return found
 
     async def kept(self, claims: Collection[Claim]) -> None:
+        """Write an event for each topic that stays although its claim ends."""
         for claim in claims:
             whose = claim.resource or "that an older operator did not name"
             text = f"topic {claim.topic} (id {claim.id}) stays, although the KRaftTopic {whose} is gone whose"
@@ -98,6 +103,6 @@ def _name_and_uid(one: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def cluster_missing(name: str, wishes: Iterable[str]) -> dict[str, TopicState]:
-    """That there is no KRaftCluster of that name."""
+    """The states of KRaftTopics whose KRaftCluster does not exist. `wishes` are the names of the resources."""
     text = f"there is no KRaftCluster {name} in this namespace: make it, or delete this KRaftTopic"
     return {wish: TopicState(False, "ClusterMissing", text) for wish in wishes}

@@ -1,7 +1,6 @@
-"""KRaftTopics by Kafka's protocol: what is declared, what is there, the planned batch, what was refused.
+"""KRaftTopics through Kafka's protocol: read the declared and existing topics, carry out a batch, report refusals.
 
-Who calls it: the reconciler, and the supervisor of a local cluster, after a pass that found brokers. It decides
-nothing: `plan.topics` does.
+The reconciler and the supervisor of a local cluster call it after a pass that found brokers. `plan.topics` decides.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ SET: Final = 0
 DELETE: Final = 1
 NONE: Final = bytes(16)
 UNKNOWN: Final = frozenset({3, 17, 100})
-"""UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (a name that none can have), UNKNOWN_TOPIC_ID."""
+"""UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (no topic can have this name), UNKNOWN_TOPIC_ID."""
 DENIED: Final = 29
 """TOPIC_AUTHORIZATION_FAILED."""
 EXISTS: Final = 36
 TIMED_OUT: Final = 7
-"""REQUEST_TIMED_OUT: it may be done nevertheless."""
+"""REQUEST_TIMED_OUT: the request may still take effect."""
 TIMEOUT_MS: Final = 2500
 A_REQUEST: Final = 500
 
@@ -50,9 +49,9 @@ A_REQUEST: Final = 500
 def declared(
     resources: Iterable[Mapping[str, Any]], cluster: str, claims: Iterable[Claim] = ()
 ) -> tuple[Declared, dict[str, TopicState]]:
-    """What the KRaftTopics of a namespace mean for a cluster; those that are not understood with the reason.
+    """Read the KRaftTopics of a namespace for one cluster. Also returns the states of malformed resources.
 
-    `resources` are all there are, as the API server has them: no topic of a resource among them is deleted.
+    `resources` must be all KRaftTopics of the namespace, because a topic of a missing resource may be deleted.
     """
     wishes, unread, states = [], [], {}
     there = set()
@@ -68,7 +67,7 @@ def declared(
             continue
         wrong = pruned(KRaftTopicSpec, spec)
         try:
-            # What a later version of the definitions has besides is for a later operator.
+            # Ignore unknown fields: they may belong to a later version of the definitions.
             parsed = KRaftTopicSpec.model_validate(spec, extra="ignore")
         except ValidationError as error:
             wrong = [*problems(error), *wrong]
@@ -82,7 +81,7 @@ def declared(
 
 def _wish(one: Mapping[str, Any], spec: KRaftTopicSpec) -> TopicWish:
     metadata, status = one["metadata"], one.get("status", {})
-    # A definition of before has no `creating`, but the reason.
+    # Older definitions have no `creating` field, but the reason.
     reason = next((condition["reason"] for condition in status.get("conditions", ())), "")
     return TopicWish(
         metadata["name"],
@@ -101,16 +100,20 @@ def _wish(one: Mapping[str, Any], spec: KRaftTopicSpec) -> TopicWish:
 
 
 def id_text(raw: bytes) -> str:
-    """In Kafka's form."""
+    """A topic id as text, in Kafka's form: base64 for URLs without padding."""
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def id_bytes(text: str) -> bytes:
+    """Inverse of `id_text`."""
     return base64.urlsafe_b64decode(text + "==")
 
 
 async def look(client: Client, broker: Address, names: Sequence[str], cluster_id: str | None = None) -> TopicsSeen:
-    """Those of `names` that exist. Raises UnreachableError, also where another cluster than `cluster_id` answers."""
+    """Read the topics of `names` that exist.
+
+    Raises UnreachableError, also if a cluster other than `cluster_id` answers.
+    """
     found: dict[str, TopicSeen] = {}
     hidden: dict[str, str] = {}
     for first in range(0, len(names), A_REQUEST):
@@ -146,17 +149,17 @@ def _hidden(name: str, operation: str, error: int) -> str:
 def _seen(topic: Mapping[str, Any], configs: Iterable[Mapping[str, Any]]) -> TopicSeen:
     own = {c["name"]: c["value"] or "" for c in configs if c["source"] == DYNAMIC_TOPIC}
     partitions = topic["partitions"]
-    # Replicas are added and taken away in the order of the partitions: of the last one last.
+    # Replica counts change in the order of the partitions, so the last partition changes last.
     replicas = len(max(partitions, key=lambda one: one["index"])["replicas"]) if partitions else 0
     return TopicSeen(id_text(topic["id"]), len(partitions), replicas, own, topic["internal"])
 
 
 Refusals = dict[str, tuple[int, str]]
-"""Error and message by topic."""
+"""Error code and message by topic."""
 
 
 async def validate(client: Client, broker: Address, wishes: Sequence[TopicWish]) -> Refusals:
-    """Which topics the cluster would not create. Raises UnreachableError."""
+    """Check which topics the cluster would refuse to create. Raises UnreachableError."""
     return await _create(client, broker, wishes, validate_only=True)
 
 
@@ -181,7 +184,7 @@ async def _create(client: Client, broker: Address, wishes: Sequence[TopicWish], 
 
 
 async def carry_out(client: Client, broker: Address, plan: TopicPlan) -> Refusals:
-    """Do the batch; what was refused. Raises UnreachableError."""
+    """Carry out the batch and return the refusals. Raises UnreachableError."""
     refused = await _create(client, broker, plan.create, validate_only=False)
     common: dict[str, Any] = {"timeout_ms": TIMEOUT_MS, "validate_only": False}
     if plan.grow:
@@ -207,30 +210,30 @@ async def carry_out(client: Client, broker: Address, plan: TopicPlan) -> Refusal
 async def steady(
     client: Client, broker: Address, declared: Declared, claims: Mapping[str, Claim], cluster_id: str | None
 ) -> Mapping[str, TopicState] | None:
-    """States of topics that need nothing; None if a batch is due, or a claim changes. Raises UnreachableError."""
+    """The states of the resources; None if a batch is due or a claim changes. Raises UnreachableError."""
     names = sorted({*claims, *(wish.topic for wish in declared.wishes)})
     plan = plan_topics(declared, await look(client, broker, names, cluster_id), claims)
     return None if plan.count or plan.claims != claims else plan.states
 
 
 class Keeper(Protocol):
-    """What outlives a pass, and who is told."""
+    """Keeps claims between passes and reports states."""
 
     async def remember(self, claims: Mapping[str, Claim]) -> None:
-        """Claims, before any of the topics is made."""
+        """Record the claims. Called before any topic changes."""
 
     async def tell(self, states: Mapping[str, TopicState]) -> None:
-        """States, by resource."""
+        """Report states by the name of the resource."""
 
     async def gone(self, claims: Collection[Claim]) -> set[str]:
-        """Topics whose resource is certain to be gone by now. Their deletion is announced before this returns."""
+        """Return the topics whose resource is certainly gone. Announces their deletion before it returns."""
 
     async def kept(self, claims: Collection[Claim]) -> None:
-        """Topics that stay although their claim ends."""
+        """Report topics that stay although their claims end."""
 
 
 class Pass(NamedTuple):
-    """One look at the topics, and a batch."""
+    """One observation of the topics, and one batch of changes."""
 
     client: Client
     broker: Address
@@ -238,7 +241,7 @@ class Pass(NamedTuple):
     cluster_id: str | None = None
 
     async def run(self, declared: Declared, claims: Mapping[str, Claim]) -> bool:
-        """Look, plan, do a batch; whether there is more to do, or something to be seen. Raises UnreachableError."""
+        """Observe, plan and carry out a batch. Returns whether another pass is due soon. Raises UnreachableError."""
         names = sorted({*claims, *(wish.topic for wish in declared.wishes)})
         plan = plan_topics(declared, await look(self.client, self.broker, names, self.cluster_id), claims)
         if plan.claims != claims:
@@ -249,7 +252,7 @@ class Pass(NamedTuple):
         if plan.delete:
             gone = await self.keeper.gone(plan.delete.values())
             plan.delete = {topic: claim for topic, claim in plan.delete.items() if topic in gone}
-        # What is about to be made is in the statuses before: whoever crashes knows it for its own.
+        # The statuses name the topics before they are created. So after a crash, the operator knows them as its own.
         await self.keeper.tell(_before(declared, plan, refused))
         if plan.count:
             refused = await carry_out(self.client, self.broker, plan)
@@ -259,7 +262,7 @@ class Pass(NamedTuple):
 
 
 def _before(declared: Declared, plan: TopicPlan, refused: Refusals) -> dict[str, TopicState]:
-    """States before the batch. One that is about to change is told when that has been seen."""
+    """States before the batch. The state of a changing topic is reported once the change was observed."""
     states = dict(plan.states) | _refused(declared, plan, refused)
     for wish in declared.wishes:
         state = states.get(wish.resource)

@@ -1,11 +1,11 @@
-"""Kafka's protocol as far as an administrator of one cluster needs it, a client of our own.
+"""A client for the administrative part of Kafka's protocol, for one cluster.
 
-Who calls it: `observe.kafka` and `apply.kafka`. It knows nothing of Kubernetes, of plans or of other products (what
-this costs and why it is so: docs/decisions/0005).
+`observe.kafka`, `apply.kafka` and `apply.topics` call it. It does not depend on Kubernetes, on plans or on the other
+products (docs/decisions/0005 has the reasons and the cost).
 
-- `schemas` the requests and responses, each in one version, as a short text; facts of Apache Kafka's definitions
-- `codec`   such a text -> functions that write and read it; messages are plain dictionaries
-- `client`  connections to nodes, one request at a time on each; the only place with sockets
+- `schemas` the requests and responses, each in one version, as short texts; facts of Apache Kafka's definitions
+- `codec`   compiles such a text to functions that write and read messages; messages are plain dictionaries
+- `client`  connections to nodes, one request at a time on each; the only module with sockets
 
-It must not decide anything, and must not ask again by itself: who observes asks again in the next pass anyway.
+It makes no decisions and does not retry, because the next pass asks again anyway.
 """

@@ -1,7 +1,7 @@
-"""Connections to the nodes of a cluster: asked one thing at a time, closed when something is wrong.
+"""Connections to the nodes of a cluster: one request at a time, closed at the first error.
 
-A node that does not answer costs whoever asks `timeout_s`, once: the connection is dropped, and the next question
-connects anew.
+If a node does not answer, the request fails after `timeout_s` and the connection is closed. The next request connects
+again.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kraft_operator.kafka.schemas import API_VERSIONS, Api
 
 CLIENT_ID: Final = "kraft-operator"
 ANSWER_S: Final = 3.0
-"""An idle node answers in a millisecond. A pass that waits longer than its views may be old would be of no use."""
+"""The default timeout in seconds. An idle node answers in a millisecond; a longer wait would make views too old."""
 LASTING: Final = frozenset({40, 42, 44, 96})
-"""INVALID_CONFIG, INVALID_REQUEST, which wrong values of brokers are, POLICY_VIOLATION, FEATURE_UPDATE_FAILED."""
+"""INVALID_CONFIG, INVALID_REQUEST (for wrong values of brokers), POLICY_VIOLATION, FEATURE_UPDATE_FAILED."""
 _HEAD: Final = struct.Struct(">hhih")
 
 
 class Address(NamedTuple):
-    """Where a node listens."""
+    """The host and port of a node's listener."""
 
     host: str
     port: int
@@ -33,11 +33,11 @@ class Address(NamedTuple):
 
 
 class UnreachableError(Exception):
-    """No answer: no connection, one that broke, or silence."""
+    """A node did not answer: no connection, a broken connection, a timeout, or an unusable answer."""
 
 
 class RefusedError(Exception):
-    """The cluster's answer was an error. `code` is Kafka's."""
+    """The cluster answered with an error. `code` is Kafka's error code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class RefusedError(Exception):
 
     @property
     def lasting(self) -> bool:
-        """Whether what is asked for is wrong, so that asking again helps nobody."""
+        """Whether the request itself is wrong, so that a retry cannot help."""
         return self.code in LASTING
 
 
@@ -75,7 +75,7 @@ class _Connection:
         if number != self._number or not 4 <= size <= MESSAGE_BYTES_MAX:
             raise ProtocolError(f"{self.address} answers with {size} bytes to request {number}: no Kafka, it seems")
         data = await reader.readexactly(size - 4)
-        # The response to ApiVersions has no tags in its header, so that whoever asks a stranger can read it (KIP-511).
+        # The response to ApiVersions has no tags in its header, so that clients of any version can read it (KIP-511).
         if api is API_VERSIONS:
             return data
         if data[:1] != b"\0":
@@ -89,14 +89,17 @@ class _Connection:
 
 
 class Client:
-    """Of one cluster. Use it in `async with`, or `close` it."""
+    """A client of one cluster. Use it in `async with`, or `close` it."""
 
     def __init__(self, timeout_s: float = ANSWER_S) -> None:
         self._timeout_s = timeout_s
         self._connections: dict[Address, _Connection] = {}
 
     async def ask(self, address: Address, api: Api, **fields: Any) -> dict[str, Any]:
-        """The answer. Raises UnreachableError; errors inside the answer are the caller's to see."""
+        """Send a request and return the response. `fields` are the fields of the request.
+
+        Raises UnreachableError. The caller must check the error codes inside the response.
+        """
         connection = self._connections.get(address)
         if connection is None:
             connection = self._connections[address] = _Connection(address)
@@ -119,11 +122,12 @@ class Client:
             connection.close()
 
     def keep(self, addresses: set[Address]) -> None:
-        """Close all connections but these."""
+        """Close all connections except those to `addresses`."""
         for address in self._connections.keys() - addresses:
             self.forget(address)
 
     def close(self) -> None:
+        """Close all connections."""
         self.keep(set())
 
     async def __aenter__(self) -> Client:

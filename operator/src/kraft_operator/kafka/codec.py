@@ -1,7 +1,8 @@
-"""A message's fields as text -> what writes and reads it. Flexible versions only (KIP-482), so there is one encoding.
+"""Codecs of messages, compiled from a text with the message's fields. Flexible versions only (KIP-482).
 
-The text: `name:type` separated by blanks; types `i8 i16 i32 i64 u16 bool str uuid`, `[type]` and `[name:type …]` for
-arrays, `?` behind a type that may be null, `#2name:type` for a tagged field. Messages are dictionaries.
+The text has `name:type` pairs, separated by blanks. Types are `i8 i16 i32 i64 u16 bool str uuid`, and `[type]` and
+`[name:type …]` for arrays. A type with `?` may be null. `#2name:type` is a tagged field with tag 2. Messages are
+dictionaries.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 MESSAGE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Of a response: metadata of a million partitions is far below; more is not Kafka's protocol."""
+"""The largest accepted response. Metadata of a million partitions is far smaller, so more is not Kafka's protocol."""
 
 _FIXED: Final = {
     name: struct.Struct(">" + code)
@@ -27,11 +28,11 @@ Read = Callable[["Reader"], Any]
 
 
 class ProtocolError(ValueError):
-    """What arrived is not what the protocol says: the connection is of no use any more."""
+    """The received data violates the protocol. The connection cannot be used any more."""
 
 
 class Reader:
-    """A place in a response."""
+    """A cursor in a response. All methods raise ProtocolError if the data ends early."""
 
     __slots__ = ("_at", "_data")
 
@@ -40,6 +41,7 @@ class Reader:
         self._at = 0
 
     def fixed(self, kind: struct.Struct) -> Any:
+        """Read one value of a fixed size."""
         try:
             (value,) = kind.unpack_from(self._data, self._at)
         except struct.error as error:
@@ -48,6 +50,7 @@ class Reader:
         return value
 
     def varint(self) -> int:
+        """Read an unsigned varint of at most 5 bytes."""
         value = shift = 0
         while shift < 35:
             byte = self.take(1)[0]
@@ -58,6 +61,7 @@ class Reader:
         raise ProtocolError(f"no length at byte {self._at}")
 
     def take(self, count: int) -> bytes:
+        """Read `count` bytes."""
         end = self._at + count
         if end > len(self._data):
             raise ProtocolError(f"a response of {len(self._data)} bytes ends before {end}")
@@ -66,13 +70,14 @@ class Reader:
         return part
 
     def count(self) -> int:
-        """Of an array: -1 for null. No more than could be there."""
+        """Read the length of an array; -1 for null. Raises ProtocolError if the rest of the data is too short."""
         count = self.varint() - 1
         if count > len(self._data) - self._at:
             raise ProtocolError(f"an array of {count} in a response of {len(self._data)} bytes")
         return count
 
     def tags(self, known: Mapping[int, tuple[str, Read]], into: Message) -> None:
+        """Read the tagged fields `known` into a message, and skip unknown ones (KIP-482)."""
         for _ in range(self.varint()):
             number, size = self.varint(), self.varint()
             body = self.take(size)
@@ -82,6 +87,7 @@ class Reader:
 
 
 def put_varint(out: bytearray, value: int) -> None:
+    """Append an unsigned varint."""
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -89,29 +95,29 @@ def put_varint(out: bytearray, value: int) -> None:
 
 
 class Codec(NamedTuple):
-    """Of one message."""
+    """The functions that write and read one type of message."""
 
     write: Write
     read: Read
 
     def encode(self, message: Message) -> bytes:
-        """Raises KeyError for a field that is missing: there are no defaults."""
+        """Encode a message. Raises KeyError if a field is missing, because fields have no defaults."""
         out = bytearray()
         self.write(out, message)
         return bytes(out)
 
     def decode(self, data: bytes) -> Message:
-        """Raises ProtocolError."""
+        """Decode a message. Raises ProtocolError."""
         return dict(self.read(Reader(data)))
 
 
 def codec(text: str) -> Codec:
-    """The codec of a message."""
+    """Compile the codec of a message from its text; see the module for the format."""
     return _struct(deque(_WORDS.findall(text)))
 
 
 def _struct(words: deque[str]) -> Codec:
-    """Fields up to the bracket that closes them."""
+    """Compile fields up to the closing bracket, and consume it."""
     fields: list[tuple[str, Write, Read]] = []
     tagged: dict[int, tuple[str, Read]] = {}
     while words and not (word := words.popleft()).startswith("]"):

@@ -1,4 +1,4 @@
-"""The APIs that are used, each in one version that Apache Kafka 4.0 and later serve; all are flexible."""
+"""The APIs that the operator uses, each in one flexible version that Apache Kafka 4.0 and later serve."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METADATA: Final = _api(
     " topics:[error:i16 name:str? id:uuid internal:bool"
     " partitions:[error:i16 index:i32 leader:i32 epoch:i32 replicas:[i32] isr:[i32] offline:[i32]] operations:i32]",
 )  # fmt: skip
-# Before version 4, features whose range begins at 0 are left out: kraft.version is one (KIP-1022).
+# Versions before 4 leave out features whose range begins at 0, such as kraft.version (KIP-1022).
 API_VERSIONS: Final = _api(
     "ApiVersions", 18, 4,
     "software:str software_version:str",
