@@ -1,4 +1,4 @@
-"""Schemas that grow: what a table keeps of its own, and what it takes from values that know more."""
+"""Growth of schemas: combine a table's columns with the fields of new values, and convert rows to them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ WIDER: Final = {
     pa.int64(): (pa.float64(),),
     pa.float32(): (pa.float64(),),
 }
-"""The columns that values of a type may go into; numbers that they cannot hold are told when it comes to it."""
+"""Type -> wider column types that accept its values; a number that does not fit fails when it is converted."""
 FLAT: Final = "[]"
-"""After a reserved name: only nested fields must not have it."""
+"""Suffix of a reserved name that only nested fields must not have."""
 DEPTH_MAX: Final = 32
-"""Of values: Delta's libraries read no schema that is much deeper, and Arrow's reader dies of some thousands."""
+"""Maximum nesting of values. Delta's libraries do not read much deeper schemas; Arrow's reader crashes at thousands."""
 
 
 def widened(there: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """A table's schema with the columns, and the fields within its columns, that it lacks; no type changes."""
+    """A table's schema plus the columns and nested fields of `wanted` that it lacks. No type changes."""
     return pa.schema(_fields(list(there), list(wanted), lambda old, _: old))
 
 
 def promoted(there: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """The same, with the types that Iceberg widens in place: int to long, float to double, decimals of more digits."""
+    """As `widened`, and with the types that Iceberg widens in place: int to long, float to double, longer decimals."""
     return pa.schema(_fields(list(there), list(wanted), _promoted))
 
 
@@ -44,9 +44,9 @@ def _promoted(there: pa.DataType, wanted: pa.DataType) -> pa.DataType:
 
 
 def merged(fields: pa.Schema, learnt: Sequence[pa.Schema]) -> pa.Schema:
-    """All fields; where two tasks saw two types, the wider one, or the first where neither is.
+    """Combine the fields that tasks learnt. Of two types the wider one counts, or the first if neither is wider.
 
-    A task whose names do not go together with those of others has to learn again, from these.
+    Schemas whose names clash with those before are skipped; their tasks learn again from the result.
     """
     for more in learnt:
         found = pa.schema(_fields(list(fields), list(more), _wider))
@@ -63,10 +63,10 @@ def check_names(
     reserved: Collection[str] = (),
     known: pa.Schema = pa.schema([]),  # noqa: B008 - cannot change
 ) -> None:
-    """Raises RecordError for a field that is not `known` and has, in any case, another's name or a `reserved` one.
+    """Raises RecordError if a field that is not `known` has the name of another or a `reserved` name, ignoring case.
 
-    Also within fields, where a path is a name, as it is for Iceberg; and for fields that are nested too deep. A name
-    that is reserved with `[]` after it (`FLAT`) is one of a column that must not be nested.
+    Names of nested fields are their paths, as in Iceberg. Also raises RecordError for fields nested more than
+    DEPTH_MAX deep. A reserved name with the suffix `[]` (`FLAT`) forbids only nested columns.
     """
     old = set(_paths(known))
     seen = {*reserved, *(".".join(path).lower() for path in old)}
@@ -77,7 +77,7 @@ def check_names(
                 raise RecordError("field.depth", f"the field {name!r} is nested more than {DEPTH_MAX} deep")
             if name.lower() in seen or not path[-1]:
                 raise RecordError("field.name", f"the field {name!r} has the name of another column")
-            if "\0" in path[-1]:  # where names end for libraries in C
+            if "\0" in path[-1]:  # C libraries end the name there
                 raise RecordError("field.name", f"the field {name!r} has a name with a zero byte")
             if len(path) == 1 and name.lower() + FLAT in seen and pa.types.is_nested(schema.field(name).type):
                 raise RecordError("field.type", f"the field {name!r} is nested, but rows are filed or found by it")
@@ -85,7 +85,7 @@ def check_names(
 
 
 def _paths(fields: Iterable[pa.Field], before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Of all fields and those within them, from outside in."""
+    """Yield the paths of all fields and nested fields, outer fields first."""
     for field in fields:
         path = (*before, field.name)
         yield path
@@ -122,15 +122,15 @@ def _wider(there: pa.DataType, wanted: pa.DataType) -> pa.DataType:
 
 
 def misfit(given: pa.Schema, columns: pa.Schema) -> str:
-    """Which of the given fields does not fit into the column of its name, "" where all do: only numbers widen."""
+    """Describe the first field whose type does not fit into its column; "" if all fit. Only numbers widen."""
     found = (_misfit(field.name, field.type, columns.field(field.name).type) for field in given)
     return next((text for text in found if text), "")
 
 
 def aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with the columns of `schema`, and these with its fields; null where it has none.
+    """Convert a table to the columns and nested fields of `schema`; missing ones are null, others are dropped.
 
-    Raises ArrowInvalid for numbers that the wider type cannot hold.
+    Raises ArrowInvalid for numbers that the column's type cannot hold exactly.
     """
     names = table.column_names
     columns = [
@@ -158,7 +158,7 @@ def _misfit(path: str, given: pa.DataType, column: pa.DataType) -> str:
 
 
 def _conformed(array: Any, kind: pa.DataType) -> Any:
-    """An array as one of `kind`: structs by the names of their fields, numbers widened."""
+    """Convert an array to `kind`: structs match by field name, numbers widen."""
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
     if array.type.equals(kind):
@@ -180,7 +180,7 @@ def _conformed(array: Any, kind: pa.DataType) -> Any:
     if pa.types.is_timestamp(kind) and pa.types.is_string(array.type):
         return instants(array)
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(array.type) and array.type.unit == "ns":
-        return array.cast(kind, safe=False)  # digits beyond microseconds are left out
+        return array.cast(kind, safe=False)  # truncates to microseconds
     return array.cast(kind)
 
 

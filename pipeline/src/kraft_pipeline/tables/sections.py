@@ -1,4 +1,4 @@
-"""Mappings of a YAML document, read field by field, with errors that name the field's path."""
+"""Reads mappings of a YAML document field by field; errors name the field's path."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 
 class SpecError(ValueError):
-    """A field that is missing, unknown or not of its form; the message begins with its path."""
+    """A field is missing, unknown or malformed; the message begins with its path."""
 
 
 class Section:
-    """A mapping of the YAML with its path; what nothing has read in the end is unknown. Methods raise SpecError."""
+    """A mapping of the YAML with its path. It tracks which fields are read, for `done`. Methods raise SpecError."""
 
     def __init__(self, path: str, given: Any) -> None:
         if not isinstance(given, Mapping):
@@ -21,21 +21,21 @@ class Section:
         self.path, self._given, self._asked = path, given, set[str]()
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A field as it is given."""
+        """A field without a check, or `default` if it is missing or null."""
         self._asked.add(name)
         found = self._given.get(name)
         return default if found is None else found
 
     def names(self) -> list[str]:
-        """All of its fields, for a mapping whose names are the user's."""
+        """The names of all fields, for a mapping whose names the user chooses."""
         return [str(name) for name in self._given]
 
     def section(self, name: str) -> Section:
-        """A mapping within, empty if it is left out."""
+        """A nested mapping, empty if it is missing."""
         return Section(f"{self.path}.{name}", self.get(name, {}))
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text that is not empty."""
+        """A text that must not be empty."""
         found = self.get(name, default)
         if not isinstance(found, str) or not found:
             raise SpecError(f"{self.path}.{name}: " + ("is missing" if found is None else f"{found!r} is no text"))
@@ -51,14 +51,14 @@ class Section:
         return found
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts."""
+        """A list of texts, empty if it is missing."""
         found = self.get(name, [])
         if not isinstance(found, list) or not all(isinstance(item, str) and item for item in found):
             raise SpecError(f"{self.path}.{name}: {found!r} is no list of texts")
         return tuple(found)
 
     def mapping(self, name: str) -> dict[str, str]:
-        """Texts by name."""
+        """A mapping of names to values, all converted to texts; empty if it is missing."""
         found = self.get(name, {})
         if not isinstance(found, Mapping):
             raise SpecError(f"{self.path}.{name}: a mapping is wanted, not {found!r}")
@@ -72,14 +72,14 @@ class Section:
         return found
 
     def count(self, name: str, default: int) -> int:
-        """A number from 1 on."""
+        """An integer of at least 1."""
         found = self.get(name, default)
         if not isinstance(found, int) or isinstance(found, bool) or found < 1:
             raise SpecError(f"{self.path}.{name}: {found!r} is no number from 1 on")
         return found
 
     def quantity(self, name: str, default: str, units: Mapping[str, float]) -> float:
-        """A number with a unit, in the smallest unit."""
+        """An integer with a unit, multiplied by the unit's factor in `units`."""
         found = str(self.get(name, default))
         parts = re.fullmatch(r"(\d+)([A-Za-z]*)", found)
         unit = units.get(parts[2].lower()) if parts else None
@@ -88,11 +88,11 @@ class Section:
         return int(parts[1]) * unit
 
     def any(self) -> bool:
-        """Whether anything is given."""
+        """Whether the mapping has any field."""
         return bool(self._given)
 
     def done(self) -> None:
-        """Raises SpecError if a field is given that nothing has read."""
+        """Raises SpecError if the mapping has a field that nothing has read."""
         for name in self._given:
             if name not in self._asked:
                 near = get_close_matches(str(name), self._asked, 1)

@@ -1,15 +1,15 @@
 """The batches of a KafkaTable as a query of Structured Streaming: `format("kraft-table")` to `foreachBatch`.
 
-Spark asks the source for the end of the next batch, and the source plans it after the state of the table, which the
-table's own transactions hold. The rows of a micro-batch are ranges of offsets, each a partition of its own. In
-`foreachBatch` tasks fetch, decode and write the ranges, and the driver commits the files. So Spark schedules, repeats,
-speculates and shows, and records go neither through the JVM nor to the driver. Each query has a new checkpoint, which
-no other query reads: a checkpoint cannot be ahead of the table, behind it, or lost. See
+Spark asks the source for the end of the next batch. The source plans it from the table's state, which the table's own
+transactions hold. The rows of a micro-batch are ranges of offsets, one Spark partition each. In `foreachBatch`, tasks
+fetch, decode and write the ranges, and the driver commits the files. So Spark schedules, retries, speculates and shows
+the tasks, but records pass neither through the JVM nor the driver. Each query has a new checkpoint that no other query
+reads, so a checkpoint cannot be ahead of the table, behind it, or lost. See
 docs/decisions/0015-tables-are-streaming-queries.md.
 
-The source's methods run in a process of Spark's on the driver. A folder of the query is between the two: `feed` says
-what to read, `learned` how large records are, `behind` how far the table is behind. A failure to plan is the end of a
-batch, too, so that it arrives as what it is and not as the text of a Java exception.
+Spark runs the source's methods in a Python process of its own on the driver. Both processes share a folder per query:
+`feed` says what to read, `learned` how large records are, `behind` how many records the table lacks. If planning fails,
+the failure is passed on as the end of a batch, so its class is not lost in the text of a Java exception.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "kraft-table"
 STARTS: Final = 6
-"""Of queries that Spark ended before they wrote a batch: it gives a Python process ten seconds to start, which are too
-few on a busy machine."""
+"""Attempts to start a query that writes a batch. Spark gives a Python process ten seconds to start, which may be too
+short on a busy machine."""
 COLUMNS: Final = "number int, topic string, topicId binary, partition int, first bigint, last bigint, epoch int"
 _FAILURE: Final = "failure"
 _PIECES: Final = "tasks"
 
 
 def range_of(row: dict[str, Any]) -> Range:
-    """The range that a row of the source names."""
+    """Convert a row of the source (`COLUMNS`) to a range."""
     return Range(row["topic"], row["topicId"], row["partition"], row["first"], row["last"], row["epoch"])
 
 
@@ -65,11 +65,11 @@ class TableSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """The columns of a range."""
+        """The columns of a range as DDL."""
         return COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        """Raises ValueError: a batch of a table is always a stream's."""
+        """Raises ValueError: the format has no batch reader."""
         raise ValueError(f"format {FORMAT} is for streams; spark.readStream reads it")
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
@@ -78,7 +78,7 @@ class TableSource(DataSource):
 
 
 class _Piece(InputPartition):
-    """A range, and its place among those of the batch."""
+    """A range and its index in the batch."""
 
     def __init__(self, number: int, wanted: Range) -> None:
         super().__init__((number, *wanted))
@@ -86,7 +86,7 @@ class _Piece(InputPartition):
 
 
 class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches, on the driver; copies go to executors, where they only name a range."""
+    """Plans batches on the driver. Spark sends copies to executors, where `read` returns a range."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -96,14 +96,14 @@ class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_asking": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where no batch has been planned yet."""
+        """The offset before the first batch."""
         return {}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The plan of a run that is to end knows itself where."""
+        """Do nothing: the planner of a run with `once` knows its end."""
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
-        """The next batch, which is a plan; `start` if there is none now."""
+        """The next batch as a serialized plan, or a failure to plan; `start` if there is no batch now."""
         try:
             plan = self._next()
         except Exception as e:
@@ -112,13 +112,13 @@ class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
         """The ranges of a batch."""
-        if _PIECES not in end:  # a failure, or the beginning, which Spark makes a batch of if there is none
+        if _PIECES not in end:  # a failure, or the initial offset, for which Spark may run an empty batch
             return []
         return [_Piece(number, wanted) for number, wanted in enumerate(pieces(plan_of(end), end[_PIECES]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The one row of a range."""
-        if not isinstance(partition, _Piece):  # PySpark's own, of no partition at all
+        if not isinstance(partition, _Piece):  # PySpark's placeholder for an empty batch
             return
         wanted = partition.wanted
         values = (partition.number, wanted.topic, wanted.topic_id, wanted.partition, wanted.start, wanted.end)
@@ -129,10 +129,10 @@ class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield pa.RecordBatch.from_arrays([pa.array([value], kind) for value, kind in given], names)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The table has committed already."""
+        """Do nothing: the table has already committed."""
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Close the connections at the end of the query."""
         if self._asking is not None:
             self._asking[0].close()
             self._asking = None
@@ -152,7 +152,7 @@ class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._feed()[1]
 
     def _feed(self) -> tuple[Feed, int]:
-        # Written by this program's own driver a moment ago, into a folder that only its user can read.
+        # This program's driver wrote the file to a folder that only its user can read.
         found: tuple[Feed, int] = pickle.loads((self._folder / "feed").read_bytes())  # noqa: S301
         return found
 
@@ -164,7 +164,10 @@ def _put(path: Path, value: Any) -> None:
 
 
 def stream(engine: SparkEngine, writer: Writer, cluster: Cluster) -> None:
-    """Run the query until the writer stops, or with `once` until there is nothing left. Raises what a batch raised."""
+    """Run the query until the writer stops, or with `once` until no records are left.
+
+    Raises what a batch raised, and TaskError if Spark fails for good.
+    """
     left = STARTS
     while left:
         with tempfile.TemporaryDirectory(prefix="kraft-table-") as folder:
@@ -187,7 +190,7 @@ class _Query:
         self.batches = 0
 
     def run(self) -> Failure | None:
-        """None at its end, or why Spark ended it. Raises what a batch raised."""
+        """Run until the end. Returns the failure of Spark, or None. Raises what a batch raised."""
         failure: Failure | None = None
         query: Any = None
         try:
@@ -198,7 +201,7 @@ class _Query:
             failure = found._replace(message=f"the query has failed: {found.message}")
         finally:
             if query is not None and not self._engine.is_gone and query.isActive:
-                with self._working:  # the batch that is under way ends; the next one is refused
+                with self._working:  # wait for the current batch; `_batch` refuses the next one
                     pass
                 query.stop()
         if self._raised is not None and not (failure is not None and failure.code == "spark.ended"):
@@ -234,10 +237,10 @@ class _Query:
                     self._working.release()
 
     def _batch(self, rows: Any, number: int) -> None:
-        """Write a batch. Raises nothing: Python and Java would both log a trace, and `_watch` ends the query."""
+        """Write a batch and store its exception for `_watch`, because Python and Java would both log a trace."""
         with self._working:
             if self._writer.stopping or self._raised is not None:
-                return  # Spark takes the batch for written, in a checkpoint that nobody reads
+                return  # Spark records the batch as written in the checkpoint, which is never read again
             try:
                 self._write(rows, number)
             except BaseException as e:

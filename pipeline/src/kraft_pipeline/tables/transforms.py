@@ -1,10 +1,10 @@
 """`spec.transform`: one SELECT over the decoded rows of each batch, run by Spark between decoding and writing.
 
-Tasks decode their ranges and put the rows aside (`changes.STAGED`). Spark reads them as the view `records`, and writes
-what the SELECT returns as the batch's files. So dead letters, counts and repeated batches are those of the records, and
-the table's transaction is the same. A batch is transformed by itself, wherever it begins and ends; therefore only
-operators that look at one row at a time are allowed. The columns of the records must be known before the first batch:
-then a wrong SELECT ends the run at its start, and the table's columns never depend on which values came first.
+Tasks decode their ranges and stage the rows (`changes.STAGED`). Spark reads them as the view `records` and writes the
+result of the SELECT as the batch's files. Dead letters, counts and repeated batches still refer to the records, and the
+table's transaction is unchanged. Each batch is transformed alone and may end anywhere, so only operators that look at
+one row at a time are allowed. The columns of the records must be known before the first batch. So a wrong SELECT fails
+at the start of the run, and the table's columns do not depend on the first values.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ ROW_BY_ROW: Final = frozenset(
     | {"LogicalRDD", "MapInArrow", "Range", "LocalRelation", "OneRowRelation", "LateralJoin", "ArrowEvalPython"}
     | {"BatchEvalPython", "ResolvedHint", "UnresolvedSubqueryColumnAliases"}
 )
-"""Spark's operators whose result for a row depends on this row alone."""
+"""Spark's operators whose result for a row depends on this row only."""
 
 
 class Transform:
-    """The SELECT of a specification, checked. Raises SpecError."""
+    """The checked SELECT of a specification. The constructor raises SpecError."""
 
     def __init__(self, spec: TableSpec, engine: SparkEngine) -> None:
         self._spec, self._engine = spec, engine
@@ -48,7 +48,7 @@ class Transform:
         if spec.value.format != "raw" and not len(fields):
             raise SpecError("spec.transform: the columns of records must be known; give spec.value.schema")
         self._given = values.schema_of(spec, fields)
-        # A session of its own has its own views, functions and settings; the executors are the same.
+        # A new session has its own views, functions and settings, and uses the same executors.
         self._session = engine.session.newSession()
         self._session.conf.set("spark.sql.session.timeZone", "UTC")
         self._session.conf.set("spark.sql.ansi.enabled", spec.engine.spark.get("spark.sql.ansi.enabled", "false"))
@@ -85,7 +85,7 @@ class Transform:
         return found
 
     def columns(self, there: pa.Schema | None) -> pa.Schema:
-        """The columns of the result as the table has them. Raises SpecError if a type differs."""
+        """The columns of the result. `there`: the table's columns, or None. Raises SpecError if a type differs."""
         for field in self.schema:
             if there is not None and field.name in there.names and there.field(field.name).type != field.type:
                 raise SpecError(
@@ -120,7 +120,7 @@ class Transform:
 
 
 def _write(job: Job, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Result:
-    """The rows of one of Spark's partitions as files."""
+    """Write the rows of one Spark partition to files. Runs on an executor."""
     spec = job.spec
     storage = open_storage(spec.path, spec.storage)
     writer = RowFiles(storage, replace(job, staged=False), Range("", b"", 0, 0, 0), spec.partition_by)
@@ -136,7 +136,7 @@ def _write(job: Job, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Re
 
 
 def loaded(function: FunctionSpec, session: Any) -> Any:
-    """A function of the user. Raises SpecError if there is none of that name."""
+    """Import a user's function and send its file to executors. Raises SpecError if this fails."""
     if function.file is not None:
         folder = str(function.file.parent)
         if folder not in sys.path:
@@ -145,7 +145,7 @@ def loaded(function: FunctionSpec, session: Any) -> Any:
     path = f"spec.functions.{function.name}"
     try:
         found = getattr(importlib.import_module(function.module), function.attribute)
-    except Exception as e:  # of a module of somebody else
+    except Exception as e:  # the user's module may raise any exception
         raise SpecError(f"{path}: {function.module}:{function.attribute}: {type(e).__name__}: {e}") from e
     if not callable(found):
         raise SpecError(f"{path}: {function.module}:{function.attribute} is no function")
@@ -153,7 +153,7 @@ def loaded(function: FunctionSpec, session: Any) -> Any:
 
 
 def _operators(plan: Any) -> set[str]:
-    """The names of the operators of a plan of Spark's, subqueries' too."""
+    """Names of the operators in a Spark plan, including subqueries."""
     found: set[str] = {plan.nodeName()}
     for kind in (plan.children(), plan.innerChildren()):
         for place in range(kind.size()):

@@ -1,9 +1,9 @@
-"""What one Fetch brought as rows of a table, and as dead letters.
+"""Converts fetched records to rows of a table and to dead letters.
 
-Columns of a raw table: key, value, topic, partition, offset, timestamp, headers, as `codec.decode` has them. Of a JSON
-table: the fields of the object, then the same with an underscore in front and without the value; the partition is
-`_partition_id` there, since Iceberg's readers have a `_partition` of their own. Change events add what their envelope
-says (`debezium.COLUMNS`) between the two.
+Columns of a raw table: key, value, topic, partition, offset, timestamp, headers, as in `codec.decode`. Columns of other
+tables: the fields of the value, then the same metadata with a leading underscore and without the value. The partition
+is `_partition_id` there, because Iceberg's readers have their own `_partition`. Change events add the columns of their
+envelope (`debezium.COLUMNS`) between the two.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ META: Final = {
     name: f"_{name}_id" if name == "partition" else f"_{name}"
     for name in ("key", "topic", "partition", "offset", "timestamp", "headers")
 }
-"""What is not of the value -> its column in a table that has fields of values."""
+"""Metadata of a record -> its column in a table with fields of values."""
 RESERVED: Final = frozenset((*META.values(), *(f"_{name}" for name in FORMATS)))
-"""Names that no field of a value may have in a table: our columns', and those that rows may be filed under."""
+"""Names that fields of values must not have: metadata columns and partition columns."""
 ICEBERG: Final = frozenset(
     {
         *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
         *("_change_type", "_change_ordinal", "_commit_snapshot_id"),
     }
 )
-"""Names that Iceberg's readers give to columns of theirs: a table that has one of these cannot be read by Spark."""
+"""Names of metadata columns of Iceberg's readers: Spark cannot read a table with a column of these names."""
 PACKAGES: Final = {"avro": "fastavro", "protobuf": "google.protobuf", "jsonschema": "jsonschema"}
-"""What a format needs, by the name of the extra that brings it."""
+"""Name of an extra -> the package that its format needs."""
 DEAD_SCHEMA: Final = pa.schema(
     [
         *((name, TYPES[name]) for name in RAW),
@@ -55,22 +55,22 @@ DEAD_SCHEMA: Final = pa.schema(
         ("code", pa.string()),
     ]
 )
-"""A dead letter: the record as it came, where it failed (`decode`, `partition`, `key`), why, in which batch, and the
-code of the reason, which does not change between releases."""
+"""A dead letter: the raw record, the stage that failed (`decode`, `partition`, `key`), the reason, the batch, and the
+code of the reason, which is stable across releases."""
 _LOG: Final = logging.getLogger(__name__)
 
 
 class Parse(Protocol):
-    """Values that are no null to columns."""
+    """Converts non-null values to columns."""
 
     def __call__(
         self, values: pa.Array, schema: pa.Schema, /, *, additive: bool, reserved: frozenset[str]
     ) -> jsonvalues.Parsed:
-        """The table has the fields that it was given, and with `additive` those that values taught."""
+        """Parse values by `schema`; with `additive`, add new fields unless their names are `reserved` (lower case)."""
 
 
 class Rows(NamedTuple):
-    """`fields` are those of the values, grown where values taught new ones."""
+    """Decoded rows, dead letters (`DEAD_SCHEMA`), and the fields of values, including new ones."""
 
     rows: pa.Table
     dead: pa.Table
@@ -78,13 +78,14 @@ class Rows(NamedTuple):
 
 
 def reserved(spec: TableSpec, there: pa.Schema | None = None) -> frozenset[str]:
-    """Names that no field of a value may have, in small letters; `there`: the fields of a table that exists.
+    """Names that new fields of values must not have, in lower case; `there`: the fields of an existing table.
 
-    Once it does, neither what its rows are filed under, nor what `partitionBy` would then be taken to mean.
+    Once the table exists, names of partition columns are reserved, too, and names that would change the meaning of
+    `partitionBy`.
     """
     found = RESERVED | ICEBERG if spec.format == "iceberg" else RESERVED
     found |= frozenset(_said(spec).names)
-    if there is None:  # fields of such names become the columns that are meant
+    if there is None:  # a field with the name of a partition or key column becomes that column
         return found | {name.lower() + FLAT for name in (*spec.partition_by, *spec.keys)}
     by = {entry for entry in spec.partition_by if entry in FORMATS}
     for name in _made(spec):
@@ -93,15 +94,15 @@ def reserved(spec: TableSpec, there: pa.Schema | None = None) -> frozenset[str]:
 
 
 def _made(spec: TableSpec) -> set[str]:
-    """Columns that transforms of columns make."""
+    """Names of the columns that partition transforms compute."""
     found = (OF_COLUMN.fullmatch(entry) for entry in spec.partition_by)
     return {f"_{parts[2].strip('_')}_{parts[1]}" for parts in found if parts}
 
 
 def first_fields(spec: TableSpec) -> pa.Schema:
-    """The fields that the spec names.
+    """The fields of values that the spec declares.
 
-    Raises SpecError for a type that is none, a name that is taken, and a package that is not installed.
+    Raises SpecError for an unknown type, a reserved or duplicate name, and a package that is not installed.
     """
     _installed(spec)
     try:
@@ -115,7 +116,7 @@ def first_fields(spec: TableSpec) -> pa.Schema:
         check_names(found, reserved(spec))
     except SpecError:
         raise
-    except ValueError as e:  # Arrow's are some, too
+    except ValueError as e:  # includes ArrowInvalid
         raise SpecError(f"spec.value.schema: {e}") from None
     return found
 
@@ -130,31 +131,34 @@ def _installed(spec: TableSpec) -> None:
 def _is_there(package: str) -> bool:
     try:
         return find_spec(package) is not None
-    except ModuleNotFoundError:  # of the package around it
+    except ModuleNotFoundError:  # the parent package is missing
         return False
 
 
 def schema_of(spec: TableSpec, fields: pa.Schema) -> pa.Schema:
-    """The table's columns, those of partitions left out."""
+    """The table's columns without the columns that partition transforms compute."""
     if spec.value.format == "raw":
         return pa.schema([(name, TYPES[name]) for name in RAW])
     return pa.schema([*fields, *_said(spec), *(pa.field(column, TYPES[name]) for name, column in META.items())])
 
 
 def fields_of(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
-    """The fields of values in the schema of a table that exists."""
+    """The fields of values in the schema of an existing table."""
     if spec.value.format == "raw":
         return pa.schema([])
     return pa.schema(f for f in schema if f.name not in RESERVED | _made(spec) | set(_said(spec).names))
 
 
 def _said(spec: TableSpec) -> pa.Schema:
-    """The columns of what envelopes say."""
+    """The columns of change events' envelopes; none without an envelope."""
     return debezium.COLUMNS if spec.value.envelope == "debezium" else pa.schema([])
 
 
 def parser(spec: TableSpec, settled: pa.Schema, *, retry_s: float) -> Parse:
-    """What makes columns of values. `settled`: the table's; `retry_s`: how long to retry an unreachable registry."""
+    """The parser of values. `settled`: the table's fields; `retry_s`: how long to retry an unreachable registry.
+
+    Raises SpecError.
+    """
     promotes = spec.format == "iceberg"
     if spec.value.envelope == "debezium":
         return Events(spec.value, settled, retry_s=retry_s, promotes=promotes)
@@ -184,9 +188,10 @@ def decode(
     parse: Parse,
     damaged: Collection[int] = (),
 ) -> Rows:
-    """The rows that records become; those that become none as dead letters. Rows by key have `DELETED`, too.
+    """Decode records to rows and dead letters. Rows by key have the column `DELETED`, too.
 
-    `damaged`: offsets of records with a header that is no text. Raises ClientError and OSError: the batch waits.
+    `damaged`: offsets of records with a header key that is not UTF-8. If the registry or a disk is unreachable, raises
+    ClientError or OSError, and the batch waits.
     """
     spoiled = _spoiled(records, damaged)
     if spoiled:
@@ -200,7 +205,7 @@ def decode(
     except Exception as e:
         if records.num_rows > 1:
             found = _halved(records, spec, fields, batch, additive=additive, taken=taken, parse=parse)
-        else:  # a defect of ours, and no reason to stop the table
+        else:  # a defect in this program must not stop the table
             _LOG.warning("offset %s: the record cannot be decoded", records.column("offset")[0], exc_info=True)
             bad = {0: Bad("defect", f"{type(e).__name__}: {e}"[:REASON_CHARACTERS])}
             dead = _letters(pa.table(records), bad, batch)
@@ -210,7 +215,7 @@ def decode(
 
 
 def _halved(records: pa.RecordBatch, spec: TableSpec, fields: pa.Schema, batch: int, **options: Any) -> Rows:
-    """The same, of either half: the records that cannot be decoded end alone."""
+    """Decode each half alone, recursively, to isolate the records that cannot be decoded."""
     half = records.num_rows // 2
     first = decode(records.slice(0, half), spec, fields, batch, **options)
     second = decode(records.slice(half), spec, first.fields, batch, **options)
@@ -221,7 +226,7 @@ def _halved(records: pa.RecordBatch, spec: TableSpec, fields: pa.Schema, batch: 
 
 
 def _spoiled(records: pa.RecordBatch, damaged: Collection[int]) -> dict[int, Bad]:
-    """The records that no table of this format can hold, whatever their value is."""
+    """Records whose headers or timestamp no table can hold, by index."""
     found: dict[int, Bad] = {}
     if damaged:
         places = np.flatnonzero(np.isin(records.column("offset").to_numpy(), list(damaged)))
@@ -251,7 +256,7 @@ def _decoded(
     fields = parsed.table.schema if len(parsed.good) else fields
     gone = np.asarray(records.column("value").is_null())  # tombstones: rows without fields
     if isinstance(parse, Events) and spec.mode == "append":
-        gone = np.zeros(len(gone), bool)  # the event before it has said all
+        gone = np.zeros(len(gone), bool)  # the delete event before a tombstone is a row already
     nulls = np.flatnonzero(gone)
     places = np.concatenate([parsed.good, nulls])
     values, said = aligned(parsed.table, fields), _said(spec)
@@ -281,7 +286,7 @@ def _nothing(schema: pa.Schema, count: int) -> pa.Table:
 def _by_their_keys(
     found: Rows, records: pa.Table, spec: TableSpec, parse: Events
 ) -> tuple[Rows, pa.Table, dict[int, Bad]]:
-    """Deletions without a key, tombstones among them, with that of the record; those that cannot be read.
+    """Fill missing key columns of deletions from the record's key. Returns rows, their records, and unreadable keys.
 
     A tombstone whose key lacks columns of the table's key is left out: the event before it has deleted the row.
     """
@@ -311,7 +316,7 @@ def _by_their_keys(
 
 
 def _deleted(rows: pa.Table, records: pa.Table) -> np.ndarray:
-    """Which rows go: those of tombstones, and of events that say so."""
+    """A mask of the rows that delete: tombstones and delete events."""
     gone = np.asarray(records.column("value").is_null())
     if debezium.OP in rows.column_names:
         gone = gone | np.asarray(pc.equal(rows.column(debezium.OP), debezium.DELETION).fill_null(False))
@@ -319,7 +324,7 @@ def _deleted(rows: pa.Table, records: pa.Table) -> np.ndarray:
 
 
 def _checked(found: Rows, records: pa.Table, spec: TableSpec, batch: int) -> Rows:
-    """What can be filed, and has its key; the rest as dead letters. `records` are those of the rows."""
+    """Move rows without a valid partition or key to the dead letters. `records`: the records of the rows."""
     bad = partitions.unfiled(found.rows, spec.partition_by)
     dead = [found.dead, _letters(records, bad, batch, "partition")]
     if spec.mode == "upsert" and found.rows.num_rows:
@@ -336,10 +341,10 @@ def _checked(found: Rows, records: pa.Table, spec: TableSpec, batch: int) -> Row
 
 
 def _keyless(rows: pa.Table, spec: TableSpec) -> dict[int, Bad]:
-    """The rows by key that have none, and why."""
+    """Rows whose key is null, by index, and why."""
     nulls = np.zeros(rows.num_rows, bool)
     for key in spec.keys:
-        if key in rows.column_names:  # the table, which is made after this, is held to it
+        if key in rows.column_names:  # a missing key column is reported when the table is created
             nulls |= np.asarray(rows.column(key).is_null())
     gone = rows.column(DELETED)
     return {
