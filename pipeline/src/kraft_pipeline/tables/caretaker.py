@@ -1,7 +1,7 @@
-"""Maintenance of a running table as a job of its own: in a thread beside the batches, one pass at a time.
+"""Maintenance of a running table, in a thread beside the batches, one pass at a time.
 
-On Spark the jobs of a pass are in a scheduler pool of their own, so that they share the cores with batches. A pass and
-a batch commit one after the other (`gate`): a merge by key is never done in vain because of a compaction.
+On Spark the jobs of a pass use a scheduler pool of their own, so they share the cores with batches. A lock (`gate`)
+serializes commits of a pass and of batches, so a compaction never invalidates a merge by key.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Caretaker:
-    """Looks after the table of a run. `failures` and `error` are of the passes so far, and of the last one."""
+    """Maintains the table of a run. `failures` counts failed passes; `error` is the last pass's error, or None."""
 
     def __init__(self, spec: TableSpec, engine: Engine, wait: Callable[[str], None]) -> None:
-        """`wait` is told of a pass that failed."""
+        """`wait` receives a message if a pass fails."""
         self._spec, self._engine, self._wait = spec, engine, wait
         self._last, self._is_over = time.monotonic(), False
         self._thread: threading.Thread | None = None
@@ -34,7 +34,7 @@ class Caretaker:
         self.error: str | None = None
 
     def look(self) -> None:
-        """Begin a pass if `maintenance.every` has passed and none is under way."""
+        """Start a pass if `maintenance.every` has passed and no pass is running."""
         if self._thread is not None and self._thread.is_alive():
             return
         if 0 < self._spec.care_every_s <= time.monotonic() - self._last:
@@ -43,7 +43,7 @@ class Caretaker:
             self._thread.start()
 
     def end(self) -> None:
-        """Wait for the step that is under way; the rest of the pass is left out."""
+        """Wait for the current step and cancel the rest of the pass."""
         self._is_over = True
         if self._thread is not None:
             self._thread.join()
@@ -54,9 +54,9 @@ class Caretaker:
             with self._engine.beside():
                 done = maintenance.care(self._spec, self._engine, self.gate, lambda: self._is_over)
             self.error = None
-        except ConflictError as e:  # another process looks after the table
+        except ConflictError as e:  # another process maintains the table
             self.error, done = None, str(e)
-        except Exception as e:  # batches need none of it; the next pass tries again
+        except Exception as e:  # batches do not need maintenance, and the next pass retries
             _LOG.warning("maintenance failed: %s", e, exc_info=True)
             self.error = f"{e}" or type(e).__name__
             self.failures += 1

@@ -1,4 +1,4 @@
-"""What a table must be able to do: say where it stands, and take a batch as one transaction."""
+"""The interface of a table: its state, and a batch as one transaction."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from kraft_pipeline.tables.storage import Storage
 T = TypeVar("T")
 R = TypeVar("R")
 DELETED: Final = "_kraft_deleted"
-"""Of changes by key: whether the row goes; a column of no table."""
+"""Column of changes by key: whether the row is deleted. Tables do not have this column."""
 
 
 class ConflictError(Exception):
-    """Somebody else has committed to the table what was to be committed now; the message names table and batch."""
+    """Another writer committed first; the message names the table and the batch."""
 
 
 class FencedError(ConflictError):
-    """Another writer has taken the table over: this one commits nothing to it any more, however often it tries."""
+    """Another writer has taken over the table, so no commit of this writer can succeed. Do not retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A data file: its path relative to the table, and what a reader may know without opening it."""
+    """A data file: its path relative to the table, bytes, rows, and metadata."""
 
     path: str
     size: int
     rows: int
     values: Mapping[str, str | None] = field(default_factory=dict)
-    """Of the columns that rows are filed under."""
+    """Partition columns and their values as texts. `minima` and `maxima`: bounds of some columns."""
     minima: Mapping[str, Any] = field(default_factory=dict)
     maxima: Mapping[str, Any] = field(default_factory=dict)
     whole: bool = True
-    """False where it is not ours to replace: rows of it are deleted elsewhere, or it is filed otherwise than others."""
+    """False if it must not be replaced: another file deletes rows of it, or it has another partition spec."""
 
 
 class Part(NamedTuple):
-    """Some of the changes of a batch: rows in memory, or in a Parquet file beside the table's."""
+    """Some changes of a batch: rows in memory, or in a staged Parquet file."""
 
     rows: pa.Table | None = None
     path: str = ""
@@ -60,39 +60,39 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What one batch changes: rows with the table's columns and DELETED; no two of them have the same `keys`.
+    """The changes of one batch: rows with the table's columns and DELETED, at most one for each value of `keys`.
 
-    The rows are in one table, or in `parts` that executors have put aside.
+    The rows are in one table, or in `files` that executors have staged.
     """
 
     rows: pa.Table | None
     keys: tuple[str, ...]
     order: Order | None = None
-    """None where a change is newer than whatever is there."""
+    """None if changes are always newer than rows of the table."""
     files: tuple[Part, ...] = ()
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What `rows` or `files` are."""
+        """The changes as parts, from `rows` or `files`."""
         return self.files if self.rows is None else (Part(self.rows),)
 
     def read(self, storage: Storage) -> pa.Table | None:
-        """All rows, None if there is no part. Raises OSError."""
+        """Read all rows; returns None if there are no parts. Raises OSError."""
         parts = [part.read(storage) for part in self.parts]
         return pa.concat_tables(parts) if parts else None
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The last batch that was committed, -1 for none, and where it ended."""
+    """A writer's last committed batch, -1 if there is none, and its end position."""
 
     batch: int = -1
     position: Position | None = None
     epoch: int = 0
-    """Of the writer that may commit, 0 before there was one."""
+    """Epoch of the process that may commit; 0 before the first claim."""
 
     def check(self, table: str, epoch: int) -> None:
-        """Raises FencedError for another writer's epoch than that of `table`."""
+        """Raises FencedError unless `epoch` may commit. `table` names the table in the message."""
         if epoch and not self.epoch:
             raise FencedError(f"table {table} has been removed, or made anew, meanwhile")
         if epoch != self.epoch:
@@ -100,84 +100,87 @@ class State:
 
 
 def stem(app_id: str, epoch: int) -> str:
-    """How the names of all data files begin that a writer of that epoch makes."""
+    """Prefix of the names of a writer's data files."""
     return f"{app_id}-e{epoch:010d}-"
 
 
 def is_left(name: str, app_id: str, epoch: int) -> bool:
-    """Whether a file of an earlier version, which recorded nothing, may be swept by the writer of that epoch.
+    """Whether the writer of `epoch` may remove an uncommitted file of an earlier release, which recorded no files.
 
-    Not what a later one has made, nor what a compaction beside it has: those may be committed yet.
+    Files of later writers and of a compaction beside this one stay, because they may still be committed.
     """
     found = re.match(rf"{re.escape(app_id)}-(?:e(\d{{10}})-)?(?:b\d{{8}}-|(compact-))", name)
     return found is not None and (int(found[1] or 0), bool(found[2])) < (epoch, True)
 
 
 class Committer(Protocol):
-    """A table as the runner sees it. Several writers (a stream, and what fills in what came before) have states apart.
+    """A table as the runner sees it. Writers with different ids (stream, backfill, replay) have separate states.
 
-    Of one such writer there may be two processes at once, the former one not knowing yet that it has been replaced.
-    Whoever starts claims the next epoch, which is a transaction of the table like all others: what the former process
-    has not committed by then it never will, and so its files, whose names have its epoch, may be swept.
+    Two processes may run with the same id, if the first does not know yet that it was replaced. A starting process
+    claims the next epoch with a transaction of the table. After it the earlier process cannot commit any more, so its
+    uncommitted files can be removed.
 
-    Raises OSError, ConflictError, and ValueError for a table that is not of this kind. A ConflictError leaves the table
-    as the others made it: whoever finds its own state unchanged may try again, unless it is a FencedError.
+    Methods raise OSError, ConflictError, and ValueError if the table is of another kind. After a ConflictError the
+    caller may retry if its own state is unchanged, unless it is a FencedError.
     """
 
     def schema(self) -> pa.Schema | None:
-        """The columns, None for a table that has not been created."""
+        """Return the columns, or None if the table does not exist."""
 
     def state(self) -> State:
-        """Where the table stands, read anew."""
+        """Read the table again and return this writer's state."""
 
     def claim(self, epoch: int) -> None:
-        """Be the writer of that epoch, which shuts out all before. Raises ConflictError unless it is a new one."""
+        """Take over with `epoch` and fence all earlier ones. Raises ConflictError unless it is the highest so far."""
 
     def join(self) -> int:
-        """Be of the present writer's epoch, to replace files beside it; which that is."""
+        """Adopt the current writer's epoch, to replace files beside it, and return it."""
 
     def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
-        """Make the table, its rows filed by `levels`, or give one that exists the columns that it lacks."""
+        """Create the table, partitioned by `levels`, or add missing columns to an existing one.
+
+        Raises ValueError if the existing table is partitioned differently.
+        """
 
     def commit(
         self, batch: int, position: Position, files: Sequence[Added], *, after: int, removed: Sequence[str] = ()
     ) -> None:
-        """Add the files as batch number `batch`, and take `removed` ones away with their rows.
+        """Commit batch number `batch`: add `files`, and remove the `removed` files with their rows.
 
-        Raises ConflictError unless `after` is the last batch and the removed files are the table's, FencedError.
+        Raises ConflictError unless `after` is the last batch and the table has the removed files, and FencedError.
         """
 
     def files(self) -> set[str]:
-        """The paths of all files that any version that can still be read refers to."""
+        """Paths of all files that any readable version references."""
 
     def live(self) -> list[Added]:
-        """The files of the present version."""
+        """Files of the current version."""
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
-        """Put `new` files in the place of `old` ones that hold the same rows. Raises ConflictError, FencedError."""
+        """Replace `old` files by `new` files with the same rows. Raises ConflictError, FencedError."""
 
     def vacuum(self, older_s: float) -> int:
-        """Remove files that were replaced longer ago than that; how many."""
+        """Remove files replaced more than `older_s` seconds ago. Returns their number."""
 
     def sweep(self) -> int:
-        """Remove what commits of this writer that were cut off left of themselves, not data files; how many files."""
+        """Remove metadata files of this writer's interrupted commits, not data files. Returns their number."""
 
     def forget(self) -> None:
-        """Take the table out of its catalog; called before its files are removed."""
+        """Drop the table from its catalog. Call this before its files are removed."""
 
 
 class Each(Protocol):
-    """Calls a function with each of many arguments, several at once where it can; the results in their order."""
+    """Calls a function with each argument, possibly concurrently, and returns the results in order."""
 
     def __call__(self, call: Callable[[T], R], work: Sequence[T], /) -> list[R]: ...
 
 
 @runtime_checkable
 class Keyed(Committer, Protocol):
-    """A table that also takes rows by key."""
+    """A table that also accepts changes by key."""
 
     def upsert(self, batch: int, position: Position, changes: Changes, *, after: int, each: Each) -> list[str]:
-        """As `commit`, but rows take the place of those that have the same keys and are older; the files it made.
+        """As `commit`, but `changes` replace older rows with the same keys. Returns the paths of the new files.
 
-        What is to be done file by file may be done by `each`.
+        `each` runs the work on single files.
         """

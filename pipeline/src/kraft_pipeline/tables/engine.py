@@ -1,4 +1,4 @@
-"""Where tasks run: on Spark's executors, or in this process."""
+"""Engines that run tasks: on Spark's executors, or in this process."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
 }
 STREAMING: Final = "spark.kraft.table.streaming"
-"""Setting of earlier versions, which ran a loop of their own unless it was `true`."""
+"""Setting of earlier releases, which did not use Structured Streaming unless it was `true`."""
 BY_VALUES: Final = frozenset(
     {"PythonException", "ArithmeticException", "ArrayIndexOutOfBoundsException", "DateTimeException"}
     | {"NumberFormatException", "SparkRuntimeException"}
 )
-"""Exceptions of PySpark that an expression or a function raises: the next attempt raises them again."""
+"""PySpark exceptions that an expression or a function of a transform raises. A retry raises them again."""
 RAISED: Final = "spark.raised"
-"""Code of the failure that these are."""
+"""Failure code of these exceptions."""
 JAVA_MIB: Final = 512
-"""Of an executor's memory: about the least that Spark takes. Records never come to Java, they are Python's."""
+"""MiB of an executor for the JVM, about Spark's minimum: records are in Python's memory."""
 PYTHON_MIB_MIN: Final = 256
-"""Of one task at a time."""
+"""Minimum MiB for Python per concurrent task."""
 
 
 def settings(spec: EngineSpec) -> dict[str, str]:
-    """Spark's, of what a specification says. Raises SpecError for executors that are too small."""
+    """Spark settings for a specification. Raises SpecError if the executors' memory is too small."""
     if spec.spark.get(STREAMING, "true") != "true":
         raise SpecError(f"spec.engine.spark.{STREAMING}: tables on Spark are streaming queries; remove the setting")
     if spec.mode == "local":
@@ -69,13 +69,13 @@ def settings(spec: EngineSpec) -> dict[str, str]:
         "spark.executor.cores": str(spec.cores),
         "spark.executor.memory": f"{JAVA_MIB}m",
         "spark.executor.memoryOverhead": f"{python}m",
-        # Batches are split by it, before the executors are there.
+        # Batches are split by this number, possibly before the executors have started.
         "spark.default.parallelism": str(spec.executors * spec.cores),
     }
 
 
 def _outcome(call: Callable[[T], R], work: T) -> R | Failure:
-    """What a task returns, or why it does not."""
+    """Run a task; returns its result, or its failure."""
     try:
         return call(work)
     except Exception as e:
@@ -88,46 +88,46 @@ def _packed(number: int, outcome: Any) -> pa.RecordBatch:
 
 
 class Engine(Protocol):
-    """Runs the tasks of a batch; `parallelism` says how many at once."""
+    """Runs the tasks of batches, `parallelism` of them at once."""
 
     parallelism: int
 
     def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
-        """What `call` returns for each. Raises what it raised, or TaskError."""
+        """Return the results of `call` in the order of `work`. Raises what `call` raised, or TaskError."""
 
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
-        """The results in the order of the ranges. Raises what a task raised, or TaskError."""
+        """Run `run_task` for each range, and return the results in order. Raises what a task raised, or TaskError."""
 
     def transform(self, spec: TableSpec) -> Transform | None:
-        """What makes the table's rows of records; None if they are the records. Raises SpecError."""
+        """The checked SELECT of the spec, or None if it has none. Raises SpecError."""
 
     def drive(self, writer: Writer, cluster: Cluster) -> None:
-        """Hand batch after batch to the writer, until it stops, or with `once` until there is nothing for one.
+        """Pass batches to the writer until it stops, or with `once` until no records are left.
 
-        Raises what a batch raised, and TaskError for a failure to plan one.
+        Raises what a batch raised, and what planning raised, possibly as TaskError.
         """
 
     def beside(self) -> AbstractContextManager[None]:
-        """Within it, this thread's tasks leave room for those of batches."""
+        """A context in which this thread's tasks share the cores fairly with batches."""
 
     def another(self) -> Engine:
         """An engine for another table beside this one, on the same Spark."""
 
     def close(self) -> None:
-        """Let go of what runs tasks."""
+        """Stop the engine and free its resources."""
 
 
 class InlineEngine:
-    """One task after another, without Spark: for little data and for tests."""
+    """Runs tasks one after another in this process, without Spark: for little data and for tests."""
 
     parallelism = 1
 
     def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
-        """As `Engine.map`, one call after the other."""
+        """As `Engine.map`, one call at a time."""
         return [call(one) for one in work]
 
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
-        """As `Engine.run`, one range after the other."""
+        """As `Engine.run`, one range at a time."""
         return self.map(partial(run_task, job), ranges)
 
     def transform(self, spec: TableSpec) -> Transform | None:
@@ -141,30 +141,30 @@ class InlineEngine:
         poll(writer, cluster)
 
     def beside(self) -> AbstractContextManager[None]:
-        """Each thread runs its own tasks."""
+        """As `Engine.beside`; does nothing, because each thread runs its own tasks."""
         return nullcontext()
 
     def another(self) -> InlineEngine:
-        """As `Engine.another`: nothing is kept between batches."""
+        """As `Engine.another`; returns itself, because it has no state."""
         return self
 
     def close(self) -> None:
-        """Nothing runs between batches."""
+        """Do nothing: the engine has no resources."""
 
 
 class SparkEngine:
-    """Tasks run on whatever cluster the session has; batches are micro-batches of a query of Structured Streaming."""
+    """Runs tasks on the session's cluster; batches are micro-batches of a query of Structured Streaming."""
 
     def __init__(self, spark: Any) -> None:
         self.session = spark
         self._ranges: Any = None
-        """Of the batch that is under way, as the query's source names them."""
+        """DataFrame of the current micro-batch's ranges; None outside `reading`."""
         self.parallelism = int(spark.sparkContext.defaultParallelism)
 
     @classmethod
     def start(cls, name: str, spec: EngineSpec) -> SparkEngine:
-        """On all cores of this machine, or on executors of their own. Raises ImportError without PySpark, SpecError."""
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - only who runs on Spark needs it
+        """Start Spark on all cores of this machine, or on executors. Raises ImportError without PySpark, SpecError."""
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - only this engine needs it
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.appName(name)
@@ -194,7 +194,7 @@ class SparkEngine:
 
     @contextmanager
     def reading(self, ranges: Any) -> Iterator[None]:
-        """The ranges of a micro-batch, a DataFrame, are what `run` runs."""
+        """A context in which `run` takes its ranges from a micro-batch, the DataFrame `ranges`."""
         self._ranges = ranges
         try:
             yield
@@ -202,7 +202,7 @@ class SparkEngine:
             self._ranges = None
 
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
-        """As `Engine.run`: a task for each range, which are the rows of a micro-batch if there is one."""
+        """As `Engine.run`: one task per range. Inside `reading` the tasks are those of the micro-batch."""
         if self._ranges is None:
             return self.map(partial(run_task, job), ranges)
         from kraft_pipeline.tables.streaming import range_of  # noqa: PLC0415
@@ -210,14 +210,17 @@ class SparkEngine:
         return self._results(self._ranges, lambda row: run_task(job, range_of(row)), len(ranges))
 
     def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
-        """As `Engine.map`: a task for each item. Failures of Spark itself are TaskErrors, too."""
+        """As `Engine.map`: one task per item. Failures of Spark itself are TaskErrors, too."""
         if not work:
             return []
         rows = self.session.range(0, len(work), 1, len(work)).withColumnRenamed("id", "number")
         return self._results(rows, lambda row: call(work[row["number"]]), len(work))
 
     def written(self, frame: Any, call: Callable[[Iterator[pa.RecordBatch]], R]) -> list[R]:
-        """What `call` returns for the rows of each partition of a transform's DataFrame. Raises TaskError."""
+        """Call `call` with the rows of each partition of a transform's DataFrame, and return the results.
+
+        Raises TaskError.
+        """
 
         def on_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield _packed(0, _outcome(call, batches))
@@ -230,7 +233,7 @@ class SparkEngine:
             raise TaskError(e.failure._replace(kind="data", message=f"spec.transform: {e.failure.message}")) from e
 
     def _results(self, tasks: Any, call: Callable[[dict[str, Any]], R], count: int) -> list[R]:
-        """What `call` returns for each row, by its number. Raises TaskError."""
+        """Return the results of `call` for each row, sorted by its number. Raises TaskError."""
 
         def on_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -241,22 +244,22 @@ class SparkEngine:
         return [found[number] for number in range(count)]
 
     def _collected(self, frame: Any, on_executor: Callable[..., Any]) -> list[tuple[int, Any]]:
-        """The outcomes of tasks with their numbers. Raises TaskError."""
+        """Return the results of tasks with their numbers. Raises TaskError."""
         try:
             rows = frame.mapInArrow(on_executor, "number long, result string").collect()
-        except Exception as e:  # of Spark itself: what our tasks raise is among the results
+        except Exception as e:  # Spark itself failed: exceptions of our tasks are among the results
             raise TaskError(self.failure(e)) from e
-        # What comes back was packed by our own tasks a moment ago, on executors that run our code anyway.
+        # Our own tasks have packed the results, on executors that run our code anyway.
         found = [(row["number"], pickle.loads(base64.b85decode(row["result"]))) for row in rows]  # noqa: S301
         failures = [outcome for _, outcome in found if isinstance(outcome, Failure)]
-        if failures:  # one that waiting does not help is told before the others
+        if failures:  # report a permanent failure before retriable ones
             raise TaskError(min(failures, key=lambda failure: failure.retriable))
         return found
 
     def failure(self, error: Exception) -> Failure:
-        """Of Spark itself. Lost executors and workers may pass.
+        """Classify an exception of Spark itself. Lost executors and workers are retriable.
 
-        A JVM that has ended does not, nor an expression or a function of a transform that fails on a value.
+        An ended JVM is not, nor an expression or a function of a transform that fails on a value.
         """
         from py4j.protocol import Py4JError  # noqa: PLC0415 - PySpark's
         from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -284,17 +287,17 @@ class SparkEngine:
 
     @property
     def is_gone(self) -> bool:
-        """Whether Spark has ended: no batch can run any more in this process."""
+        """Whether Spark has ended, so no batch can run in this process."""
         try:
             return bool(self.session.sparkContext._jsc.sc().isStopped())
-        except Exception:  # no JVM answers
+        except Exception:  # the JVM does not answer
             return True
 
     def another(self) -> SparkEngine:
-        """As `Engine.another`: its batch has ranges of its own."""
+        """As `Engine.another`: on the same session, with ranges of its own."""
         return type(self)(self.session)
 
     def close(self) -> None:
-        """Stop Spark, unless it has ended by itself."""
+        """Stop Spark unless it has already ended."""
         if not self.is_gone:
             self.session.stop()

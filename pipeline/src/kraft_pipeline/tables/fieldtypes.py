@@ -1,4 +1,4 @@
-"""Types of fields as Spark's DDL names them: `decimal(28,10)`, `array<long>`, `struct<a: int>`, `map<string, long>`."""
+"""Parses types in Spark's DDL: `decimal(28,10)`, `array<long>`, `struct<a: int>`, `map<string, long>`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile(r"\s*(`(?:[^`]|``)+`|\w+|[<>(),:])")
 
 
 def type_of(ddl: str) -> pa.DataType:
-    """The type of a field. Raises ValueError, which names the text."""
+    """Convert a DDL type to an Arrow type. Raises ValueError, whose message has the text."""
     found = _Reader(ddl)
     kind = found.type()
     found.end()
@@ -35,7 +35,7 @@ def type_of(ddl: str) -> pa.DataType:
 
 
 class _Reader:
-    """Reads one type from left to right."""
+    """A recursive-descent parser of one type."""
 
     def __init__(self, ddl: str) -> None:
         self._ddl, self._at = ddl, 0

@@ -1,8 +1,8 @@
-"""Many tables of one specification: a runner for each, in threads of their own, on one Spark.
+"""Runs many tables of one specification, each with a runner in a thread of its own, on one Spark.
 
-A table whose path has `{topic}` stands for a table for each topic; topics that come later get theirs within `LOOK_S`.
-Tables have their own offsets and transactions. A table that fails for good ends alone: the others go on, the failure is
-in the status, and the process tells it at its end.
+If a path has `{topic}`, each topic has its own table; new topics get theirs within `LOOK_S` seconds. Tables have their
+own offsets and transactions. If a table fails for good, the others continue. The status shows the failure, and the
+process raises it at its end.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kraft_pipeline.tables.runner import Runner, may_pass
 from kraft_pipeline.tables.spec import TableSpec
 
 LOOK_S: Final = 15.0
-"""How often topics are listed for new ones."""
+"""Seconds between checks for new topics."""
 STEP_S: Final = 0.5
 
 
 def tables_of(specs: Sequence[TableSpec]) -> list[TableSpec]:
-    """The tables that there are now, those of topics too. Raises ClientError, SpecError."""
+    """The specs of all current tables, with `{topic}` expanded. Raises ClientError, SpecError."""
     found: dict[str, TableSpec] = {}
     for spec in specs:
         for table in _expanded(spec):
@@ -45,7 +45,7 @@ def _expanded(spec: TableSpec) -> Iterator[TableSpec]:
 
 
 class Fleet:
-    """Runs the writers of several tables; as a `Runner` it is told to stop."""
+    """Runs the writers of several tables, with the interface of a `Runner`."""
 
     def __init__(
         self,
@@ -54,30 +54,33 @@ class Fleet:
         *,
         wait: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`writer` makes the runner of a table, with an engine of its own; `wait` is told what is waited for."""
+        """`writer` makes the runner of a table, with an engine of its own; `wait` receives reasons of pauses."""
         self._specs, self._writer, self._wait = specs, writer, wait
         self._stopping = False
         self.runners: dict[str, Runner] = {}
-        """By path, in the order of their beginning."""
+        """Runners by the table's path, in the order of their start."""
         self.failures: dict[str, Exception] = {}
-        """By path: why a table ended before it was told to."""
+        """By path: the error that ended a table."""
         self._threads: list[threading.Thread] = []
 
     def stop(self) -> None:
-        """Return after the batches that are under way."""
+        """Make `run` return after the current batches."""
         self._stopping = True
         for runner in list(self.runners.values()):
             runner.stop()
 
     def run(self, *, once: bool = False) -> int:
-        """How many rows were written. Raises the first failure of a table, when all others have ended."""
+        """Run until `stop`, or with `once` until all records are written. Returns the number of rows.
+
+        Raises the first failure of a table after all others have ended.
+        """
         rows = self._each_once() if once else self._all_on()
         if self.failures:
             raise next(iter(self.failures.values()))
         return rows
 
     def _each_once(self) -> int:
-        """One after the other: a batch uses all of Spark."""
+        """Run the tables one by one, because a batch uses all of Spark."""
         rows = 0
         for table in tables_of(self._specs):
             if not self._stopping:
@@ -95,14 +98,14 @@ class Fleet:
                 self._look(rows)
                 looked = time.monotonic()
             if self._threads and not any(thread.is_alive() for thread in self._threads):
-                break  # each has failed
+                break  # all have failed
             time.sleep(STEP_S)
         for thread in self._threads:
             thread.join()
         return sum(rows)
 
     def _look(self, rows: list[int]) -> None:
-        """Begin what has no runner yet."""
+        """Start runners of new tables."""
         try:
             tables = tables_of(self._specs)
         except (ClientError, OSError) as e:

@@ -1,4 +1,4 @@
-"""Times of ISO 8601 with a zone, as texts of records have them."""
+"""Parses times in ISO 8601 with a zone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FRACTION: Final = re.compile(r"(\.\d{6})\d+")
 
 
 def instant(text: str) -> datetime.datetime:
-    """The time that a text says; digits beyond microseconds are left out. Raises ValueError."""
+    """Parse a time to UTC, truncated to microseconds. Raises ValueError, also if the zone is missing."""
     found = datetime.datetime.fromisoformat(_FRACTION.sub(r"\1", text))
     if found.tzinfo is None:
         raise ValueError(f"{text[:40]!r} has no zone")
@@ -24,7 +24,7 @@ def instant(text: str) -> datetime.datetime:
 
 
 def instants(texts: pa.Array) -> Any:
-    """The same of an array, null for null. Raises ValueError."""
+    """As `instant` for an array of texts; null stays null. Returns timestamps of type INSTANT. Raises ValueError."""
     try:
         return texts.cast(INSTANT)
     except pa.ArrowInvalid:  # Arrow knows fewer forms

@@ -1,7 +1,8 @@
-"""Records that topics lost before a table had them: on record beside the table until somebody acknowledges them.
+"""Records that topics lost before the table read them. Losses are stored beside the table until acknowledged.
 
-Each loss is a file in `_kraft_losses/<application>/`. The planner writes it before the batch that goes on behind it.
-The name identifies the loss, so that a loss that is found again is no second one. A file beside it acknowledges it.
+Each loss is a file in `_kraft_losses/<application>/`. The planner writes it before the batch that continues after the
+loss. The file name identifies the loss, so a loss that is found again is not stored twice. A second file beside it
+acknowledges it.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ _ACKNOWLEDGED: Final = ".acknowledged"
 
 
 class Losses:
-    """Those of one writer of the table in `storage`. Raises OSError."""
+    """Recorded losses of one writer of the table in `storage`. Methods raise OSError."""
 
     def __init__(self, storage: Storage, app: str) -> None:
         self._storage, self._folder = storage, f"{FOLDER}/{app}"
 
     def found(self, loss: Loss) -> bool:
-        """Put it on record; whether it has been acknowledged."""
+        """Record a loss. Returns whether it has been acknowledged."""
         name = f"{self._folder}/{_id(loss)}.json"
         if self._storage.exists(name + _ACKNOWLEDGED):
             return True
@@ -35,13 +36,13 @@ class Losses:
         return False
 
     def open(self) -> list[dict[str, Any]]:
-        """Losses that nobody has acknowledged, the oldest first: topic, partition, first, end, cause, time."""
+        """Unacknowledged losses, oldest first, with topic, partition, first, end, cause, and time (Unix, seconds)."""
         found = [json.loads(self._storage.read(name)) for name in self._names()]
         shown = ("topic", "partition", "first", "end", "cause", "time")
         return sorted(({name: loss[name] for name in shown} for loss in found), key=lambda loss: loss["time"])
 
     def acknowledge(self) -> int:
-        """All that are open; how many."""
+        """Acknowledge all open losses. Returns their number."""
         names = self._names()
         for name in names:
             self._storage.create(name + _ACKNOWLEDGED, b"{}")

@@ -1,9 +1,9 @@
-"""A batch that is repeated because a writer died between its dead letters and its rows, held against its record.
+"""Compares a repeated batch with its first attempt, whose writer died between dead letters and rows.
 
-The dead letters are committed before the rows, and with them the number of rows that each partition had. The repeated
-batch leaves the records out that are dead letters already, whatever the specification says of them now: each stays a
-dead letter once, and never becomes a row as well. A record that was a row and is none now becomes a dead letter of the
-same batch. All other differences are losses: the log has other records than it had.
+The dead letters are committed before the rows, together with the number of rows of each partition. The repeated batch
+skips records that are dead letters already, even if they could be rows now: each stays a dead letter once and never
+becomes a row as well. A record that was a row but cannot be a row now becomes a dead letter of the same batch. All
+other differences are losses: the log no longer has the same records.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the first attempt of a batch has committed."""
+    """What the first attempt of a batch committed."""
 
     dead: Mapping[Key, np.ndarray] = field(default_factory=dict)
-    """Offsets of its dead letters, in order."""
+    """Sorted offsets of its dead letters by partition."""
     rows: Offsets = field(default_factory=dict)
-    """How many rows each partition had; empty in what earlier versions wrote."""
+    """Number of rows by partition; empty if an earlier release wrote it."""
 
     @classmethod
     def of(cls, plan: Plan, number: int, dead: Committer, storage: Storage, app: str) -> Record:
-        """The record of a batch that is planned again. Raises OSError."""
+        """Read the record of a batch that is repeated. Raises OSError."""
         assert plan.again and plan.dead.position is not None
         found: dict[Key, list[np.ndarray]] = {}
         for file in dead.live():
@@ -56,7 +56,7 @@ class Record:
         return cls({key: offsets for key, offsets in merged.items() if len(offsets)}, plan.dead.position.rows)
 
     def differences(self, plan: Plan, number: int, now: Counts) -> list[Loss]:
-        """The partitions that have more or fewer records than at the first attempt."""
+        """The partitions that have more or fewer records than in the first attempt, as losses."""
         lost = []
         for key, then in sorted(self.rows.items()):
             rows, dead, before = now.rows.get(key, 0), now.dead.get(key, 0), len(self.dead.get(key, ()))
@@ -74,14 +74,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of one attempt, by partition: rows, and dead letters that were not committed before."""
+    """Counts of one attempt by partition: rows, and dead letters that were not committed before."""
 
     rows: Offsets
     dead: Offsets
 
     @classmethod
     def of(cls, pieces: Sequence[Range], results: Sequence[Result]) -> Counts:
-        """The sums over the tasks."""
+        """Sum the results of the tasks."""
         rows: Offsets = {}
         dead: Offsets = {}
         for piece, result in zip(pieces, results, strict=True):
@@ -92,7 +92,7 @@ class Counts:
 
 
 def _may_hold(name: str, app: str, number: int) -> bool:
-    """Whether a file may have dead letters of the batch: names of batches tell, those of merged files do not."""
+    """Whether a file may have dead letters of the batch. Names of merged files do not show their batches."""
     found = re.match(r"(.+)-e\d{10}-b(\d{8,})-", name)
     return found is None or (found[1], int(found[2])) == (app, number)
 

@@ -1,4 +1,4 @@
-"""Many tables of one specification: its `routes`, and paths with `{topic}`, which stand for a table for each topic."""
+"""Specifications with many tables: `routes`, and paths with `{topic}`, which give each topic a table."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kraft_pipeline.tables.spec import TOPIC, SpecError, TableSpec, parse, read
 ROUTED: Final = ("name", "topics", "value", "table", "commit", "deadLetter", "maintenance", "transform", "functions")
 """Fields of a route."""
 WHOLE: Final = ("topics", "value", "transform", "functions")
-"""Of these: what takes the place of the specification's field; the fields of other sections do so one by one."""
+"""Fields of a route that replace the specification's field as a whole; other sections are merged field by field."""
 
 
 def load_all(path: Path) -> list[TableSpec]:
-    """The spec of each table in a file. Raises SpecError, and OSError where it cannot be read."""
+    """Load the specs of all tables in a file. Raises SpecError, and OSError if the file cannot be read."""
     return parse_all(read(path), path.parent)
 
 
 def parse_all(document: Any, folder: Path | None = None) -> list[TableSpec]:
-    """The tables of a document: of each of its routes, or its only one. Raises SpecError."""
+    """Parse a document to one spec per route, or to a single spec if it has no routes. Raises SpecError."""
     given = document.get("spec") if isinstance(document, Mapping) else None
     if not isinstance(given, Mapping) or not given.get("routes"):
         return [parse(document, folder)]
@@ -65,7 +65,7 @@ def _check_place(table: TableSpec, others: list[TableSpec]) -> None:
 
 
 def of_topic(spec: TableSpec, topic: str) -> TableSpec:
-    """The table of one topic."""
+    """The spec of one topic's table, with `{topic}` replaced."""
     catalog = {name: value.replace(TOPIC, topic) if name == "name" else value for name, value in spec.catalog.items()}
     path, label = spec.path.replace(TOPIC, topic), f"{spec.name}/{topic}"
     return replace(spec, topics=(topic,), pattern=None, path=path, catalog=catalog, label=label)

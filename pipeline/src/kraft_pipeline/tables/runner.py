@@ -1,4 +1,4 @@
-"""Has batches written, commits them, and tells the consumer group: the loop of a KafkaTable."""
+"""The loop of a KafkaTable: runs the tasks of batches, commits them, and commits offsets of the consumer group."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from kraft_pipeline.tables.tasks import Job, Result, run_task
 __all__ = ["DeadLetterError", "Progress", "Runner", "open_table", "run_task"]
 
 SCHEMA_TRIES: Final = 10
-"""Times that a batch is written because its values taught new fields: each task may know others first."""
+"""Attempts to write a batch whose values have new fields: each attempt of a task may find others."""
 COMMIT_TRIES: Final = 20
-"""Of one commit, as long as all that is in its way are commits of others to the same table."""
+"""Attempts of one commit while other writers commit to the same table first."""
 WAIT_S_MAX: Final = 30.0
-"""Between tries of a run whose brokers, disk or registry do not let it go on."""
+"""Maximum seconds between retries of a run while brokers, disk or registry are unavailable."""
 LATE_S: Final = 30.0
-"""How often a run looks for files that an attempt of a task has written after its batch was committed. Spark ends such
-attempts within seconds, but it does not wait for them."""
+"""Interval of checks for files that a task attempt has written after the commit of its batch. Spark ends such attempts
+within seconds, but does not wait for them."""
 _LOG: Final = logging.getLogger(__name__)
 
 
 class DeadLetterError(Exception):
-    """A record that is no row, in a table whose spec wants no dead letters."""
+    """A record cannot be a row, and the spec turns dead letters off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +62,18 @@ class Progress:
     files: int
     seconds: float
     lag: int
-    """Records that were there when the batch was planned and are not in it."""
+    """Records that existed when the batch was planned but are not in it."""
     settled: int = 0
-    """Of the dead letters, those that an earlier attempt of the batch had committed."""
+    """Dead letters in `dead` that an earlier attempt of the batch had committed."""
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether a run goes on once somebody has mended what is around it: a broker, a disk, a registry, a topic."""
+    """Whether the run may continue after a repair of its environment: a broker, a disk, a registry, a topic."""
     return failure_of(error).retriable
 
 
 class Runner:
-    """One table's writer. `run` returns when it is told to stop, or with `once` when all there was has been written."""
+    """The writer of one table. `run` returns after `stop`, or with `once` when all records at its start are written."""
 
     def __init__(
         self,
@@ -84,7 +84,10 @@ class Runner:
         wait: Callable[[str], None] = lambda _: None,
         backfill: bool = False,
     ) -> None:
-        """`wait` is told what a run waits for; `backfill`: write what came before the live stream, and return."""
+        """`tell` receives each committed batch, `wait` the reason of each pause. `backfill`: write older records.
+
+        Raises OSError, SpecError and ValueError.
+        """
         self.spec, self._engine, self._tell, self._wait = spec, engine, tell, wait
         self._backfill, self._app = backfill, spec.backfill_id if backfill else spec.app_id
         self._options = options_of(spec)
@@ -99,35 +102,35 @@ class Runner:
         self._epoch = 0
         self._stopping = False
         self.behind: int | None = None
-        """Records that are not in the table, as of the last look at the topics; None before it."""
+        """Records not in the table when the topics were last checked; None before the first check."""
         self._caretaker = Caretaker(spec, engine, wait)
         self._first_fields = values.first_fields(spec)
         self._transform = engine.transform(spec)
 
     def stop(self) -> None:
-        """Return after the batch that is under way."""
+        """Make `run` return after the current batch."""
         self._stopping = True
 
     @property
     def care_failures(self) -> int:
-        """Passes of maintenance that failed."""
+        """Number of failed maintenance passes."""
         return self._caretaker.failures
 
     @property
     def care_error(self) -> str | None:
-        """Why the last pass of maintenance failed; None if it did not."""
+        """Error of the last maintenance pass; None if it succeeded."""
         return self._caretaker.error
 
     @property
     def stopping(self) -> bool:
-        """Whether no further batch is to begin."""
+        """Whether no further batch may begin."""
         return self._stopping
 
     def run(self, *, once: bool = False, since_ms: int | None = None) -> int:
-        """How many rows were written.
+        """Write batches and return the number of rows. Without `once`, retriable errors are retried.
 
-        Raises ClientError, TaskError, DeadLetterError, SpecError, ConflictError, FencedError, OSError.
-        Without `once` it waits out what may pass. `since_ms`: of a backfill, from which time on.
+        `since_ms`: start of a backfill, Unix time in milliseconds. Raises ClientError, TaskError, DeadLetterError,
+        SpecError, ConflictError, FencedError, OSError.
         """
         once = once or self._backfill
         self.feed = Feed(self.spec, once, self._backfill, since_ms)
@@ -145,13 +148,15 @@ class Runner:
             except (ClientError, TaskError, OSError) as e:
                 if once or not may_pass(e):
                     raise
-                self._wait(" ".join(re.sub(r"\x1b\[\d+m", "", str(e)).split()))  # delta-rs' are coloured, in lines
+                self._wait(
+                    " ".join(re.sub(r"\x1b\[\d+m", "", str(e)).split())
+                )  # delta-rs' texts have colours and lines
                 self._sleep(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, WAIT_S_MAX)
         return self._rows
 
     def between(self) -> None:
-        """Time for maintenance. Raises FencedError if another writer has taken the table over."""
+        """Start due maintenance and remove late files. Raises FencedError if another writer has taken over."""
         if not self.feed.once:
             self._caretaker.look()
         if time.monotonic() - self._settled >= LATE_S:
@@ -159,7 +164,7 @@ class Runner:
         self._table.state().check(self.spec.path, self._epoch)
 
     def _settle_late(self) -> None:
-        """Remove what was written for batches of this run after they were committed."""
+        """Remove files that were written for batches of this run after their commit."""
         self._settled = time.monotonic()
         for path, table in ((self.spec.path, self._table), (self.spec.dead_letter_path, self._dead)):
             for work in intents.unsettled(open_storage(path, self.spec.storage), self._app):
@@ -172,7 +177,7 @@ class Runner:
             time.sleep(min(POLL_S, seconds))
 
     def begin(self) -> int:
-        """Take the table over from whoever wrote it before, and sweep what that one has left; how many files."""
+        """Take over the table from earlier writers and remove their leftovers. Returns the number of files."""
         if self._table.schema() is not None:
             if self._epoch == 0:
                 _tried(self._claim)
@@ -182,7 +187,7 @@ class Runner:
 
     def _claim(self) -> None:
         last = max(self._table.state().epoch, self._dead.state().epoch)
-        epoch = max(last + 1, int(time.time()))  # by the clock, so that it is new in a table made anew as well
+        epoch = max(last + 1, int(time.time()))  # by the clock, so it is also new in a table that was created again
         self._table.claim(epoch)
         self._epoch = epoch
 
@@ -197,7 +202,7 @@ class Runner:
         _tried(claim)
 
     def _sweep(self) -> int:
-        """Remove the files that writers of this table left without committing them, and cannot commit any more."""
+        """Remove uncommitted files of earlier writers, which cannot commit them any more. Returns their number."""
         count = 0
         for path, table in ((self.spec.path, self._table), (self.spec.dead_letter_path, self._dead)):
             storage = open_storage(path, self.spec.storage)
@@ -212,7 +217,7 @@ class Runner:
         return count
 
     def _sweep_unrecorded(self, storage: Storage, table: Committer) -> int:
-        """Of a table that an earlier version wrote, whose writers recorded nothing: once, by the names of files."""
+        """Remove leftovers of earlier releases, which recorded no files, by file name. Runs once per table."""
         left = [f.path for f in storage.list() if is_left(f.path.rpartition("/")[2], self._app, self._epoch)]
         gone = set(left) - table.files() if left else set()
         for path in gone:
@@ -220,7 +225,7 @@ class Runner:
         return len(gone)
 
     def batch(self, cluster: Cluster, plan: Plan) -> None:
-        """Write and commit a batch."""
+        """Write and commit a batch, dead letters first. Raises what `run` raises."""
         plan.state.check(self.spec.path, self._epoch)
         begun, number = time.monotonic(), plan.state.batch + 1
         tasks = pieces(plan, self._engine.parallelism)
@@ -251,25 +256,25 @@ class Runner:
         self._tell(Progress(number, rows, dead + settled, len(files), time.monotonic() - begun, plan.lag, settled))
 
     def _first_attempt(self, number: int, plan: Plan) -> Record:
-        """What is on record of a batch that is repeated; nothing of another."""
+        """The record of a repeated batch's first attempt; empty for other batches."""
         if not plan.again:
             return Record()
         storage = open_storage(self.spec.dead_letter_path, self.spec.storage)
         return Record.of(plan, number, self._dead, storage, self._app)
 
     def _written(self, number: int, tasks: Sequence[Range], first: Record) -> list[Result]:
-        """The results of all tasks, the table having the columns that they need."""
+        """Run the tasks, and repeat them with more columns as long as values have new fields."""
         there = self._table.schema()
         given = there is None or self._transform is not None
         fields = self._first_fields if given else values.fields_of(self.spec, there)
-        if there is not None and self.spec.format == "iceberg":  # a type that the spec has widened since
+        if there is not None and self.spec.format == "iceberg":  # the spec may have widened a type
             fields = pa.schema(promoted(fields, self._first_fields).field(name) for name in fields.names)
-        infer = not len(fields)  # nothing has been given, and no record has come yet
+        infer = not len(fields)  # neither the spec nor a record has given fields yet
         known = there is not None or not infer or self._transform is not None
         for tries_left in reversed(range(SCHEMA_TRIES)):
-            # Tasks that have learnt enough from one another write what else is new as dead letters.
+            # In the last attempt, records with new fields become dead letters.
             additive = tries_left > 0 and (infer or self.spec.value.evolve == "additive")
-            if known:  # also the table is: what is written before anybody can claim it would be swept
+            if known:  # create the table first: files written before the claim would be removed
                 self._create(fields)
             job = replace(
                 self._job(number, fields),
@@ -302,13 +307,13 @@ class Runner:
         )
 
     def _transformed(self, number: int, results: list[Result]) -> list[Result]:
-        """The rows of the table that records become."""
+        """Apply the transform to the staged rows, if the spec has one."""
         if self._transform is None:
             return results
         return self._transform.run(self._job(number, self._first_fields), [f for r in results for f in r.files])
 
     def _changes(self, number: int, files: Sequence[Added], size: int) -> Changes | None:
-        """What the files of a batch change by key, put together by the engine; None for rows that are appended."""
+        """Gather the changes of a batch by key on the engine; None if rows are appended."""
         schema = self._table.schema()
         if not self.spec.keys:
             return None
@@ -328,7 +333,7 @@ class Runner:
         return gather.changes(size, self._engine.map)
 
     def _commit(self, number: int, end: Position, files: Sequence[Added], found: Changes | None) -> list[str]:
-        """The paths of the files that the table has of it now."""
+        """Commit the rows. Returns the paths of the batch's files in the table."""
         table = self._table
         if found is None:
             table.commit(number, end, files, after=number - 1)
@@ -351,11 +356,11 @@ class Runner:
             self.begin()
 
     def _commit_dead(self, number: int, plan: Plan, counts: Counts, files: Sequence[Added]) -> None:
-        """Before the rows: who starts in between finds where this batch ended, and repeats it."""
+        """Commit dead letters before the rows: a writer that starts in between repeats the same batch."""
         if files:
             self._dead.create(values.DEAD_SCHEMA, ())
             self._claim_dead()
-            # Who took the table over before there was one of dead letters has swept the files, and claimed nothing.
+            # A writer that took over before this table existed removed the files but could not claim this table.
             self._table.state().check(self.spec.path, self._epoch)
             end = replace(plan.end, rows=counts.rows)
             _tried(
@@ -371,12 +376,12 @@ class Runner:
             return
         try:
             commit_offsets(cluster, self.spec.group, end.offsets)
-        except ClientError as e:  # the table itself knows where it is; the group only shows it
+        except ClientError as e:  # the group is only for monitoring: the table has its own position
             _LOG.warning("offsets are not committed: %s", e)
 
 
 def _tried(commit: Callable[[], None], is_open: Callable[[], bool] = lambda: True) -> None:
-    """Again as long as others (a backfill, a compaction) commit in between, and it is not ours that is done."""
+    """Commit, and retry while others, such as a backfill, commit first and `is_open`. Raises FencedError at once."""
     for tries_left in reversed(range(COMMIT_TRIES)):
         try:
             return commit()

@@ -1,6 +1,6 @@
-"""What a running KafkaTable tells over HTTP: `/status` for the operator, `/metrics` for Prometheus, `/readyz`.
+"""HTTP endpoints of a running KafkaTable: `/status` for the operator, `/metrics` for Prometheus, `/readyz`.
 
-Nothing is asked of the cluster or the table for an answer: the runner's last look is what is told.
+Responses use the runner's last known values; a request causes no access to the cluster or the table.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ METRICS: Final = (
     ("maintenanceFailures", "kraft_table_maintenance_failures_total", "counter", "passes of maintenance that failed"),
     ("lastBatchSeconds", "kraft_table_last_batch_seconds", "gauge", "that the last batch took"),
 )
-"""Field of the status -> metric, its type and meaning; a field that is not known yet has no line."""
+"""Field of the status, metric, its type and its help text. An unknown field has no line."""
 
 
 class Told:
-    """The status of one run: `tell` is the runner's, `status` the readers'."""
+    """The status of one run: the runner calls `tell`, the HTTP server calls `status`."""
 
     def __init__(self, spec: TableSpec) -> None:
-        """Raises OSError where the table of dead letters cannot be read."""
+        """Raises OSError if the table of dead letters cannot be read."""
         self._spec = spec
         self._runner: Runner | None = None
         self._last: Progress | None = None
@@ -42,18 +42,18 @@ class Told:
         self._dead = sum(file.rows for file in open_table(spec, dead_letters=True).live())
 
     def watch(self, runner: Runner) -> None:
-        """From now on it is this one's lag that is told."""
+        """Report lag and maintenance of this runner from now on."""
         self._runner = runner
 
     def tell(self, done: Progress) -> None:
-        """A batch has been committed."""
+        """Add a committed batch to the status."""
         self._rows, self._dead = self._rows + done.rows, self._dead + done.dead - done.settled
         self._last, self._at = done, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def status(self) -> dict[str, Any]:
-        """name, rows, deadLetters, maintenanceFailures, maintenanceError of the last pass if that failed.
+        """name, rows, deadLetters, maintenanceFailures, and maintenanceError if the last pass failed.
 
-        lag once the topics have been looked at; batch, lastBatchTime, … after a batch.
+        lag after the first check of the topics; batch, lastBatchRows, lastBatchTime, lastBatchSeconds after a batch.
         """
         found: dict[str, Any] = {"name": self._spec.label, "rows": self._rows, "deadLetters": self._dead}
         if self._runner is not None:
@@ -68,28 +68,28 @@ class Told:
         return found
 
     def metrics(self) -> str:
-        """The same in Prometheus' text format."""
+        """The status in Prometheus' text format."""
         return _text([(self._spec.label, self.status())])
 
 
 class ToldOfAll:
-    """The status of the tables of one specification, which come one after the other."""
+    """The status of all tables of one specification, which are added one by one."""
 
     def __init__(self, name: str) -> None:
         self._name, self._each = name, dict[str, Told]()
         self._fleet: Fleet | None = None
 
     def watch(self, fleet: Fleet) -> None:
-        """Tell its failures, too."""
+        """Report the failures of this fleet, too."""
         self._fleet = fleet
 
     def of(self, spec: TableSpec) -> Told:
-        """That of one more table. Raises OSError."""
+        """Add a table and return its status. Raises OSError."""
         found = self._each[spec.path] = Told(spec)
         return found
 
     def status(self) -> dict[str, Any]:
-        """name; sums of rows, deadLetters, maintenanceFailures, and of lag once all have looked; `tables`."""
+        """name, `tables`, and sums of rows, deadLetters and maintenanceFailures; lag once every table has it."""
         tables = [self._table(path, told) for path, told in list(self._each.items())]
         found: dict[str, Any] = {"name": self._name, "tables": tables}
         for field in ("rows", "deadLetters", "maintenanceFailures"):
@@ -104,7 +104,7 @@ class ToldOfAll:
         return {**told.status(), "path": path, **error}
 
     def metrics(self) -> str:
-        """Those of each table, its label told by `table`."""
+        """Metrics of all tables in Prometheus' text format, with the label `table`."""
         return _text([(table["name"], table) for table in self.status()["tables"]])
 
 
@@ -120,7 +120,7 @@ def _text(tables: Sequence[tuple[str, dict[str, Any]]]) -> str:
 
 @contextmanager
 def serve(told: Told | ToldOfAll, port: int) -> Iterator[int]:
-    """Answer on `port` (0: any) until the block ends; yields the port. Raises OSError where it is taken."""
+    """Serve on `port` (0: any) until the block ends; yields the port. Raises OSError if the port is taken."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = REQUEST_S_MAX
@@ -135,7 +135,7 @@ def serve(told: Told | ToldOfAll, port: int) -> Iterator[int]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as in the class above
-            """A request every few seconds is no news."""
+            """Do nothing: requests come every few seconds."""
 
     server = ThreadingHTTPServer(("", port), Handler)
     thread = threading.Thread(target=server.serve_forever, name="status", daemon=True)

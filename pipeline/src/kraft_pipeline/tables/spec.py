@@ -1,4 +1,4 @@
-"""The YAML of a KafkaTable, checked: what it says, its defaults, and errors that name the field."""
+"""Parses the YAML of a KafkaTable: its fields and defaults, checked, with errors that name the field."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ ENGINES: Final = ("local", "inline", "kubernetes")
 POSITION: Final = "_source_position"
 """The column by which rows of change events are ordered unless `orderBy` names another."""
 DEAD_LETTERS: Final = "_dead_letters"
-"""What the table of dead letters is called after that of the rows."""
+"""Suffix of the path and the catalog name of the table of dead letters."""
 OPERATORS: Final = ("driver", "paused")
 """Fields that only the operator reads: how the writer runs as a pod."""
 NAME_MAX: Final = 180
-"""Characters: names of files begin with it, and have some seventy more."""
+"""Maximum characters of a name. File names begin with it and have about seventy more characters."""
 _SIZES: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 _TIMES: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 TOPIC: Final = "{topic}"
-"""In `table.path`, and in a catalog's name: the name of a topic, each of which has a table then."""
+"""Placeholder for a topic's name in `table.path` and in a catalog's name: each topic has its own table."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """Where tasks run, and with what."""
+    """Where tasks run, and their resources. `executors`, `cores` and `memory` apply to mode `kubernetes` only."""
 
     mode: str = "local"
     executors: int = 2
-    """Of `kubernetes`, as all that follows but `spark`."""
+    """Number of executors."""
     cores: int = 1
-    """Tasks at once of an executor."""
+    """Concurrent tasks of an executor."""
     memory: int = 1 << 31
-    """Bytes of an executor, its Java and Python together."""
+    """Bytes of an executor, for Java and Python together."""
     spark: Mapping[str, str] = field(default_factory=dict)
-    """Further settings of Spark."""
+    """Additional Spark settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class FunctionSpec:
     module: str
     attribute: str
     returns: str
-    """Its type, in Spark's DDL."""
+    """Type of the result, in Spark's DDL."""
     file: Path | None
-    """The module's file if it is beside the specification; else the module is installed."""
+    """File of the module if it is beside the specification; None if the module is installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """One KafkaTable."""
+    """The specification of one table. Durations are in seconds, sizes in bytes."""
 
     name: str
     bootstrap: str
@@ -79,71 +79,71 @@ class TableSpec:
     partition_by: tuple[str, ...]
     mode: str
     keys: tuple[str, ...]
-    """Of `upsert`: the columns that say which row a record is about."""
+    """For `upsert`: the columns that identify a row."""
     order_by: str
-    """Of `upsert`: the column that tells which of two rows is newer; "": time and offsets do."""
+    """For `upsert`: the column by which the newer of two rows is chosen; "": by time and offset."""
     tombstones_s: float
-    """Of `upsert`: for how long a tombstone keeps older rows from coming back."""
+    """For `upsert`: how long a tombstone keeps older rows from reappearing."""
     max_delay_s: float
     max_rows: int
     max_bytes: int
-    """Of keys, values and headers, uncompressed; told from the batch before."""
+    """Limit of a batch: uncompressed bytes of keys, values and headers, estimated from the batch before."""
     dead_letters: bool
-    """Whether what cannot be decoded goes into a table; otherwise it stops the run."""
+    """Whether records that cannot be decoded go to a table; otherwise they stop the run."""
     group: str | None
     compact_to: int
     vacuum_after_s: float
     care_every_s: float
-    """How often a running table is looked after; 0: never."""
+    """Interval of maintenance of a running table; 0: never."""
     engine: EngineSpec
     starting: str
     fail_on_data_loss: bool
     committed: bool
     storage: Mapping[str, str]
-    """Options of the object store, named as object stores' libraries do: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, …"""
+    """Options of the object store, with delta-rs' names: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, …"""
     catalog: Mapping[str, str]
-    """PyIceberg's options of a catalog, and `name`: the table's in it; empty for a table at a path."""
+    """PyIceberg's options of the catalog, and `name`, the table's name in it; empty for a table at a path."""
     kafka: Mapping[str, str]
-    """Further options of the client."""
+    """Additional options of the client."""
     transform: str = ""
-    """A SELECT from `records`, whose rows are the table's; "": the records are."""
+    """A SELECT from `records` that returns the table's rows; "" writes the records themselves."""
     functions: tuple[FunctionSpec, ...] = ()
     label: str = ""
-    """What messages and metrics call the table; the specification's name, and more if that has many tables."""
+    """Name of the table in messages and metrics; `name/route` or `name/topic` if the specification has many tables."""
 
     @property
     def is_for_each_topic(self) -> bool:
-        """Whether it stands for a table for each topic."""
+        """Whether the spec describes one table per topic."""
         return TOPIC in self.path
 
     @property
     def dead_letter_path(self) -> str:
-        """The table of dead letters, beside the table's own path."""
+        """Path of the table of dead letters, beside the table."""
         return self.path.rstrip("/") + DEAD_LETTERS
 
     @property
     def app_id(self) -> str:
-        """What names this writer in the table's transactions and files."""
+        """Id of the stream's writer in transactions and file names."""
         return f"kafkatable-{self.name}"
 
     @property
     def backfill_id(self) -> str:
-        """The same of what fills in what came before; no name of a table's files begins with another's."""
+        """Id of the backfill's writer. No id is a prefix of another, so file names stay distinct."""
         return f"kafkatablebackfill-{self.name}"
 
     @property
     def replay_id(self) -> str:
-        """The same of what replays dead letters."""
+        """Id of the writer that replays dead letters."""
         return f"kafkatablereplay-{self.name}"
 
 
 def load(path: Path) -> TableSpec:
-    """The spec of one table in a file. Raises SpecError, and OSError where it cannot be read."""
+    """Load the spec of one table from a file. Raises SpecError, and OSError if the file cannot be read."""
     return parse(read(path), path.parent)
 
 
 def read(path: Path) -> Any:
-    """The document in a file. Raises SpecError, and OSError where it cannot be read."""
+    """Load the YAML document of a file. Raises SpecError, and OSError if the file cannot be read."""
     try:
         return yaml.safe_load(path.read_text())
     except yaml.YAMLError as e:
@@ -151,7 +151,7 @@ def read(path: Path) -> Any:
 
 
 def parse(document: Any, folder: Path | None = None) -> TableSpec:
-    """The spec that a document is; files that it names are in `folder`. Raises SpecError."""
+    """Parse a document with one table; files that it names are relative to `folder`. Raises SpecError."""
     top = Section("KafkaTable", document)
     if top.text("apiVersion") != API_VERSION or top.text("kind") != KIND:
         raise SpecError(f"apiVersion and kind must be {API_VERSION} and {KIND}")
@@ -253,7 +253,7 @@ def _functions(given: Section, folder: Path) -> tuple[FunctionSpec, ...]:
 
 
 def _check(found: TableSpec) -> None:
-    """What fields have to do with one another. Raises SpecError."""
+    """Check combinations of fields. Raises SpecError."""
     try:
         Settings(found.bootstrap).servers()
     except ValueError as e:

@@ -1,4 +1,4 @@
-"""One range of offsets to Parquet files, on an executor: fetch, decode, file, write; what comes back is about files."""
+"""The task of an executor: fetch and decode a range of offsets, write Parquet files, and return their metadata."""
 
 from __future__ import annotations
 
@@ -23,45 +23,48 @@ from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import Storage, open_storage
 
 FILE_BYTES: Final = 96 * 1024 * 1024
-"""Arrow bytes that a task holds before it writes them: files large enough for readers, memory small enough for two."""
+"""Arrow bytes that a task holds before it writes a file: large enough for readers, with memory for two."""
 STAGED_ROWS: Final = 50_000
-"""Of a group of rows in files that merges by key read in parts."""
+"""Rows of a row group in staged files, which merges by key read in parts."""
 STATISTICS: Final = 32
-"""Columns with a minimum and a maximum in the commit, as Delta's writers have by default."""
+"""Columns with a minimum and a maximum in the commit, as with Delta's writers."""
 KEY_LENGTH: Final = 64
-"""Longer texts and bytes are no bounds of keys: each commit holds those of all files."""
+"""Maximum length of texts and bytes as bounds of keys, because each commit stores the bounds of its files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the tasks of one batch have in common."""
+    """Parameters that all tasks of a batch share."""
 
     spec: TableSpec
     app: str
     epoch: int
-    """How the names of its files begin: who writes."""
+    """Epoch of the writer; `app` and `epoch` begin the names of its files."""
     settings: Settings
     fields: pa.Schema
     batch: int
     run: str
-    """Of the process that commits: files of others are told from its own."""
+    """Id of the process that commits; it is part of file names."""
     additive: bool
     taken: frozenset[str]
-    """Names, in small letters, that no new field may have."""
+    """Names, in lower case, that new fields must not have."""
     settled: Mapping[Key, np.ndarray] = field(default_factory=dict)
-    """Offsets of records that are committed dead letters of this batch already, in order."""
+    """Sorted offsets of records that are already committed dead letters of this batch."""
     staged: bool = False
-    """Whether rows are put aside, for a transform to make the table's rows of them."""
+    """Whether to stage rows for a transform."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a task has written, and what it has learnt of the values' fields."""
+    """What a task wrote. `fields`: the fields with those that values taught, None if none are new.
+
+    If `fields` is set, the task wrote no usable files and must run again. `first_reason`: of the first dead letter.
+    """
 
     rows: int = 0
     dead: int = 0
     size: int = 0
-    """Bytes of the records, uncompressed."""
+    """Uncompressed bytes of the records."""
     files: list[Added] = field(default_factory=list)
     dead_files: list[Added] = field(default_factory=list)
     fields: pa.Schema | None = None
@@ -69,7 +72,7 @@ class Result:
 
 
 def run_task(job: Job, wanted: Range) -> Result:
-    """Write the rows of a range. Raises ClientError, CodecError and OSError."""
+    """Fetch a range and write its rows. Runs on an executor. Raises ClientError, CodecError and OSError."""
     decoder, spec = Decoder(wanted.topic, wanted.partition, (*values.RAW,)), job.spec
 
     def fetched(cluster: Cluster) -> Iterator[pa.RecordBatch]:
@@ -81,7 +84,7 @@ def run_task(job: Job, wanted: Range) -> Result:
 
 
 def write(job: Job, wanted: Range, batches: Iterable[pa.RecordBatch], damaged: Collection[int]) -> Result:
-    """Write the rows of record batches; `damaged` is the decoder's and grows with them."""
+    """Write the rows of decoded record batches. `damaged`: the decoder's collection, which grows with the batches."""
     spec = job.spec
     rows = RowFiles(open_storage(spec.path, spec.storage), job, wanted, spec.partition_by, spec.keys)
     plain = replace(job, staged=False)
@@ -104,7 +107,7 @@ def write(job: Job, wanted: Range, batches: Iterable[pa.RecordBatch], damaged: C
         )
         fields = found.fields
         if not fields.equals(job.fields):
-            continue  # all will be written anew, with the columns that they teach
+            continue  # the task runs again with the new columns
         rows.add(found.rows)
         if found.dead.num_rows:
             reason = reason or _where(found.dead)
@@ -129,7 +132,7 @@ def _where(dead: pa.Table) -> str:
 
 
 class RowFiles:
-    """Holds rows until they are worth a file."""
+    """Buffers rows and writes them to files of about FILE_BYTES of Arrow data."""
 
     def __init__(
         self,
@@ -148,7 +151,7 @@ class RowFiles:
         self.files: list[Added] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Take rows; the oldest may be written now."""
+        """Add rows; writes files once FILE_BYTES are buffered."""
         if rows.num_rows:
             self._held.append(rows)
             self._bytes += rows.nbytes
@@ -157,7 +160,7 @@ class RowFiles:
                 self._write()
 
     def close(self, *, discard: bool = False) -> None:
-        """Write what is held, or forget it."""
+        """Write the buffered rows, or discard them."""
         if self._held and not discard:
             self._write()
         self._held = []
@@ -166,7 +169,7 @@ class RowFiles:
         whole = pa.concat_tables(self._held, promote_options="default")
         self._held, self._bytes = [], 0
         if self._keys:
-            # Of one key only the newest in the end, which the merge finds: an order may be another than the offsets'.
+            # Keep the last row of each key. With `orderBy` the order may differ from the offsets, so the merge decides.
             kept = whole if self._job.spec.order_by else changes.last(whole, self._keys)
             self._put([({}, kept.sort_by([(key, "ascending") for key in self._keys]))], changes.STAGED)
             return
@@ -193,9 +196,9 @@ class RowFiles:
 def encoded(
     rows: pa.Table, keys: Sequence[str] = (), *, group: int | None = None
 ) -> tuple[pa.Buffer, dict[str, Any], dict[str, Any]]:
-    """The rows as a Parquet file, and the least and greatest of integer columns, and of `keys` that are short texts.
+    """Encode rows as Parquet. Returns the file, and minima and maxima of integer columns and of short `keys`.
 
-    `group`: rows that a reader has to read together, if fewer than Arrow's default.
+    `group`: rows of a row group; None for Arrow's default.
     """
     out = pa.BufferOutputStream()
     pq.write_table(rows, out, compression="zstd", compression_level=1, row_group_size=group)
