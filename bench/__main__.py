@@ -40,7 +40,7 @@ console = Console(stderr=True, highlight=False)
 def main() -> int:
     """The command line. Exit codes: 0 done, 1 refused or failed, 3 the budget is used up."""
     options = _options()
-    # Servers are killed where their blocks end, so that a run that is told to end leaves none behind.
+    # SIGTERM must run the exit handlers of open blocks, which kill the servers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         return int(options.function(options))
@@ -98,7 +98,7 @@ def _chosen(names: list[str] | None) -> list[Scenario]:
 
 
 def _check_machine(chosen: list[Scenario], folder: Path | None) -> None:
-    """Refuse a machine on which steps would fail; name those that will be skipped."""
+    """Refuse a machine on which steps would fail; print the servers that will be skipped."""
     found = [] if peers.installed() else ["Apache Kafka is not installed: `make peers`"]
     found += preflight.problems(folder or Path(tempfile.gettempdir()))
     if found:
@@ -178,12 +178,12 @@ def _quick(options: argparse.Namespace) -> int:
 
 
 def _rehearse(options: argparse.Namespace) -> int:
-    """Rounds at the true scale on any machine, quiet or not. Exit code 1 if a step failed."""
+    """Run rounds at the true scale on any machine, quiet or not. Exit code 1 if a step failed."""
     return _tried("rehearsal", options.only, options.rounds, quick=False)
 
 
 def _tried(what: str, only: list[str], rounds: int, *, quick: bool) -> int:
-    """Run scenarios into a file beside the bench, which no page is made from."""
+    """Run scenarios into a separate file, from which no page is made."""
     chosen = _chosen(only)
     with tempfile.TemporaryDirectory(prefix="kraft-bench-") as top:
         head = runner.header(chosen, rounds, 1, quick=quick, whole=False, folder=Path(top))
@@ -194,7 +194,7 @@ def _tried(what: str, only: list[str], rounds: int, *, quick: bool) -> int:
 
 
 def failures(run: Run) -> list[str]:
-    """What failed, a line a step."""
+    """The failures, one line per step."""
     return [f"{key[1]}, {key[2]}: {end['error']}" for key, end in run.ends.items() if end["kind"] == "failed"]
 
 

@@ -1,4 +1,4 @@
-"""Questions and waits that many scenarios share, over frames that neither server's code has made."""
+"""Requests and waits that many scenarios share, over frames that neither server's code has made."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ READY_TIMEOUT_S = 180.0
 WAIT_S = 300.0
 STOP_TIMEOUT_S = 300.0
 NOT_YET = (3, 5, 6)
-"""Unknown topic, no leader, not the leader: what a topic just made may answer for a moment."""
+"""Unknown topic, no leader, not the leader: possible errors for a new topic."""
 BOUNDED = {"retention.bytes": str(1 << 30), "segment.bytes": str(1 << 28), "file.delete.delay.ms": "1000"}
-"""A topic for minutes of load: it keeps a GiB, so that neither disk nor page cache overflow."""
+"""For minutes of load: the topic keeps one GiB, so neither disk nor page cache overflow."""
 TRIMMED_OFTEN = {"log_retention_check_interval_ms": "1000", "log_initial_task_delay_ms": "1000"}
-"""For nodes with such topics: retention once a second, from the first second on (Kafka's default: half a minute)."""
+"""For nodes with such topics: retention runs every second from the start (Kafka's default first run: half a minute)."""
 
 
 def until(what: str, question: Callable[[], Any], pause_s: float = 0.002, limit_s: float = WAIT_S) -> Any:
-    """Ask until the answer is true, and return it; an error of the connection or the server counts as no answer."""
+    """Repeat `question` until its answer is true, and return it; connection and server errors count as no answer."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         try:
@@ -37,7 +37,7 @@ def until(what: str, question: Callable[[], Any], pause_s: float = 0.002, limit_
 
 
 def until_produced(target: Target, topic: str, begun: float, partition: int = 0) -> float:
-    """Seconds from `begun` until a produce to the topic (made where missing) is acknowledged."""
+    """Seconds from `begun` until a produce to the topic (created if missing) is acknowledged."""
     request = frames.produce(topic, partition, frames.batch(1, 100))
     while time.monotonic() - begun < READY_TIMEOUT_S:
         try:
@@ -59,7 +59,7 @@ def until_produced(target: Target, topic: str, begun: float, partition: int = 0)
 
 
 def ask_once(target: Target, request: bytes) -> bytes:
-    """The answer to one frame over a connection of its own."""
+    """The response to one frame, over a separate connection."""
     wire = frames.Wire(target.port)
     try:
         return wire.ask(request)
@@ -74,7 +74,7 @@ def create(target: Target, names: list[str], partitions: int = 1, configs: Mappi
 
 
 def until_accepted(target: Target, request: bytes, what: str) -> None:
-    """Send a produce request until it is not refused as too early."""
+    """Send a produce request until the server accepts it."""
     refused = frames.produce_error(ask_once(target, request))
     deadline = time.monotonic() + READY_TIMEOUT_S
     while refused in NOT_YET and time.monotonic() < deadline:
@@ -91,7 +91,7 @@ def end_offset(target: Target, topic: str, partition: int = 0) -> int:
 
 
 def spawn(target: Target) -> subprocess.Popen[bytes]:
-    """Start the process without waiting for anything."""
+    """Start the process without waiting."""
     with target.log.open("ab") as log:
         target.process = subprocess.Popen(
             target._command("server", str(target.properties())), stdout=log, stderr=log, env=target._env()
@@ -100,7 +100,7 @@ def spawn(target: Target) -> subprocess.Popen[bytes]:
 
 
 def stop(target: Target) -> None:
-    """A clean stop, with more patience than tests have: after many topics it may take a while."""
+    """Stop cleanly, with a longer time limit than in tests: after many topics a stop takes a while."""
     process = target.process
     assert process is not None
     process.terminate()

@@ -28,7 +28,7 @@ TOPIC_ID = bytes(range(16))
 
 @dataclass
 class Case:
-    """The same bytes (decode) or the same message (encode) for both."""
+    """The same bytes (decode) or the same message (encode) for both codecs."""
 
     name: str
     aim: float
@@ -80,7 +80,7 @@ def _theirs(module: str, name: str) -> Any:
 
 
 def cases() -> list[Case]:
-    """What is measured; kafka-python decodes our bytes, and encodes what it decoded."""
+    """The measured cases; kafka-python decodes our bytes, and encodes what it decoded."""
     built = [
         ("ProduceRequest", "producer", 9, _produce_request(), 3.0, None),
         ("ProduceResponse", "producer", 9, _produce_response(), None, 7.0),
@@ -117,7 +117,7 @@ def cases() -> list[Case]:
 
 
 def _encoding(message: Any, version: int) -> Callable[[], Any]:
-    """What a client does with a request, and a server with a response."""
+    """The work of a client for a request, and of a server for a response."""
     key = message.SCHEMA.api_key
     if message.SCHEMA.kind == "request":
         return partial(frames.encode_request, 7, key, version, "client", message)
@@ -129,7 +129,7 @@ def _frame(message: Any, version: int) -> bytes:
 
 
 def _decoding(cls: type[Any], raw: bytes, version: int) -> Callable[[], object]:
-    """What a server does with a request's frame, and a client with a response's."""
+    """The work of a server for a request's frame, and of a client for a response's."""
     key = cls.SCHEMA.api_key
     view = memoryview(raw)
     if cls.SCHEMA.kind == "request":
@@ -144,9 +144,9 @@ def _decoding(cls: type[Any], raw: bytes, version: int) -> Callable[[], object]:
 
 
 def timed(function: Callable[[], object], times: int) -> float:
-    """Seconds a call."""
-    gc.disable()  # as timeit does: its runs fall on whoever is next
-    begun = time.process_time()  # not the wall: other processes must not count
+    """Seconds per call."""
+    gc.disable()  # as timeit does: a collection would fall on a random case
+    begun = time.process_time()  # not the wall clock: other processes must not count
     for _ in range(times):
         function()
     taken = time.process_time() - begun
@@ -155,8 +155,8 @@ def timed(function: Callable[[], object], times: int) -> float:
 
 
 def measure(case: Case) -> dict[str, float]:
-    """Microseconds a call of both, and how many times faster ours is (median of interleaved rounds)."""
-    case.ours()  # compiles what the first use compiles
+    """Microseconds per call of both, and the factor by which ours is faster (median of interleaved rounds)."""
+    case.ours()  # compiles on first use
     times = max(1, int(0.02 / max(timed(case.theirs, 1), 1e-7)))
     pairs = [(timed(case.ours, times), timed(case.theirs, times)) for _ in range(ROUNDS)]
     ratios = [theirs / ours for ours, theirs in pairs]
@@ -170,8 +170,8 @@ def measure(case: Case) -> dict[str, float]:
 
 
 def microseconds(function: Callable[[], object]) -> float:
-    """A call's time: the median of ROUNDS runs of about 20 ms."""
-    function()  # compiles what the first use compiles
+    """Microseconds per call: the median of ROUNDS runs of about 20 ms."""
+    function()  # compiles on first use
     times = max(1, int(0.02 / max(timed(function, 1), 1e-7)))
     return statistics.median(timed(function, times) for _ in range(ROUNDS)) * 1e6
 
@@ -182,7 +182,7 @@ def results() -> dict[str, dict[str, float]]:
 
 
 def main() -> int:
-    """Print the table; exit code 1 when an aim is missed."""
+    """Print the table; exit code 1 if an aim is missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.codec", description=__doc__)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

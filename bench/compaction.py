@@ -1,8 +1,8 @@
-"""How fast the cleaner compacts on one core: MB of log a second, for records of several sizes.
+"""How fast the cleaner compacts on one core: MB of log per second, for records of several sizes.
 
-`python -m bench.compaction` writes a dirty log into a temporary directory and compacts it, piece after piece, as a lane
-does. Keys are drawn from 100,000. Values have the stated size, or vary evenly around it. The time is that of the
-processor, so other load on the machine counts little.
+`python -m bench.compaction` writes a dirty log into a temporary directory and compacts it piece by piece, as a lane
+does. Keys are drawn from 100,000. Values have the stated size, or vary evenly around it. Processor time is measured, so
+other load on the machine has little effect.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROWS: Final = (
     (100, BATCH_BYTES // 100, True),
     (100, 10, False),
 )
-"""Bytes of a value, records of a batch, whether sizes vary from 20 to 180 %."""
+"""Bytes per value, records per batch, whether value sizes vary from 20 to 180 %."""
 LOG_BYTES: Final = 256 << 20
 CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20)}
 NOW_MS: Final = 1_700_000_000_000
@@ -43,7 +43,7 @@ def make_log(folder: Path) -> Log:
     disk = RealDisk()
 
     def later(_delay_ms: float, _function: Callable[..., None], *_args: Any) -> None:
-        """Nothing is deleted while the time is taken."""
+        """Deletes nothing during the measurement."""
 
     clock = SimpleNamespace(monotonic_ms=lambda: NOW_MS, wall_ms=lambda: NOW_MS)
     scheduler = SimpleNamespace(call_soon=lambda *_: None, call_later=later)
@@ -58,7 +58,7 @@ def make_log(folder: Path) -> Log:
 def fill(
     log: Log, value_bytes: int, log_bytes: int = LOG_BYTES, *, count: int | None = None, varied: bool = False
 ) -> int:
-    """Write the dirty log in batches of `count` records; its bytes."""
+    """Write the dirty log in batches of `count` records. Returns its size in bytes."""
     rng = random.Random(1)
     count = count or max(1, BATCH_BYTES // value_bytes)
     least, most = (value_bytes // 5, 2 * value_bytes - value_bytes // 5) if varied else (value_bytes, value_bytes)
@@ -71,18 +71,18 @@ def fill(
 
 
 def _placed(batch: bytes, offset: int) -> bytes:
-    """At an offset, which no checksum covers."""
+    """The batch at another base offset, which no checksum covers."""
     return offset.to_bytes(8, "big") + batch[8:]
 
 
 def compact(log: Log) -> tuple[float, float]:
-    """Seconds of one core that a pass takes, and that its longest piece of work does."""
+    """Processor seconds of a cleaner pass, and of its longest piece of work."""
     longest = 0.0
     begin = time.process_time()
     for work in Cleaning(log, 0, NOW_MS, KEYS * 10).steps():
         started = time.process_time()
         work()
-        if getattr(work, "__name__", "") == "work":  # a slice; fsyncs let the loop run
+        if getattr(work, "__name__", "") == "work":  # a slice of work; the loop runs during fsyncs
             longest = max(longest, time.process_time() - started)
     return time.process_time() - begin, longest
 

@@ -1,13 +1,13 @@
-"""`python -m bench.disk_pressure [ROW ...]`: nodes with much data, on a disk that has to be waited for.
+"""`python -m bench.disk_pressure [ROW ...]`: nodes with much data on a slow disk.
 
 Rows, each on a fresh node; `--apache` repeats them with Apache Kafka in the same run:
 
 - `cold`        an honest producer alone, then beside a consumer that reads data which is not in the page cache
 - `kill`        SIGKILL with many small batches that were not flushed, until the node serves that partition again
 - `partitions`  one topic of many partitions: create, memory of an idle one, restart, one record to each
-- `retention`   how long retention of many segments takes, and the honest producer meanwhile
+- `retention`   how long retention of many segments takes; an honest producer runs meanwhile
 
-The defaults are small, to see that the rows work. Figures for a page need a quiet machine and the sizes of the issue:
+The defaults are small, to check that the rows work. Figures for a page need a quiet machine and the sizes of the issue:
 `--gigabytes 20 --partitions 100000 --segments 10000`.
 """
 
@@ -31,14 +31,14 @@ from tests.compat.targets import Apache, Ours, Target
 
 SECONDS = 6.0
 LEAST = 200
-"""Acknowledgements that a p99 is taken of."""
+"""The minimum number of acknowledgements for a p99."""
 FETCH_BYTES = 1 << 20
 LARGE_BATCH = frames.batch(900, 1000)
 SMALL_BATCH = frames.batch(1, 180)
 SEGMENT_BYTES = 1 << 20
 TINY_SEGMENT_BYTES = 20_000
 A_REQUEST = 500
-"""Partitions that a Produce names."""
+"""Partitions per Produce request."""
 WAIT_S = 600.0
 
 
@@ -63,7 +63,7 @@ def fill(target: Target, topic: str, total: int, batch: bytes) -> None:
 
 
 def forget_pages(folder: Path) -> None:
-    """Have the kernel drop what it keeps of these files."""
+    """Drop the cached pages of these files."""
     for path in folder.rglob("*.log"):
         fd = os.open(path, os.O_RDONLY)
         try:
@@ -78,7 +78,7 @@ def p99(waits: list[float]) -> float:
 
 
 def beside(target: Target, work: Callable[[], None]) -> tuple[float, float, float]:
-    """p99 of the honest producer alone and beside `work`, in milliseconds, and the seconds that `work` took."""
+    """p99 in ms of the honest producer alone and beside `work`, and the seconds that `work` took."""
     until_produced(target, "honest", time.monotonic())
     alone = honest(target.port, SECONDS)
     begun = time.monotonic()
@@ -146,7 +146,7 @@ def resident_kib(target: Target) -> int:
 
 
 def to_each(target: Target, topic: str, partitions: int) -> float:
-    """Seconds until a record is in each partition."""
+    """Write a record to each partition. Returns the seconds."""
     begun = time.monotonic()
     wire = frames.Wire(target.port, WAIT_S)
     name = struct.pack(">h", len(topic)) + topic.encode()

@@ -1,4 +1,4 @@
-"""The machine, the programs and how busy the machine is: what a reader needs to judge a run. No host or user names."""
+"""The machine, the programs and the load: the facts a reader needs to judge a run. No host or user names."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ROOT = Path(__file__).parents[1]
 GIB = 1 << 30
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 QUIET_LOAD = 0.3
-"""A machine with a lower one-minute load average a core is quiet."""
+"""A machine is quiet below this one-minute load average per core."""
 
 
 def described(folder: Path) -> dict[str, Any]:
-    """What the header of a run holds. `folder` is where servers keep their data."""
+    """The environment in a run's header. `folder` holds the servers' data."""
     return {
         "cpu": f"{os.cpu_count()} x {_field('/proc/cpuinfo', 'model name') or platform.machine()}",
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB, 1),
@@ -44,7 +44,7 @@ def described(folder: Path) -> dict[str, Any]:
 
 
 def trees() -> dict[str, str]:
-    """The committed contents of what decides about figures: the node and the bench."""
+    """The git trees that determine the figures: the node and the bench."""
     return {name: _git("rev-parse", f"HEAD:{name}")[:12] for name in ("node/src", "bench")}
 
 
@@ -64,9 +64,9 @@ def is_quiet() -> bool:
 
 
 def others_cpu() -> Callable[[], float]:
-    """Begin to count; the returned function gives the processor seconds that other processes and the kernel used since.
+    """Begin to count; the returned function returns the CPU seconds used since by other processes and the kernel.
 
-    Processes of ours are those that this process started, those that live on included.
+    Own processes are those that this process started, including those still running.
     """
     before = _busy_s() - _own_s()
     return lambda: round(max(0.0, _busy_s() - _own_s() - before), 2)
@@ -85,7 +85,7 @@ def _own_s() -> float:
 
 
 def _living_s() -> float:
-    """Of the children that run, and of what those have waited for."""
+    """CPU seconds of running children, including those of their reaped children."""
     ticks = 0
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -116,7 +116,7 @@ def _disk(folder: Path) -> str:
     kind, source, options = found[:3]
     rotational = (Path("/sys/class/block") / Path(source).name).resolve() / "queue" / "rotational"
     spins = rotational.exists() and rotational.read_text().strip() == "1"
-    # A virtual disk says of itself what its host cares to say.
+    # The host decides what a virtual disk reports about itself.
     device = "a virtual disk" if _is_virtual() else "a rotating disk" if spins else "a solid state disk"
     return f"{kind} on {device}, {options}"
 
@@ -126,7 +126,7 @@ def _is_virtual() -> bool:
 
 
 def _version(program: str, option: str) -> str:
-    """The first line of what it prints; empty if it is missing."""
+    """The first line of a program's output; empty if the program is missing."""
     if shutil.which(program) is None:
         return ""
     done = subprocess.run([program, option], capture_output=True, text=True, check=False, timeout=60)

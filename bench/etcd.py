@@ -1,7 +1,7 @@
-"""What a commit costs in etcd, three of which are started where there is one in PATH: printed beside our own figures.
+"""The cost of a commit in etcd, with three members started from PATH, printed beside our own figures.
 
-Each put is one fsynced entry of a Raft log of three voters, as a metadata record of ours is. gRPC is spelled out here
-as far as one unary call takes it, so that 1,000 connections cost the client next to nothing.
+Each put is one fsynced entry in a Raft log of three voters, like one of our metadata records. The client implements
+just enough gRPC for one unary call, so that 1,000 connections cost it next to nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DATA, _HEADERS, _SETTINGS, _PING = 0, 1, 4, 6
 _ACK = _END_STREAM = 1
 _END_HEADERS = 4
 _HEAD = 9
-"""Length in three bytes, type, flags, stream."""
+"""The size of a frame header: length in three bytes, type, flags, stream."""
 
 
 def _frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
@@ -34,7 +34,7 @@ def _frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
 
 
 def _call(path: bytes, stream: int, message: bytes) -> bytes:
-    """One unary call; header fields as literals, so that there is no table to keep."""
+    """One unary call; header fields are literals, so there is no header table to keep."""
     fields = (
         *((b":method", b"POST"), (b":scheme", b"http"), (b":path", path), (b":authority", b"bench")),
         *((b"content-type", b"application/grpc"), (b"te", b"trailers")),
@@ -55,7 +55,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _numbers(message: bytes) -> dict[int, int | bytes]:
-    """The fields of a protobuf message of varints and strings, the last one of each number."""
+    """The fields of a protobuf message of varints and strings; the last value of each field number."""
     found: dict[int, int | bytes] = {}
     at = 0
     while at < len(message):
@@ -75,7 +75,7 @@ def _put(number: int) -> bytes:
 
 
 class Connection:
-    """One connection with one call under way at a time."""
+    """A connection with one call under way at a time."""
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
@@ -95,7 +95,7 @@ class Connection:
         return self.socket.fileno()
 
     def send(self) -> None:
-        """Begin the next put."""
+        """Start the next put."""
         self._begin(PUT, _put(self._stream))
 
     def _begin(self, path: bytes, message: bytes) -> None:
@@ -104,7 +104,7 @@ class Connection:
         self.socket.sendall(_call(path, self._stream, message))
 
     def receive(self) -> bool:
-        """Read what has come; whether the call has been answered. AssertionError when it was refused."""
+        """Read available data. Returns whether the call is complete. Raises AssertionError if it was refused."""
         data = self.socket.recv(65536)
         assert data, "etcd closed the connection"
         data = self._waiting + data
@@ -129,7 +129,7 @@ class Connection:
         return done
 
     def ask(self, path: bytes, message: bytes) -> bytes:
-        """One whole call; the answer's message."""
+        """Make one call and return the response message."""
         self._begin(path, message)
         while not self.receive():
             pass
@@ -141,7 +141,7 @@ class Connection:
 
 @contextmanager
 def _cluster(program: str, folder: Path) -> Iterator[list[int]]:
-    """Three members; their client ports."""
+    """Start three members. Yields their client ports."""
     ports = free_ports(6)
     peers = ",".join(f"m{i}=http://127.0.0.1:{ports[3 + i]}" for i in range(3))
     processes = []
@@ -186,7 +186,7 @@ def _leader(ports: list[int]) -> int:
 
 @contextmanager
 def started(folder: Path) -> Iterator[int]:
-    """Three members; the client port of their leader. Raises AssertionError if etcd is not in PATH."""
+    """Start three members. Yields the leader's client port. Raises AssertionError if etcd is not in PATH."""
     program = shutil.which("etcd")
     assert program, "etcd is not in PATH"
     with _cluster(program, folder) as ports:
@@ -194,9 +194,9 @@ def started(folder: Path) -> Iterator[int]:
 
 
 def commits(port: int, seconds: float, clients: int) -> tuple[list[float], float]:
-    """Milliseconds of each put of one client, and puts a second of many clients, each for so many seconds.
+    """Milliseconds of each put of a single client, and puts per second of `clients` clients, each for `seconds`.
 
-    The first fifth of each is for warming and does not count.
+    The first fifth of each period is a warm-up and does not count.
     """
     one = Connection.to(port)
     taken: list[float] = []

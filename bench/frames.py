@@ -1,4 +1,4 @@
-"""Request frames spelled out byte by byte, so that neither server's code makes the load that measures it.
+"""Request frames written byte by byte, so that neither server's code makes the load that measures it.
 
 Old, inflexible versions that both servers serve: ListOffsets 1, Metadata 4, Produce 7, Fetch 11,
 CreateTopics 4.
@@ -41,7 +41,7 @@ def _varint(value: int) -> bytes:
 
 
 def batch(count: int, value_size: int) -> bytes:
-    """An uncompressed batch of `count` records of now without keys, each with a value of `value_size` bytes."""
+    """An uncompressed batch of `count` records with the current time, no keys, and values of `value_size` bytes."""
     timestamp_ms = time.time_ns() // 1_000_000
     value = bytes(i * 7 % 251 for i in range(value_size))
     records = bytearray()
@@ -52,7 +52,7 @@ def batch(count: int, value_size: int) -> bytes:
 
 
 def keyed_batch(pairs: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """An uncompressed batch of now of keys and values."""
+    """An uncompressed batch of keys and values with the current time."""
     timestamp_ms = time.time_ns() // 1_000_000
     records = bytearray()
     for i, (key, value) in enumerate(pairs):
@@ -62,7 +62,7 @@ def keyed_batch(pairs: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def _sealed(count: int, timestamp_ms: int, records: bytes | bytearray) -> bytes:
-    """Records with the header of a batch."""
+    """A batch: header and records."""
     after_crc = struct.pack(">hiqqqhii", 0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + records
     head = struct.pack(">ibI", -1, 2, crc32.iscsi(after_crc))
     return struct.pack(">qi", 0, len(head) + len(after_crc)) + head + after_crc
@@ -75,7 +75,7 @@ def produce(topic: str, partition: int, records: bytes, acks: int = -1) -> bytes
 
 
 def fetch(topic: str, partition: int, offset: int, max_bytes: int, max_wait_ms: int = 500) -> tuple[bytes, int]:
-    """A Fetch frame for one partition without a session, and where in it the fetch offset stands."""
+    """A Fetch frame for one partition without a session, and the position of the fetch offset in it."""
     body = struct.pack(">iiiibii", -1, max_wait_ms, 1, max_bytes, 0, 0, -1) + struct.pack(">i", 1) + _string(topic)
     body += struct.pack(">iii", 1, partition, -1)
     tail = struct.pack(">qqi", offset, -1, max_bytes) + struct.pack(">i", 0) + _string("")
@@ -112,14 +112,14 @@ def list_offsets(topic: str, partition: int) -> bytes:
 
 
 class Wire:
-    """A blocking connection that sends frames and returns answers without their length."""
+    """A blocking connection that sends frames and returns responses without their length."""
 
     def __init__(self, port: int, timeout_s: float = 60) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, request: bytes) -> bytes:
-        """Send one frame, wait for its answer."""
+        """Send one frame and wait for its response."""
         self.send(request)
         return self.receive()
 
@@ -134,11 +134,11 @@ class Wire:
         return bytes(out)
 
     def send(self, request: bytes) -> None:
-        """Send one frame and do not wait."""
+        """Send one frame without waiting."""
         self._socket.sendall(request)
 
     def receive(self) -> bytes:
-        """Wait for the next answer."""
+        """Wait for the next response."""
         (size,) = struct.unpack(">i", self._read(4))
         return self._read(size)
 
@@ -148,7 +148,7 @@ class Wire:
 
 
 def produce_errors(answer: bytes) -> list[int]:
-    """The error codes of a Produce answer, a partition each."""
+    """The error codes of a Produce response, one per partition."""
     at, codes = 4, []
     (topics,) = struct.unpack_from(">i", answer, at)
     at += 4
@@ -163,13 +163,13 @@ def produce_errors(answer: bytes) -> list[int]:
 
 
 def produce_error(answer: bytes) -> int:
-    """The error code of the only partition of a Produce answer."""
+    """The error code of a Produce response's only partition."""
     (code,) = produce_errors(answer)
     return code
 
 
 def listed_offset(answer: bytes) -> tuple[int, int]:
-    """Error code and offset of the only partition of a ListOffsets answer."""
+    """Error code and offset of a ListOffsets response's only partition."""
     (size,) = struct.unpack_from(">h", answer, 8)
     at = 10 + size + 4 + 4
     error, _timestamp, offset = struct.unpack_from(">hqq", answer, at)
@@ -177,7 +177,7 @@ def listed_offset(answer: bytes) -> tuple[int, int]:
 
 
 def create_errors(answer: bytes) -> list[int]:
-    """The error codes of a CreateTopics answer, a topic each."""
+    """The error codes of a CreateTopics response, one per topic."""
     at = 4 + 4
     (count,) = struct.unpack_from(">i", answer, at)
     at += 4

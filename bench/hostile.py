@@ -1,7 +1,7 @@
-"""`python -m bench.hostile [INPUT ...]`: what an honest client waits for while others send hostile input.
+"""`python -m bench.hostile [INPUT ...]`: an honest client's waiting times while other clients send hostile input.
 
-Each input is sent to a fresh node by processes of its own. An honest client sends a record each 5 ms over a connection
-of its own and notes how long each acknowledgement takes: alone first, then beside the input.
+Separate processes send each input to a fresh node. An honest client sends a record every 5 ms over its own connection
+and notes the time to each acknowledgement: first alone, then beside the input.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def request(key: ApiKey, version: int, message: object) -> bytes:
 
 
 def bomb() -> bytes:
-    """A batch of 472 bytes, whose header makes the broker read its 600,000 records."""
+    """A batch of 472 bytes whose header makes the broker read its 600,000 records."""
     count = 600_000
     fields = (Compression.ZSTD, count - 1, 1000, 999, -1, -1, -1, count)
     return frames.produce("victim", 0, seal(0, -1, fields, compress(Compression.ZSTD, RECORD * count)))
@@ -60,7 +60,8 @@ def metadata() -> bytes:
 
 
 def long_poll() -> bytes:
-    """One of very many connections that wait for the honest producer's partition: each record wakes all of them."""
+    """A fetch that waits for the honest producer's partition; with very many connections, each record wakes all of
+    them."""
     row = FetchRequest.FetchPartition(0, fetch_offset=0, partition_max_bytes=1)
     fields = {"max_wait_ms": 30_000, "min_bytes": 1 << 20, "max_bytes": 1 << 20}
     return request(
@@ -81,11 +82,11 @@ INPUTS: dict[str, tuple[Callable[[], bytes], int, bool]] = {
     **{name: (partial(_data, make), 4, True) for name, make in hostile_messages.MESSAGES.items()},
 }
 INPUTS |= {CONTROLLER + name: INPUTS[name] for name in hostile_messages.TO_CONTROLLERS}
-"""Name -> bytes that a connection sends again and again, how many connections, whether they read what is answered."""
+"""Name -> the bytes that a connection sends repeatedly, the number of connections, whether they read responses."""
 
 
 def attack(port: int, name: str) -> None:
-    """Send one input over its connections until the process is ended."""
+    """Send one input over its connections until this process is killed."""
     make, count, reads = INPUTS[name]
     data = make()
     connections = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
@@ -103,7 +104,7 @@ def attack(port: int, name: str) -> None:
 
 
 def honest(port: int, seconds: float, patience_s: float = 120) -> list[float]:
-    """Milliseconds until each record was acknowledged. Raises TimeoutError after `patience_s` without an answer."""
+    """Milliseconds to each record's acknowledgement. Raises TimeoutError after `patience_s` without a response."""
     record = frames.produce("honest", 0, frames.batch(1, 100), acks=1)
     waits = []
     with socket.create_connection(("127.0.0.1", port), timeout=patience_s) as connection:
@@ -121,7 +122,7 @@ def honest(port: int, seconds: float, patience_s: float = 120) -> list[float]:
 
 
 def attacked_port(target: Ours, name: str) -> int:
-    """Where an input is sent: `controller-NAME` goes straight to the controller's listener."""
+    """The port for an input: `controller-NAME` goes directly to the controller's listener."""
     return target.controller_port if name.startswith(CONTROLLER) else target.port
 
 

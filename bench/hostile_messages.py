@@ -1,4 +1,4 @@
-"""Requests that name very many things, or one very large one; each is a frame to be sent again and again."""
+"""Requests that name very many items, or one very large item; each is a frame to be sent repeatedly."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kraft_node.wire.frames import encode_request
 
 MANY: Final = 300_000
 ADMIN: Final = 100_000
-"""Of what the controller decides."""
+"""Items of requests that the controller handles."""
 
 
 class Asked(NamedTuple):
-    """A request, which is sent so many times in a row."""
+    """A request, which is sent `times` times in a row."""
 
     key: ApiKey
     version: int
@@ -49,7 +49,7 @@ def fetch() -> Asked:
 
 
 def fetch_that_waits() -> Asked:
-    """The victim's partition among very many that do not exist: each record wakes it."""
+    """A fetch of the victim's partition and of very many that do not exist: each record wakes it."""
     rows = [m.FetchRequest.FetchPartition(i, fetch_offset=0, partition_max_bytes=1) for i in range(MANY)]
     request = m.FetchRequest(
         max_wait_ms=2000,
@@ -180,4 +180,4 @@ MESSAGES: Final[dict[str, Callable[[], Asked]]] = {
 }  # fmt: skip
 
 TO_CONTROLLERS: Final = ("create-topics", "alter-configs", "scram", "elect-leaders", "reassign", "fetch")
-"""Those that are also sent straight to a controller's listener."""
+"""Requests that are also sent directly to a controller's listener."""

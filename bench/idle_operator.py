@@ -36,7 +36,7 @@ TICK_S = 0.5
 
 
 class Cluster:
-    """Answers of one cluster's nodes."""
+    """The responses of one cluster's nodes."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -80,7 +80,7 @@ class Cluster:
         raise AssertionError(api.name)
 
     def versions(self) -> bytes:
-        """With tagged fields, which the operator's codec only reads."""
+        """The response has tagged fields, which the operator's codec can only read."""
         feature = b"\x02" + _text("metadata.version") + struct.pack(">hh", 1, 29) + b"\0"
         tags = b"\x02" + b"\x00" + bytes([len(feature)]) + feature + b"\x02" + bytes([len(feature)]) + feature
         return struct.pack(">h", 0) + b"\x01" + struct.pack(">i", 0) + tags
@@ -91,7 +91,7 @@ def _text(word: str) -> bytes:
 
 
 class Nodes:
-    """Servers of all nodes and drivers."""
+    """The servers of all nodes and drivers."""
 
     def __init__(self, clusters: list[Cluster]) -> None:
         self._clusters = clusters
@@ -143,7 +143,7 @@ class Nodes:
 
 
 class World:
-    """As much of kubelet, scheduler and controllers as idle clusters need."""
+    """The parts of kubelet, scheduler and controllers that idle clusters need."""
 
     def __init__(self, server: ApiServer, clusters: int, pipelines: int) -> None:
         self.server = server
@@ -152,7 +152,7 @@ class World:
         self._pipelines = pipelines
 
     def declare(self) -> None:
-        """The resources."""
+        """Create the resources."""
         sample = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())["spec"]
         listeners = [{"name": "plain", "port": PORT}]
         spec = {**sample, "image": "a:1", "listeners": listeners, "metrics": {"port": METRICS}}
@@ -199,11 +199,11 @@ class World:
         self.server.put("Pod", {"metadata": metadata, "spec": template["spec"], "status": status})
 
     def ready(self) -> int:
-        """Clusters and tables that are Ready with nothing left to do."""
+        """The number of clusters and tables that are Ready with nothing left to do."""
         return sum((told.get("Ready"), told.get("Progressing")) == ("True", "False") for told in self._told())
 
     def late(self) -> Object:
-        """The conditions of one that is not."""
+        """The conditions of a resource that is not ready."""
         return next((told for told in self._told() if told.get("Ready") != "True"), {})
 
     def _told(self) -> list[Object]:
@@ -223,7 +223,7 @@ def _ready(host: str) -> Object:
 
 
 def _used(pid: int) -> tuple[float, float]:
-    """Resident MiB and seconds of CPU."""
+    """Resident MiB and CPU seconds of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     pages, ticks = int(fields[21]), int(fields[11]) + int(fields[12])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20, ticks / os.sysconf("SC_CLK_TCK")

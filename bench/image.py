@@ -35,7 +35,7 @@ BROKERS = 30
 
 
 def topic_records(number: int, partitions: int, directories: list[Uuid]) -> list[object]:
-    """One topic, placed like the striped placer does."""
+    """The records of one topic, placed as the striped placer places it."""
     topic_id = Uuid((number + 1).to_bytes(16, "big"))
     records: list[object] = [stored.TopicRecord(name=f"bench-topic-{number:07d}", topic_id=topic_id)]
     for partition in range(partitions):
@@ -71,7 +71,7 @@ def filled(topics: int, partitions: int) -> MetadataLoader:
 
 
 def one_topic_us(loader: MetadataLoader, rounds: int = 400) -> float:
-    """Microseconds for the whole way of one topic, creation and deletion, median."""
+    """Median microseconds of creating and deleting one topic."""
     overlay = Overlay(loader.image)
     known = directories()
     times = []
@@ -144,7 +144,7 @@ def measure_snapshot(partitions: int) -> None:
 
 
 def opening() -> list[object]:
-    """What stands in front of the topics: the level, and brokers that nobody is."""
+    """The records before the topics: the level, and brokers that do not exist."""
     known = directories()
     kind = stored.RegisterBrokerRecord
     features = [kind.BrokerFeature(name, r.min_level, r.max_level) for name, r in SUPPORTED_RANGES.items()]
@@ -164,7 +164,7 @@ def opening() -> list[object]:
 
 
 def encoded(partitions: int) -> list[bytes]:
-    """The batches of a snapshot of so many partitions, 100 a topic."""
+    """The batches of a snapshot with this many partitions, 100 per topic."""
     loader = filled(partitions // 100, 100)
     for record in opening():
         loader.image.replay(record)
@@ -176,7 +176,7 @@ def encoded(partitions: int) -> list[bytes]:
 
 
 def loaded(batches: list[bytes]) -> MetadataLoader:
-    """A loader that has read that snapshot, as a node does."""
+    """A loader that has read the snapshot, as a node does."""
     loader = MetadataLoader()
     values = (value for batch in batches for header in iter_headers(batch) for value in iter_values(batch, header))
     loader.load_values(values, 2_000_000, 1, lambda: 0)
@@ -185,8 +185,8 @@ def loaded(batches: list[bytes]) -> MetadataLoader:
 
 
 def failover_ms(*loaders: MetadataLoader) -> list[float]:
-    """Milliseconds from being told of leadership to an acknowledged CreateTopics, the disk left out: medians, of one
-    failover of each in turn, so that what else the machine does meets all alike."""
+    """Median milliseconds from a leadership notification to an acknowledged CreateTopics, without the disk. Failovers
+    of the loaders alternate, so that other load affects all of them alike."""
     from tests.unit.controller.harness import Quorum
 
     quorums = [Quorum(active=False, loader=loader, broker_session_timeout_ms="3600000") for loader in loaders]
@@ -206,7 +206,7 @@ def failover_ms(*loaders: MetadataLoader) -> list[float]:
 
 
 def beside_many(partitions: int = 1_000_000) -> dict[str, float]:
-    """What an image of so many partitions costs to read and to keep, and what it costs a controller to take over."""
+    """The cost of reading and keeping an image of this many partitions, and of a controller's failover with it."""
     from kraft_node.controller.derived import Derived
 
     batches = encoded(partitions)
@@ -214,7 +214,7 @@ def beside_many(partitions: int = 1_000_000) -> dict[str, float]:
     begun = time.process_time()
     loader = loaded(batches)
     figures = {"load_s": time.process_time() - begun}
-    some = encoded(partitions // 4)  # tracing makes it ten times as slow, and a partition weighs the same
+    some = encoded(partitions // 4)  # tracing is ten times slower, and the size per partition is the same
     gc.collect()
     tracemalloc.start()
     weighed = loaded(some)

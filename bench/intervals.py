@@ -1,8 +1,8 @@
 """Medians with exact confidence intervals, and the verdict on a row.
 
 The interval of a median lies between two order statistics. Its coverage follows from the binomial distribution alone
-and assumes nothing about how samples are distributed. Five samples give their least and greatest with 93.75 %, six with
-96.9 %.
+and assumes nothing about the distribution of samples. The minimum and maximum of five samples cover 93.75 %, those of
+six cover 96.9 %.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 CONFIDENCE = 0.95
 JUDGED_MIN = 5
-"""Fewer pairs than these get no verdict: their interval covers the median in less than nine of ten cases."""
+"""Fewer pairs get no verdict: their interval covers the median in less than nine of ten cases."""
 
 BETTER, NOISE, WORSE, UNJUDGED = "better", "within noise", "worse", "too few samples"
 
@@ -31,7 +31,7 @@ class Interval:
 
 
 def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """The narrowest pair of order statistics that covers `confidence`; else the least and the greatest value."""
+    """The narrowest pair of order statistics that covers `confidence`; otherwise minimum and maximum."""
     if not values:
         raise ValueError("an interval needs at least one value")
     ordered = sorted(values)
@@ -47,12 +47,12 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
 
 
 def ratios(first: dict[int, float], second: dict[int, float]) -> list[float]:
-    """Ratios of the rounds in which both servers have a figure; a round with a zero has no ratio."""
+    """Ratios of the rounds with figures of both servers; a round with a zero has no ratio."""
     return [first[at] / second[at] for at in sorted(first.keys() & second.keys()) if second[at] > 0 and first[at] > 0]
 
 
 def verdict(ratio: Interval, *, more_is_better: bool) -> str:
-    """Better or worse only if the whole interval of the ratio lies on that side of 1."""
+    """Better or worse only if the ratio's whole interval lies on that side of 1."""
     if ratio.count < JUDGED_MIN:
         return UNJUDGED
     if ratio.low > 1:

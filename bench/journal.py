@@ -1,8 +1,8 @@
 """The file of a run: one JSON value a line, written once and only added to.
 
-The first line is the header: protocol, order of steps, rows, servers, environment. Every step adds `begun`, then
-`sample`, `failed` or `skipped`. A step that has an end never gets a second one, so no sample can be replaced. A run
-that was cut short goes on in the same file.
+The first line is the header: protocol, order of steps, rows, servers, environment. Every step appends `begun`, then
+`sample`, `failed` or `skipped`. A step with a result never gets a second one, so no sample can be replaced. An
+interrupted run continues in the same file.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Key = tuple[int, str, str]
 
 
 class JournalError(Exception):
-    """The file cannot be used for what was asked; the message says why and what to do."""
+    """The file cannot be used; the message says why and what to do."""
 
 
 @dataclass
 class Run:
-    """What a file says: the header, the ends of steps, and how often a step was begun."""
+    """The content of a file: the header, the steps' results, and how often each step was begun."""
 
     name: str
     header: dict[str, Any]
@@ -35,15 +35,15 @@ class Run:
     continued: list[dict[str, Any]] = field(default_factory=list)
     finished: bool = False
     torn: int = 0
-    """Lines that were cut off by a kill."""
+    """Lines truncated by a kill."""
 
     @property
     def plan(self) -> list[Key]:
-        """The steps in their order."""
+        """The steps in order."""
         return [(at, scenario, server) for at, scenario, server in self.header["plan"]]
 
     def left(self) -> list[Key]:
-        """The steps without an end."""
+        """The steps without a result."""
         return [key for key in self.plan if key not in self.ends]
 
     def values(self, row: str, server: str) -> dict[int, float]:
@@ -56,7 +56,7 @@ class Run:
 
 
 def read(path: Path) -> Run:
-    """The run in a file. Raises JournalError if the file is no run of this format."""
+    """Read a run from a file. Raises JournalError if the file is not a run of this format."""
     try:
         lines = path.read_text().split("\n")
     except OSError as error:
@@ -99,7 +99,7 @@ def _key(line: dict[str, Any]) -> Key:
 
 
 class Journal:
-    """The file of a run that goes on."""
+    """The file of a current run."""
 
     def __init__(self, path: Path, run: Run) -> None:
         self.path = path
@@ -107,7 +107,7 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path, header: dict[str, Any]) -> Journal:
-        """Begin a file. Raises JournalError if it exists."""
+        """Create a file. Raises JournalError if it exists."""
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = {"kind": "header", "format": FORMAT, **header}
         try:
@@ -121,7 +121,7 @@ class Journal:
 
     @classmethod
     def resume(cls, path: Path) -> Journal:
-        """Go on with a file. Raises JournalError if the run is finished."""
+        """Continue a file. Raises JournalError if the run is finished."""
         run = read(path)
         if run.finished:
             raise JournalError(f"{path} is finished; nothing is measured again")
@@ -131,7 +131,7 @@ class Journal:
         return cls(path, run)
 
     def add(self, kind: str, **values: Any) -> None:
-        """Add a line and make it durable. Raises JournalError if the step has an end."""
+        """Append a line and make it durable. Raises JournalError if the step already has a result."""
         line = {"kind": kind, **values}
         if kind in ENDS and _key(line) in self.run.ends:
             raise JournalError(f"{self.path}: step {_key(line)} has an end; samples are never replaced")
@@ -144,5 +144,5 @@ class Journal:
 
 
 def runs(folder: Path) -> Iterator[Run]:
-    """All runs in a folder, the oldest first."""
+    """All runs in a folder, oldest first."""
     yield from sorted((read(path) for path in folder.glob("*.jsonl")), key=lambda run: run.header["begun_at"])

@@ -39,7 +39,7 @@ def send(
     fetch_at: int | None = None,
     rewind: bool = False,
 ) -> dict[str, Any]:
-    """Send frames; see load.c. Raises AssertionError if an answer has an error code or the connection is lost."""
+    """Send frames; see load.c. Raises AssertionError if a response has an error code or the connection is lost."""
     command = _command(target, count, seconds, inflight)
     command += [] if fetch_at is None else ["--fetch-at", str(fetch_at)]
     command += ["--rewind"] if rewind else []
@@ -61,7 +61,7 @@ def _result(command: list[str], target: Target, given: bytes) -> dict[str, Any]:
 
 @contextmanager
 def sending(target: Target, request: bytes, rate: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Send `rate` requests a second, until the block ends or the server is gone."""
+    """Send `rate` requests per second until the block ends or the server stops."""
     command = [*_command(target, 0, TIMEOUT_S, 5), "--rate", str(rate)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -76,7 +76,7 @@ def sending(target: Target, request: bytes, rate: int) -> Iterator[subprocess.Po
 
 @functools.cache
 def librdkafka() -> Path:
-    """The librdkafka that confluent-kafka brings along. Raises AssertionError if it is missing."""
+    """The path of confluent-kafka's librdkafka. Raises AssertionError if it is missing."""
     import confluent_kafka
 
     folder = Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs"

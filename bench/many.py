@@ -1,4 +1,4 @@
-"""Many clients at once, in one thread: each has one request under way and sends the next when it is answered."""
+"""Many clients in one thread: each has one request under way and sends the next after the response."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class OneAtATime(Protocol):
-    """A connection that can be asked the same thing again and again."""
+    """A connection that sends the same request repeatedly."""
 
     def fileno(self) -> int: ...
 
@@ -18,15 +18,15 @@ class OneAtATime(Protocol):
         """Send the next request."""
 
     def receive(self) -> bool:
-        """Read what has come; whether that was the answer's end."""
+        """Read available data. Returns whether the response is complete."""
 
 
 def answers_a_second(
     connections: Sequence[OneAtATime], count: float = math.inf, *, seconds: float = math.inf
 ) -> tuple[float, list[int]]:
-    """Answers a second over all connections until `count` have come or the time is over; and those of each second.
+    """Responses per second over all connections, until `count` have come or the time is over; and those of each second.
 
-    Connections must be idle, and are used up: afterwards each has an answer under way.
+    Connections must be idle, and cannot be used afterwards: each has a response under way.
     """
     with selectors.DefaultSelector() as selector:
         for connection in connections:

@@ -1,4 +1,4 @@
-"""Questions to a cluster of one kind: leaders, replicas, creation, reassignment.
+"""Operations on a cluster: leaders, replicas, creation, reassignment.
 
 They go through `kraft_node.cli.client` over a loopback connection each, at the same cost for both servers.
 """
@@ -40,7 +40,7 @@ def leader_port(cluster: Members, topic: str, *, create: bool) -> int:
 
 
 def produced(cluster: Members, topic: str, record: bytes) -> bool:
-    """Whether a record reached all replicas of a topic that is made if missing."""
+    """Whether a record reached all replicas of a topic, which is created if missing."""
     port = leader_port(cluster, topic, create=True)
     return bool(port) and accepted(port, frames.produce(topic, 0, record))
 
@@ -55,7 +55,7 @@ def accepted(port: int, request: bytes) -> bool:
 
 
 def start(cluster: Members) -> None:
-    """Start all nodes, and wait for a record that all brokers have, in the topic "ready"."""
+    """Start all nodes, and wait until all brokers have a record in the topic "ready"."""
     for node in cluster.nodes.values():
         node.launch()
     asking.until("a topic on all brokers", lambda: produced(cluster, "ready", frames.batch(1, 10)), 0.05)
@@ -70,14 +70,14 @@ def create(client: Client, topics: list[Any]) -> None:
 
 
 def assigned(name: str, replicas: list[int], count: int) -> Any:
-    """A topic to create, all of whose partitions have these replicas."""
+    """A topic to create whose partitions all have these replicas."""
     kind = CreateTopicsRequest.CreatableTopic
     assignments = [CreateTopicsRequest.CreatableReplicaAssignment(p, replicas) for p in range(count)]
     return kind(name, -1, -1, assignments)
 
 
 def created(port: int, topic: str, timeout_ms: int = 2_000) -> bool:
-    """Whether the topic is made now, or was made by an earlier question that was not answered."""
+    """Whether the topic is created now, or was created by an earlier unanswered request."""
     with Client("127.0.0.1", port, 10) as client:
         wanted = CreateTopicsRequest.CreatableTopic(topic, 1, 3)
         answer = client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest([wanted], timeout_ms=timeout_ms))
@@ -85,14 +85,14 @@ def created(port: int, topic: str, timeout_ms: int = 2_000) -> bool:
 
 
 def all_are(cluster: Members, node_id: int, topic: str, count: int, law: Callable[[Any], bool]) -> bool:
-    """Whether a node shows so many partitions of the topic and the law holds for each."""
+    """Whether a node shows `count` partitions of the topic and `law` holds for each."""
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
     partitions = cluster.ask(node_id, ApiKey.METADATA, request).topics[0].partitions
     return len(partitions) == count and all(law(p) for p in partitions)
 
 
 def reassigned(client: Client, topic: str, replicas: list[int], count: int) -> float:
-    """Seconds until the topic's partitions have exactly those replicas."""
+    """Seconds until the topic's partitions have exactly these replicas."""
     kind = AlterPartitionReassignmentsRequest
     partitions = [kind.ReassignablePartition(p, replicas) for p in range(count)]
     begun = time.monotonic()

@@ -1,7 +1,7 @@
 """The page of results, made from the files of runs alone, so that nothing in it is edited by hand.
 
-Tables and pictures show the newest run of the whole protocol. All runs in the folder are listed, so that a reader sees
-which runs there were. A run of a part is listed and not shown; a quick run is refused.
+Tables and pictures show the newest run of the whole protocol. The page lists all runs in the folder, so that readers
+see which runs exist. A partial run is listed but not shown; a quick run is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HEAD = ("row", "first", "second", "ratio (interval)", "verdict", "aim", "reached
 
 
 def write(folder: Path, *, only_check: bool = False) -> list[str]:
-    """Write page and pictures of the runs in `folder/data`; the names of files that were changed (or would be)."""
+    """Write page and pictures of the runs in `folder/data`. Returns the names of files that changed (or would)."""
     changed = []
     for name, text in files(folder).items():
         path = folder / name
@@ -83,12 +83,12 @@ def grid(head: tuple[str, ...] | list[str], lines: list[list[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that count, thousands apart."""
+    """Three significant digits, with thousands separators."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 class Line:
-    """One row of one pair of servers, judged."""
+    """One row for one pair of servers, with its verdict."""
 
     def __init__(self, run: Run, row: Row, pair: tuple[str, str], *, is_main: bool, one_life: bool = False) -> None:
         self.row, self.pair, self.is_main, self._one_life = row, pair, is_main, one_life
@@ -105,11 +105,11 @@ class Line:
 
     @property
     def is_measured(self) -> bool:
-        """Whether there is something to show; the line of a variant needs figures of both servers."""
+        """Whether there are figures; a variant's line needs figures of both servers."""
         return bool((self.first or self.second) if self.is_main else self.ratio)
 
     def samples(self) -> str:
-        """How many rounds count, and whether their servers lived over all of them."""
+        """The number of rounds, and whether their servers lived over all of them."""
         count = self.ratio.count if self.ratio else len(self.first or self.second)
         return f"{count}, one life" if self._one_life else str(count)
 
@@ -123,7 +123,7 @@ class Line:
         return reaches(values, self.row.aim, more_is_better=self.row.more_is_better) if values else ""
 
     def cells(self) -> list[str]:
-        """As the table shows it."""
+        """The cells of the table."""
         row = self.row
         name = row.name if self.is_main else f"↳ {self.labels[0]} beside {self.labels[1]}"
         sign = "≥" if row.more_is_better else "≤"
@@ -159,7 +159,7 @@ def lines_of(run: Run, section: str) -> list[tuple[str, list[Line]]]:
 
 
 def _section(run: Run, section: str) -> tuple[str, str]:
-    """Table, remarks and picture of a section; empty if no row of it was measured."""
+    """A section's table, remarks and picture; empty if none of its rows was measured."""
     groups = lines_of(run, section)
     lines = [line for _, group in groups for line in group]
     if not lines:
@@ -197,7 +197,7 @@ def _summary(run: Run) -> str:
 
 
 def _mishaps(run: Run) -> list[str]:
-    """Whatever a sceptic would ask for: steps that failed, were skipped, interrupted, disturbed or never steady."""
+    """Steps that failed, were skipped, interrupted, disturbed or never steady."""
     ends = run.ends
     named = {
         "Failed": [_place(key) for key, end in ends.items() if end["kind"] == "failed"],

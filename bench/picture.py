@@ -11,13 +11,13 @@ from bench.intervals import BETTER, NOISE, WORSE, Interval
 COLORS = {BETTER: "#1a7f37", NOISE: "#8c959f", WORSE: "#cf222e"}
 OTHER = "#8c959f"
 NAMES, PLOT, RIGHT, STEP, TOP = 430, 420, 70, 22, 40
-"""Pixels: the column of names, the plot, the column of figures, the height of a row, the head."""
+"""Pixels: the width of names, plot and figures, the height of a row, the height of the head."""
 Bar = tuple[str, Interval, bool, str]
 """Row name, ratio, whether more is better, verdict."""
 
 
 def drawn(bars: Sequence[Bar], first: str, second: str) -> str:
-    """A line a row: the ratio turned so that right of 1 is better for the first server, on a log scale."""
+    """One line per row, on a log scale; the ratio is oriented so that right of 1 is better for the first server."""
     turned = [(name, _turned(ratio, more_is_better), verdict) for name, ratio, more_is_better, verdict in bars]
     low = math.floor(min(0.0, *(math.log10(values[0]) for _, values, _ in turned)))
     high = math.ceil(max(0.01, *(math.log10(values[2]) for _, values, _ in turned)))
@@ -51,7 +51,7 @@ def drawn(bars: Sequence[Bar], first: str, second: str) -> str:
 
 
 def _turned(ratio: Interval, more_is_better: bool) -> tuple[float, float, float]:
-    """Low, median and high of how many times better the first server is."""
+    """Low, median and high of the factor by which the first server is better."""
     if more_is_better:
         return ratio.low, ratio.median, ratio.high
     return 1 / ratio.high, 1 / ratio.median, 1 / ratio.low

@@ -38,7 +38,7 @@ Figures = dict[str, float]
 
 
 def values(size: int, count: int) -> pa.Array:
-    """Byte strings of `size` on average, from three quarters to five quarters of it."""
+    """Byte strings of `size` on average, between 3/4 and 5/4 of it."""
     sizes = np.random.default_rng(1).integers(size * 3 // 4, size * 5 // 4, count)
     bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     data = (b"the quick brown fox jumps over the lazy dog " * (int(bounds[-1]) // 44 + 1))[: int(bounds[-1])]
@@ -46,7 +46,7 @@ def values(size: int, count: int) -> pa.Array:
 
 
 def read_ours(bootstrap: str, topic: str, count: int) -> int:
-    """Columns of all records, as the data source has them by default."""
+    """Read columns of all records with the data source's defaults."""
     decoder = Decoder(topic, 0)
     rows = 0
     with Cluster(Settings(bootstrap)) as cluster:
@@ -57,7 +57,7 @@ def read_ours(bootstrap: str, topic: str, count: int) -> int:
 
 
 def read_theirs(bootstrap: str, topic: str, count: int) -> int:
-    """Key, value, offset and timestamp of all messages."""
+    """Read key, value, offset and timestamp of all messages."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -80,7 +80,7 @@ def read_theirs(bootstrap: str, topic: str, count: int) -> int:
 
 
 def write_ours(bootstrap: str, topic: str, data: pa.Array) -> int:
-    """As a task of the sink gets its rows: Arrow batches of 10,000."""
+    """Write Arrow batches of 10,000 rows, as a task of the sink receives them."""
     with Cluster(Settings(bootstrap)) as cluster:
         writer = RowWriter(cluster, parse_sink({"kafka.bootstrap.servers": bootstrap, "topic": topic}, ["value"]))
         for rows in pa.table({"value": data}).to_batches(max_chunksize=10_000):
@@ -90,7 +90,7 @@ def write_ours(bootstrap: str, topic: str, data: pa.Array) -> int:
 
 
 def write_theirs(bootstrap: str, topic: str, data: pa.Array) -> int:
-    """An idempotent producer with batches as large as ours."""
+    """Write with an idempotent producer whose batches are as large as ours."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -111,7 +111,7 @@ def write_theirs(bootstrap: str, topic: str, data: pa.Array) -> int:
 
 
 def in_own_process(what: str, bootstrap: str, topic: str, size: int, count: int) -> Figures:
-    """Processor and wall seconds of one pass in a fresh process, imports not counted."""
+    """CPU and wall seconds of one pass in a fresh process, without imports."""
     command = [sys.executable, "-m", "bench.pipeline", "--pass", what, bootstrap, topic, str(size), str(count)]
     done = subprocess.run(command, capture_output=True, check=True, timeout=600)
     found: Figures = json.loads(done.stdout)
@@ -119,7 +119,7 @@ def in_own_process(what: str, bootstrap: str, topic: str, size: int, count: int)
 
 
 def one_pass(what: str, bootstrap: str, topic: str, size: int, count: int) -> Figures:
-    """What `in_own_process` runs."""
+    """The function that `in_own_process` runs."""
     passes: dict[str, Callable[..., int]] = {
         "read-ours": read_ours,
         "read-theirs": read_theirs,
@@ -135,7 +135,7 @@ def one_pass(what: str, bootstrap: str, topic: str, size: int, count: int) -> Fi
 
 
 def codec_alone(bootstrap: str, topic: str, count: int) -> float:
-    """Processor seconds for decoding responses that are in memory, the least of five passes."""
+    """CPU seconds for decoding responses in memory, the minimum of five passes."""
     with Cluster(Settings(bootstrap)) as cluster:
         wanted = Range(topic, cluster.topic(topic).id, 0, 0, count)
         chunks = list(fetch_range(cluster, wanted))

@@ -40,7 +40,7 @@ def varint(number: int) -> bytes:
 
 
 def template(values: list[bytes]) -> tuple[bytearray, list[int]]:
-    """A batch of these values, and where each of them begins in it."""
+    """A batch of these values, and the position of each value in it."""
     records, places = bytearray(), []
     for delta, value in enumerate(values):
         head = b"\0\0" + varint(delta) + varint(-1) + varint(len(value))
@@ -53,7 +53,7 @@ def template(values: list[bytes]) -> tuple[bytearray, list[int]]:
 
 
 def stamped(whole: np.ndarray[Any, Any], base: int, count: int) -> bytes:
-    """Batches of one template, a row each: their offsets and CRCs."""
+    """Copies of one template, one per row, with their offsets and CRCs."""
     offsets = base + count * np.arange(len(whole), dtype=np.int64)
     whole[:, :8] = offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
     times = NOW + np.arange(len(whole), dtype=np.int64) + base // 100
@@ -65,14 +65,14 @@ def stamped(whole: np.ndarray[Any, Any], base: int, count: int) -> bytes:
 
 
 def put(whole: np.ndarray[Any, Any], places: list[int], at: int, values: np.ndarray[Any, Any]) -> None:
-    """Big-endian numbers (batches x records [x n]) at the same place of each record."""
+    """Write big-endian numbers (batches x records [x n]) at the same place of each record."""
     raw = np.ascontiguousarray(values, ">i4").view(np.uint8).reshape(len(whole), len(places), -1)
     for record, place in enumerate(places):
         whole[:, place + at : place + at + raw.shape[2]] = raw[:, record]
 
 
 def topic_batches(topics: int, base: int) -> bytes:
-    """A batch for each topic: its record, then its partitions'."""
+    """One batch per topic: its record, then its partitions' records."""
     name = b"bench-topic-0000000"
     head = b"\1\2\0" + uvarint(len(name) + 1) + name + bytes(16) + b"\0"
     lists = uvarint(REPLICAS + 1) + bytes(4 * REPLICAS)
@@ -100,7 +100,7 @@ def topic_batches(topics: int, base: int) -> bytes:
 
 
 def change_batches(topics: int, changes: int, base: int, each: int = 500) -> bytes:
-    """Brokers that go and come back: every third record names a leader with the ISR, the others an ISR only."""
+    """Changes of brokers that leave and return: every third record names leader and ISR, the others the ISR only."""
     with_leader = b"\1\5\2" + bytes(20) + b"\2\0\x09\3" + bytes(8) + b"\1\4" + bytes(4)
     shrink = b"\1\5\2" + bytes(20) + b"\1\0\x09\3" + bytes(8)
     expand = b"\1\5\2" + bytes(20) + b"\1\0\x0d\4" + bytes(12)
@@ -136,7 +136,8 @@ def control(kind: int, value: bytes, base: int) -> bytes:
 
 
 def make(folder: Path, partitions: int, changes: int, segments: int = 1) -> tuple[Path, Path]:
-    """The files: a snapshot of the partitions, and a log of the same and of changes on top, in so many segments."""
+    """Write the files: a snapshot of the partitions, and a log of the same with changes on top, in `segments`
+    segments."""
     topics = partitions // EACH
     snapshot = folder / f"{10_000_000:020}-{EPOCH:010}.checkpoint"
     body = topic_batches(topics, 1)
@@ -155,14 +156,14 @@ def make(folder: Path, partitions: int, changes: int, segments: int = 1) -> tupl
 
 
 class Kept(SparkEngine):
-    """Goes on with the next round."""
+    """An engine that stays open for the next round."""
 
     def close(self) -> None:
-        """Not yet."""
+        """Does nothing: the next round uses the engine."""
 
 
 def engine() -> Kept:
-    """Spark on all cores, and its workers begun."""
+    """Spark on all cores, with its workers started."""
     from kraft_pipeline.scrub.run import session
 
     found = Kept(session("local[*]", "bench"))

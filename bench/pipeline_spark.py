@@ -46,30 +46,30 @@ AIMS: Final = {
 LATENCY: Final = "micro-batch of 200 records"
 LATENCY_AIM: Final = 2.0
 BATCHES: Final = 16
-"""Micro-batches that a round measures, after a few that warm up."""
+"""Micro-batches measured per round, after a few that warm up."""
 RESERVE_S: Final = 30.0
-"""Of the time, for a clean end."""
+"""Time reserved for a clean end."""
 KINDS: Final = ("kraft", "kafka")
 WARM_UP: Final = 2
-"""Rounds that are not counted: the JVM compiles, and Spark's workers start."""
+"""Rounds that do not count: the JVM compiles, and Spark's workers start."""
 PARTITIONS: Final = 2
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 HEAD: Final = ["", "`kraft`", "`kafka`", "kafka/kraft (spread)", "aim", "reached"]
 
 
 class TimeIsUpError(Exception):
-    """The run has taken as long as it was given."""
+    """The run's time is used up."""
 
 
 @dataclass
 class Row:
-    """Pairs of one comparison, a pair a round: ours, the connector's."""
+    """The pairs of one comparison, one per round: ours, the connector's."""
 
     name: str
     unit: str
     aim: float
     per: float = 1.0
-    """What measures are divided by to be shown."""
+    """Divisor of figures for display."""
     measure: str = "s CPU"
     pairs: list[tuple[float, float]] = field(default_factory=list)
 
@@ -82,7 +82,7 @@ class Row:
         return bool(self.pairs) and statistics.median(self.ratios) >= self.aim
 
     def cells(self) -> list[str]:
-        """As in `HEAD`."""
+        """The cells, in the order of `HEAD`."""
         aim = f"≥ {self.aim:.2g}"
         if not self.pairs:
             return [self.name, "-", "-", "not measured", aim, "**no**"]
@@ -93,7 +93,7 @@ class Row:
 
 
 def spent(root: int, *, but: int) -> float:
-    """Processor seconds of all processes below `root`, also of those that have ended; not of `but` and its own."""
+    """CPU seconds of all processes below `root`, including ended ones; without `but` and its children."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
@@ -114,7 +114,7 @@ def spent(root: int, *, but: int) -> float:
 
 
 def session() -> Any:
-    """Spark on two cores, with both."""
+    """Spark on two cores, with both data sources."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -148,7 +148,7 @@ class Bench:
         self.rows.append(Row(LATENCY, "ms", 1 / LATENCY_AIM, measure="ms"))
 
     def run(self, only: str = "") -> None:
-        """All rows that have `only` in their names; one that fails is told and left out. Raises TimeIsUpError."""
+        """Run the rows with `only` in their names; a row that fails is reported and skipped. Raises TimeIsUpError."""
         self.rows = [row for row in self.rows if only in row.name]
         for row in self.rows:
             try:
@@ -176,7 +176,7 @@ class Bench:
         return reader.option("subscribe", topic).load()
 
     def _measure(self, row: Row) -> Callable[[str], float]:
-        """What a row compares, given the kind."""
+        """The measuring function of a row, given the kind."""
         if row.name == LATENCY:
             self._topics("live")
             return self._micro_batches
@@ -199,7 +199,7 @@ class Bench:
         writer.option("kafka.batch.size", "262144").option("kafka.linger.ms", "20").save()
 
     def _compare(self, row: Row, measure: Callable[[str], float]) -> None:
-        """The first rounds warm up; then as many as there is time for, one at least."""
+        """Run warm-up rounds, then as many rounds as there is time for, at least one."""
         waiting = sum(not other.pairs for other in self.rows)
         share = (self._until - time.monotonic()) / waiting + time.monotonic()
         for number in range(1 - WARM_UP, self._rounds + 1):
@@ -221,7 +221,8 @@ class Bench:
         return spent(os.getpid(), but=node) - before
 
     def _micro_batches(self, kind: str) -> float:
-        """Milliseconds of a micro-batch of a query that goes on from its checkpoint, the median of the last ones."""
+        """Milliseconds of a micro-batch of a query that continues from its checkpoint: the median of the last
+        batches."""
         reader = self._spark.readStream.format(kind).option("kafka.bootstrap.servers", self._target.bootstrap)
         writer = reader.option("subscribe", "live").load().writeStream.format("noop")
         writer = writer.option("checkpointLocation", f"{self._folder}/checkpoint-{kind}")
@@ -246,7 +247,7 @@ class Bench:
 
 
 def page(rows: list[Row], mib: int) -> str:
-    """What stands in the page between the marks."""
+    """The page's text between the marks."""
     short = [row.name for row in rows if not row.reached]
     rounds = max(len(row.pairs) for row in rows)
     return (
@@ -260,7 +261,7 @@ def page(rows: list[Row], mib: int) -> str:
 
 
 def show(rows: list[Row]) -> None:
-    """The table on the terminal."""
+    """Print the table."""
     table = Table(*(name.replace("`", "") for name in HEAD))
     for row in rows:
         table.add_row(*(cell.replace("**", "") for cell in row.cells()))
@@ -268,12 +269,12 @@ def show(rows: list[Row]) -> None:
 
 
 def up(number: int, frame: Any) -> None:  # noqa: ARG001 - a handler's
-    """The alarm's."""
+    """The alarm's handler."""
     raise TimeIsUpError
 
 
 def main() -> int:
-    """The command line; 1 when an aim is missed."""
+    """The command line; exit code 1 if an aim is missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline_spark", description=__doc__)
     parser.add_argument("--only", default="", metavar="ROW", help="rows whose names contain this")
     parser.add_argument("--mib", type=int, default=256, help="MiB of values in each topic")
@@ -290,7 +291,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kraft-bench-") as folder:
         target = fresh("ours", Path(folder) / "node", **{"log.segment.bytes": str(1 << 30)}).start()
         spark = session()
-        # The alarm is for what hangs: rounds end in time.
+        # The alarm ends only what hangs: rounds end in time by themselves.
         bench = Bench(spark, target, Path(folder), options.mib, options.rounds, until - RESERVE_S)
         try:
             bench.run(options.only)

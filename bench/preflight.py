@@ -1,4 +1,4 @@
-"""What a run needs of the machine, asked before it begins: a run of hours must not fail for want of a program."""
+"""The requirements of a run, checked before it begins: a run of hours must not fail because a program is missing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bench.server import SERVERS
 
 PROGRAMS = ("java", "jcmd", "jstat", "gcc", "sync")
 DISK_GIB = 25
-"""Of the cold log, beside what other steps keep until the run ends."""
+"""For the cold log, and the files that other steps keep until the run ends."""
 MEMORY_GIB = 14
-"""Of six Kafkas with a heap of 1 GiB, the page cache of what they serve, and the clients."""
+"""For six Kafkas with a heap of 1 GiB, the page cache of their data, and the clients."""
 OPEN_FILES = 15_000
-"""Of Kafka with 10,000 partitions."""
+"""For Kafka with 10,000 partitions."""
 
 
 def problems(folder: Path) -> list[str]:
@@ -42,7 +42,7 @@ def problems(folder: Path) -> list[str]:
 
 
 def skipped(scenarios: Sequence[Scenario]) -> list[str]:
-    """Servers whose steps will be skipped here, and why; the run goes on without them."""
+    """The servers whose steps will be skipped here, and why; the run continues without them."""
     reasons = {name: SERVERS[name].missing() for scenario in scenarios for name in scenario.servers}
     return [f"{name}: {why}" for name, why in reasons.items() if why]
 

@@ -1,4 +1,4 @@
-"""What the operating system and the JVM say about a server: processor time, memory, and warm free memory."""
+"""A server's CPU time and memory, from the operating system and the JVM; and how to warm free memory."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def rss_mib(*targets: Target) -> float:
 
 
 def live_mib(*targets: Target) -> float:
-    """The live set of the servers in MiB: what they could not give back.
+    """The live set of the servers in MiB: memory that they could not give back.
 
-    Of Kafka: used heap after a full collection, and used metaspace. Of ours: resident anonymous memory, which includes
-    what Python's allocator has freed and not returned, so it is too high if anything.
+    For Kafka: used heap after a full collection, and used metaspace. For ours: resident anonymous memory. That includes
+    memory that Python's allocator has freed but not returned, so our figure is rather too high.
     """
     return sum(_jvm_live(target) if isinstance(target, Apache) else _status(target, "RssAnon") for target in targets)
 
 
 def _jvm_live(target: Target) -> float:
-    """Uses jcmd and jstat. GC.class_histogram collects fully first, also where explicit collections are concurrent."""
+    """Uses jcmd and jstat. GC.class_histogram collects fully first, even if explicit collections are concurrent."""
     assert shutil.which("jcmd") and shutil.which("jstat"), "jcmd or jstat is not in PATH: install a JDK"
     number = str(pid(target))
     subprocess.run(["jcmd", number, "GC.class_histogram"], capture_output=True, check=True, timeout=JDK_TIMEOUT_S)
@@ -60,22 +60,22 @@ def _status(target: Target, name: str) -> float:
 
 
 def pid(target: Target) -> int:
-    """The process id of a server that runs. Raises AssertionError if it does not."""
+    """The process id of a running server. Raises AssertionError if it does not run."""
     assert target.process is not None, f"{target.name} does not run"
     assert target.process.poll() is None, f"{target.name} has ended:\n{target.tail()}"
     return target.process.pid
 
 
 def settle() -> None:
-    """Let the kernel write back what was written before, so that a measurement does not pay for it."""
+    """Let the kernel write back earlier data, so that a measurement does not pay for it."""
     os.sync()
     time.sleep(SETTLE_S)
 
 
 def warm_memory(size: int) -> None:
-    """Have the hypervisor back as much free memory as the next burst takes.
+    """Make the hypervisor back as much free memory as the next burst needs.
 
-    Many virtual machines give free memory back to their host and get it again page by page, at a fraction of a GB/s: a
-    server that fills the page cache would be measured by that. Touched just now, the pages are there.
+    Many virtual machines return free memory to their host and get it back page by page, at a fraction of a GB/s. That
+    would slow a server that fills the page cache. Touching the pages first brings them back.
     """
     mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_POPULATE", 0)).close()

@@ -1,4 +1,4 @@
-"""What a quorum of controllers says of itself."""
+"""The state of a quorum of controllers, as it reports it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.compat.targets import Target
 
 WAIT_S = 300.0
 ABSENT_MS = 2_000
-"""A voter that has not fetched for so long is not there."""
+"""A voter that has not fetched for this long counts as absent."""
 
 
 def until_caught_up(active: Target) -> None:
-    """Until all voters are there and have what is committed."""
+    """Wait until all voters are present and have everything committed."""
     topics = [DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])]
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:

@@ -1,7 +1,7 @@
-"""CPU time of a step of the Raft core, carried out on a host that does nothing: `python -m bench.raft_steps`.
+"""CPU time of a step of the Raft core on a host that does nothing: `python -m bench.raft_steps`.
 
-Two ways through the core: a leader of three that appends and answers its followers' fetches, and a follower that takes
-in one batch after the other. The best of several rounds counts, since other work on the machine only adds.
+Two cases: a leader of three that appends and answers its followers' fetches, and a follower that appends one batch
+after another. The best of several rounds counts, since other work on the machine only adds time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RECORD: Final = b"x" * 100
 
 
 class Host:
-    """Writes succeed at once, messages wait to be looked at, nothing else is done."""
+    """Writes succeed at once, messages are kept for inspection, everything else is ignored."""
 
     def __init__(self, node_id: int) -> None:
         self.now_ms = 0
@@ -45,7 +45,7 @@ class Host:
         return bytes(count)
 
     def tell(self, event: events.Event) -> None:
-        """A step, and those that follow from it."""
+        """Run a step, and the steps that follow from it."""
         self._waiting.append(event)
         if self._is_busy:
             return
@@ -56,7 +56,7 @@ class Host:
         self._is_busy = False
 
     def requests(self, kind: type) -> list[do.Send]:
-        """Those of that kind since the last look."""
+        """The requests of that kind since the last call."""
         sent, self.sent = self.sent, []
         return [one for one in sent if isinstance(one, do.Send) and isinstance(one.request, kind)]
 
@@ -70,14 +70,14 @@ class Host:
         self.sent.append(message)
 
     def _nothing(self, _: Any = None) -> None:
-        """Not part of what is measured."""
+        """Ignored: not part of the measurement."""
 
     append = truncate = write_part = finish_snapshot = remove_snapshots = proposed = committed = _nothing
     became_leader = lost_leadership = leader_changed = set_timer = shut_down = _nothing
 
 
 def leader_us() -> float:
-    """Microseconds a step of a leader."""
+    """Microseconds per step of a leader."""
     host = Host(1)
     for _ in range(2):
         for vote in host.requests(m.VoteRequest):
@@ -95,7 +95,7 @@ def leader_us() -> float:
 
 
 def _fetch(host: Host) -> None:
-    """Both followers have everything, and wait for more."""
+    """Let both followers fetch; they have everything, and wait for more."""
     log = host.node.log
     for voter_id in (2, 3):
         request = m.FetchRequest(
@@ -105,7 +105,7 @@ def _fetch(host: Host) -> None:
 
 
 def follower_us() -> float:
-    """Microseconds a step of a follower."""
+    """Microseconds per step of a follower."""
     host = Host(2)
     host.tell(events.Asked("begin", m.BeginQuorumEpochRequest(1, 1)))
     host.steps = 0

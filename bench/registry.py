@@ -17,10 +17,10 @@ SECTIONS = (
     "A million partitions",
     "Parts of the node alone",
 )
-"""The headings of the page, in order."""
+"""The page's headings, in order."""
 
 SLOTS: dict[str, str] = {}
-"""Rows that are planned and have no scenario yet -> what is aimed at. A scenario file takes its row away from here."""
+"""Planned rows without a scenario -> their aims. A scenario file removes its row from here."""
 
 
 @functools.cache

@@ -1,9 +1,9 @@
-"""What is measured: rows, and the scenarios that measure them.
+"""The rows of the comparison, and the scenarios that measure them.
 
-A `Row` is a line of the page: a figure with its unit, its aim, and what the two servers do differently. A `Scenario`
-measures the figures of some rows on a server that it starts itself, so that scenarios can run in any order: either on a
-fresh server in each round (`measure`), or on a server that lives over all rounds (`live`). Files in `bench.scenarios`
-list their scenarios in `SCENARIOS`.
+A `Row` is a line of the page: a figure with its unit, its aim, and the differences between the servers. A `Scenario`
+measures some rows on a server that it starts itself, so that scenarios can run in any order: either on a fresh server
+in each round (`measure`), or on a server that lives over all rounds (`live`). Files in `bench.scenarios` list their
+scenarios in `SCENARIOS`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass
 class Measured:
-    """What a scenario found: figures by row, and raw data behind them (seconds of warming, a figure a second)."""
+    """The results of a scenario: figures by row, and their raw data (warm-up seconds, figures per second)."""
 
     figures: Figures
     detail: dict[str, Any] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class ImpossibleError(Exception):
 
 @dataclass
 class Life:
-    """A server that lives over the rounds of a scenario: `measure` takes one round, `warm` says how it was warmed."""
+    """A server that lives over a scenario's rounds: `measure` runs one round, `warm` describes the warm-up."""
 
     measure: Callable[[], Measured]
     warm: dict[str, Any] = field(default_factory=dict)
@@ -65,28 +65,28 @@ class Life:
 
 @dataclass(frozen=True)
 class Step:
-    """One scenario on one server in one round, with the folder for its files. Scenarios take all sizes from here."""
+    """One scenario on one server in one round, with a folder for its files. Scenarios take all sizes from here."""
 
     server: Server
     folder: Path
     quick: bool
     prepared: dict[str, Any] = field(default_factory=dict)
-    """What earlier steps of the same run found out for later steps, such as the smallest heap."""
+    """Results of earlier steps of the same run for later steps, such as the smallest heap."""
 
     def size(self, full: T, quick: T) -> T:
-        """The size for a measurement, or for a quick run, which shows only that the scenario works."""
+        """The size for a measurement, or for a quick run, which only checks that the scenario works."""
         return quick if self.quick else full
 
     @property
     def shared(self) -> Path:
-        """A folder for what is prepared once and used by many steps of the run; it exists."""
+        """An existing folder for files that are prepared once and used by many steps of the run."""
         folder = self.folder.parent / "shared"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     @contextmanager
     def node(self, **overrides: str) -> Iterator[Target]:
-        """A formatted node that is not started yet; it is killed at the end. Names: `log_dirs` is log.dirs."""
+        """A formatted node that is not started yet; it is killed at the end. In names, `log_dirs` means log.dirs."""
         values = {key.replace("_", "."): value for key, value in overrides.items()}
         target = self.server.node(self.folder, values)
         target.format()
@@ -97,7 +97,7 @@ class Step:
 
     @contextmanager
     def started(self, **overrides: str) -> Iterator[Target]:
-        """A node that answers; it is killed at the end."""
+        """A node that responds; it is killed at the end."""
         with self.node(**overrides) as target:
             yield target.start()
 
@@ -112,25 +112,25 @@ class Scenario:
     measure: Callable[[Step], Measured] | None
     """One round on a fresh server; None if the servers live over the rounds."""
     minutes: float
-    """How long all rounds of a run on all servers take, roughly."""
+    """The approximate time of all rounds of a run on all servers."""
     pairs: tuple[tuple[str, str], ...] = OURS_AND_KAFKA
     keeps_files: bool = False
-    """Whether its files stay until the run ends: after many files were removed, ext4 makes new ones slowly for minutes,
-    and the next server would pay for that."""
+    """Whether its files stay until the run ends: after many deletions, ext4 creates files slowly for minutes, which
+    would slow the next server."""
     live: Callable[[Step], AbstractContextManager[Life]] | None = None
     """Starts and warms a server for all rounds."""
     apart: bool = False
-    """Whether the servers live one after the other, because both at once would disturb each other."""
+    """Whether the servers live one after another, because they would disturb each other."""
     rounds: int = 0
-    """At most so many rounds; 0: all rounds of the run."""
+    """The maximum number of rounds; 0: all rounds of the run."""
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """The names of all servers of the pairs, each once."""
+        """The distinct names of all servers in the pairs."""
         return tuple(dict.fromkeys(name for pair in self.pairs for name in pair if name))
 
     def rounds_of(self, rounds: int) -> int:
-        """How many rounds a run of so many rounds measures."""
+        """The number of rounds measured in a run of `rounds` rounds."""
         return min(rounds, self.rounds or rounds)
 
     def check(self) -> None:

@@ -1,8 +1,8 @@
-"""A run: the plan from a seed, then step after step, each added to the journal when it ends.
+"""A run: a plan drawn from a seed, then step after step; each is appended to the journal when it ends.
 
-The run passes over the scenarios as often as it has rounds, each time in another order. A scenario with fresh servers
-has one round in each pass. A scenario whose servers live over the rounds has all its rounds in one pass, drawn before;
-its servers are started and warmed first, then take turns. Servers are shuffled in each round.
+The run passes over the scenarios once per round, each time in another order. A scenario with fresh servers has one
+round in each pass. A scenario whose servers live over the rounds has all its rounds in one randomly chosen pass; its
+servers are started and warmed first, then take turns. Servers are shuffled in each round.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from bench.row import ImpossibleError, Life, Measured, Scenario, Step
 from bench.server import SERVERS, Server
 
 STEP_LIMIT_S = 3600
-"""A step that takes longer has failed, so that a server that hangs does not end an unattended run."""
+"""A longer step has failed, so that a hanging server does not end an unattended run."""
 PAUSE_S = 1.0
-"""Between steps, after a sync, so that a step does not pay for the one before."""
+"""The pause between steps, after a sync, so that a step does not pay for the previous one."""
 TURN_PAUSE_S = 0.5
-"""The same between servers that take turns."""
+"""The pause between servers that take turns."""
 
 Say = Callable[[str], None]
 
@@ -54,7 +54,7 @@ def plan(scenarios: Sequence[Scenario], rounds: int, seed: int) -> list[Key]:
 
 
 def _rounds(scenario: Scenario, rounds: Iterable[int], rng: random.Random) -> list[Key]:
-    """Steps of a scenario: servers shuffled in each round, or one server after the other if they live apart."""
+    """The steps of a scenario: servers shuffled in each round, or one server after another if they live apart."""
     if scenario.apart:
         servers = rng.sample(scenario.servers, len(scenario.servers))
         return [(at, scenario.name, server) for server in servers for at in rounds]
@@ -66,7 +66,7 @@ def _rounds(scenario: Scenario, rounds: Iterable[int], rng: random.Random) -> li
 def header(
     scenarios: Sequence[Scenario], rounds: int, seed: int, *, quick: bool, whole: bool, folder: Path
 ) -> dict[str, Any]:
-    """The first line of a run's file: with it the page needs no code of today to show the run."""
+    """The first line of a run's file; with it, the page can show the run without the code of its time."""
     servers = dict.fromkeys(server for scenario in scenarios for server in scenario.servers)
     return {
         "begun_at": environment.now(),
@@ -92,9 +92,9 @@ def header(
 
 
 def go_on(journal: Journal, scenarios: dict[str, Scenario], folder: Path, budget_s: float, say: Say) -> bool:
-    """Measure the steps that are left until the budget is used up; whether the run is finished.
+    """Measure the remaining steps until the budget is used up. Returns whether the run is finished.
 
-    The budget ends the run between two steps. Raises AssertionError if a scenario of the plan does not exist any more.
+    The budget ends the run between two steps. Raises AssertionError if a planned scenario no longer exists.
     """
     run = journal.run
     gone = {key[1] for key in run.left()} - set(scenarios)
@@ -117,7 +117,7 @@ def go_on(journal: Journal, scenarios: dict[str, Scenario], folder: Path, budget
 
 
 def _blocks(left: list[Key], scenarios: dict[str, Scenario]) -> Iterator[tuple[str, list[Key]]]:
-    """Steps that belong together: each alone, or all of a scenario whose servers live over the rounds."""
+    """Groups of steps: each step alone, or all steps of a scenario whose servers live over the rounds."""
     for name, keys in groupby(left, key=lambda key: key[1]):
         if scenarios[name].live:
             yield name, list(keys)
@@ -126,13 +126,13 @@ def _blocks(left: list[Key], scenarios: dict[str, Scenario]) -> Iterator[tuple[s
 
 
 class _Block:
-    """Steps of one scenario, measured one after the other."""
+    """The steps of one scenario, measured one after another."""
 
     def __init__(self, journal: Journal, scenario: Scenario, folder: Path, say: Say) -> None:
         self._journal, self._scenario, self._folder, self._say = journal, scenario, folder, say
 
     def run(self, keys: list[Key]) -> None:
-        """Measure the steps; a server that cannot be started or measured is named in the journal."""
+        """Measure the steps; the journal names a server that cannot be started or measured."""
         if self._scenario.measure is not None:
             for key in keys:
                 self._fresh(key, self._scenario.measure)
@@ -159,7 +159,7 @@ class _Block:
             self._leave(step)
 
     def _born(self, stack: ExitStack, step: Step) -> Callable[[], Measured]:
-        """How to take a round of a server that is started and warmed now. Its first sample says how it was warmed."""
+        """Start and warm a server. Returns how to take a round; its first sample describes the warm-up."""
         assert self._scenario.live is not None
         begun = time.monotonic()
         try:
@@ -183,7 +183,7 @@ class _Block:
         return Step(SERVERS[key[2]], self._folder / name, bool(run.header["quick"]), _prepared(run))
 
     def _take(self, key: Key, measure: Callable[[], Measured]) -> None:
-        """One step, with its end in the journal."""
+        """Run one step, and append its result to the journal."""
         at, name, server = key
         place = {"round": at, "scenario": name, "server": server}
         what = f"round {at}, {name}, {server}"
@@ -197,7 +197,7 @@ class _Block:
         except ImpossibleError as error:
             self._journal.add("skipped", **place, why=str(error))
             self._say(f"{what}: skipped, {error}")
-        except Exception as error:  # also a defect of a scenario must not end an unattended run
+        except Exception as error:  # not even a scenario's bug may end an unattended run
             told = _told(error, self._folder)
             self._journal.add("failed", **place, error=told, seconds=_since(begun), load=load)
             self._say(f"{what}: failed: {told[:200]}")
@@ -213,7 +213,7 @@ class _Block:
 
     @staticmethod
     def _pause(step: Step, seconds: float) -> None:
-        """What this step wrote must not be written back during the next one."""
+        """Sync and pause: data that this step wrote must not be written back during the next step."""
         if not step.quick:
             subprocess.run(["sync"], check=False)
             time.sleep(seconds)
@@ -229,7 +229,7 @@ def _raise(error: Exception) -> Measured:
 
 
 def _prepared(run: Run) -> dict[str, Any]:
-    """What earlier steps found out for later ones; the first finding counts."""
+    """The results of earlier steps for later ones; the first result counts."""
     found: dict[str, Any] = {}
     for key in run.plan:
         end = run.ends.get(key, {})
@@ -246,7 +246,7 @@ def _check(scenario: Scenario, found: Measured) -> None:
 
 
 def _told(error: BaseException, folder: Path) -> str:
-    """The error without paths of this machine, cut to what a reader needs."""
+    """The error without paths of this machine, shortened."""
     text = f"{type(error).__name__}: {error}"
     for path in (folder, environment.ROOT, Path.home()):
         text = text.replace(str(path), "…")
@@ -259,7 +259,7 @@ def _since(begun: float) -> float:
 
 @contextmanager
 def _limit(seconds: int) -> Iterator[None]:
-    """Raise StepTimeoutError in the block after so many seconds."""
+    """Raise StepTimeoutError in the block after `seconds`."""
 
     def late(_number: int, _frame: Any) -> None:
         raise StepTimeoutError(f"the step took longer than {seconds} s")

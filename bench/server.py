@@ -1,6 +1,6 @@
-"""The servers that are compared: the node of this checkout, Apache Kafka, and variants of both.
+"""The compared servers: the node of this checkout, Apache Kafka, and variants of both.
 
-A variant differs from its server by named settings only; the page shows them beside its rows.
+A variant differs from its server only by named settings; the page shows them beside its rows.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tests.compat.targets import Apache, Ours, Target
 from tools import peers
 
 DEFAULT_HEAP_MIB = 1024
-"""The heap that Kafka's own start script gives to each node (KAFKA_HEAP_OPTS)."""
+"""The heap that Kafka's start script gives each node (KAFKA_HEAP_OPTS)."""
 
 
 class TunedApache(Apache):
-    """Apache Kafka with the JVM options of its own start script (1 GiB heap, G1)."""
+    """Apache Kafka with the JVM options of its start script (1 GiB heap, G1)."""
 
     heap_mib = DEFAULT_HEAP_MIB
 
@@ -32,7 +32,7 @@ class TunedApache(Apache):
 
 
 def jvm_options(heap_mib: int) -> tuple[str, ...]:
-    """The options of Kafka's own start script."""
+    """The options of Kafka's start script."""
     return (
         *(f"-Xmx{heap_mib}M", f"-Xms{heap_mib}M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
         *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
@@ -41,18 +41,18 @@ def jvm_options(heap_mib: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Server:
-    """One of the servers. `kind` is ours, kafka, or the name of something that a scenario starts itself."""
+    """One of the servers. `kind`: "ours", "kafka", or the name of a program that a scenario starts itself."""
 
     name: str
     kind: str
     label: str
     settings: dict[str, str] = field(default_factory=dict)
-    """On top of the scenario's own, which are the same for both servers."""
+    """Settings added to those of the scenario, which are the same for both servers."""
     program: str = ""
-    """Must be in PATH; without it the server's steps are skipped."""
+    """A program that must be in PATH; without it the server's steps are skipped."""
 
     def missing(self) -> str:
-        """What is missing to start it; empty if nothing is."""
+        """Why the server cannot be started; empty if it can."""
         if self.kind == "kafka" and not peers.installed():
             return "Apache Kafka is not installed: `make peers`"
         return f"{self.program} is not in PATH" if self.program and shutil.which(self.program) is None else ""
@@ -66,7 +66,7 @@ class Server:
         lone: bool = True,
         heap: int = 0,
     ) -> Target:
-        """A node that is neither formatted nor started; `heap` in MiB is for Kafka, 0 is the default."""
+        """A node that is neither formatted nor started; `heap` in MiB applies to Kafka, 0 is the default."""
         values = {**overrides, **self.settings}
         if self.kind == "ours":
             return Ours("ours", folder, values, *ports, is_lone=lone)
@@ -76,7 +76,7 @@ class Server:
 
     @contextmanager
     def cluster(self, folder: Path, controllers: int = 3, brokers: int = 3) -> Iterator[Members]:
-        """Controllers and brokers, each a process, formatted and not started; they are killed at the end."""
+        """Controllers and brokers, one process each, formatted but not started; they are killed at the end."""
         members.PROGRAMS["tuned-apache"] = TunedApache
         kind = {"ours": "kraftcluster", "kafka": "tuned-apache"}[self.kind]
         replicas = {"default.replication.factor": str(brokers), "min.insync.replicas": str(max(1, brokers - 1))}
@@ -89,7 +89,7 @@ class Server:
             cluster.stop()
 
     def described(self) -> dict[str, object]:
-        """Settings and options, as the samples and the page show them."""
+        """Settings and options, for the samples and the page."""
         options = list(jvm_options(DEFAULT_HEAP_MIB)) if self.kind == "kafka" else []
         return {"label": self.label, "settings": self.settings, "options": options}
 

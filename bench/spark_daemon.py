@@ -1,6 +1,6 @@
-"""PySpark's daemon for benches: workers that have ended stay as zombies, so that their processor time is still told.
+"""PySpark's daemon for benches: workers that have ended stay as zombies, so that their CPU time remains readable.
 
-By itself it has the kernel forget them. Spark is told of it by `spark.python.daemon.module`.
+PySpark's own daemon has the kernel reap them. Spark uses this module through `spark.python.daemon.module`.
 """
 
 import signal
@@ -8,5 +8,5 @@ import signal
 from pyspark import daemon
 
 if __name__ == "__main__":
-    daemon.SIGCHLD = signal.SIGURG  # what it ignores, which the kernel takes for a wish to be rid of zombies
+    daemon.SIGCHLD = signal.SIGURG  # ignoring SIGCHLD makes the kernel reap children at once
     daemon.manager()

@@ -1,4 +1,4 @@
-"""The rule by which a server counts as warm, and the short warming before each round of a server that lives on."""
+"""When a server counts as warm, and the short warm-up before each round of a long-lived server."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from typing import Any
 from bench.row import Life, Measured, Step
 
 WARM_S = 60
-"""Of each load, on a server whose code is compiled while it runs."""
+"""For all loads at once, on a server whose code is compiled while it runs."""
 READY_S = 10
-"""Of all loads at once, on a server whose code was compiled before or never is: it needs memory and files, no more."""
+"""For all loads at once, on a server without a run-time compiler: only memory and files need a warm-up."""
 BLOCK_S = 5
 LIMIT_S = 20
-"""Of each load alone."""
+"""The maximum for each load alone."""
 WITHIN = 0.05
-"""The medians of the last two blocks of seconds differ by no more than this share."""
+"""The medians of the last two blocks of seconds may differ by this share."""
 AGAIN_S = 1.0
-"""Of the same load before each round: compiled code stays, caches may not."""
+"""The same load before each round: compiled code stays, caches may not."""
 
 Load = Callable[[float], Sequence[float]]
-"""Runs for so many seconds and returns a figure a second."""
+"""Runs for the given seconds and returns one figure per second."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one kind on a server that other kinds share: loads to warm it with, and how to take a round."""
+    """Rows of one kind on a shared server: the loads of its warm-up, and how to take a round."""
 
     loads: Mapping[str, Load]
     measure: Callable[[], Measured]
 
 
 def life(step: Step, parts: Sequence[Part]) -> Life:
-    """Warm a server with the loads of all parts; a round is one of each part."""
+    """Warm a server with the loads of all parts; a round is one round of each part."""
 
     def measured() -> Measured:
         found = [part.measure() for part in parts]
@@ -48,7 +48,7 @@ def life(step: Step, parts: Sequence[Part]) -> Life:
 
 
 def is_steady(series: Sequence[float], block: int = BLOCK_S) -> bool:
-    """Whether the last block of figures a second has the median of the block before it, but for WITHIN."""
+    """Whether the medians of the last two blocks of figures per second differ by at most WITHIN."""
     if len(series) < 2 * block:
         return False
     last, before = (statistics.median(series[-at * block :][:block]) for at in (1, 2))
@@ -56,10 +56,10 @@ def is_steady(series: Sequence[float], block: int = BLOCK_S) -> bool:
 
 
 def warmed(step: Step, loads: Mapping[str, Load]) -> dict[str, Any]:
-    """Run all loads at once for WARM_S, then each alone until it is steady or LIMIT_S more are over.
+    """Run all loads at once for WARM_S, then each alone until it is steady or LIMIT_S more seconds are over.
 
-    A server without a compiler at run time gets READY_S of all loads at once. Returns `together_s`, and of each load
-    `alone_s`, `steady` and the `series` alone, for the samples.
+    A server without a run-time compiler gets READY_S of all loads at once. Returns, for the samples, `together_s`, and
+    for each load `alone_s`, `steady` and the `series` alone.
     """
     if step.quick:
         return {name: {"series": list(load(1))} for name, load in loads.items()}
@@ -69,7 +69,7 @@ def warmed(step: Step, loads: Mapping[str, Load]) -> dict[str, Any]:
         found = [running.result() for running in [pool.submit(load, seconds) for load in loads.values()]]
     if not is_compiled:
         return {"together_s": seconds, "series": [list(map(round, series)) for series in found]}
-    # A load that had the server to itself has been alone all the time.
+    # A single load had the server to itself all the time.
     before = found[0] if len(loads) == 1 else ()
     return {"together_s": seconds, **{name: _alone(load, before) for name, load in loads.items()}}
 
@@ -84,5 +84,5 @@ def _alone(load: Load, before: Sequence[float]) -> dict[str, Any]:
 
 
 def again(step: Step, load: Callable[[float], object]) -> None:
-    """The short warming before a round."""
+    """Run the short warm-up before a round."""
     load(step.size(AGAIN_S, 0.2))
