@@ -1,8 +1,8 @@
-"""Spark's executors as pods (`engine.mode: kubernetes`): what Spark in the driver is told, and what the driver may do.
+"""Spark's executors as pods (`engine.mode: kubernetes`): the configuration of Spark in the driver, and its rights.
 
-The driver asks the API server for pods. The account that it does so with, and its rights, are not made here: whoever
-wants executors in a namespace grants them there (`deploy/executors.yaml`), so that the operator has nothing to grant.
-Executors are owned by the driver's pod, are hardened as it is, and have no token.
+The driver creates pods through the API server. An administrator creates its service account and the rights in the
+namespace (`deploy/executors.yaml`), so the operator needs no right to grant them. The driver's pod owns its executors.
+Executors are hardened like the driver and have no token.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ ACCOUNT: Final = "kraft-pipeline-executors"
 TEMPLATE: Final = "executor.yaml"
 DEFAULTS: Final = "spark-defaults.conf"
 ROLE: Final = "spark-role"
-"""Spark's own label; that of executors is `executor`."""
+"""Spark's own label of pods. Executors have the value `executor`."""
 SCRATCH: Final = "spark-local-dir-1"
-"""A volume of this name is where Spark puts what it spills, instead of one of its own."""
+"""Spark spills to a volume of this name instead of creating its own."""
 
 Object = dict[str, Any]
 
 
 def wanted(spec: PipelineSpec) -> bool:
-    """Whether there are any."""
+    """Whether the specification asks for executors as pods."""
     return isinstance(spec, KafkaTableSpec) and spec.engine.mode == "kubernetes"
 
 
 def is_executor(pod: Object) -> bool:
-    """Of the pods of a pipeline."""
+    """Whether a pod of a pipeline is an executor."""
     return bool(pod["metadata"].get("labels", {}).get(ROLE) == "executor")
 
 
 def files(one: Pipeline, driver: Object, folder: str) -> dict[str, str]:
-    """What Spark in the driver's pod reads in `folder`."""
+    """The files that Spark in the driver's pod reads from `folder`: text by file name."""
     return {DEFAULTS: _defaults(one, folder), TEMPLATE: _template(driver)}
 
 
@@ -50,15 +50,15 @@ def _defaults(one: Pipeline, folder: str) -> str:
         "spark.kubernetes.container.image": one.image,
         "spark.kubernetes.container.image.pullPolicy": one.spec.driver.image_pull_policy,
         "spark.kubernetes.executor.podTemplateFile": f"{folder}/{TEMPLATE}",
-        # The driver is found by its address, and executors are its pod's: they go with it.
+        # Executors find the driver by its address. The driver's pod owns them, so they are deleted with it.
         "spark.driver.host": "${env:POD_IP}",
         "spark.kubernetes.driver.pod.name": "${env:POD_NAME}",
-        # The driver is ready once it has read the topics: executors do not wait for that.
+        # The driver becomes ready once it has read the topics. Executors must reach it before.
         "spark.kubernetes.driver.service.publishNotReadyAddresses": "true",
-        # Tasks are programs: nobody else shall send or read them.
+        # Tasks are programs, so other pods must not send or read them.
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
-        # Without these it would want rights over claims, config maps and services.
+        # Without these settings, Spark would need rights over claims, config maps and services.
         "spark.kubernetes.executor.disableConfigMap": "true",
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
         "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
@@ -68,7 +68,7 @@ def _defaults(one: Pipeline, folder: str) -> str:
 
 
 def _template(driver: Object) -> str:
-    """An executor's pod is the driver's: where and with what rights it runs, and what it sees; without its files."""
+    """The pod template of executors: the driver's placement, security context and volumes, without its files."""
     spec = {key: value for key, value in driver["spec"].items() if key != "terminationGracePeriodSeconds"}
     (container,) = spec["containers"]
     executor = {
@@ -88,7 +88,7 @@ def _seen(volumes: list[Object]) -> list[Object]:
 
 
 def drive(pod: Object, folder: str) -> None:
-    """Let the driver's pod have executors; `folder` has the files."""
+    """Change the driver's pod so that it can create executors. `folder` is where its `files` are mounted."""
     (container,) = pod["spec"]["containers"]
     container["env"] += [
         {"name": "SPARK_CONF_DIR", "value": folder},

@@ -1,8 +1,8 @@
-"""What a pipeline may use of its namespace: Secrets and claims that an administrator has allowed.
+"""Checks that a pipeline only uses Secrets and claims of its namespace that an administrator has allowed.
 
-Whoever may write a KafkaTable need not be allowed to read Secrets, and its driver hands on whatever it is given. The
+The author of a KafkaTable may lack the right to read Secrets, but a driver could pass on any Secret that it gets. The
 service account of pipelines is the grant: it has no rights and no token, and its `secrets` list the Secrets that
-pipelines may name. A claim is allowed by a label. The operator reads no Secret, and edits neither list nor label.
+pipelines may name. A label allows a claim. The operator reads no Secret, and edits neither the list nor the label.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kraft_operator.specs.cluster import MANAGED_BY, MANAGER
 from kraft_operator.specs.network import PIPELINE_APP
 
 ACCOUNT: Final = "kraft-pipeline"
-"""Of the pods of all pipelines of a namespace."""
+"""The service account of all pipeline pods of a namespace."""
 ALLOWED: Final = f"{GROUP}/pipelines"
 """The label of a claim that pipelines may mount: `allowed`."""
 SOURCES: Final = frozenset({"configMapKeyRef", "fieldRef", "resourceFieldRef", "secretKeyRef"})
-"""Of environment variables."""
+"""The permitted sources (`valueFrom`) of environment variables."""
 CONFLICT: Final = 409
 
 
 class NotGrantedError(Exception):
-    """Something that no administrator has allowed. `reason` for programs."""
+    """A pipeline uses something that no administrator has allowed. Programs read `reason`."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -34,7 +34,10 @@ class NotGrantedError(Exception):
 
 
 async def check(api: Api, namespace: str, spec: PipelineSpec) -> None:
-    """Make the service account where there is none. Raises NotGrantedError."""
+    """Check the grants of a pipeline; create the service account if it is missing.
+
+    Raises NotGrantedError, and ApiError if the API server refuses or does not answer.
+    """
     account = await api.get("ServiceAccount", namespace, ACCOUNT) or await _made(api, namespace)
     allowed = {one["name"] for one in account.get("secrets", ())}
     for where, secret in secrets(spec):
@@ -49,7 +52,10 @@ async def check(api: Api, namespace: str, spec: PipelineSpec) -> None:
 
 
 def secrets(spec: PipelineSpec) -> Iterable[tuple[str, str]]:
-    """Each Secret that the driver would read, and by which field. Raises NotGrantedError for what may hide one."""
+    """Yield the field and the name of each Secret that the driver would read.
+
+    Raises NotGrantedError for unknown fields, because they may name a Secret.
+    """
     registry = spec.value.registry if isinstance(spec, KafkaTableSpec) else None
     if registry is not None and registry.password_secret is not None:
         yield "value.registry.passwordSecret", registry.password_secret.name
@@ -78,7 +84,7 @@ def _check_claim(claim: dict[str, Any] | None, name: str) -> None:
 
 
 async def _made(api: Api, namespace: str) -> dict[str, Any]:
-    """Without rights and Secrets: what it may use is an administrator's to say."""
+    """Create the service account without rights and Secrets. An administrator adds Secrets."""
     labels = {MANAGED_BY: MANAGER, "app.kubernetes.io/name": PIPELINE_APP}
     metadata = {"name": ACCOUNT, "namespace": namespace, "labels": labels}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}

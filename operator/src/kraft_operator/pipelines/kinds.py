@@ -1,4 +1,4 @@
-"""The kinds of pipelines, and what they differ in."""
+"""The kinds of pipelines, and how they differ."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from kraft_operator.api.pipelines import KafkaMetadataArchiveSpec, KafkaScrubSpe
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of resource."""
+    """One kind of pipeline resource."""
 
     name: str
     spec: type[PipelineSpec]
     suffix: str
-    """Of its objects' names."""
+    """The suffix of its objects' names."""
     command: tuple[str, ...]
-    """Of `kraft-pipeline`, the file aside."""
+    """Arguments of `kraft-pipeline`; the path of the file follows them."""
 
     @property
     def plural(self) -> str:
+        """The plural name of the kind in the API."""
         return f"{self.name.lower()}s"
 
 

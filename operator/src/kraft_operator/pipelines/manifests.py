@@ -1,7 +1,7 @@
 """The objects of one pipeline, as plain dictionaries. Pure functions.
 
-Pods are hardened as nodes' are: nobody's root, nothing but volumes can be written, the API server is unknown to them
-(but to the driver of executors).
+Pods are hardened like those of nodes: they do not run as root, can only write to volumes, and have no token for the
+API server. Only a driver with executors has a token.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ HTTP_PORT: Final = 9404
 CONFIG: Final = "/etc/kraft"
 FILE: Final = "pipeline.yaml"
 ATTEMPTS_MAX: Final = 3
-"""Of a run that could not be done; what it found is no such failure."""
+"""The most attempts of a run that fails. A run that finds damage has not failed."""
 FOUND_EXIT: Final = 1
-"""Of `kraft-pipeline scrub run`: done, and something is damaged. Doing it again finds it again."""
+"""Exit code of `kraft-pipeline scrub run` if it finds damage. A retry would only find it again."""
 GRACE_S: Final = 120
-"""For the batch that is under way."""
+"""Grace period in seconds, in which a driver finishes its batch."""
 HISTORY: Final = 3
 
 Object = dict[str, Any]
@@ -48,7 +48,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """One resource, and what it needs to become objects."""
+    """One resource, with everything needed to build its objects."""
 
     kind: Kind
     name: str
@@ -57,17 +57,20 @@ class Pipeline:
     spec: PipelineSpec
     image: str
     servers: Mapping[str, str]
-    """What `clusterRef` comes to, as fields of the specification."""
+    """The fields of the specification that `clusterRef` resolves to."""
 
     @property
     def object_name(self) -> str:
+        """The name of its objects, or the prefix of their names."""
         return f"{self.name}-{self.kind.suffix}"
 
     @property
     def selector(self) -> dict[str, str]:
+        """The labels that select its objects."""
         return {"app.kubernetes.io/name": PIPELINE_APP, "app.kubernetes.io/instance": self.name, KIND: self.kind.name}
 
     def metadata(self, name: str, *, owned: bool = True) -> Object:
+        """The metadata of an object; `owned` makes the resource its owner."""
         labels = {**self.selector, "app.kubernetes.io/managed-by": MANAGER}
         if self.spec.cluster_ref is not None:
             labels[PIPELINES_CLUSTER] = self.spec.cluster_ref
@@ -88,7 +91,7 @@ class Pipeline:
 
 
 def objects(one: Pipeline) -> list[Object]:
-    """All that it is made of, in the order in which it is made."""
+    """All objects of a pipeline in the order of creation; the workload is the last."""
     pod, files = _pod(one), {FILE: yaml.safe_dump(one.document(), sort_keys=False)}
     if executors.wanted(one.spec):
         files |= executors.files(one, pod, CONFIG)
@@ -106,7 +109,7 @@ def objects(one: Pipeline) -> list[Object]:
 
 
 def _secrets(spec: PipelineSpec) -> list[Object]:
-    """Environment variables of the driver, which the file names."""
+    """Environment variables from Secrets, which the driver's file refers to."""
     registry = spec.value.registry if isinstance(spec, KafkaTableSpec) else None
     if registry is None or registry.password_secret is None:
         return []
@@ -114,7 +117,7 @@ def _secrets(spec: PipelineSpec) -> list[Object]:
 
 
 def claims(one: Pipeline) -> list[Object]:
-    """Those that are to be made. They are nobody's, so that tables outlive their resource."""
+    """The claims to create. They have no owner, so that tables outlive their resource."""
     found = []
     for volume in one.spec.driver.volumes:
         if volume.size is None:
@@ -128,12 +131,12 @@ def claims(one: Pipeline) -> list[Object]:
 
 
 def claim_name(one: Pipeline, volume: DriverVolume) -> str:
-    """Of a claim that is there or is to be made."""
+    """The name of a volume's claim, existing or to be created."""
     return volume.claim_name or f"{one.object_name}-{volume.name}"
 
 
 def network_policy(one: Pipeline) -> Object:
-    """Its own pods and the operator come in, and whoever reads metrics."""
+    """Permit traffic from its own pods and the operator to all ports, and from all pods to the HTTP port (metrics)."""
     operator = {"podSelector": {"matchLabels": {"app.kubernetes.io/name": MANAGER_APP}}, "namespaceSelector": {}}
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -150,11 +153,11 @@ def network_policy(one: Pipeline) -> Object:
     }
 
 
-# What runs
+# Workloads
 
 
 def workload(one: Pipeline, pod: Object) -> Object:
-    """A Deployment of one for what runs for ever; a CronJob for a schedule; else a Job for each specification."""
+    """A Deployment with one pod for a table; a CronJob for a schedule; else a Job for each specification."""
     if not isinstance(one.spec, RunSpec):
         return _deployment(one, pod)
     job = _job(pod)
@@ -192,7 +195,7 @@ def _deployment(one: Pipeline, pod: Object) -> Object:
         "metadata": one.metadata(one.object_name),
         "spec": {
             "replicas": 0 if one.spec.paused else 1,
-            # Two writers do each other no harm, and no good.
+            # Two writers at once are safe but useless.
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": one.selector},
             "template": pod,
@@ -212,12 +215,12 @@ def _pod(one: Pipeline) -> Object:
         "name": "driver",
         "image": one.image,
         "imagePullPolicy": driver.image_pull_policy,
-        # The image begins with an init that hands signals on; `command` would take its place.
+        # The image starts an init process that forwards signals. `command` would replace it.
         "args": ["kraft-pipeline", *one.kind.command, f"{CONFIG}/{FILE}"],
         "env": copy.deepcopy(driver.env),
         "resources": driver.resources.model_dump(),
         "securityContext": container_security(),
-        # The last lines of its log are the reason that the status gives.
+        # The status shows the last line of the log as the reason of a failure.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "config", "mountPath": CONFIG, "readOnly": True},

@@ -1,6 +1,7 @@
-"""One pass over one pipeline: read the resource, make what it asks for, look, tell.
+"""One pass over one pipeline: read the resource, write its objects, observe, write the status.
 
-Who calls it: the operator's queue of pipelines. A pass that fails is tried again, ever later; each begins anew.
+The operator's queue of pipelines calls it. The queue retries a failed pass with growing delays. Every pass starts from
+the beginning.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ from kraft_operator.reconcile import Key
 log = logging.getLogger("kraft_operator.pipelines")
 
 LOOK_S: Final = 10.0
-"""Between two looks at what runs: how old its lag may be."""
+"""Seconds between passes over a running pipeline. The reported lag can be this old."""
 MOVING_S: Final = 1.0
-"""While something starts or stops; doubled up to LOOK_S. Watches wake the pipeline before that."""
+"""Seconds between passes while pods start or stop, doubled up to LOOK_S. Watches wake the pipeline earlier."""
 REFUSED_S_MAX: Final = 30.0
-"""Between two looks at one that is refused: accounts and claims that would allow it are not watched."""
+"""The most seconds between passes over a refused pipeline. Accounts and claims that would allow it are not watched."""
 PASS_S: Final = 60.0
-"""A pass that takes longer is given up."""
+"""The timeout of a pass in seconds."""
 RESTS_S: Final = 1200.0
-"""Everything is read anew after this, whatever watches tell."""
+"""After this many seconds, everything is read again, whatever the watches report."""
 ANSWER_S_MAX: Final = 3.0
 ANSWER_BYTES_MAX: Final = 64 * 1024
 OWNED: Final = ("ConfigMap", "NetworkPolicy", "Deployment", "CronJob", "Job")
-"""Kinds of objects that go when the specification asks for others."""
+"""Kinds of objects that are deleted when the specification no longer asks for them."""
 
 NOT_FOUND: Final = 404
 SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
@@ -57,12 +58,12 @@ Ask = Callable[[str], Any]
 
 
 def key_of(namespace: str, kind: str, name: str) -> Key:
-    """As the queue has it: `KafkaTable/orders`."""
+    """The key of a pipeline in the queue, with a name such as `KafkaTable/orders`."""
     return Key(namespace, f"{kind}/{name}")
 
 
 async def ask_driver(host: str) -> Mapping[str, Any] | None:
-    """What a driver tells, None when it does not answer as it should."""
+    """Ask a driver for its `/status`. Returns None if it does not answer or the answer is malformed."""
     try:
         timeout = aiohttp.ClientTimeout(total=ANSWER_S_MAX)
         async with (
@@ -77,7 +78,7 @@ async def ask_driver(host: str) -> Mapping[str, Any] | None:
 
 
 class _RefusedError(Exception):
-    """What is asked for cannot be made."""
+    """The specification is refused; `verdict` has the reason."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -86,21 +87,21 @@ class _RefusedError(Exception):
 
 @dataclass(slots=True)
 class _Rest:
-    """What the last whole pass left. Its objects are good until a watch tells of a change."""
+    """The result of the last whole pass. It is valid until a watch reports a change, at most until `until`."""
 
     kind: Kind
     pipeline: Pipeline
     resource: Object
     seen: told.Seen
     driver: str | None
-    """The address of the driver that answers."""
+    """The address of the driver, if one serves."""
     until: float
 
 
 class Pipelines:
     """All pipelines of this operator.
 
-    A pipeline with nothing to be made rests: a pass asks its driver only, without a request to the API server.
+    A pipeline without pending changes rests: its passes only ask the driver and send no request to the API server.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Pipelines:
         ask: Ask = ask_driver,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`image` is that of drivers which name none."""
+        """`image` is the default image of drivers. `clock` returns monotonic seconds."""
         self._api = api
         self._events = events
         self._metrics = metrics
@@ -126,16 +127,16 @@ class Pipelines:
         self._stopping = False
 
     def stop(self) -> None:
-        """Begin no more passes that write."""
+        """End all rests, because the operator stops."""
         self._stopping = True
 
     def touched(self, key: Key) -> None:
-        """Something of this pipeline has changed: its objects have to be read anew."""
+        """Note a change of a pipeline's objects: the next pass reads them again."""
         self._changes[key] += 1
         self._rests.pop(key, None)
 
     async def reconcile(self, key: Key) -> float | None:
-        """One pass; seconds until the next one, None when the resource is gone."""
+        """Run one pass. Returns the seconds until the next one, or None if the resource is gone. Raises ApiError."""
         try:
             async with asyncio.timeout(PASS_S):
                 after_s = await self._glance(key)
@@ -144,7 +145,7 @@ class Pipelines:
             raise ApiError(0, "TooLate", f"a pass takes longer than {PASS_S:g} s, and is begun anew") from None
 
     async def _glance(self, key: Key) -> float | None:
-        """A pass over a pipeline that rests; None if a whole one is due."""
+        """A short pass over a resting pipeline; None if a whole pass is due."""
         rest = self._rests.get(key)
         if rest is None or rest.until < self._clock() or self._stopping:
             return None
@@ -196,19 +197,19 @@ class Pipelines:
         return after_s
 
     def _backed_off(self, key: Key, most_s: float) -> float:
-        """Twice as long each time."""
+        """The delay until the next pass in seconds, doubled each time, at most `most_s`."""
         self._waits_s[key] = min(self._waits_s.get(key, MOVING_S / 2) * 2, most_s)
         return self._waits_s[key]
 
     async def _pipeline(self, kind: Kind, resource: Object) -> Pipeline:
-        """Raises _RefusedError, for which nothing is made and nothing taken away."""
+        """Read and check a resource. Raises _RefusedError; then no object is created or deleted."""
         metadata = resource["metadata"]
         try:
             spec = kind.spec.model_validate(resource["spec"], extra="ignore")
         except ValidationError as error:
             raise _RefusedError("NotUnderstood", "; ".join(problems(error)) + VERSIONS) from None
         registry = spec.value.registry if isinstance(spec, KafkaTableSpec) else None
-        if registry is not None and registry.password is not None:  # of a resource from before the rule
+        if registry is not None and registry.password is not None:  # an old resource, from before the rule existed
             raise _RefusedError("PlainPassword", f"spec.value.registry.password: {IN_PLAIN}")
         image = spec.driver.image or self._image
         if not image:
@@ -224,7 +225,7 @@ class Pipelines:
         return one
 
     async def _shared(self, one: Pipeline) -> None:
-        """Raises _RefusedError for a claim that executors on other machines cannot have."""
+        """Check the claims of a driver with executors. Raises _RefusedError if other machines cannot mount one."""
         for name in (claim_name(one, volume) for volume in one.spec.driver.volumes):
             claim = await self._api.get("PersistentVolumeClaim", one.namespace, name)
             if claim is not None and not SHARED & set(claim["spec"]["accessModes"]):
@@ -232,7 +233,7 @@ class Pipelines:
                 raise _RefusedError("ClaimNotShared", text)
 
     async def _servers(self, namespace: str, cluster_name: str | None) -> dict[str, str]:
-        """What `clusterRef` comes to. Raises _RefusedError."""
+        """Resolve `clusterRef` to fields of the specification. Raises _RefusedError."""
         if cluster_name is None:
             return {}
         cluster = await self._api.get("KRaftCluster", namespace, cluster_name)
@@ -243,7 +244,7 @@ class Pipelines:
         return {"bootstrapServers": f"{cluster_name}-bootstrap.{namespace}.svc:{port}"}
 
     async def _make(self, one: Pipeline) -> tuple[told.Seen, str | None]:
-        """Write what differs, take away what is no longer asked for, look at what runs; its driver's address."""
+        """Write objects that differ, delete unwanted ones, and observe. Also returns the driver's address or None."""
         selector = ",".join(f"{key}={value}" for key, value in one.selector.items())
         kinds = (*OWNED, "Pod")
         lists = await asyncio.gather(*(self._api.list(kind, one.namespace, selector) for kind in kinds))
@@ -266,8 +267,11 @@ class Pipelines:
         return told.Seen(made[workload["kind"]], pods, there["Job"], crew, driver), host
 
     async def _at_work(self, crew: Sequence[Object]) -> list[Object]:
-        """Those executors that have not ended; the others go. Spark takes its own away, but a driver that was killed
-        leaves them to its pod, which has another one by then."""
+        """Return the executors that have not ended, and delete the others.
+
+        Spark deletes executors itself. After the driver was killed, its pod still owns the old ones, but the new
+        driver in the pod does not know them.
+        """
         ended = [pod for pod in crew if pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}]
         for pod in ended:
             metadata = pod["metadata"]
@@ -289,7 +293,10 @@ class Pipelines:
         return await self._api.apply(wanted)
 
     async def _tell(self, key: Key, kind: Kind, resource: Object, after: Object) -> float:
-        """Write the status where it differs, also into `resource`; an event for what has become wrong."""
+        """Write the status if it differs, also into `resource`, and an event for a new problem.
+
+        Returns the seconds until the next pass.
+        """
         namespace, name = resource["metadata"]["namespace"], resource["metadata"]["name"]
         degraded, was = condition_of({"status": after}, "Degraded"), condition_of(resource, "Degraded")
         if degraded["status"] == "True" and (was.get("status"), was.get("reason")) != ("True", degraded["reason"]):
@@ -320,7 +327,7 @@ def _serves(pod: Object) -> bool:
 
 
 async def every(api: Api, namespace: str | None) -> list[Key]:
-    """All pipelines of a namespace, or of all; none of a kind that the API server does not know."""
+    """List the keys of all pipelines of a namespace, or of all namespaces. Skips kinds without a definition."""
     found = []
     for kind in KINDS:
         try:

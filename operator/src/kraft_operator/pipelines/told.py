@@ -1,4 +1,4 @@
-"""What was seen of a pipeline -> its status. Pure."""
+"""The status of a pipeline, computed from the observations of a pass. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kraft_operator.pipelines.manifests import Pipeline
 
 Object = Mapping[str, Any]
 TOPICS_CHARS_MAX: Final = 60
-"""Of the column of `kubectl get`."""
+"""The most characters of the topics column of `kubectl get`."""
 JOB: Final = "batch.kubernetes.io/job-name"
 WAITS: Final = frozenset({"ContainerCreating", "PodInitializing"})
-"""Of a container that nothing is wrong with yet."""
+"""Waiting reasons of containers that start normally."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the conditions say: `state` is Ready, Progressing, Degraded or Idle."""
+    """The state behind the conditions: `state` is Ready, Progressing, Degraded or Idle."""
 
     state: str
     reason: str
@@ -29,19 +29,19 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Of one pass."""
+    """The observations of one pass."""
 
     workload: Object | None = None
     pods: Sequence[Object] = ()
     jobs: Sequence[Object] = ()
     executors: Sequence[Object] = ()
-    """Pods, too, which a driver has made."""
+    """Pods that a driver has created."""
     driver: Object | None = None
-    """What the driver of a table answered, None when it was not asked or did not answer."""
+    """The answer of a table's driver; None if it was not asked or did not answer."""
 
 
 def table_verdict(one: Pipeline, seen: Seen) -> Verdict:
-    """How a Deployment's driver is."""
+    """The state of a table's driver, which runs in a Deployment."""
     if one.spec.paused:
         stopped = not seen.pods
         return Verdict("Idle" if stopped else "Progressing", "Paused", "" if stopped else "the writer is being stopped")
@@ -52,7 +52,7 @@ def table_verdict(one: Pipeline, seen: Seen) -> Verdict:
     if pod is None:
         return Verdict("Progressing", "Starting", "the driver's pod is to be made")
     if condition_of(pod, "Ready").get("status") == "True":
-        # The driver waits for executors that cannot be, and says nothing.
+        # A driver waits silently for executors that cannot start.
         wrong = next(filter(None, map(_wrong, seen.executors)), None)
         return Verdict("Degraded", *wrong) if wrong else Verdict("Ready", "Running", _doing(seen.driver))
     if wrong := _wrong(pod):
@@ -74,7 +74,7 @@ def _newest(pods: Iterable[Object]) -> Object | None:
 
 
 def _wrong(pod: Object) -> tuple[str, str] | None:
-    """Reason and message of what does not mend itself by waiting a moment."""
+    """Reason and message of a problem that needs help; None if the pod is healthy or just starts."""
     status = pod.get("status", {})
     if status.get("phase") == "Failed":
         return status.get("reason", "Failed"), why_not(pod)[:MESSAGE_CHARS_MAX]
@@ -94,7 +94,7 @@ def _last_words(ended: Object) -> str:
 
 
 def runs_verdict(one: Pipeline, seen: Seen, runs: Sequence[Mapping[str, Any]]) -> Verdict:
-    """How a Job's or a CronJob's last run went."""
+    """The state of a Job or CronJob, by its last run."""
     last = runs[-1] if runs else None
     if last is not None and last["result"] == "Failed":
         return Verdict("Degraded", "Failed", last["message"])
@@ -109,7 +109,7 @@ def runs_verdict(one: Pipeline, seen: Seen, runs: Sequence[Mapping[str, Any]]) -
 
 
 def runs(seen: Seen) -> list[dict[str, Any]]:
-    """The jobs, oldest first."""
+    """The runs as entries of the status, oldest first."""
     found = []
     for job in sorted(seen.jobs, key=lambda job: job["metadata"].get("creationTimestamp", "")):
         status = job.get("status", {})
@@ -128,7 +128,7 @@ def runs(seen: Seen) -> list[dict[str, Any]]:
 
 
 def _said(job: Object, pods: Iterable[Object]) -> str:
-    """The last words of the newest pod of a job."""
+    """The last log line of the newest pod of a job; empty if it has not ended."""
     mine = [pod for pod in pods if pod["metadata"].get("labels", {}).get(JOB) == job["metadata"]["name"]]
     pod = _newest(mine)
     for container in (pod or {}).get("status", {}).get("containerStatuses", ()):
@@ -139,7 +139,7 @@ def _said(job: Object, pods: Iterable[Object]) -> str:
 
 
 def status(one: Pipeline, seen: Seen, resource: Object, now: str) -> dict[str, Any]:
-    """The whole status; what the driver does not tell this time is as it was."""
+    """The whole status. Fields that the driver does not report this time keep their values."""
     before = resource.get("status", {})
     found: dict[str, Any] = {}
     servers = one.servers.get("bootstrapServers") or one.spec.bootstrap_servers
@@ -156,7 +156,7 @@ def status(one: Pipeline, seen: Seen, resource: Object, now: str) -> dict[str, A
 
 
 def refused(verdict: Verdict, resource: Object, now: str) -> dict[str, Any]:
-    """Nothing was made: what was known stays."""
+    """The status of a refused pipeline: new conditions, all other fields unchanged."""
     return {**resource.get("status", {}), **_common(verdict, resource, now)}
 
 
