@@ -148,9 +148,7 @@ class Runner:
             except (ClientError, TaskError, OSError) as e:
                 if once or not may_pass(e):
                     raise
-                self._wait(
-                    " ".join(re.sub(r"\x1b\[\d+m", "", str(e)).split())
-                )  # delta-rs' texts have colours and lines
+                self._wait(" ".join(re.sub(r"\x1b\[\d+m", "", str(e)).split()))  # delta-rs' texts are coloured
                 self._sleep(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, WAIT_S_MAX)
         return self._rows

@@ -1,4 +1,4 @@
-"""Avro values to columns: by the schema of the spec, or by those that a registry has for the ids in front of values.
+"""Decodes Avro values to columns, by the schema of the spec or by a registry's schemas for the ids before values.
 
 All values of one id are decoded together: flat records by `avrocolumns` without a loop over them, the others, and
 those that are not as their schema says, one by one by fastavro, which also resolves a writer's schema to the spec's.
@@ -33,16 +33,16 @@ class AvroWay(NamedTuple):
 
     @property
     def target(self) -> Written:
-        """What the values are read as."""
+        """The schema to which values are resolved."""
         return self.reader or self.writer
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns that the schema tells."""
+        """The columns of the target schema."""
         return self.target.columns
 
     def read(self, data: Bytes, begins: Ints, ends: Ints, fields: pa.Schema) -> Reading:
-        """The values as columns of `fields`."""
+        """Read the values between the bounds to columns of `fields`."""
         return Reading(*_decoded(data, begins, ends, self, fields))
 
 
@@ -50,9 +50,9 @@ class AvroParser(BySchema):
     """Values of one table. One thread only."""
 
     def __init__(self, spec: ValueSpec, *, retry_s: float, promotes: bool = False, connect: bool = False) -> None:
-        """`promotes`: whether columns of the table widen; `connect`: whether Kafka Connect's types are understood.
+        """`promotes`: whether columns of the table widen; `connect`: whether to apply Kafka Connect's types.
 
-        Raises SpecError for a schema that cannot be a table's.
+        Raises SpecError if the spec's schema cannot be a table's.
         """
         super().__init__("avro.schema", promotes=promotes)
         self._registry = Registry.of(spec, retry_s=retry_s) if spec.registry else None
@@ -62,17 +62,17 @@ class AvroParser(BySchema):
     def __call__(
         self, values: pa.Array, fields: pa.Schema, *, additive: bool, reserved: frozenset[str] = frozenset()
     ) -> Parsed:
-        """The values that are no null; as `jsonvalues.parse`. Raises ClientError where the registry is away."""
+        """Parse the non-null values, as `jsonvalues.parse`. Raises ClientError if the registry is unreachable."""
         ids = ids_of(values) if self._registry else np.full(len(values), NO_ID, np.int64)
         skip = PREFIX_BYTES if self._registry else 0
         return self.parsed(values, ids, skip, fields, additive=additive, reserved=reserved)
 
     def what(self, number: int) -> str:
-        """What a reason calls the schema."""
+        """Name of the schema in reasons."""
         return f"schema {number}" if self._registry else "the schema"
 
     def found(self, number: int) -> Way | str:
-        """How values of this id are read, or why they are not."""
+        """How to read values of this schema id, or why that is impossible."""
         if self._registry is None:
             assert self._given is not None, "the spec has a schema or a registry"
             return self.made(AvroWay(self._given, None))
@@ -84,12 +84,12 @@ class AvroParser(BySchema):
             return f"{e}" if isinstance(e, UnknownSchemaError) else f"schema {number}: {e}"
 
     def made(self, way: AvroWay) -> Way:
-        """What values are read by in the end. Raises NoColumnError."""
+        """The way that reads the values; subclasses may replace it. Raises NoColumnError."""
         return way
 
 
 def given(spec: ValueSpec, *, connect: bool = False) -> Written | None:
-    """The schema that the spec names. Raises SpecError."""
+    """The schema in the spec, or None. Raises SpecError."""
     if not spec.avro:
         return None
     try:
@@ -101,7 +101,7 @@ def given(spec: ValueSpec, *, connect: bool = False) -> Written | None:
 def _decoded(
     data: Bytes, begins: Ints, ends: Ints, way: AvroWay, fields: pa.Schema
 ) -> tuple[pa.Table, NDArray[np.int64], dict[int, Bad]]:
-    """Columns of the values that are as their schema says, which these are, and why the others are not."""
+    """Columns of the values that match their schema, the places of these values, and why the others failed."""
     everything = np.arange(len(begins))
     if way.reader is not None or way.writer.flat is None:
         return _one_by_one(data, begins, ends, way, fields, everything)
@@ -144,7 +144,7 @@ def _one_by_one(
 def _alone(
     rows: list[Any], good: list[int], bad: dict[int, Bad], way: AvroWay, fields: pa.Schema
 ) -> tuple[pa.Table, NDArray[np.int64], dict[int, Bad]]:
-    """Some of the values are beyond what a column can hold: each by itself."""
+    """Convert values one by one, because a column cannot hold some of them."""
     kept, tables = [], [fields.empty_table()]
     for place, row in zip(good, rows, strict=True):
         try:
@@ -158,7 +158,7 @@ def _alone(
 
 
 def _value(payload: memoryview, writer: Any, reader: Any) -> Any:
-    """A record as its schema says. Raises RecordError: fastavro raises whatever comes up."""
+    """Decode one record. Raises RecordError for any exception of fastavro."""
     stream = io.BytesIO(payload)
     try:
         found = schemaless_reader(stream, writer, reader)
@@ -173,7 +173,7 @@ def _value(payload: memoryview, writer: Any, reader: Any) -> Any:
 
 
 class _Watched(io.BytesIO):
-    """Knows whether more was asked for than there is."""
+    """Notes whether a read went beyond the end."""
 
     short = False
 

@@ -1,4 +1,4 @@
-"""Values that each name their schema, or share one: all values of a schema are read together.
+"""Base classes of parsers by schema: all values with the same schema are read together.
 
 A number stands for a schema: the id that a registry gave it, or its place among the schemas that a parser has met.
 `Way` is how values of one schema are read. Confluent's frame is a zero byte and four bytes of the schema's id.
@@ -23,20 +23,20 @@ PREFIX_BYTES: Final = 5
 """A zero byte and the schema's id."""
 NO_ID: Final = -1
 SIGN: Final = 128
-"""The first byte of an id that is negative, which no registry gives."""
+"""From this first byte on an id would be negative; registries do not use such ids."""
 
 FEW: Final = 256
 """Rows that are tried one by one when some of them do not fit."""
 
 
 class Reading(NamedTuple):
-    """Columns of the values that are `good`, by their places, and why the others are not."""
+    """Columns of the `good` values, their places, and why the others failed."""
 
     table: pa.Table
     good: NDArray[np.int64]
     bad: dict[int, Bad]
     marks: pa.Table | None = None
-    """What an envelope says of each good value."""
+    """Columns from the envelope of each good value; None without envelopes."""
 
 
 class Typed(Protocol):
@@ -44,7 +44,7 @@ class Typed(Protocol):
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns that the schema tells."""
+        """The columns of the schema."""
 
 
 T = TypeVar("T", bound=Typed)
@@ -58,15 +58,15 @@ class Way(Typed, Protocol):
 
 
 class OneByOne(ABC):
-    """A way that makes a mapping of each value, and columns of all of them."""
+    """A way that converts each value to a mapping, and all mappings to columns."""
 
     def __init__(self, columns: pa.Schema, code: str) -> None:
-        """`code`: of values that are not as the schema says."""
+        """`code`: code of dead letters for values that do not match the schema."""
         self.columns, self._code = columns, code
 
     @abstractmethod
     def row(self, payload: bytes) -> dict[str, Any]:
-        """A value as Arrow takes it. Raises ValueError, which says what is wrong with it."""
+        """Convert a value to a row that Arrow accepts. Raises ValueError with the reason."""
 
     def read(self, data: Bytes, begins: Ints, ends: Ints, fields: pa.Schema) -> Reading:
         """The values between the bounds as columns of `fields`."""
@@ -109,23 +109,23 @@ class OneByOne(ABC):
 
 
 class Schemas(ABC, Generic[T]):
-    """The schemas that a parser has met, and what they teach. One thread only."""
+    """The schemas that a parser has met, and the fields that they add. One thread only."""
 
     def __init__(self, code: str, *, promotes: bool) -> None:
-        """`code`: of dead letters whose schema fits no column; `promotes`: whether columns of the table widen."""
+        """`code`: code of dead letters whose schema does not fit; `promotes`: whether columns of the table widen."""
         self._code, self._grown = code, promoted if promotes else widened
         self._ways: dict[int, T | str] = {}
 
     @abstractmethod
     def found(self, number: int) -> T | str:
-        """How values of a schema are read, or why they are not. Asked once for each schema."""
+        """How to read values of a schema, or why that is impossible. Called once for each schema."""
 
     def what(self, number: int) -> str:
-        """What a reason calls the schema."""
+        """Name of the schema in reasons."""
         return f"schema {number}"
 
     def way(self, number: int) -> T | str:
-        """The same, remembered."""
+        """As `found`, cached."""
         way = self._ways.get(number)
         if way is None:
             way = self._ways[number] = self.found(number)
@@ -134,7 +134,7 @@ class Schemas(ABC, Generic[T]):
     def fields(
         self, number: int, fields: pa.Schema, *, additive: bool, reserved: frozenset[str]
     ) -> tuple[str, pa.Schema]:
-        """Why values of this schema are no rows, "" if they are; and the table's fields, perhaps with new ones."""
+        """Why values of this schema cannot be rows ("" if they can), and the table's fields with new ones added."""
         way = self.way(number)
         if isinstance(way, str):
             return way, fields
@@ -165,7 +165,7 @@ class BySchema(Schemas[Way]):
         additive: bool,
         reserved: frozenset[str],
     ) -> Parsed:
-        """The values that are no null, each by the schema of `ids`; `skip`: bytes in front of all, or of each."""
+        """Parse the non-null values, each by its schema in `ids`. `skip`: bytes before all values, or before each."""
         data, begins, ends = places_of(values)
         valid = np.asarray(values.is_valid())
         tables: list[pa.Table] = []
@@ -197,7 +197,7 @@ def joined(
     bad: dict[int, Bad],
     marks: list[pa.Table],
 ) -> Parsed:
-    """The parts of values that were read apart, in the order of their places."""
+    """Join parts that were read separately, in the order of the values."""
     if not tables:
         return Parsed(fields.empty_table(), np.empty(0, np.int64), bad)
     whole = pa.concat_tables([aligned(table, fields) for table in tables])
@@ -211,14 +211,14 @@ def joined(
 
 
 def places_of(values: pa.Array) -> tuple[Bytes, Ints, Ints]:
-    """The bytes of all values, and where each begins and ends."""
+    """The bytes of all values, and the begin and end of each."""
     _, bounds, data = values.buffers()
     offsets = np.frombuffer(bounds, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     return np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), offsets[:-1], offsets[1:]
 
 
 def ids_of(values: pa.Array) -> Ints:
-    """The schema's id in front of each value; NO_ID where there is none."""
+    """The schema id before each value; NO_ID if a value has none."""
     data, begins, ends = places_of(values)
     ids: Ints = np.full(len(begins), NO_ID, np.int64)
     framed = np.flatnonzero(np.asarray(values.is_valid()) & (ends - begins >= PREFIX_BYTES))

@@ -1,4 +1,4 @@
-"""How a client of a schema registry proves what it is: TLS with certificates, a password, a token, or OAuth."""
+"""Authentication of a client of a schema registry: TLS certificates, a password, a token, or OAuth."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from kraft_pipeline.tables.spec import SpecError
 REQUEST_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 1 << 20
 EARLY_S: Final = 30.0
-"""A token is renewed so long before it ends, or after half its time if that is less."""
+"""Seconds before a token's end at which it is renewed, or half its lifetime if that is shorter."""
 LASTS_S: Final = 300.0
-"""Of a token whose answer does not say."""
+"""Lifetime of a token in seconds if the answer does not give it."""
 
 
 def tls_of(access: Access) -> ssl.SSLContext:
-    """The context of connections. Raises SpecError for certificates that are none."""
+    """The TLS context of connections. Raises SpecError for invalid certificates."""
     try:
         context = ssl.create_default_context(cadata=access.ca or None)
         if access.certificate:
@@ -39,7 +39,7 @@ def tls_of(access: Access) -> ssl.SSLContext:
 
 
 def _with_certificate(context: ssl.SSLContext, access: Access) -> None:
-    """The library takes a client's certificate from a file only."""
+    """Load the client's certificate through a temporary file, because ssl does not load it from memory."""
     handle, path = tempfile.mkstemp(suffix=".pem")  # readable by this user only
     try:
         with os.fdopen(handle, "w") as file:
@@ -53,7 +53,7 @@ class Credentials:
     """The headers of requests to one registry."""
 
     def __init__(self, auth: str, access: Access, context: ssl.SSLContext | None) -> None:
-        """`auth`: user:password, "" for none."""
+        """`auth`: user:password, or ""."""
         self._context, self._oauth = context, access.oauth
         self._fixed: dict[str, str] = {}
         self._token, self._until = "", 0.0
@@ -66,7 +66,7 @@ class Credentials:
             self._fixed |= {name: value for name, value in named.items() if value}
 
     def headers(self) -> Mapping[str, str]:
-        """What a request says. Raises RefusedError, and OSError if nobody answers who gives tokens."""
+        """Headers of a request. Raises RefusedError, and OSError if the token endpoint is unreachable."""
         if self._oauth is None:
             return self._fixed
         if time.monotonic() >= self._until:
@@ -75,14 +75,14 @@ class Credentials:
         return {**self._fixed, "Authorization": f"Bearer {self._token}"}
 
     def renew(self) -> bool:
-        """Ask for a new token with the next request; False where there is none to ask for, or it was just asked for."""
+        """Discard the token, so the next request gets a new one. Returns False if there is no token to renew."""
         fresh = self._oauth is None or not self._token
         self._token, self._until = "", 0.0
         return not fresh
 
 
 def _token(given: OAuth, context: ssl.SSLContext | None) -> tuple[str, float]:
-    """A token, and for how many seconds it lasts. Raises RefusedError and OSError."""
+    """Request a token. Returns it and its lifetime in seconds. Raises RefusedError and OSError."""
     form = {"grant_type": "client_credentials", **({"scope": given.scope} if given.scope else {})}
     client = f"{quote(given.client_id, safe='')}:{quote(given.secret, safe='')}"
     headers = {

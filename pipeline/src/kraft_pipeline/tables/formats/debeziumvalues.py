@@ -1,4 +1,4 @@
-"""Change events of Debezium as rows: by JSON or Avro, and what is left of a row in a record's key."""
+"""Converts Debezium change events in JSON or Avro to rows, and record keys to key columns."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NO_KEY: Final = Bad("key", "the record's key cannot be read: Avro without a regi
 
 
 class Events:
-    """Values of one table, and their keys. One thread only."""
+    """Parses the values and keys of one table. One thread only."""
 
     def __init__(self, spec: ValueSpec, settled: pa.Schema, *, retry_s: float, promotes: bool) -> None:
-        """As the parsers beneath. Raises SpecError."""
+        """Parameters as of the JSON and Avro parsers. Raises SpecError."""
         self._values: Any
         self._keys: Any
         if spec.format == "json":
@@ -36,14 +36,14 @@ class Events:
         self._keys = AvroParser(keys, retry_s=retry_s, connect=True) if spec.registry else None
 
     def __call__(self, values: pa.Array, fields: pa.Schema, *, additive: bool, reserved: frozenset[str]) -> Parsed:
-        """The values that are no null, with the marks of their envelopes."""
+        """Parse the non-null values, with the columns of their envelopes as `marks`. Raises ClientError."""
         found: Parsed = self._values(values, fields, additive=additive, reserved=reserved)
         return found
 
     def keys(self, keys: pa.Array, wanted: pa.Schema) -> tuple[pa.Table, NDArray[np.bool_], dict[int, Bad]]:
-        """What the keys of records say of `wanted` columns, which keys have all of them, and which cannot be read.
+        """Parse record keys. Returns the `wanted` columns, a mask of the keys that have all of them, and failures.
 
-        Raises ClientError where the registry is away.
+        Raises ClientError if the registry is unreachable.
         """
         rows = pa.table({f.name: pa.nulls(len(keys), f.type) for f in wanted}, schema=wanted)
         whole = np.zeros(len(keys), bool)

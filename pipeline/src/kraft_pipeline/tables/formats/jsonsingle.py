@@ -1,4 +1,4 @@
-"""One JSON value at a time: every number as it was written, and for a value that is no row the field and the reason.
+"""Decodes single JSON values: numbers stay exact, and an error names the field and the reason.
 
 Python's parser does it, ten times slower than Arrow's reader: `jsonvalues` comes here with what the reader refuses,
 what it would round, and types that it does not know (maps).
@@ -36,7 +36,7 @@ SHOWN: Final = 60
 
 
 def loaded(value: bytes) -> dict[str, Any]:
-    """The object that a value is; fractions are `Decimal`. Raises RecordError."""
+    """Parse a JSON object; fractions become `Decimal`. Raises RecordError."""
     try:
         found = json.loads(
             value.decode("utf-8-sig"), strict=False, parse_float=_decimal, object_pairs_hook=_without_twins
@@ -69,18 +69,18 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class Single:
-    """Values by a schema, which they may teach more."""
+    """Converts values by a schema; with `additive`, values may add fields."""
 
     def __init__(self, *, additive: bool, exact: bool, declared: frozenset[str]) -> None:
         """`exact`: no number is rounded but in the fields that are `declared`."""
         self._additive, self._exact, self._declared = additive, exact, declared
 
     def row(self, value: Mapping[str, Any], fields: pa.Schema) -> dict[str, Any]:
-        """The value as Arrow takes it for these columns. Raises RecordError."""
+        """Convert a value to a row that Arrow accepts for these columns. Raises RecordError."""
         return self._struct(value, {field.name: field.type for field in fields}, "", exact=self._exact)
 
     def taught(self, value: Mapping[str, Any], fields: pa.Schema) -> pa.Schema:
-        """The fields as the value shows them. Raises RecordError for a number that no inferred column holds."""
+        """The fields of a value with inferred types. Raises RecordError for a number that no inferred type holds."""
         found = self._kinds(value, {field.name: field.type for field in fields}, "")
         return pa.schema(found)
 
@@ -94,7 +94,7 @@ class Single:
         return found
 
     def _kind(self, value: Any, known: pa.DataType | None, path: str) -> pa.DataType | None:
-        """The type of a value; where a column is known that cannot widen, the column's."""
+        """The type of a value, or the type of its column if that cannot widen."""
         if value is None:
             return None
         if isinstance(value, dict):
@@ -208,7 +208,7 @@ def _fixed(value: Any, kind: Any, path: str) -> Decimal:
 
 
 def _time(value: Any, kind: pa.DataType, path: str) -> Any:
-    """A date, or an instant: UTC where no zone is given, digits beyond microseconds left out."""
+    """Parse a date or a time: UTC without a zone, truncated to microseconds."""
     if not isinstance(value, str):
         _misfit(value, "a text", path)
     try:
@@ -247,7 +247,7 @@ def _shown(value: Any) -> str:
 
 
 def _digits(value: int) -> str:
-    """Python writes no number of more than 4,300 digits."""
+    """The digits of a number, or its size: Python refuses to print more than 4,300 digits."""
     return str(value) if value.bit_length() < 10_000 else f"a number of {value.bit_length()} bits"
 
 
@@ -273,4 +273,4 @@ def _grown(there: pa.DataType, more: pa.DataType, settled: pa.DataType | None, p
         return pa.list_(there.value_field.with_type(_grown(there.value_type, more.value_type, item, path)))
     if settled is None and {there, more} == {pa.int64(), pa.float64()}:
         return pa.float64()
-    return there  # a value of another type is told when it becomes a row
+    return there  # a value of another type fails when it becomes a row

@@ -43,17 +43,17 @@ Places = NDArray[np.int64]
 
 
 class Parsed(NamedTuple):
-    """Columns of the rows that are `good`, and why the others are not."""
+    """Columns of the `good` values, their indexes, and why the others failed."""
 
     table: pa.Table
     good: Places
     bad: dict[int, Bad]
     marks: pa.Table | None = None
-    """What an envelope says of each good value."""
+    """Columns from the envelope of each good value; None without envelopes."""
 
 
 class WiderError(Exception):
-    """A field that earlier values taught is wider than they showed: all are to be read again."""
+    """A later value widened a field that earlier values taught, so all values must be read again."""
 
     def __init__(self, fields: pa.Schema) -> None:
         super().__init__()
@@ -61,17 +61,17 @@ class WiderError(Exception):
 
 
 class JsonParser:
-    """Values of one table."""
+    """Parses the values of one table."""
 
     def __init__(self, spec: ValueSpec = ValueSpec("json"), settled: pa.Schema | None = None) -> None:  # noqa: B008
-        """`settled`: the columns of the table, whose types stay; what a batch has taught since may widen."""
+        """`settled`: the columns of the table, whose types stay. Types of newer fields may widen."""
         self._exact, self._declared, self._settled = spec.numbers == "exact", frozenset(spec.schema), settled
 
     def __call__(
         self, values: pa.Array, schema: pa.Schema, *, additive: bool, reserved: frozenset[str] = frozenset()
     ) -> Parsed:
-        """The values that are no null, by `schema`; with `additive` also fields that it lacks, unless their names (in
-        any case) are `reserved` or taken."""
+        """Parse the non-null values by `schema`; with `additive`, add new fields unless their names (ignoring case) are
+        `reserved` or taken."""
         settled = schema if self._settled is None else self._settled
         values, additive = _without_marks(values), additive or not len(schema)
         while True:
@@ -83,7 +83,7 @@ class JsonParser:
 
 
 parse: Final = JsonParser()
-"""Values of a table with nothing declared."""
+"""The parser of a table without declared fields."""
 
 
 class _Reading:
@@ -113,7 +113,7 @@ class _Reading:
         return Parsed(whole.take(pa.array(order)) if len(self._tables) > 1 else whole, good[order], self._bad)
 
     def _many(self, values: pa.Array, places: Places, schema: pa.Schema) -> tuple[pa.Schema, Places]:
-        """Read what Arrow's reader can; the fields that it has taught, and the values that are left."""
+        """Read what Arrow's reader can. Returns the grown fields, and the places of the remaining values."""
         rest: list[Places] = []
         pending = [places] if len(places) else []
         if _has_map(schema):  # of which the reader knows nothing
@@ -140,7 +140,7 @@ class _Reading:
         return schema, np.concatenate(rest) if rest else np.empty(0, np.int64)
 
     def _read(self, values: pa.Array, schema: pa.Schema) -> tuple[pa.Table | None, NDArray[np.bool_]]:
-        """Columns, and which values are not among them because a number would be damaged."""
+        """Read values to columns. Returns them, and a mask of values left out because a number would be rounded."""
         left = np.zeros(len(values), bool)
         found = _read(values, schema, additive=self._additive)
         check_names(found.schema, self._reserved, schema)
@@ -165,7 +165,7 @@ class _Reading:
         return {f.name for f in schema if f.name not in self._declared and _with_decimals(f.type) != f.type}
 
     def _damaged(self, values: pa.Array, rows: pa.Table) -> NDArray[np.bool_]:
-        """Which of the values have a number that `rows` has otherwise, or may have."""
+        """A mask of the values with a number that `rows` has rounded, or may have rounded."""
         if not len(values):
             return np.zeros(0, bool)
         names = self._doubles(rows.schema)
@@ -220,7 +220,7 @@ class _Reading:
 
 
 def _without_marks(values: pa.Array) -> pa.Array:
-    """The values without the byte order marks of UTF-8 that some begin with."""
+    """The values without leading UTF-8 byte order marks."""
     marked = pc.starts_with(values, BOM).fill_null(False)
     if not pc.any(marked).as_py():
         return values
@@ -230,7 +230,7 @@ def _without_marks(values: pa.Array) -> pa.Array:
 
 
 def _too_deep(values: pa.Array) -> list[int]:
-    """The places of values that are nested more than DEPTH_MAX deep, which Arrow's reader may die of."""
+    """The places of values nested more than DEPTH_MAX deep, which may crash Arrow's reader."""
     opened = pc.add(pc.count_substring(values, "{"), pc.count_substring(values, "["))
     some = np.flatnonzero(pc.greater(opened, DEPTH_MAX).fill_null(False))
     return [
@@ -241,7 +241,7 @@ def _too_deep(values: pa.Array) -> list[int]:
 
 
 def _depth(value: bytes) -> int:
-    """How deep brackets are nested, at most, whether or not they are in texts."""
+    """Upper bound of the nesting of brackets, including brackets in texts."""
     left, rounds = value.translate(_PAIRS, _NO_BRACKETS), 0
     while b"[]" in left and rounds <= DEPTH_MAX:
         left, rounds = left.replace(b"[]", b""), rounds + 1
@@ -262,7 +262,7 @@ def _inner(kind: pa.DataType) -> list[pa.Field]:
 
 
 def _with_decimals(kind: pa.DataType) -> pa.DataType:
-    """A type whose doubles are decimals."""
+    """The type with doubles replaced by decimals."""
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_with_decimals(field.type)) for field in kind])
     if pa.types.is_list(kind):
@@ -271,7 +271,7 @@ def _with_decimals(kind: pa.DataType) -> pa.DataType:
 
 
 def _differs(rows: Any, exact: Any) -> NDArray[np.bool_]:
-    """Which rows have a double whose shortest text is another number than the decimal."""
+    """A mask of rows with a double whose shortest text differs from the decimal."""
     wrong = np.zeros(len(rows), bool)
     if pa.types.is_struct(rows.type):
         for part, other in zip(rows.flatten(), exact.flatten(), strict=True):

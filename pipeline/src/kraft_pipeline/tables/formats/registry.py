@@ -1,4 +1,4 @@
-"""A Confluent-compatible schema registry, asked for schemas by id; what it said once holds for ever."""
+"""Client of a Confluent-compatible schema registry: schemas by id, cached, because an id never changes its schema."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from kraft_pipeline.tables.formats.valuespec import Access, ValueSpec
 REQUEST_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 SCHEMAS_MAX: Final = 1000
-"""Kept by a process: far more than a topic has; the oldest goes first."""
+"""Schemas that a process caches; the oldest is evicted first."""
 REFERENCES_MAX: Final = 100
-"""Of one schema, with all that these refer to."""
+"""Maximum references of one schema, including indirect ones."""
 ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 UNKNOWN: Final = frozenset({40401, 40402, 40403, 42202})
-"""The registry's codes for a subject, a version or a schema that it does not have."""
+"""The registry's error codes for an unknown subject, version or schema."""
 FORMS: Final = {"PROTOBUF": "?format=serialized"}
 """How a schema is asked for: protobuf's as a descriptor where the registry can, else as the text of a file."""
 _KNOWN: Final[dict[tuple[str, int, str], Registered]] = {}
 
 
 class UnknownSchemaError(Exception):
-    """There is no such schema, or it is of another kind; the message says which and where."""
+    """The schema does not exist or is of another type; the message names the schema and the registry."""
 
 
 class Registered(NamedTuple):
-    """A schema, and those that it refers to, each before those that need it, as JSON."""
+    """A schema and its references as texts; a reference comes before the schemas that need it."""
 
     schema: str
     references: tuple[str, ...]
     names: tuple[str, ...] = ()
-    """How schemas call the `references`: by the path of an import, or by a URI."""
+    """Names of the `references`: paths of imports, or URIs."""
 
 
 class Registry:
     """One registry, which may have several addresses."""
 
     def __init__(self, urls: str, auth: str = "", *, retry_s: float = 120.0, access: Access | None = None) -> None:
-        """`auth`: user:password. Raises SpecError for certificates that are none."""
+        """`urls`: addresses separated by commas; `auth`: user:password or "". Raises SpecError for bad certificates."""
         self._urls = [url.strip().rstrip("/") for url in urls.split(",")]
         self._retry_s, access = retry_s, access or Access()
         self._context = tls_of(access) if any(url.startswith("https://") for url in self._urls) else None
@@ -56,11 +56,11 @@ class Registry:
 
     @classmethod
     def of(cls, spec: ValueSpec, *, retry_s: float) -> Registry:
-        """The one that a specification names."""
+        """The registry in a specification."""
         return cls(spec.registry, spec.registry_auth, retry_s=retry_s, access=spec.access)
 
     def schema(self, number: int, kind: str = "AVRO") -> Registered:
-        """The schema of an id. Raises UnknownSchemaError; ClientError if nobody answers for `retry_s`."""
+        """The schema of an id. Raises UnknownSchemaError, and ClientError if no address answers for `retry_s`."""
         known = _KNOWN.get((self._urls[0], number, kind))
         if known is not None:
             return known
@@ -140,7 +140,7 @@ class Registry:
 
 
 def _error_code(answer: HTTPError) -> int:
-    """What the registry itself says is wrong; 0 where another server answers."""
+    """The registry's error code; 0 if the answer is not a registry's."""
     try:
         found = json.loads(answer.read(ANSWER_BYTES_MAX))
     except (OSError, HTTPException, ValueError):
