@@ -1,4 +1,4 @@
-"""Ranges of offsets cut into tasks, and what a micro-batch may take. No input or output: arithmetic only."""
+"""Splits ranges of offsets into tasks, and limits micro-batches. Arithmetic only, no input or output."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kraft_pipeline.sources.positions import Offsets
 
 
 def split(ranges: list[Range], *, min_partitions: int, max_records: int = 0) -> list[Range]:
-    """The ranges cut so that there are about `min_partitions`, large ones into more pieces, none above `max_records`.
+    """Split the ranges into about `min_partitions` pieces in proportion to their sizes, at most `max_records` each.
 
-    Empty ranges are left out.
+    `max_records` 0 means no limit. Empty ranges are left out.
     """
     ranges = [r for r in ranges if r.end > r.start]
     total = sum(r.end - r.start for r in ranges)
@@ -30,9 +30,9 @@ def split(ranges: list[Range], *, min_partitions: int, max_records: int = 0) -> 
 
 
 def limited(start: Offsets, end: Offsets, most: int) -> Offsets:
-    """How far a micro-batch goes that takes about `most` records: from each partition its share of what there is.
+    """End offsets of a micro-batch with about `most` records; each partition gets a share in proportion to its size.
 
-    A partition with records always gets one, or a small one would wait for as long as a large one has some.
+    A partition with records always gets at least one, so a small partition does not wait for a large one.
     """
     sizes = {key: max(0, last - start.get(key, last)) for key, last in end.items()}
     total = sum(sizes.values())

@@ -1,10 +1,10 @@
-"""Where a reader of a cluster stands: offsets, and which cluster and topics they are of.
+"""Positions of a reader: offsets, with the ids of their cluster and topics.
 
-An offset alone does not say of which log it is: a topic that was deleted and made again, or another cluster at the same
-address, has offsets of its own that may well be in range. So the id of the cluster and those of the topics are kept
-with the offsets wherever these are (checkpoints of streams, commits of tables), and held against what is there now. So
-are the epochs of the leaders that told the offsets: a log that an unclean election has cut off, and that has grown
-beyond an offset again, holds other records below it (KIP-320).
+An offset alone does not identify a log. If a topic is deleted and created again, or another cluster has the same
+address, old offsets may still be in range. So checkpoints of streams and commits of tables store the ids of the cluster
+and the topics with the offsets, and readers compare them with the current ids. They also store the epochs of the
+leaders that reported the offsets: if an unclean election truncates a log and it grows again, other records have these
+offsets (KIP-320).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNTIL: Final = "@until"
 EPOCHS: Final = "@epochs"
 ROWS: Final = "@rows"
 NOTES: Final = "@notes"
-"""No names of topics."""
+"""Keys in the JSON form; they are not valid names of topics."""
 _NEWEST: Final = (1 << 31) - 1
 _STALE: Final = 6
 """NOT_LEADER_OR_FOLLOWER."""
@@ -34,23 +34,22 @@ _STALE: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What is to be read next of each partition; the ids are empty in what earlier versions wrote."""
+    """The next offset to read of each partition. The ids are empty in positions of earlier releases."""
 
     offsets: Offsets
     cluster: str = ""
     topics: Mapping[str, str] = field(default_factory=dict)
-    """Ids in hexadecimal digits, by name."""
+    """Topic ids in hexadecimal digits, by name."""
     begun: Offsets = field(default_factory=dict)
-    """Where reading began, where that is kept: of tables, for those who fill in what came before; of streams, up to the
-    end of their first micro-batch."""
+    """First offsets read: tables keep them for backfills, streams until the end of their first micro-batch."""
     until: Offsets = field(default_factory=dict)
-    """Where reading is to end, where that was settled when it began."""
+    """End offsets of a backfill, fixed at its start; otherwise empty."""
     epochs: Offsets = field(default_factory=dict)
-    """Of the leaders whose logs had everything below the offsets; missing where they are unknown."""
+    """Epochs of the leaders whose logs had all records below the offsets; unknown ones are missing."""
     rows: Offsets = field(default_factory=dict)
-    """Of dead letters: how many rows their batch made of each partition's records."""
+    """For dead letters: the number of rows that their batch has from each partition."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What a writer keeps in the same transaction, such as the name of a folder."""
+    """Texts that a writer stores in the same transaction, such as the name of a file."""
 
     @property
     def is_beginning(self) -> bool:
@@ -58,7 +57,7 @@ class Position:
         return self.offsets == self.begun
 
     def to_json(self) -> dict[str, Any]:
-        """{"orders": {"0": 5}} as Spark's `kafka` source has it, and the ids."""
+        """{"orders": {"0": 5}} as in Spark's `kafka` source, with the other fields under keys that begin with `@`."""
         found: dict[str, Any] = _by_topic(self.offsets)
         if self.begun:
             found[BEGUN] = _by_topic(self.begun)
@@ -76,7 +75,7 @@ class Position:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any] | str) -> Position:
-        """What `to_json` was given. Raises ValueError for what it never gives."""
+        """Inverse of `to_json`, from a mapping or a JSON text. Raises ValueError if it is malformed."""
         try:
             parsed = dict(json.loads(found) if isinstance(found, str) else found)
             ids = parsed.pop(IDS, {"cluster": "", "topics": {}})
@@ -100,16 +99,16 @@ def _by_key(found: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 class Loss(NamedTuple):
-    """Records of one partition that are gone and were never read, or are others than those that were read."""
+    """Records [first, end) of one partition that were lost before they were read, or that were replaced by others."""
 
     topic: str
     partition: int
     first: int
     end: int
-    """Exclusive; -1 where nobody knows how many they were."""
+    """Exclusive; -1 if it is unknown."""
     cause: str
     mark: str
-    """What tells this loss from others of the partition, however often it is found."""
+    """Identifies the loss among those of the partition, however often it is found."""
 
     def __str__(self) -> str:
         lost = f"from offset {self.first} on" if self.end < 0 else f"offsets {self.first} to {self.end - 1}"
@@ -117,13 +116,13 @@ class Loss(NamedTuple):
 
 
 def position(cluster: Cluster, offsets: Offsets, epochs: Offsets | None = None) -> Position:
-    """These offsets with the ids of the cluster and of the topics as they were told last."""
+    """The offsets with the cluster's id and the topics' ids from the last metadata. Raises BrokerError."""
     topics = {topic: cluster.topic(topic).id.hex() for topic in {topic for topic, _ in offsets}}
     return Position(offsets, cluster.cluster_id, topics, epochs=epochs or {})
 
 
 def strangers(then: Position, now: Position) -> set[str]:
-    """The topics of `then` that are others in `now`, though they have the same names."""
+    """Names of topics that have other ids in `now` than in `then`; all common names if the cluster differs."""
     names = {topic for topic, _ in then.offsets} & {topic for topic, _ in now.offsets}
     if then.cluster and now.cluster and then.cluster != now.cluster:
         return names
@@ -131,7 +130,7 @@ def strangers(then: Position, now: Position) -> set[str]:
 
 
 class Going(NamedTuple):
-    """Where to go on: the offsets still good, the partitions to be read from their beginning, and what is lost."""
+    """Where to continue: valid offsets, partitions to read from their beginning, and losses."""
 
     good: Offsets
     new: list[Key]
@@ -139,7 +138,7 @@ class Going(NamedTuple):
 
 
 def continued(then: Position, now: Position) -> Going:
-    """Where to go on that stood at `then`, by the ids of the cluster and the topics."""
+    """Where a reader at `then` continues, by the ids of the cluster and the topics."""
     strange = strangers(then, now)
     gone = set(then.offsets) - set(now.offsets)
     good = {key: offset for key, offset in then.offsets.items() if key[0] not in strange and key in now.offsets}
@@ -160,10 +159,10 @@ def _vanished(then: Position, now: Position, topic: str, *, gone: bool) -> tuple
 
 
 def followed(cluster: Cluster, then: Position, now: Position, *, bottom: bool = False) -> Going:
-    """As `continued`, after a look at the logs: what an unclean election cut off is read anew from the cut on.
+    """As `continued`, and checks the logs: after an unclean election, reading continues from the truncation.
 
-    `bottom`: also where they begin now, since retention may have passed the offsets. Raises ClientError, BrokerError
-    where a leader was asked that has been replaced: what it does not have is not lost.
+    `bottom`: also check the first offsets, because retention may have deleted unread records. Raises ClientError, and
+    BrokerError if the answering leader has been replaced: records that it lacks are not lost.
     """
     good, new, lost = continued(then, now)
     for key in good:
@@ -193,6 +192,6 @@ def followed(cluster: Cluster, then: Position, now: Position, *, bottom: bool = 
 
 
 def refuse(lost: Sequence[Loss]) -> None:
-    """Raises DataLossError for the first of them."""
+    """Raises DataLossError for the first loss, if there is any."""
     for loss in lost:
         raise DataLossError(f"{loss} (failOnDataLoss=false goes on with what is there)")
