@@ -1,7 +1,7 @@
-"""The records of a range of offsets of one partition, as whole Fetch responses.
+"""Fetches a range of offsets of one partition as whole Fetch responses.
 
-The next request is on its way before the caller gets a response, so that the broker reads and the network carries
-while the caller decodes. There is never more than one under way: memory is two responses.
+The next request is sent before the caller gets a response, so broker and network work while the caller decodes. At most
+one request is in flight, so memory is bounded by two responses.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ MAX_WAIT_MS: Final = 500
 
 
 class Chunk(NamedTuple):
-    """Whole batches, the last perhaps cut off, of which records before `offset` are not meant (they came before, or
-    were deleted from the middle of a batch), nor those from `end` on; `aborted` is None when reading uncommitted."""
+    """Batches of a response; the last may be incomplete. Only records in [offset, end) belong to the chunk.
+
+    `aborted`: the aborted transactions of the response; None if reading uncommitted.
+    """
 
     records: memoryview
     offset: int
@@ -37,9 +39,9 @@ class Chunk(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The offsets [start, end) of a partition; `topic_id` as it was when the range was planned, or m.NO_ID.
+    """The offsets [start, end) of a partition; `topic_id`: the topic's id at planning time, or m.NO_ID.
 
-    `epoch` is that of the leader who told the end, -1 if it is unknown: the log of a later one must not part below it.
+    `epoch`: epoch of the leader that reported the end, -1 if unknown. A later leader's log must agree up to the end.
     """
 
     topic: str
@@ -61,11 +63,11 @@ def fetch_range(
     max_bytes: int = FETCH_BYTES,
     fail_on_data_loss: bool = True,
 ) -> Iterator[Chunk]:
-    """The chunks of `wanted` in order; each may hold more than the range.
+    """Yield the chunks of `wanted` in order; a chunk's bytes may hold more than the range.
 
-    Raises DataLossError when records of the range are gone (retention, an unclean election, a topic of the same name
-    that is another one), ClientError when no leader brings anything for `Settings.retry_s`. Without `fail_on_data_loss`
-    what is left is brought, also of topics and ends of logs that are not there for as long.
+    Raises DataLossError if records of the range are lost (retention, an unclean election, a topic that was created
+    again), and ClientError if no leader returns records for `Settings.retry_s`. Without `fail_on_data_loss` the
+    remaining records are returned, and a topic or end of log that stays missing for that time counts as lost.
     """
     fetcher = _Fetcher(cluster, wanted, committed=committed, max_bytes=max_bytes, fail_on_data_loss=fail_on_data_loss)
     try:
@@ -75,7 +77,7 @@ def fetch_range(
 
 
 class _NothingError(OSError):
-    """The leader has no record there, or none that may be read yet."""
+    """The leader has no readable record at the offset."""
 
 
 class _Fetcher:
@@ -120,7 +122,7 @@ class _Fetcher:
             yield Chunk(answer.records, begun, self._until, answer.aborted if self._committed else None)
 
     def abandon(self) -> None:
-        """Close the connection if an answer is still on its way there."""
+        """Drop the connection if it still waits for a response."""
         if self._connection is not None and self._connection.waiting:
             self._cluster.drop(self._connection)
         self._connection = None
@@ -129,7 +131,7 @@ class _Fetcher:
         return Patience(str(self._range), self._cluster.settings.retry_s)
 
     def _is_given_up(self, patience: Patience, error: OSError | BrokerError) -> bool:
-        """Wait for another try. After enough of them what is not there is lost, and anything else an error."""
+        """Pause before a retry. When the time is up, missing records count as lost, and other errors are raised."""
         try:
             patience.failed(error)
         except ClientError:
@@ -162,7 +164,7 @@ class _Fetcher:
         self._connection.send(m.FETCH, body)
 
     def _find_leader(self) -> None:
-        """Ask for metadata anew; the topic must still be the one that the range was planned for."""
+        """Refresh the metadata. Raises DataLossError if the topic's id differs from the range's."""
         self._cluster.topics([self._range.topic])
         known = self._cluster.topic(self._range.topic).id
         if self._range.topic_id not in {m.NO_ID, known}:
@@ -173,7 +175,7 @@ class _Fetcher:
         self._mended = True
 
     def _check_epoch(self, key: tuple[str, int]) -> None:
-        """A leader that came since must have the range in its log; what comes behind the cut is of a later range."""
+        """Check that a newer leader's log has the range; if it was truncated, end the range there."""
         cut = self._cluster.parted({key: (self._until, self._range.epoch)}).get(key)
         if cut is None:
             return
