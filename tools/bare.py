@@ -19,7 +19,8 @@ KEPT_OUT = ("CI", "JAVA_HOME")
 
 
 def path_without(hidden: frozenset[str], folder: Path) -> None:
-    """Link every program of the PATH into `folder`, except `hidden`. The first one of a name wins, as in a shell."""
+    """Link every program of the PATH into `folder`, except `hidden`. As in a shell, the first program of a name
+    wins."""
     for place in os.environ["PATH"].split(os.pathsep):
         for program in sorted(Path(place).glob("*")):
             link = folder / program.name

@@ -56,7 +56,7 @@ TOPIC_PROPERTIES = {
     "log_append_time": "message.timestamp.type",
     "segment_size": "segment.bytes",
 }
-# What the storage tools and the start read of a configuration counts as much as what the node reads.
+# The storage tools and the start read configuration keys, too, so those keys count.
 LEFT_OUT = ("base/config", "cli/local.py", "testing", "wire")
 
 
@@ -197,7 +197,7 @@ def topic_section() -> str:
 
 
 def other_section() -> str:
-    """Keys of groups and client metrics, none of which acts; a test sees to it that none is read."""
+    """Keys of groups and client metrics, none of which has an effect; a test checks that none is read."""
     groups = ", ".join(f"`{name}`" for name in GROUP)
     metrics = ", ".join(f"`{name}`" for name in CLIENT_METRICS)
     return (
@@ -213,7 +213,7 @@ def page() -> str:
 
 
 def _write(path: Path, text: str, *, check: bool) -> bool:
-    """Whether the file holds `text` already; otherwise it is written, unless only checking."""
+    """Write `text` unless the file has it already or `check` is set. Returns whether the file was up to date."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return True
     if check:

@@ -1,7 +1,7 @@
 """Grafana's dashboards of the operator's chart: `python -m tools.dashboards` writes charts/…/dashboards.
 
-A panel is a line: title, unit, and expressions with their legends. Everything else of Grafana's format follows here,
-so that panels stay alike and a unit is never forgotten.
+A panel is one line: title, unit, and expressions with their legends. This module adds the rest of Grafana's format, so
+that panels look alike and no unit is forgotten.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ TOPICS: Final = "kafka_server_brokertopicmetrics_"
 REQUESTS: Final = "kafka_network_requestmetrics_"
 OPERATOR: Final = "kraft_operator_"
 EACH: Final = 'topic!=""'
-"""Of topics; the series without a topic is their sum."""
+"""Selects series per topic; the series without a topic is their sum."""
 FAILED: Final = 'error!="NONE"'
-"""What went well is counted as an error of that name."""
+"""Excludes successes, which are counted under the error NONE."""
 OF: Final = 'namespace="$namespace",cluster="$cluster"'
 
 
 class Panel(NamedTuple):
-    """One panel; `kind` is stat, timeseries or table. `bad` colours a stat: red from that value on, or below 1."""
+    """One panel; `kind` is stat, timeseries or table. `bad`: a stat is red from that value on, or below 1."""
 
     title: str
     unit: str
@@ -191,7 +191,7 @@ BOARDS: Final = {
 
 
 def board(name: str) -> dict[str, Any]:
-    """Grafana's object."""
+    """The dashboard as Grafana's JSON object."""
     title, panels = BOARDS[name]
     variables: list[dict[str, Any]] = [
         {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
@@ -220,7 +220,7 @@ def _variable(name: str, query: str) -> dict[str, Any]:
 
 
 def _placed(panels: tuple[Panel, ...]) -> list[dict[str, Any]]:
-    """Stats in one row, the others in twos."""
+    """Place stats in one row, other panels in pairs."""
     stats = [panel for panel in panels if panel.kind == "stat"]
     others = [panel for panel in panels if panel.kind != "stat"]
     found: list[dict[str, Any]] = []

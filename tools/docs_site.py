@@ -1,9 +1,9 @@
-"""What the documentation's site needs beyond MkDocs: the hooks that `mkdocs.yml` names.
+"""Hooks for the documentation site, named by `mkdocs.yml`.
 
-- Records of decisions enter the navigation by themselves.
-- A link that leaves `docs/` leads to the file in the repository, if `[project.urls]` of `pyproject.toml` has its
-  address as `Repository`; until then it is text alone. A link to a file that does not exist is an error.
-- A picture takes the place of a Mermaid diagram that has one: the site loads no script from elsewhere.
+- Decision records are added to the navigation automatically.
+- A link that leaves `docs/` points to the file in the repository, if `[project.urls]` of `pyproject.toml` has its
+  address as `Repository`; otherwise it becomes plain text. A link to a missing file is an error.
+- A picture replaces each Mermaid diagram that has one: the site loads no external script.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger("mkdocs.plugins.docs_site")
 
 
 def on_config(config: Any) -> Any:
-    """Take the repository's address from `pyproject.toml` if it is there, and list the records of decisions."""
+    """Set the repository's address from `pyproject.toml`, if it is there, and list the decision records."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         address = tomllib.load(file)["project"].get("urls", {}).get("Repository")
     if address is not None:
@@ -48,7 +48,7 @@ def _title(path: Path) -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """The page's text with links out of `docs/` and pictures for diagrams."""
+    """Convert links out of `docs/`, and replace diagrams by pictures. Returns the page's text."""
     source = Path(page.file.abs_src_path)
     picture = PICTURES.get(page.file.src_uri)
     if picture is not None:

@@ -40,13 +40,13 @@ Json = dict[str, Any]
 
 
 def load(text: str) -> Json:
-    """A schema: JSON with // comments."""
+    """Parse a schema: JSON with // comments."""
     parsed: Json = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
     return parsed
 
 
 def read_schemas(folder: Path) -> dict[str, tuple[str, Json]]:
-    """Schema name -> (which jar, schema), of all jars of Kafka in `folder`."""
+    """Schema name -> (jar, schema), from all Kafka jars in `folder`."""
     found: dict[str, tuple[str, Json]] = {}
     for module in STORED_JARS:
         (jar,) = sorted(folder.glob(f"kafka-{module}-[0-9]*.jar"))
@@ -88,7 +88,7 @@ def fields(items: list[Json], depth: int) -> list[str]:
             words += ["flexible", item["flexibleVersions"]]
         if item.get("ignorable"):
             words.append("ignorable")
-        if item.get("default") is not None:  # a JSON null is no default; the text "null" is
+        if item.get("default") is not None:  # a JSON null means no default; the text "null" is a default
             default = item["default"]
             words += ["default", default if isinstance(default, str) and default else json.dumps(default)]
         lines.append("  " * depth + " ".join(words))
@@ -97,14 +97,14 @@ def fields(items: list[Json], depth: int) -> list[str]:
 
 
 def file_of(module: str, schema: Json) -> str:
-    """The file that a message belongs into."""
+    """The file for a message."""
     if schema["type"] in API_TYPES:
         return snake_case(schema["name"].removesuffix("Request").removesuffix("Response"))
     return module.replace("-", "_") + "_records"
 
 
 def files(schemas: dict[str, tuple[str, Json]]) -> dict[str, str]:
-    """File name -> text, of all that `wire/schemas` holds."""
+    """File name -> text, for all files of `wire/schemas`."""
     parts: dict[str, list[str]] = {}
     index = []
     for _, (module, schema) in sorted(schemas.items(), key=lambda kv: (kv[1][1].get("apiKey", -1), kv[0])):

@@ -1,4 +1,4 @@
-"""The lock files of the images: `locks.py PIP-COMPILE` writes deploy/locks anew from pyproject.toml (`make locks`)."""
+"""The lock files of the images: `locks.py PIP-COMPILE` rewrites deploy/locks from pyproject.toml (`make locks`)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ FLAGS = (
     "--no-emit-index-url",
     "--no-emit-find-links",
     "--no-emit-trusted-host",
-    "--allow-unsafe",  # setuptools: what it calls unsafe is to be locked as the rest
+    "--allow-unsafe",  # lock setuptools, which pip calls unsafe, too
 )
 
 PIPELINE = ("pipeline", "delta", "iceberg", "avro")
-"""Extras of its image."""
+"""The extras of the pipeline's image."""
 
 
 def wanted() -> dict[str, list[str]]:
-    """Requirements of each image. The operator needs nothing of the node but what serves its metrics; the pipeline has
-    its codecs."""
+    """Requirements of each image. Of the node, the operator needs only what serves its metrics; the pipeline also needs
+    the codecs."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     node = project["project"]["dependencies"]
     extras = project["project"]["optional-dependencies"]
@@ -36,12 +36,12 @@ def wanted() -> dict[str, list[str]]:
         "node": node,
         "operator": extras["operator"] + metrics,
         "pipeline": [*node, *(one for name in PIPELINE for one in extras[name])],
-        "build": [*project["build-system"]["requires"], "setuptools", "wheel"],  # these two make PySpark's wheel
+        "build": [*project["build-system"]["requires"], "setuptools", "wheel"],  # the last two build PySpark's wheel
     }
 
 
 def main() -> None:
-    # Where this machine keeps wheels is nobody else's business.
+    # The lock files must not contain this machine's wheel folder.
     environment = {name: value for name, value in os.environ.items() if name != "PIP_FIND_LINKS"}
     for name, requirements in wanted().items():
         target = LOCKS / f"{name}.txt"

@@ -1,7 +1,7 @@
-"""The plain manifests of `deploy/` out of the operator's chart: `python -m tools.manifests [FOLDER]`. Needs Helm.
+"""Renders the plain manifests of `deploy/` from the operator's chart: `python -m tools.manifests [FOLDER]`. Needs Helm.
 
-For whoever installs without Helm: `kubectl apply --server-side -f deploy/operator.yaml`. The chart is the source;
-labels that speak of Helm are left out.
+They install without Helm: `kubectl apply --server-side -f deploy/operator.yaml`. The chart is the source; Helm's labels
+are removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FILES: Final = {
     "operator.yaml": ("clusters in its own namespace", ()),
     "operator-all-namespaces.yaml": ("clusters in all namespaces", ("--set", "watch.allNamespaces=true")),
 }
-"""File -> what the operator looks after, and Helm's words for that."""
+"""File -> the operator's scope, and the Helm arguments for it."""
 NAMESPACE: Final = "kraft-operator"
 RELEASE: Final = "kraftcluster-operator"
 LAB: Final = Path(os.environ.get("K8S_LAB", "~/.cache/k8s-lab")).expanduser() / "bin" / "helm"
@@ -43,12 +43,12 @@ EXECUTORS_HEADER: Final = f"""\
 
 
 def helm() -> str | None:
-    """The program, from the PATH or from the lab."""
+    """The path of Helm, from the PATH or from the lab."""
     return shutil.which("helm") or (str(LAB) if LAB.exists() else None)
 
 
 def rendered(*words: str, chart: Path = CHART, release: str = RELEASE, namespace: str = NAMESPACE) -> list[Any]:
-    """What `helm template` makes of a chart; raises CalledProcessError with its words."""
+    """The documents that `helm template` renders from a chart. Raises CalledProcessError with Helm's message."""
     program = helm()
     if program is None:
         raise FileNotFoundError("helm is neither on the PATH nor in the lab")
@@ -58,7 +58,7 @@ def rendered(*words: str, chart: Path = CHART, release: str = RELEASE, namespace
 
 
 def plain(name: str) -> str:
-    """The text of a file: namespace, definitions, and what the chart makes."""
+    """The text of a file: namespace, definitions, and the rendered chart."""
     what, words = FILES[name]
     space = {
         "apiVersion": "v1",
@@ -72,7 +72,7 @@ def plain(name: str) -> str:
 
 
 def executors() -> str:
-    """The text of the file of rights to make executors."""
+    """The text of the file with the rights to create executors."""
     words = ("--set", f"pipelineExecutors.namespaces={{{NAMESPACE}}}", "--show-only", f"templates/{EXECUTORS}")
     documents = rendered(*words)
     for document in documents:
@@ -81,7 +81,7 @@ def executors() -> str:
 
 
 def forget_helm(node: Any) -> None:
-    """Remove labels that speak of Helm, in place."""
+    """Remove Helm's labels, in place."""
     if isinstance(node, dict):
         node.pop("helm.sh/chart", None)
         if node.get("app.kubernetes.io/managed-by") == "Helm":

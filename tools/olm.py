@@ -1,10 +1,10 @@
 """A bundle of the operator for the Operator Lifecycle Manager: `python -m tools.olm [FOLDER]`. Needs Helm.
 
-Everything comes from the operator's chart and its definitions: rights, Deployment, images, version, samples. Nothing of
-it is kept in the repository. The layout is operator-framework's format `registry+v1`.
+Everything comes from the operator's chart and its definitions: rights, Deployment, images, version, samples. The bundle
+is not kept in the repository. Its layout is operator-framework's format `registry+v1`.
 
-Two things of the chart are left out: the webhook, whose certificate OLM would issue in its own way, and the
-NetworkPolicy, which versions of OLM before 0.32 refuse in a bundle.
+Two parts of the chart are left out: the webhook, because OLM issues certificates in its own way, and the NetworkPolicy,
+because OLM versions before 0.32 refuse it in a bundle.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ FOLDER: Final = ROOT / "build" / "olm-bundle"
 CHANNEL: Final = "alpha"
 PREFIX: Final = "operators.operatorframework.io.bundle"
 PLAIN: Final = ("Service", "PodDisruptionBudget")
-"""Kinds that a bundle carries as they are."""
+"""Kinds that a bundle contains unchanged."""
 DROPPED: Final = frozenset({"NetworkPolicy", "Lease", "ServiceAccount", "RoleBinding", "ClusterRoleBinding"})
-"""Kinds that OLM makes by itself, that the operator makes, or that OLM does not take."""
+"""Kinds that OLM or the operator creates, or that OLM does not accept."""
 TARGETS: Final = "metadata.annotations['olm.targetNamespaces']"
-"""Where OLM writes the namespaces of its OperatorGroup; empty for all."""
+"""The annotation in which OLM writes the namespaces of its OperatorGroup; empty for all."""
 SAMPLES: Final = ("kraftcluster.yaml", "pipelines.yaml")
 MODES: Final = ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
 TEXTS: Final = {
@@ -68,7 +68,7 @@ def files() -> dict[str, str]:
 
 
 def annotations() -> dict[str, str]:
-    """What a registry of bundles reads first."""
+    """The metadata that a bundle registry reads first."""
     return {
         f"{PREFIX}.mediatype.v1": "registry+v1",
         f"{PREFIX}.manifests.v1": "manifests/",
@@ -80,7 +80,7 @@ def annotations() -> dict[str, str]:
 
 
 def service_version(documents: Iterable[Mapping[str, Any]]) -> Object:
-    """The ClusterServiceVersion of what the chart makes."""
+    """The ClusterServiceVersion for the rendered chart."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     documents = list(documents)
     (deployment,) = (one for one in documents if one["kind"] == "Deployment")
@@ -133,7 +133,7 @@ def service_version(documents: Iterable[Mapping[str, Any]]) -> Object:
 
 
 def samples() -> list[Object]:
-    """One of each kind that has a sample, for consoles."""
+    """One sample per kind, for consoles."""
     found: dict[str, Object] = {}
     for name in SAMPLES:
         for one in yaml.safe_load_all((ROOT / "deploy" / "samples" / name).read_text()):
@@ -143,7 +143,7 @@ def samples() -> list[Object]:
 
 
 def _with_targets(spec: Mapping[str, Any]) -> Object:
-    """The Deployment's specification, which looks after the namespaces of OLM's OperatorGroup."""
+    """The Deployment's specification, with the namespaces of OLM's OperatorGroup as the operator's scope."""
     found: Object = json.loads(json.dumps(spec))
     for variable in found["template"]["spec"]["containers"][0]["env"]:
         if variable["name"] == "KRAFT_NAMESPACES":

@@ -1,7 +1,7 @@
 """Write the operator's copy of the node's configuration keys: `python -m tools.operator_keys`.
 
-The operator does not import the node. It keeps name, type and constraint of each key, so that it can name a mistake in
-`spec.config` before anything is restarted. A test holds the copy to the node's tables.
+The operator does not import the node. It keeps name, type and constraint of each key, so that it can report an error in
+`spec.config` before it restarts anything. A test compares the copy with the node's tables.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from typing import Final
 
 
 def rows(*parts: str) -> str:
-    """Name, type and constraint, sorted by name; `listn:` and the like stay as they are."""
+    """Name, type and constraint, sorted by name; `listn:` and similar notation is kept."""
     found = {line.split(" ")[0]: line.split(" ") for part in parts for line in part.splitlines()}
     return "".join(f"{name} {words[1]} {words[3]}\n" for name, words in sorted(found.items()))
 
 
 def module() -> str:
-    """The text of the file."""
+    """The text of the generated module."""
     own = "".join(f"{name} string ~ - l\n" for name in sorted({*OWN_DEFAULTS, *PLUGIN_KEYS}))
     broker = rows(tables.BROKER, tables.BROKER_DYNAMIC_ONLY, own)
     text = HEADER + f'LISTENER_PREFIX: Final = "{LISTENER_PREFIX}"\n"""Of keys for one listener."""\n\n'

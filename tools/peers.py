@@ -31,16 +31,16 @@ LOG4J = {VERSION: ("log4j-core", "log4j-slf4j-impl"), LAST_WITH_ZOOKEEPER: ()}
 LOG4J_VERSION = "2.25.3"
 MODULES = ("kafka_2.13", "kafka-tools", "kafka-shell")
 CONNECTOR_VERSION = "4.2.0"
-"""Of spark-sql-kafka-0-10; the one for Spark 4.3 is not in Maven Central yet. This one runs there too."""
+"""The version of spark-sql-kafka-0-10; Maven Central does not have the one for Spark 4.3 yet. This one works there."""
 CONNECTOR = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", CONNECTOR_VERSION),
-    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),  # the last one that is in Maven Central
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),  # the latest on Maven Central
     ("org.apache.kafka", "kafka-clients", "3.9.2"),
     ("org.apache.commons", "commons-pool2", "2.13.1"),
 )
-"""The connector and what its POM wants beyond Spark's own jars."""
+"""The connector, and its POM's dependencies beyond Spark's own jars."""
 LAKEHOUSE_SPARK = "4.1"
-"""The last Spark that Delta and Iceberg have been made for; on 4.3 neither of them starts."""
+"""The latest Spark that Delta and Iceberg support; on 4.3 neither of them starts."""
 LAKEHOUSE = (
     ("io.delta", f"delta-spark_{LAKEHOUSE_SPARK}_2.13", "4.4.0"),
     ("io.delta", "delta-storage", "4.4.0"),
@@ -49,36 +49,36 @@ LAKEHOUSE = (
 COMPLETE = ".complete"
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAA"
 START_S = 120
-"""For a server of Apache's to start, on a machine that does much else."""
+"""Seconds for an Apache server to start on a busy machine."""
 
 
 def home() -> Path:
-    """The folder that holds one folder a version."""
+    """The folder with one subfolder per version."""
     return Path(os.environ.get("KRAFT_PEER_HOME", ROOT / ".peers"))
 
 
 def lib(version: str = VERSION) -> Path:
-    """The folder with the jars of `version`, which may not be there."""
+    """The folder of `version`'s jars; it may not exist."""
     return home() / version / "lib"
 
 
 def installed(version: str = VERSION) -> bool:
-    """Whether a complete set of jars and a Java to run them are there."""
+    """Whether a complete set of jars and a Java to run them exist."""
     return (lib(version) / COMPLETE).exists() and shutil.which("java") is not None
 
 
 def archive(version: str = VERSION) -> Path:
-    """Classes as the JVM has them in memory (class data sharing), which may not be there: a third of a start."""
+    """The class data sharing archive, which saves a third of a start; it may not exist."""
     return home() / version / "classes.jsa"
 
 
 def java_command(main_class: str, *args: str, version: str = VERSION, options: tuple[str, ...] = ()) -> list[str]:
-    """The command line that runs `main_class` of the peer; `options` are the JVM's."""
+    """The command line that runs the peer's `main_class`; `options` are passed to the JVM."""
     return ["java", *options, "-cp", f"{lib(version)}/*", main_class, *args]
 
 
 def kafka_python_version() -> str:
-    """The version of kafka-python in this environment; "?" without it."""
+    """The version of kafka-python in this environment; "?" if it is missing."""
     try:
         return metadata.version("kafka-python")
     except metadata.PackageNotFoundError:
@@ -86,17 +86,17 @@ def kafka_python_version() -> str:
 
 
 def kafka_python() -> Path:
-    """The folder of kafka-python's unpacked source, tests included, which may not be there."""
+    """The folder of kafka-python's unpacked source, with its tests; it may not exist."""
     return home() / f"kafka-python-{kafka_python_version()}"
 
 
 def kafka_python_installed() -> bool:
-    """Whether that source is there, completely."""
+    """Whether that source is complete."""
     return (kafka_python() / COMPLETE).exists()
 
 
 def install_kafka_python() -> None:
-    """Download and unpack the source of kafka-python unless it is there. Raises CalledProcessError with pip's words."""
+    """Download and unpack kafka-python's source if it is missing. Raises CalledProcessError with pip's message."""
     target = kafka_python()
     if kafka_python_installed():
         return
@@ -115,36 +115,36 @@ def install_kafka_python() -> None:
 
 
 def connector() -> Path:
-    """The folder with the jars of Spark's connector, which may not be there."""
+    """The folder of the Spark connector's jars; it may not exist."""
     return home() / f"spark-sql-kafka-{CONNECTOR_VERSION}" / "lib"
 
 
 def connector_installed() -> bool:
-    """Whether all of them are there."""
+    """Whether all connector jars exist."""
     return (connector() / COMPLETE).exists()
 
 
 def install_connector() -> None:
-    """Download the connector's jars unless they are there. Raises CalledProcessError with Maven's own words."""
+    """Download the connector's jars if they are missing. Raises CalledProcessError with Maven's message."""
     if connector_installed():
         return
-    # Without what they depend on: Spark's POMs name repositories of their own, and Spark is there already.
+    # Without dependencies: Spark's POMs name their own repositories, and Spark is installed already.
     _download(list(CONNECTOR), connector(), transitive=False)
     print(f"spark-sql-kafka-0-10 {CONNECTOR_VERSION}: {len(CONNECTOR)} jars in {connector()}")
 
 
 def lakehouse() -> Path:
-    """The folder of a Spark (`python`) and the jars for tables (`lib`), which may not be there."""
+    """The folder of a Spark (`python`) and the jars for tables (`lib`); it may not exist."""
     return home() / f"lakehouse-{LAKEHOUSE_SPARK}"
 
 
 def lakehouse_installed() -> bool:
-    """Whether both are there, and a Java to run them."""
+    """Whether both exist, and a Java to run them."""
     return (lakehouse() / "lib" / COMPLETE).exists() and shutil.which("java") is not None
 
 
 def install_lakehouse() -> None:
-    """Download them unless they are there. Raises CalledProcessError with pip's or Maven's own words."""
+    """Download both if they are missing. Raises CalledProcessError with pip's or Maven's message."""
     if (lakehouse() / "lib" / COMPLETE).exists():
         return
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--upgrade"]
@@ -184,7 +184,7 @@ def _download(wanted: list[tuple[str, str, str]], target: Path, *, transitive: b
 
 
 def install(version: str) -> None:
-    """Download the jars of `version` unless they are there. Raises CalledProcessError with Maven's own words."""
+    """Download the jars of `version` if they are missing. Raises CalledProcessError with Maven's message."""
     target = lib(version)
     if (target / COMPLETE).exists():
         print(f"Apache Kafka {version}: already in {target}")
@@ -196,7 +196,7 @@ def install(version: str) -> None:
 
 
 def _share() -> None:
-    """Write the archive, the classes of a server that starts and stops; without it all goes on, a little slower."""
+    """Write the class data sharing archive by starting and stopping a server; without it starts are only slower."""
     made = archive().with_suffix(".new")
     with tempfile.TemporaryDirectory() as folder:
         with socket.create_server(("localhost", 0)) as one, socket.create_server(("localhost", 0)) as other:
@@ -223,7 +223,7 @@ def _share() -> None:
 
 
 def main() -> int:
-    """The command line; exit code 1 when something is missing."""
+    """The command line; exit code 1 if something is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     installing = commands.add_parser("install", help="download the jars")

@@ -32,12 +32,12 @@ from kraft_pipeline.sinks.rows import RowWriter
 ROOT: Final = Path(__file__).parents[1]
 SAMPLE: Final = ROOT / "deploy" / "samples" / "kraftcluster.yaml"
 MARK: Final = "demo.json"
-"""In a folder that a demo made: the next one may remove it."""
+"""The file that marks a folder as a demo's; the next demo may remove such a folder."""
 TOPIC: Final = "orders"
 PARTITIONS: Final = 6
 CUSTOMERS: Final = ("ada", "bob", "cleo", "dan", "eve", "fay")
 ROWS: Final = 50_000
-"""Records of a write."""
+"""Records per write."""
 
 
 class Demo:
@@ -49,7 +49,7 @@ class Demo:
         self.table = out / "orders"
 
     def run(self) -> None:
-        """All of it. Raises CalledProcessError when a command fails."""
+        """Run the demo. Raises CalledProcessError if a command fails."""
         began = time.monotonic()
         cluster = ("--data", str(self.out / "cluster"))
         try:
@@ -123,7 +123,7 @@ class Demo:
             yield pa.record_batch({"key": keys, "value": pa.array(values, pa.binary())})
 
     def incident(self, cluster: tuple[str, str]) -> None:
-        """A rolling restart of one broker: its partitions have another leader meanwhile, which the report shows."""
+        """Restart one broker: its partitions have another leader meanwhile, which the report shows."""
         self.command("kraftcluster", "roll", *cluster, "101")
 
     def table_out(self) -> None:

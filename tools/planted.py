@@ -1,10 +1,9 @@
-"""Plants known bugs, one at a time, into a copy of the product, and demands that the everyday checks notice each.
+"""Plants known bugs, one at a time, into a copy of the product, and requires that the everyday checks find each bug.
 
-`python -m tools.planted tests/sim/raft/planted [NAME…]`. A bug is a file: what it is, on lines that begin with `#`;
-then `file:`, under `package:` (node/src/kraft_node unless it is named), and perhaps `catch:` (pytest arguments; without
-it the Raft simulator has to notice). Behind that, the old text stands between `<<<<` and `====`, the new text between
-`====` and `>>>>`. The old text must occur exactly once, so that a bug which does not fit any more is noticed, too. Exit
-code 0: all were caught.
+`python -m tools.planted tests/sim/raft/planted [NAME…]`. Each bug is a file. Lines that begin with `#` describe it.
+Then follow `file:`, `package:` (default node/src/kraft_node), and optionally `catch:` (pytest arguments; without it,
+the Raft simulator must find the bug). The old text stands between `<<<<` and `====`, the new text between `====` and
+`>>>>`. The old text must occur exactly once, so that an outdated bug is noticed. Exit code 0: all bugs were found.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 SIMULATOR = ["-m", "kraft_node.testing.raft", "--seeds", "1000", "--events", "2000"]
-"""The everyday budget."""
+"""The budget of the everyday run."""
 TIMEOUT_S = 900
 PACKAGE = "node/src/kraft_node"
 
 
 class Bug(NamedTuple):
-    """A wrong line."""
+    """A bug to plant."""
 
     name: str
     about: str
@@ -40,7 +39,7 @@ class Bug(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Whether a bug was noticed, by what, and how long that took."""
+    """Whether a bug was found, by which check, and how long that took."""
 
     bug: Bug
     caught: bool
@@ -49,7 +48,7 @@ class Outcome(NamedTuple):
 
 
 def read_bug(path: Path) -> Bug:
-    """Raises ValueError when the file is not one."""
+    """Read a bug from a file. Raises ValueError if the file has another format."""
     head, _, rest = path.read_text().partition("\n<<<<\n")
     old, separator, rest = rest.partition("\n====\n")
     new = rest.partition("\n>>>>")[0] if not rest.startswith(">>>>") else ""
@@ -62,14 +61,14 @@ def read_bug(path: Path) -> Bug:
 
 
 def plant(bug: Bug, source: str) -> str:
-    """The source with the bug. Raises ValueError when it does not fit."""
+    """The source with the bug. Raises ValueError if the old text does not occur exactly once."""
     if source.count(bug.old) != 1:
         raise ValueError(f"{bug.name}: its text occurs {source.count(bug.old)} times in {bug.file}")
     return source.replace(bug.old, bug.new)
 
 
 def try_bug(bug: Bug) -> Outcome:
-    """Run what should notice it."""
+    """Run the checks that should find the bug."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="planted-") as directory:
         copy = Path(directory) / "src" / Path(bug.package).name
@@ -96,7 +95,7 @@ def try_bug(bug: Bug) -> Outcome:
 
 
 def _holds_without_bug(seed: str) -> bool:
-    """Whether it was the bug that broke a law under that seed."""
+    """Whether that seed passes without the bug, so that the bug broke the law."""
     command = ["-m", "kraft_node.testing.raft", "--seeds", "1", "--seed-from", seed, "--events", "2000"]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "node/src")}
     done = subprocess.run(
@@ -106,7 +105,7 @@ def _holds_without_bug(seed: str) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """The command."""
+    """The command line."""
     folder = Path(arguments[0])
     bugs = [read_bug(path) for path in sorted(folder.glob("*.bug"))]
     bugs = [bug for bug in bugs if not arguments[1:] or bug.name in arguments[1:]]

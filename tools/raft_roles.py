@@ -17,7 +17,7 @@ def _name(role: Role | None) -> str:
 
 
 def diagram() -> str:
-    """The lines between the fences."""
+    """The diagram's lines between the fences."""
     return "".join(
         f"    {_name(old)} --> {_name(new)} : {why}\n"
         for old, after in TRANSITIONS.items()
@@ -26,7 +26,7 @@ def diagram() -> str:
 
 
 def redrawn(page: str) -> str:
-    """The page with the diagram as the table has it. Raises ValueError when the page has none."""
+    """The page with the diagram for the current table. Raises ValueError if the page has no diagram."""
     head, begin, rest = page.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Comparison:
-    """What two commits have in common: files whose code differs, and pairs of string literals that differ."""
+    """Differences between two commits: files whose code differs, and pairs of differing string literals."""
 
     differing: list[str] = field(default_factory=list)
     texts: list[tuple[str, str, str]] = field(default_factory=list)
@@ -30,7 +30,7 @@ def _git(*arguments: str) -> str:
 
 
 class _Words(ast.NodeTransformer):
-    """Removes docstrings and collects the string literals, each replaced by one placeholder."""
+    """Removes docstrings, collects the string literals, and replaces each by a placeholder."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -53,7 +53,7 @@ class _Words(ast.NodeTransformer):
 
 
 def shape(source: str) -> tuple[str, list[str]]:
-    """The code of a file without docstrings and with placeholders for strings, and the strings in their order."""
+    """The code of a file without docstrings and with placeholders for strings, and the strings in order."""
     words = _Words()
     tree = words.visit(ast.parse(source))
     return ast.dump(tree), words.found
@@ -78,7 +78,7 @@ def compare(old: str, new: str) -> Comparison:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Compare, print, and return 0 if words alone differ, else 1."""
+    """Compare, print, and return 0 if only words differ, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tools.same_code", description=__doc__.split("\n", 1)[0])
     parser.add_argument("old", nargs="?", default="main", help="commit before the changes")
     parser.add_argument("new", nargs="?", default="HEAD", help="commit after the changes")

@@ -26,7 +26,7 @@ def _compaction_row(value_bytes: int) -> str:
 
 
 def compactions(step: Step) -> Measured:
-    """MB of dirty log a second of processor time, and the longest piece of work, of which lanes are made."""
+    """MB of dirty log per second of CPU time, and the longest piece of work."""
     figures, longest = {}, 0.0
     for value_bytes in compaction.VALUE_BYTES:
         log = compaction.make_log(step.folder / str(value_bytes))
@@ -42,20 +42,20 @@ def _codec_row(case: str) -> str:
 
 
 def codecs(step: Step) -> Measured:
-    """Microseconds of each message: ours, or kafka-python's."""
+    """Microseconds per message: ours, or kafka-python's."""
     cases = codec.cases()
     which = {"ours": "ours", "kafka-python": "theirs"}[step.server.name]
     return Measured({_codec_row(case.name): codec.microseconds(getattr(case, which)) for case in cases})
 
 
 def one_topic(_step: Step) -> Measured:
-    """The cost of one topic more, in proportion to what is there."""
+    """The cost of one more topic, relative to the existing number."""
     cost = image.topic_cost()
     return Measured({ONE_TOPIC: cost["ratio"]}, dict(cost))
 
 
 def many(step: Step) -> Measured:
-    """The image of a million partitions, in a process of its own, so that nothing else is in memory."""
+    """The image of a million partitions, in a separate process, so that nothing else is in memory."""
     program = "import json, sys; from bench import image; print(json.dumps(image.beside_many(int(sys.argv[1]))))"
     command = [sys.executable, "-c", program, str(step.size(1_000_000, 20_000))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1800)

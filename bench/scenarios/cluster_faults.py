@@ -19,7 +19,7 @@ from kraft_node.wire.messages import ElectLeadersRequest
 from tests.compat.members import Members
 
 SETTLE_S = 3.0
-"""For what nodes do in the background after a change of leaders, before the next one."""
+"""Pause after a change of leaders, for the nodes' background work."""
 KILLED = "SIGKILL of the broker leading 1,000 partitions until all are led"
 SILENT = "the broker leading 1,000 partitions falls silent (SIGSTOP) until all are led"
 DRAINED = "controlled drain of the broker leading 1,000 partitions"
@@ -30,7 +30,7 @@ CONTROLLER_SILENT = "active controller falls silent (SIGSTOP) to CreateTopics ac
 
 @contextmanager
 def faults(step: Step) -> Iterator[Life]:
-    """Each fault begins with all replicas in sync and the first broker leading."""
+    """Each fault begins with all replicas in sync and the first broker as leader."""
     count = step.size(1000, 20)
     with step.server.cluster(step.folder) as cluster:
         members.start(cluster)
@@ -41,7 +41,7 @@ def faults(step: Step) -> Iterator[Life]:
 
 
 def _round(step: Step, cluster: Members, count: int, number: int) -> Measured:
-    if step.server.settings:  # a variant differs in the first row only
+    if step.server.settings:  # a variant differs only in the first row
         return Measured(_brokers(cluster, count, {KILLED: signal.SIGKILL}))
     figures = _brokers(cluster, count, {KILLED: signal.SIGKILL, SILENT: signal.SIGSTOP, DRAINED: signal.SIGTERM})
     figures[MOVED] = _moved(cluster, count, f"moved{number}")
@@ -80,7 +80,7 @@ def _brokers(cluster: Members, count: int, signals: dict[str, signal.Signals]) -
 
 
 def _moved(cluster: Members, count: int, topic: str) -> float:
-    """Seconds until all partitions of a new topic have left the first broker for the third."""
+    """Seconds until a new topic's partitions have all moved from the first broker to the third."""
     first, second, third = cluster.broker_ids
     are = members.all_are
     with Client("127.0.0.1", cluster.nodes[second].port, 120) as client:
@@ -93,7 +93,8 @@ def _moved(cluster: Members, count: int, topic: str) -> float:
 
 
 def _controllers(cluster: Members, number: int) -> Figures:
-    """The active controller is killed, then another is stopped. A broker is asked, which has to find the new one."""
+    """Kill the active controller, then stop another. Requests go to a broker, which must find the new active
+    controller."""
     figures: Figures = {}
     asked = cluster.nodes[cluster.broker_ids[0]].port
     for row, signal_number, topic in (
@@ -106,7 +107,7 @@ def _controllers(cluster: Members, number: int) -> Figures:
         assert leader.process is not None
         leader.process.send_signal(signal_number)
         begun = time.monotonic()
-        # No topic of that name was there before: that it exists says that an earlier try made it.
+        # The topic did not exist before: if it exists, an earlier try created it.
         asking.until("CreateTopics", partial(members.created, asked, topic))
         figures[row] = time.monotonic() - begun
         if signal_number == signal.SIGKILL:

@@ -1,4 +1,4 @@
-"""A cluster of three controllers and three brokers: start, and memory then."""
+"""A cluster of three controllers and three brokers: start-up time, and memory after it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IDLE_S = 3.0
 
 
 def starts(step: Step) -> Measured:
-    """From formatted disks to the first record that all three brokers have; memory then."""
+    """The time from formatted disks to the first record that all three brokers have, and the memory then."""
     with step.server.cluster(step.folder) as cluster:
         record = frames.batch(1, 100)
         begun = time.monotonic()

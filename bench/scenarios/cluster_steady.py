@@ -25,9 +25,10 @@ from tests.compat.targets import Target
 
 CLIENTS = 1000
 ERROR_AT = 4 + 4 + 1 + 4 + 1
-"""Of IncrementalAlterConfigs v1, behind length, correlation id, tags, throttle time and the count of responses."""
+"""The error code's position in an IncrementalAlterConfigs v1 response, after length, correlation id, tags, throttle
+time and number of responses."""
 MEASURED_S = 3
-"""Of each row in each round."""
+"""Seconds per row and round."""
 COMMIT = "metadata commit, one client, p50"
 COMMITS_OF_MANY = "metadata commits, 1,000 concurrent clients"
 PRODUCE = "produce acks=all, replication factor 3, 100 B records"
@@ -39,7 +40,7 @@ CAUGHT_UP, CAUGHT_UP_CPU = (
 
 @contextmanager
 def cluster(step: Step) -> Iterator[Life]:
-    """Commits on every server; replicated data on those without a variant of metadata."""
+    """Metadata commits on every server; replicated data on servers without a variant of metadata."""
     if step.server.kind == "etcd":
         with etcd.started(step.folder) as port:
             yield Life(partial(_commits_of_etcd, step, port), {"together_s": 0})
@@ -73,7 +74,7 @@ def _round(step: Step, made: Members, bulk: _Bulk | None) -> Measured:
 
 
 def _active_port(made: Members) -> int:
-    """Of the controller that is active now."""
+    """The port of the active controller."""
     return made.nodes[made.leader()].controller_port
 
 
@@ -106,7 +107,7 @@ def _commits_of_many(made: Members, step: Step, seconds: float) -> tuple[float, 
 
 
 class _Changing:
-    """One connection that changes the configuration of a topic again and again."""
+    """A connection that repeatedly changes a topic's configuration."""
 
     def __init__(self, port: int, number: int) -> None:
         change = members.config_change("ready", number)
@@ -134,7 +135,7 @@ class _Changing:
 
 
 def _commits_of_etcd(step: Step, port: int) -> Measured:
-    """Puts at the leader, the first part of each to warm up."""
+    """Puts at the leader; the first part of each series is a warm-up."""
     waited = steady.AGAIN_S + step.size(MEASURED_S, 1)
     taken, rate = etcd.commits(port, waited, step.size(CLIENTS, 50))
     return Measured({COMMIT: statistics.median(taken), COMMITS_OF_MANY: rate})
@@ -162,7 +163,7 @@ _numbers = itertools.count()
 
 
 def _caught_up(step: Step, made: Members) -> Figures:
-    """A partition of 1 GiB is given a second replica, which fetches all of it."""
+    """Give a partition of 1 GiB a second replica, which fetches all of it."""
     topic = f"big{next(_numbers)}"
     first, second = (made.nodes[broker_id] for broker_id in made.broker_ids[:2])
     batch = frames.batch(8, 131_000)

@@ -13,7 +13,7 @@ from bench.scenarios.storage import altered, honest_during, p99, spread
 KEYS = 100_000
 VALUE_BYTES = 250
 RECORDS = 64
-"""A batch has 16 KiB."""
+"""The batch then has 16 KiB."""
 BATCHES = 2000
 SEGMENT = 64 * MIB
 RATE, CPU, BESIDE = (
@@ -57,7 +57,7 @@ def _active_base(folder: Path) -> int:
 
 
 def _cleaned(data: Path, topic: str) -> int:
-    """Up to where the topic's only partition is clean, by the file that both servers keep; 0 before that."""
+    """The end of the clean part of the topic's only partition, from the file that both servers keep; 0 before that."""
     path = data / "cleaner-offset-checkpoint"
     if not path.exists():
         return 0

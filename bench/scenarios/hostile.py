@@ -1,4 +1,4 @@
-"""What an honest client waits for while others send hostile input (`bench.hostile`), beside what it waits for alone."""
+"""An honest client's waiting times while others send hostile input (`bench.hostile`), compared with those without."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.compat.targets import Target
 
 ALONE_S = 4
 BESIDE_S, OTHERS_S = 3.0, 2.5
-"""Of each input in each round."""
+"""Seconds per input and round."""
 PATIENCE_S = 15.0
-"""Without an answer: the wait counts as that long, and after the input the server is started anew."""
+"""Without a response: the wait counts as this long, and the server is restarted after the input."""
 ANEW_S = 10
-"""Of the honest producer on a server that was started anew."""
+"""Seconds of the honest producer on a restarted server."""
 BEGIN_S, REST_S = 1.0, 0.5
-"""For an attacker to begin, and for the server after its end."""
+"""Seconds for an attacker to begin, and for the server to recover after it."""
 COMPARED = {
     "bombs": "batches of 472 bytes with 600,000 records",
     "api-versions": "50 connections with 10,000 ApiVersions each at once",
@@ -31,8 +31,8 @@ COMPARED = {
     "metadata-unread": "60 connections ask for 100,000 topics and never read",
     "long-polls": "1,000 connections that wait for the same partition",
 }
-"""Inputs that are sent to both servers. All others are sent to ours only: their aim is of ours alone, and some of them
-change what a server holds."""
+"""Inputs that are sent to both servers. The others are sent only to ours: they target only our code, and some change
+the server's contents."""
 OTHERS = tuple(name for name in hostile.INPUTS if name not in COMPARED)
 OTHERS_ROUNDS = 1
 
@@ -43,7 +43,7 @@ def _row(name: str) -> str:
 
 @contextmanager
 def beside(step: Step, names: tuple[str, ...]) -> Iterator[Life]:
-    """p99 of a record each 5 ms: alone, then beside one input after the other, on one server."""
+    """p99 of a record every 5 ms: alone, then beside one input after another, on one server."""
     with step.started() as target:
         asking.create(target, ["honest", "victim"])
         time.sleep(1)
@@ -72,7 +72,7 @@ def _round(step: Step, target: Target, names: tuple[str, ...]) -> Measured:
 
 
 def _attacked(port: int, name: str, seconds: float) -> list[float]:
-    """Milliseconds of the honest producer's records while attackers send; without an answer PATIENCE_S."""
+    """Milliseconds of the honest producer's records under attack; PATIENCE_S for a missing response."""
     attacker = multiprocessing.get_context("spawn").Process(target=hostile.attack, args=(port, name), daemon=True)
     attacker.start()
     waits: list[float] = []
@@ -82,7 +82,7 @@ def _attacked(port: int, name: str, seconds: float) -> list[float]:
         while (left := end - time.monotonic()) > 0:
             try:
                 waits += hostile.honest(port, min(left, 1), PATIENCE_S)
-            except OSError:  # no answer in time, or the connection is closed
+            except OSError:  # no response in time, or the connection is closed
                 waits.append(PATIENCE_S * 1000)
                 time.sleep(REST_S)
         return waits
@@ -92,7 +92,7 @@ def _attacked(port: int, name: str, seconds: float) -> list[float]:
 
 
 def _serves(port: int) -> bool:
-    """Whether the honest producer is served again, and no more than PATIENCE_S late."""
+    """Whether the honest producer is served again, at most PATIENCE_S late."""
     try:
         return bool(hostile.honest(port, 0.2, PATIENCE_S))
     except OSError:

@@ -1,4 +1,4 @@
-"""End to end: from sending a record until a fetch that waits for it has returned it, 200 a second."""
+"""End to end: from sending a record until a waiting fetch returns it, 200 times per second."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.compat.targets import Target
 
 RATE = 200
 MEASURED_S = 12
-"""Of each round."""
+"""Seconds per round."""
 STEADY, STEADY_P50 = "end to end p99, steady", "end to end p50, steady"
 
 
 def latency(step: Step, target: Target) -> steady.Part:
-    """Rounds of 12 s, a minute in sum."""
+    """Rounds of 12 s, one minute in total."""
     asking.create(target, ["e2e"])
     asking.until_accepted(target, frames.produce("e2e", 0, frames.batch(1, 100)), "e2e")
 
@@ -37,7 +37,7 @@ def latency(step: Step, target: Target) -> steady.Part:
 
 
 def end_to_end(target: Target, seconds: float) -> list[float]:
-    """Milliseconds from sending a record until a waiting fetch has returned it."""
+    """Milliseconds from sending a record until a waiting fetch returns it."""
     producer, consumer = frames.Wire(target.port), frames.Wire(target.port)
     request = frames.produce("e2e", 0, frames.batch(1, 100))
     offset = asking.end_offset(target, "e2e")
@@ -46,7 +46,7 @@ def end_to_end(target: Target, seconds: float) -> list[float]:
     while time.monotonic() < end:
         begun = time.monotonic()
         consumer.send(frames.fetch("e2e", 0, offset + len(taken), MIB)[0])
-        time.sleep(0.001)  # the fetch waits at the server before the record comes
+        time.sleep(0.001)  # the fetch reaches the server before the record
         sent = time.monotonic()
         error = frames.produce_error(producer.ask(request))
         assert error == 0, f"produce: error {error}"
@@ -69,4 +69,4 @@ def _spread(values: list[float]) -> dict[str, Any]:
 
 ROWS = (Row(STEADY, "ms", False, 1.5), Row(STEADY_P50, "ms", False))
 SCENARIOS: list[Scenario] = []
-"""None of its own: see `small`."""
+"""None here: see `small`."""

@@ -1,4 +1,4 @@
-"""The same work by a client that is not ours: librdkafka with its default settings, as `rdkafka.c` uses it.
+"""The same work by an independent client: librdkafka with its default settings, as `rdkafka.c` uses it.
 
 Fetch and single records share their server with rows of frames: see `small`.
 """
@@ -19,9 +19,9 @@ from tests.compat.targets import Target
 
 SECTION = "One node, by librdkafka"
 MEASURED_S = 3
-"""Of each row in each round."""
+"""Seconds per row and round."""
 LATENCY_S = 12
-"""A minute in sum."""
+"""Seconds per round; one minute in total."""
 CONNECT_S = 0.5
 RATE = 1000
 KEPT_GIB = 1.0
@@ -29,7 +29,7 @@ KEPT_GIB = 1.0
 
 @dataclass(frozen=True)
 class Shape:
-    """A way to produce: record size, settings of the client, the row's aim, and whether every record is read."""
+    """A way to produce: record size, client settings, the row's aim, and whether every record is read."""
 
     size: int
     settings: tuple[str, ...]
@@ -56,7 +56,7 @@ TOPIC, READ = "bulk", "read"
 
 @contextmanager
 def produce(step: Step) -> Iterator[Life]:
-    """MB of values a second. Kafka reads every record of either topic: its figure stands in both rows."""
+    """MB of values per second. Kafka reads every record of either topic: its figure stands in both rows."""
     with step.started(**asking.TRIMMED_OFTEN) as target:
         asking.create(target, [TOPIC], configs=asking.BOUNDED)
         asking.create(target, [READ], configs={**asking.BOUNDED, **VALIDATED})
@@ -89,7 +89,7 @@ def produce(step: Step) -> Iterator[Life]:
 
 
 def _counted(step: Step, seconds: float) -> str:
-    """The same client warms up before it counts: its connection, and the id of a producer, are not measured."""
+    """The client's time argument, warm-up+measured seconds: its connection and producer id are not measured."""
     return f"{step.size(CONNECT_S + steady.AGAIN_S, 0.2)}+{step.size(seconds, 1)}"
 
 
@@ -98,7 +98,7 @@ def _series(run: Callable[[str], dict[str, Any]], seconds: float) -> Any:
 
 
 def one_by_one(step: Step, target: Target) -> steady.Part:
-    """Records of 100 bytes that the client does not collect: each waits for the one before, or at a given rate."""
+    """Records of 100 bytes without batching: each waits for the previous one, or they come at a fixed rate."""
     asking.create(target, ["client"], configs=asking.BOUNDED)
     asking.until_accepted(target, frames.produce("client", 0, frames.batch(1, 10)), "client")
 
@@ -109,7 +109,7 @@ def one_by_one(step: Step, target: Target) -> steady.Part:
         return load.rdkafka(target, "rate", "client", "100", seconds, str(RATE), NO_LINGER)
 
     def medians(seconds: float) -> list[float]:
-        """Of each five seconds, once a second: the rate itself says nothing where it is given."""
+        """The median latency of each five-second run, once per second; the rate is fixed, so it is no figure."""
         found: list[float] = []
         while len(found) < seconds:
             found += [at_rate("1+4")["p50_us"]] * 5
@@ -126,7 +126,7 @@ def one_by_one(step: Step, target: Target) -> steady.Part:
 
 
 def fetch(step: Step, target: Target) -> steady.Part:
-    """A consumer that reads a log of 100-byte records from its beginning again and again, out of the page cache."""
+    """A consumer that repeatedly reads a log of 100-byte records from its start, out of the page cache."""
     asking.create(target, ["read"])
     batch = frames.batch(9_000, 95)
     request = frames.produce("read", 0, batch)

@@ -1,6 +1,6 @@
-"""Controllers beside 1,000,000 partitions. Both servers start with the same snapshot file, which is made here.
+"""Controllers with 1,000,000 partitions. Both servers start with the same snapshot file, which is made here.
 
-Its brokers do not exist: their leases are an hour long, so that controllers go on giving them replicas.
+Its brokers do not exist: their leases are an hour long, so that controllers keep assigning replicas to them.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from tests.compat.targets import Target, free_ports
 
 MANY, FEW = 1_000_000, 10_000
 END_OFFSET = 2 * MANY
-"""Where the snapshots end: any offset above that of the brokers' registrations."""
+"""The end of the snapshots: any offset above the brokers' registrations."""
 PARTITIONS_EACH = 100
 EPOCH = 1
 BATCH_RECORDS = 200
 LEASE_MS = 3_600_000
 COMMITS_MIN = 100
-"""Commits that a p99 is made of at least."""
+"""The minimum number of commits for a p99."""
 SETTLE_S = 3.0
 HEAPS_MIB = (384, 512, 640, 768, 1024, 1280, 1536, 2048)
-"""Heaps that are tried for Kafka, by bisection."""
+"""Heap sizes tried for Kafka, by bisection."""
 HEAP_START_S = 60
 SNAPSHOT_AFTER_S = 40
 LONG_ROUNDS = 2
-"""Of rows that start a million partitions in each round: too few for a colour."""
+"""Rounds of rows that start a million partitions each time: too few for a verdict."""
 ROOM = 2
-"""Kafka gets so many times its smallest heap where time is measured, so that no row measures a full heap."""
+"""The multiple of its smallest heap that Kafka gets where time is measured, so that no row measures a full heap."""
 
 STARTED = "start with a snapshot of 1,000,000 partitions to CreateTopics acknowledged"
 RSS = "memory of a controller of 1,000,000 partitions: RSS"
@@ -57,7 +57,7 @@ AGAINST = "failover, 1,000,000 partitions against 10,000"
 
 
 def snapshot(partitions: int, path: Path) -> Path:
-    """Write a snapshot of so many partitions."""
+    """Write a snapshot with this many partitions."""
     now = int(time.time() * 1000)
     offset = 1
     known = directories()
@@ -76,7 +76,7 @@ def snapshot(partitions: int, path: Path) -> Path:
 
 
 def _shared_snapshot(step: Step, partitions: int) -> Path:
-    """The snapshot of so many partitions, made once in a run."""
+    """The snapshot with this many partitions, made once per run."""
     path = step.shared / f"{partitions}.checkpoint"
     if not path.exists():
         snapshot(partitions, path.with_suffix(".part")).rename(path)
@@ -87,7 +87,7 @@ def _shared_snapshot(step: Step, partitions: int) -> Path:
 def _controllers(
     step: Step, count: int, partitions: int, heap: int = 0, snapshot_after_ms: int = LEASE_MS
 ) -> Iterator[list[Target]]:
-    """Controllers that have a snapshot and are not started yet. `heap` in MiB is for Kafka."""
+    """Controllers that have a snapshot and are not started yet. `heap` in MiB applies to Kafka."""
     ports = free_ports(count)
     voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in enumerate(ports, 1))
     step.folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def _controllers(
 
 
 def _until_created(targets: list[Target], topic: str, limit_s: float = asking.WAIT_S) -> Target:
-    """The controller that has acknowledged the topic. A controller that ends is an AssertionError."""
+    """The controller that acknowledged the topic. Raises AssertionError if a controller ends."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         for target in targets:
@@ -135,7 +135,7 @@ def _until_created(targets: list[Target], topic: str, limit_s: float = asking.WA
 
 
 def _smallest_heap(step: Step) -> int:
-    """The smallest of HEAPS_MIB with which Kafka starts beside MANY partitions and creates a topic in time."""
+    """The smallest of HEAPS_MIB with which Kafka starts with MANY partitions and creates a topic in time."""
     low, high = -1, len(HEAPS_MIB) - 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -150,7 +150,7 @@ def _smallest_heap(step: Step) -> int:
 
 
 def _heap(step: Step) -> int:
-    """The smallest heap of Kafka: what this run found before, or what it finds now. 0 for ours."""
+    """Kafka's smallest heap: an earlier result of this run, or a new search. 0 for ours."""
     if step.server.kind != "kafka":
         return 0
     if step.quick:
@@ -159,7 +159,7 @@ def _heap(step: Step) -> int:
 
 
 def _found(heap: int) -> dict[str, Any]:
-    """For later steps of the run, and for the samples."""
+    """The result for later steps of the run, and for the samples."""
     return {"prepared": {"smallest_heap_mib": heap}} if heap else {}
 
 
@@ -198,7 +198,7 @@ def _p99(taken: list[float]) -> float:
 
 
 def _commits(target: Target, step: Step) -> tuple[float, list[float], list[float]]:
-    """Seconds that the next snapshot takes, and seconds of commits without and beside it; the first half warms."""
+    """Seconds of the next snapshot, and seconds of commits without and beside it; the first half is a warm-up."""
     log = target.data / "__cluster_metadata-0"
     before = {file.name for file in log.iterdir()}
     without: list[float] = []
@@ -226,10 +226,10 @@ def _commits(target: Target, step: Step) -> tuple[float, list[float], list[float
 
 @contextmanager
 def failover(step: Step) -> Iterator[Life]:
-    """Two quorums of three controllers, beside few partitions and beside many; each round kills both active ones."""
+    """Two quorums of three controllers, with few and with many partitions; each round kills both active controllers."""
     heap = _heap(step)
     with (
-        _controllers(step, 3, step.size(FEW, FEW // 10)) as few,  # the default heap is room enough
+        _controllers(step, 3, step.size(FEW, FEW // 10)) as few,  # the default heap is large enough
         _controllers(step, 3, step.size(MANY, FEW), ROOM * heap) as many,
     ):
         active = []

@@ -12,12 +12,12 @@ from bench.row import ImpossibleError, Measured, Row, Scenario, Step
 from bench.scenarios.topics import until_all_answered
 
 PARTITIONS = 100
-"""Of each topic."""
+"""Partitions per topic."""
 TOGETHER = 90
-"""Topics in one CreateTopics: a request may not write more than 10,000 records."""
+"""Topics per CreateTopics: a request may write at most 10,000 records."""
 LIMIT_S = 1500
 MAPS_EACH, FILES_EACH = 2, 1
-"""Kafka maps two indexes of each partition and keeps its log open."""
+"""Kafka maps two indexes per partition and keeps its log open."""
 MAPS_MORE, FILES_MORE = 5_000, 2_000
 """For libraries, threads, jars and connections."""
 MAPS = Path("/proc/sys/vm/max_map_count")
@@ -28,7 +28,7 @@ EACH = "100,000 partitions on one broker: live set of each, idle after the resta
 
 
 def partitions(step: Step) -> Measured:
-    """As with 10,000 partitions, and memory beside that of the same server with none."""
+    """Like the rows with 10,000 partitions; memory is relative to the same server without partitions."""
     names = [f"t{i}" for i in range(step.size(1000, 4))]
     count = len(names) * PARTITIONS
     _check_limits(step, count)
@@ -57,7 +57,7 @@ def partitions(step: Step) -> Measured:
 
 
 def _check_limits(step: Step, count: int) -> None:
-    """Raise the limits that Kafka needs for so many partitions. Raises ImpossibleError where that is refused."""
+    """Raise the limits that Kafka needs for this many partitions. Raises ImpossibleError if that is refused."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if step.server.kind == "kafka":
         wanted = FILES_EACH * count + FILES_MORE

@@ -16,9 +16,9 @@ LIBRDKAFKA_BATCH_RECORDS = 10_000
 LIBRDKAFKA_BATCH_BYTES = 1_000_000
 """The C client's default batching: batch.num.messages and batch.size, whichever comes first."""
 MEASURED_S = 3
-"""Of each row in each round."""
+"""Seconds per row and round."""
 VALIDATED = {"message.timestamp.before.max.ms": str(10**15)}
-"""A topic with this bound has every record read by both servers; its value lets every record pass."""
+"""With this bound, both servers read every record of a topic; its value lets every record pass."""
 LESS_READ = (
     "ours checks CRC, counts and lengths of a batch and reads few of its records (docs/differences.md, log.validate); "
     "Kafka reads every record. The rows named *every record read* have no such difference"
@@ -29,10 +29,10 @@ SHAPES: dict[str, tuple[int, int, float]] = {
     "128 KB records, 1 MB batches": (8, 131_000, 1.3),
     "100 B records, 16 KB batches": (150, 100, 1.0),
 }
-"""Shape -> records a batch, bytes a record's value, aim of throughput."""
+"""Shape -> records per batch, bytes per value, throughput aim."""
 RSS, LIVE = "memory after bulk produce: RSS", "memory after bulk produce: live set"
 TOPIC, READ = "bulk", "read"
-"""Topics whose records are looked into as the server likes, and read one by one."""
+"""Two topics: with the server's default validation, and with every record read."""
 
 
 def _names(shape: str, *, validated: bool) -> tuple[str, str]:
@@ -58,7 +58,7 @@ class Bulk:
         return self.send(seconds=seconds)["series"]
 
     def sustained(self, step: Step) -> tuple[float, float, dict[str, Any]]:
-        """MB a second and processor seconds a GB; the log must end where the acknowledged records end."""
+        """MB per second and CPU seconds per GB; the log must end where the acknowledged records end."""
         settle()
         steady.again(step, lambda seconds: self.send(seconds=seconds))
         before, spent = asking.end_offset(self._target, self._topic), cpu_s(self._target)

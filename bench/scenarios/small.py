@@ -14,7 +14,7 @@ from bench.scenarios import latency, librdkafka
 from tests.compat.targets import Target
 
 MEASURED_S = 3
-"""Of each row in each round."""
+"""Seconds per row and round."""
 DEPTHS: dict[int, tuple[str, float]] = {
     100: ("one-record requests, 100 in flight", 2.5),
     5: ("one-record requests, 5 in flight (default of clients)", 1.0),
@@ -26,7 +26,7 @@ KEPT_GIB = 1.5
 
 
 def one_record(step: Step, target: Target) -> steady.Part:
-    """Requests a second, each with a batch of one record of 100 bytes, acks=all, at each depth of the pipeline."""
+    """Requests per second, each with a batch of one record of 100 bytes, acks=all, at each pipeline depth."""
     request = frames.produce("one", 0, frames.batch(1, 100))
     asking.create(target, ["one"], configs=asking.BOUNDED)
     asking.until_accepted(target, request, "one record")
@@ -57,7 +57,7 @@ def _series(run: Callable[[float], dict[str, Any]], seconds: float) -> Any:
 
 
 def fetch(step: Step, target: Target) -> steady.Part:
-    """A consumer that reads a log from its beginning again and again, out of the page cache, 8 MiB a request."""
+    """A consumer that repeatedly reads a log from its start, out of the page cache, 8 MiB per request."""
     asking.create(target, ["kept"])
     batch = frames.batch(970, 1024)
     request = frames.produce("kept", 0, batch)
@@ -85,7 +85,7 @@ def fetch(step: Step, target: Target) -> steady.Part:
 
 @contextmanager
 def small(step: Step) -> Iterator[Life]:
-    """Few records at a time, by frames and by librdkafka; and a record's way to a waiting consumer."""
+    """Few records at a time, by frames and by librdkafka; and end-to-end latency to a waiting consumer."""
     with step.started(**asking.TRIMMED_OFTEN) as target:
         parts = [one_record(step, target), librdkafka.one_by_one(step, target), latency.latency(step, target)]
         yield steady.life(step, parts)

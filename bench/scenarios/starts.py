@@ -1,4 +1,4 @@
-"""Start of a node, its memory while idle and with idle connections, and serving again after a SIGKILL."""
+"""Start of a node, its memory while idle and with idle connections, and recovery after a SIGKILL."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def starts(step: Step) -> Measured:
 
 
 def _connections(target: Target, count: int) -> float:
-    """KiB that idle connections cost which have each asked once."""
+    """KiB per idle connection that has sent one request."""
     request = frames.metadata([])
     warm = [frames.Wire(target.port) for _ in range(count // 5)]
     for wire in warm:
@@ -57,7 +57,7 @@ def _connections(target: Target, count: int) -> float:
 
 
 def _killed(target: Target) -> float:
-    """Seconds from starting it anew after a SIGKILL until a produce is acknowledged."""
+    """Seconds from a restart after a SIGKILL until a produce is acknowledged."""
     assert target.process is not None
     target.process.send_signal(signal.SIGKILL)
     target.process.wait()

@@ -22,16 +22,16 @@ from tests.compat.targets import Target
 
 SMALL_PARTITIONS = 32
 SMALL_BATCH = 900
-"""Bytes of the only record's value: a batch takes one KiB."""
+"""Bytes of a batch's only value: the batch then has one KiB."""
 WATCHED_S = 10
 FILL_DEPTH = 50
-"""Requests in flight while a log is filled, which is not measured."""
+"""Requests in flight while a log is filled; filling is not measured."""
 COLD_GIB, PARTS = 20, 5
-"""Of a cold log, and the rounds that read it."""
+"""Size of the cold log in GiB, and the number of rounds that read it."""
 SEGMENT = MIB
 """The smallest segment that both servers allow."""
 HONEST_S = 5
-"""Of the honest producer alone, in each round."""
+"""Seconds per round of the honest producer alone."""
 
 KILLED = "SIGKILL with 5 GiB of small batches not flushed, until every partition takes a produce"
 REFUSED = "produce requests refused in the 10 s after that"
@@ -43,7 +43,7 @@ BESIDE_COLD = "honest producer's p99 beside a cold fetch of 20 GiB, against alon
 
 @contextmanager
 def recovery(step: Step) -> Iterator[Life]:
-    """One KiB a batch, 32 partitions a request, no segment full: the server has flushed nothing, in no round."""
+    """Batches of one KiB, 32 partitions per request, no full segment: the server has flushed nothing in any round."""
     partitions = step.size(SMALL_PARTITIONS, 4)
     batch = frames.batch(1, SMALL_BATCH)
     request = frames.produce_all(["small"], partitions, batch)
@@ -67,7 +67,7 @@ def recovery(step: Step) -> Iterator[Life]:
 
 
 def _fill(target: Target, request: bytes, count: int) -> None:
-    """Send so many requests over two connections."""
+    """Send `count` requests over two connections."""
     with ThreadPoolExecutor(2) as pool:
         halves = (count // 2, count - count // 2)
         for sending in [pool.submit(load.send, target, [request], count=half, inflight=FILL_DEPTH) for half in halves]:
@@ -75,7 +75,7 @@ def _fill(target: Target, request: bytes, count: int) -> None:
 
 
 def _until_all_accept(target: Target, request: bytes, begun: float) -> float:
-    """Seconds from `begun` until no partition refuses."""
+    """Seconds from `begun` until no partition refuses a record."""
 
     def accepted() -> bool:
         return set(frames.produce_errors(asking.ask_once(target, request))) == {0}
@@ -85,7 +85,7 @@ def _until_all_accept(target: Target, request: bytes, begun: float) -> float:
 
 
 def _refused(target: Target, request: bytes, seconds: float) -> float:
-    """How many of ten requests a second are refused, for any partition."""
+    """How many requests, sent ten per second for `seconds`, at least one partition refuses."""
     count = 0
     end = time.monotonic() + seconds
     wire = frames.Wire(target.port)
@@ -97,13 +97,13 @@ def _refused(target: Target, request: bytes, seconds: float) -> float:
 
 
 def retention(step: Step) -> Measured:
-    """A partition of many segments gets a bound of bytes; an honest producer works meanwhile."""
+    """Limit the bytes of a partition with many segments; an honest producer works meanwhile."""
     segments = step.size(10_000, 20)
     with step.started(**asking.TRIMMED_OFTEN) as target:
         configs = {"segment.bytes": str(SEGMENT), "file.delete.delay.ms": "1000"}
         asking.create(target, ["full"], configs=configs)
         asking.create(target, ["honest"])
-        batch = frames.batch(1, SEGMENT * 3 // 5)  # a segment takes one batch
+        batch = frames.batch(1, SEGMENT * 3 // 5)  # a segment holds one batch
         request = frames.produce("full", 0, batch)
         asking.until_accepted(target, request, "segments")
         load.send(target, [request], count=segments)
@@ -121,7 +121,7 @@ def retention(step: Step) -> Measured:
 
 
 def _segments(folder: Path) -> int:
-    """Logs of the partition, those that wait for their deletion included."""
+    """The partition's log files, including those awaiting deletion."""
     return sum(".log" in name for name in os.listdir(folder))
 
 
@@ -136,7 +136,7 @@ def altered(target: Target, topic: str, configs: dict[str, str]) -> None:
 
 
 def honest_during(target: Target, work: Callable[[], object]) -> tuple[float, list[float]]:
-    """Seconds of `work`, which runs in another thread, and milliseconds of an honest producer's records meanwhile."""
+    """Seconds of `work` in another thread, and milliseconds of an honest producer's records meanwhile."""
     errors: list[BaseException] = []
     taken: list[float] = []
 
@@ -161,7 +161,7 @@ def honest_during(target: Target, work: Callable[[], object]) -> tuple[float, li
 
 @contextmanager
 def cold_fetch(step: Step) -> Iterator[Life]:
-    """A log that is not in the page cache is read, a part in each round; an honest producer works meanwhile."""
+    """Read a log that is not in the page cache, one part per round; an honest producer works meanwhile."""
     part = step.size(COLD_GIB * 1024, 64) * MIB // PARTS
     with step.started() as target:
         asking.create(target, ["cold", "honest"])
@@ -175,7 +175,7 @@ def cold_fetch(step: Step) -> Iterator[Life]:
 
 
 def _cold_part(step: Step, target: Target, offset: int, size: int) -> Measured:
-    """Read so many bytes from an offset on."""
+    """Read `size` bytes from `offset` on."""
     alone = hostile.honest(target.port, step.size(HONEST_S, 1))
     _evict(target.data / "cold-0")
     ask, at = frames.fetch("cold", 0, offset, 8 * MIB)
@@ -186,7 +186,7 @@ def _cold_part(step: Step, target: Target, offset: int, size: int) -> Measured:
 
 
 def _evict(folder: Path) -> None:
-    """Drop the clean pages of all files of a folder from the page cache."""
+    """Drop the clean pages of a folder's files from the page cache."""
     for file in folder.glob("*.log"):
         descriptor = os.open(file, os.O_RDONLY)
         try:
@@ -197,12 +197,12 @@ def _evict(folder: Path) -> None:
 
 
 def p99(waits: list[float]) -> float:
-    """The 99th percentile; of few values the longest."""
+    """The 99th percentile; with few values, the maximum."""
     return sorted(waits)[min(len(waits) - 1, int(len(waits) * 0.99))]
 
 
 def spread(waits: list[float]) -> dict[str, float]:
-    """What the samples keep of many waits."""
+    """The summary of many waits that the samples keep."""
     return {"count": len(waits), "p99_ms": round(p99(waits), 3), "max_ms": round(max(waits), 3)}
 
 

@@ -10,7 +10,7 @@ from tests.compat.targets import Target
 
 PARTITIONS = 10
 TOGETHER = 10
-"""Topics in one produce request."""
+"""Topics per produce request."""
 CREATED = "CreateTopics 1000x10 acknowledged"
 USABLE = "CreateTopics 1000x10 until all partitions take a produce"
 RESTARTED = "restart with 10,000 partitions until every partition has answered"
@@ -24,7 +24,7 @@ def topics(step: Step) -> Measured:
         wire = frames.Wire(target.port)
         begun = time.monotonic()
         middle = len(names) // 2
-        for half in (names[:middle], names[middle:]):  # one request may not write more than 10,000 records
+        for half in (names[:middle], names[middle:]):  # a request may write at most 10,000 records
             errors = set(frames.create_errors(wire.ask(frames.create_topics(half, PARTITIONS))))
             assert errors == {0}, errors
         acknowledged = time.monotonic() - begun

@@ -29,7 +29,7 @@ STYLE: Final = """\
 
 
 class Box(NamedTuple):
-    """A rectangle that arrows begin and end at."""
+    """A rectangle at which arrows begin and end."""
 
     x: float
     y: float
@@ -41,7 +41,7 @@ class Box(NamedTuple):
         return self.x + self.width / 2, self.y + self.height / 2
 
     def edge(self, to: tuple[float, float], shift: tuple[float, float] = (0, 0)) -> tuple[float, float]:
-        """Where the line from the centre, moved by `shift`, to the point `to` leaves the box."""
+        """The point where the line from the centre (moved by `shift`) to the point `to` leaves the box."""
         x, y = self.center[0] + shift[0], self.center[1] + shift[1]
         dx, dy = to[0] - x, to[1] - y
         sides = [
@@ -53,7 +53,7 @@ class Box(NamedTuple):
 
 
 class Picture:
-    """Collects shapes in the order in which they are painted."""
+    """Collects shapes in painting order."""
 
     def __init__(self, width: int, height: int, title: str) -> None:
         self._size = width, height
@@ -92,7 +92,8 @@ class Picture:
     def arrow(
         self, start: Box, end: Box, label: str = "", *, shift: float = 0, both: bool = False, at: float = 0.5
     ) -> None:
-        """A straight arrow between two boxes, `shift` pixels to its right; the label stands at the share `at` of it."""
+        """A straight arrow between two boxes, moved `shift` pixels to its right; the label stands at the fraction `at`
+        of it."""
         (x1, y1), (x2, y2) = start.center, end.center
         length = max(((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5, 1)
         aside = (-(y2 - y1) / length * shift, (x2 - x1) / length * shift)
@@ -112,11 +113,11 @@ class Picture:
             self.text(x1 + (x2 - x1) * at, y1 + (y2 - y1) * at + 4, label, "label")
 
     def raw(self, shape: str) -> None:
-        """Any other shape."""
+        """Add any other shape."""
         self._shapes.append(shape)
 
     def svg(self) -> str:
-        """The file."""
+        """The text of the SVG file."""
         width, height = self._size
         tip = (
             '<defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '

@@ -1,4 +1,4 @@
-"""What the pictures show."""
+"""The content of the pictures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.diagrams.roles import roles
 
 
 def overview() -> str:
-    """The three products and what is around them."""
+    """The three products and their surroundings."""
     picture = Picture(920, 420, "kraftcluster: clients, brokers, controllers, operator and pipeline")
     operator = picture.box(280, 20, 340, 62, "operator", ["one safe step at a time; on a laptop: kraftcluster"], "warm")
     cluster = picture.group(240, 130, 420, 270, "cluster")
@@ -50,7 +50,7 @@ LAYERS: Final = (
 
 
 def layers() -> str:
-    """The node's packages; each imports only what is below it."""
+    """The node's packages; each imports only packages below it."""
     picture = Picture(800, 40 + 50 * len(LAYERS), "Layers of the node")
     for number, (name, meaning, kind) in enumerate(LAYERS):
         picture.box(70, 20 + 50 * number, 710, 42, "", kind=kind)
@@ -73,7 +73,7 @@ def _row(picture: Picture, y: float, steps: tuple[tuple[str, tuple[str, ...], st
 
 
 def request() -> str:
-    """The way of a Produce and of a Fetch."""
+    """The path of a Produce and of a Fetch request."""
     picture = Picture(876, 352, "The way of a request")
     picture.text(20, 30, "Produce", "title", "start")
     _row(
@@ -106,7 +106,7 @@ def request() -> str:
 
 
 def metadata() -> str:
-    """From a request for a change of metadata to the broker that sees it."""
+    """The path of a metadata change, from the request to the brokers."""
     picture = Picture(876, 300, "How a change of metadata becomes visible")
     first = _row(
         picture,
@@ -134,7 +134,7 @@ def metadata() -> str:
 
 
 def operator_pass() -> str:
-    """One pass of the operator, with the second look."""
+    """One pass of the operator, including the second check."""
     picture = Picture(876, 300, "A pass of the operator")
     boxes = _row(
         picture,
@@ -157,7 +157,7 @@ def operator_pass() -> str:
 
 
 def simulation() -> str:
-    """What a seed decides, what runs, and what judges it."""
+    """What a seed decides, which code runs, and what judges it."""
     picture = Picture(892, 330, "The simulation")
     seed = picture.box(20, 130, 120, 64, "seed", ["one number"], "warm")
     world = picture.group(190, 20, 220, 290, "the simulated world")
@@ -191,4 +191,4 @@ PICTURES: Final[dict[str, Callable[[], str]]] = {
     "operator-pass.svg": operator_pass,
     "simulation.svg": simulation,
 }
-"""Name in docs/images -> how it is drawn."""
+"""Name in docs/images -> drawing function."""

@@ -1,4 +1,4 @@
-"""The roles of a replica and how they follow one another, drawn from `raft.states.TRANSITIONS`."""
+"""The roles of a replica and their transitions, drawn from `raft.states.TRANSITIONS`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW: Final = 20
 
 
 def roles() -> str:
-    """The diagram with a numbered list of reasons. Raises ValueError if the table has a role that is not drawn."""
+    """The diagram with a numbered list of reasons. Raises ValueError if the table has a role that the diagram lacks."""
     edges = [(old, new, why) for old, after in TRANSITIONS.items() for new, why in after.items()]
     unknown = {role for old, new, _ in edges for role in (old, new) if role is not None} - set(RING)
     if unknown:

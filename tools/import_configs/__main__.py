@@ -38,7 +38,7 @@ from typing import Final
 KAFKA_VERSION: Final = "{version}"
 '''
 
-# How the tables of the dump are called in the module.
+# Table names of the dump -> names in the module.
 TABLES = {
     "broker": "BROKER",
     "dynamic": "BROKER_DYNAMIC_ONLY",
@@ -72,7 +72,7 @@ LAMBDAS = {"[1,...,9] or -1": "gzip-level"}
 
 
 def constraint(text: str) -> str:
-    """The notation of a validator that the dump printed."""
+    """Our notation for a validator in the dump."""
     kind, _, rest = text.partition(":")
     if kind == "named":
         return NAMED[rest.partition("@")[0]]
@@ -92,7 +92,7 @@ def key_line(fields: list[str], modes: dict[str, str]) -> str:
 
 
 def render(dump: str, version: str) -> str:
-    """The module's text."""
+    """The text of the generated module."""
     rows = [line.split("\t") for line in dump.splitlines()]
     modes = {row[1]: row[2] for row in rows if row[0] == "mode"}
     out = [HEAD.format(version=version)]

@@ -2,6 +2,6 @@
 
     python -m tools.reference [--check]
 
-Each page follows from the source that the programs themselves use: the models of the custom resources, the argument
-parsers, the names of metrics. `tests/tidy` compares the pages with what this package writes.
+Each page is generated from the source that the programs use: the models of the custom resources, the argument parsers,
+the metric names. `tests/tidy` compares the pages with this package's output.
 """

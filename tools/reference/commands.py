@@ -1,4 +1,4 @@
-"""A page of all command lines, from the parsers that the programs use."""
+"""A page of all command lines, from the programs' own parsers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ROWS: Final = ("argument", "default", "meaning")
 
 
 class _FoundError(Exception):
-    """The parser that a program made."""
+    """Carries the parser out of a program's `main`."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self.parser = parser
 
 
 def pages() -> dict[str, str]:
-    """Path -> text: the node's tools, the clusters' programs, the pipeline's."""
+    """Path -> text: the node's tools, the cluster programs, the pipeline's programs."""
     node = "".join(_argparse(name, parser_of(main)) for name, main in ARGPARSE.items())
     clusters = "".join(
         _click(name, group)
@@ -59,7 +59,7 @@ def pages() -> dict[str, str]:
 
 
 def parser_of(main: Callable[[Sequence[str]], int]) -> argparse.ArgumentParser:
-    """The parser that `main` makes before it parses anything."""
+    """The parser that `main` builds, before it parses anything."""
 
     def found(self: argparse.ArgumentParser, *_: Any, **__: Any) -> Any:
         raise _FoundError(self)

@@ -1,7 +1,7 @@
-"""A page of all metrics: the names are found in the sources, the meanings are in `metrics.yaml`.
+"""A page of all metrics: names come from the sources, meanings from `metrics.yaml`.
 
-A metric without a meaning, and a meaning without a metric, is an error. The node's names are the strings that its
-collectors yield. The operator and the pipeline state name, type and meaning where they define a metric.
+A metric without a meaning, or a meaning without a metric, is an error. The node's names are the strings that its
+collectors yield. The operator and the pipeline define name, type and meaning of a metric together.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _alerts(path: Path) -> Iterator[tuple[str, str, str, str]]:
 
 
 def node_metrics(source: str) -> Iterator[tuple[str, str]]:
-    """Name and type of each family that a module's collectors yield; what a loop puts into a name is `*`."""
+    """Name and type of each metric family that a module's collectors yield; names built in a loop contain `*`."""
     for function in ast.walk(ast.parse(source)):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from _families(function)
@@ -119,14 +119,14 @@ def _family(name: ast.expr, kind: ast.expr, known: dict[str, str]) -> Iterator[t
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes below `node`, in the order of the source."""
+    """All nodes below `node`, in source order."""
     for child in ast.iter_child_nodes(node):
         yield child
         yield from _in_order(child)
 
 
 def _text(node: Any, known: dict[str, str]) -> str | None:
-    """What an expression is as text; `*` for the parts that are known at run time only, None if it is no text."""
+    """The text of an expression, with `*` for parts known only at run time; None if it is not text."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.Name):

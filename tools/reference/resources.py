@@ -21,7 +21,7 @@ BOUNDS: Final = {
 
 
 def pages() -> dict[str, str]:
-    """Path -> text, a page for each kind."""
+    """Path -> text, one page per kind."""
     return {f"{FOLDER}/{crd['spec']['names']['singular']}.md": _page(crd) for crd in crds()}
 
 
@@ -50,7 +50,7 @@ def _page(crd: dict[str, Any]) -> str:
 
 
 def _objects(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object with named fields at or below `node`, by path."""
+    """Every object with named fields at or below `node`, with its path."""
     if node.get("type") == "array":
         yield from _objects(node["items"], path + "[]")
     elif isinstance(node.get("additionalProperties"), dict):
@@ -86,7 +86,7 @@ def _default(field: dict[str, Any], *, required: bool) -> str:
         return ""
     value = field["default"]
     if isinstance(value, dict) and field.get("properties"):
-        return ""  # its own table has the defaults
+        return ""  # its own table shows the defaults
     return code(value if isinstance(value, str) else json.dumps(value)) if value != "" else "empty"
 
 

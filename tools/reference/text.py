@@ -1,4 +1,4 @@
-"""Markdown that every generated page needs."""
+"""Markdown helpers for generated pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def cell(text: str) -> str:
-    """`text` in one cell of a table: one line, with nothing that ends the cell or begins a tag."""
+    """`text` as one table cell: one line, with escaped characters that would end the cell or begin a tag."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
@@ -22,5 +22,5 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def generated(title: str, source: str) -> str:
-    """The head of a page that is written from `source`."""
+    """The head of a page generated from `source`."""
     return f"# {title}\n\nThis page is generated from {source} by `python -m tools.reference`.\n\n"

@@ -1,4 +1,4 @@
-"""The places that state the project's version."""
+"""The files that state the project's version."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PLACES: Final = {
     "charts/kraftcluster/Chart.yaml": r"^(?:version|appVersion): (?P<version>\S+)$",
     "charts/kraftcluster-operator/Chart.yaml": r"^(?:version|appVersion): (?P<version>\S+)$",
 }
-"""File -> the lines that state it."""
+"""File -> patterns of the lines that state it."""
 VERSION: Final = re.compile(r"\d+\.\d+\.\d+(rc\d+)?")
-"""What a version looks like, as PyPI, Helm and image registries take it."""
+"""The version format that PyPI, Helm and image registries all accept."""
 
 
 def stated(root: Path = ROOT) -> dict[str, list[str]]:
-    """File -> the versions that it states. Raises ValueError for a file that states none."""
+    """File -> the versions in it. Raises ValueError for a file without a version."""
     found = {
         name: [one["version"] for one in re.finditer(pattern, (root / name).read_text(), re.MULTILINE)]
         for name, pattern in PLACES.items()
@@ -31,7 +31,7 @@ def stated(root: Path = ROOT) -> dict[str, list[str]]:
 
 
 def version(root: Path = ROOT) -> str:
-    """The version that all files agree on. Raises ValueError if they do not."""
+    """The version in all files. Raises ValueError if they differ."""
     found = stated(root)
     (first, *others) = sorted({one for versions in found.values() for one in versions})
     if others:
@@ -41,7 +41,7 @@ def version(root: Path = ROOT) -> str:
 
 
 def state(new: str, root: Path = ROOT) -> None:
-    """Write `new` into every place. Raises ValueError for a text that is no version."""
+    """Write `new` into every file. Raises ValueError if `new` is not a version."""
     if not VERSION.fullmatch(new):
         raise ValueError(f"{new!r} is not a version: use 1.2.3 or 1.2.3rc1")
     for name, pattern in PLACES.items():
@@ -54,7 +54,7 @@ def state(new: str, root: Path = ROOT) -> None:
 
 
 def changes(new: str, root: Path = ROOT) -> str:
-    """The changelog's section for `new`, without its heading; empty if there is no dated one."""
+    """The changelog's section for `new`, without its heading; empty if no dated section exists."""
     pattern = rf"^## \[?{re.escape(new)}\]? - \d{{4}}-\d\d-\d\d\n(?P<text>.*?)(?=^## |^\[|\Z)"
     found = re.search(pattern, (root / "CHANGELOG.md").read_text(), re.MULTILINE | re.DOTALL)
     return found["text"].strip() if found else ""
