@@ -1,1 +1,1 @@
-"""The operator that runs kraftcluster on Kubernetes (reconciles `KRaftCluster` resources)."""
+"""The operator of kraftcluster: it reconciles `KRaftCluster` resources on Kubernetes, and keeps local clusters."""

@@ -1,7 +1,7 @@
-"""The optional admission webhook, served by kopf: what CEL cannot say of a resource, said when it is applied.
+"""The optional admission webhook, served by kopf: checks of resources that CEL cannot express.
 
-It decides nothing that a pass does not decide, too: without the webhook the same words are in the status. Both
-replicas serve it. A failure of it should not stand between an administrator and the resource: `failurePolicy: Ignore`.
+A pass makes the same checks. Without the webhook, the same messages are in the status. All replicas serve the webhook.
+Its failure must not keep an administrator from changing the resource, so the chart sets `failurePolicy: Ignore`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Server(kopf.WebhookServer):
     """kopf's server, which also converts resources between their versions (`/convert`)."""
 
     async def __call__(self, fn: Any) -> AsyncIterator[Any]:
-        """Serve until it is cancelled; `fn` answers what is no conversion."""
+        """Serve until cancelled. `fn` answers all requests except conversions."""
 
         async def serve(
             request: Any,
@@ -48,13 +48,13 @@ class Server(kopf.WebhookServer):
 
 
 def register_webhooks(made: kopf.OperatorRegistry) -> None:
-    """Handlers of `/kraftclusters` and `/krafttopics`."""
+    """Register the handlers of `/kraftclusters` and `/krafttopics`."""
     for plural, check in (("kraftclusters", refusals_of_cluster), ("krafttopics", refusals_of_topic)):
         kopf.on.validate(GROUP, VERSION, plural, id=plural, registry=made)(_handler(check))
 
 
 def configure_webhooks(settings: kopf.OperatorSettings, ours: Settings) -> None:
-    """Serve with the certificate of `webhook_certs`; the configuration of the API server is the chart's."""
+    """Serve with the certificate in the folder `webhook_certs`. The chart configures the API server."""
     certs = Path(ours.webhook_certs)
     settings.admission.server = Server(
         addr=ours.host, port=ours.webhook_port, certfile=certs / "tls.crt", pkeyfile=certs / "tls.key"
@@ -71,7 +71,7 @@ def _handler(check: Any) -> Any:
 
 
 def refusals_of_cluster(spec: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a KRaftCluster."""
+    """The reasons to refuse a KRaftCluster, one message each; empty if it is valid."""
     try:
         parsed = KRaftClusterSpec.model_validate(spec, extra="ignore")
     except ValidationError as error:
@@ -84,7 +84,7 @@ def refusals_of_cluster(spec: Mapping[str, Any]) -> list[str]:
 
 
 def refusals_of_topic(spec: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a KRaftTopic."""
+    """The reasons to refuse a KRaftTopic, one message each; empty if it is valid."""
     try:
         parsed = KRaftTopicSpec.model_validate(spec, extra="ignore")
     except ValidationError as error:

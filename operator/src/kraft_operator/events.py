@@ -1,7 +1,8 @@
-"""Events on the resource: what `kubectl describe` shows. A step that could not be told is done nevertheless.
+"""Events on the resource, which `kubectl describe` shows. A failed event does not stop a step.
 
-Events aggregate as those of Kubernetes' own controllers do. The same event again counts up the first one. More than
-ten that differ in their message only, within ten minutes, are combined into one, which shows the latest message.
+Events aggregate like those of Kubernetes' own controllers. A repeated event increases the count of the first one. If
+more than ten events within ten minutes differ in their message only, they are combined into one event with the latest
+message.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from kraft_operator.specs.cluster import MANAGER
 log = logging.getLogger("kraft_operator.events")
 
 MESSAGE_CHARS_MAX: Final = 1000
-"""The API server takes 1024."""
+"""The most characters of a message. The API server accepts 1024."""
 REASON_CHARS_MAX: Final = 128
 NAME_CHARS_MAX: Final = 230
-"""Of the resource in the event's name, which has 253 characters at most."""
+"""The most characters of the resource's name in the event's name, which has 253 characters at most."""
 SIMILAR_MAX: Final = 10
 SIMILAR_S: Final = 600.0
 SAME_S: Final = 3000.0
-"""The API server forgets an event after an hour: one that is older is told anew."""
+"""After this many seconds, a repeated event is posted as a new one. The API server deletes events after an hour."""
 KNOWN_MAX: Final = 4096
 COMBINED: Final = "(combined from similar events): "
 NOT_FOUND: Final = 404
@@ -51,14 +52,14 @@ class _Told:
 
 @dataclass(slots=True)
 class _Similar:
-    """When events of one kind were told, and how each message is known."""
+    """Events of one kind: when they were posted, and the posted event of each message."""
 
     times: deque[float] = field(default_factory=deque)
     by_message: OrderedDict[str, _Told] = field(default_factory=OrderedDict)
 
 
 class Events:
-    """Posts them."""
+    """Posts and aggregates events."""
 
     def __init__(self, api: Api, reporter: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
@@ -67,12 +68,12 @@ class Events:
         self._known: OrderedDict[Kind, _Similar] = OrderedDict()
 
     async def steps(self, resource: dict[str, Any], steps: Sequence[do.Step]) -> None:
-        """Steps of one kind that were taken: one event for those that differ in their node only."""
+        """Post steps of one kind. Steps that differ in their node only share one event."""
         for text in said_together(steps):
             await self.tell(resource, "Normal", type(steps[0]).__name__, text)
 
     async def tell(self, resource: dict[str, Any], kind: str, reason: str, message: str) -> None:
-        """`kind` is Normal or Warning."""
+        """Post an event on a resource; `kind` is Normal or Warning."""
         metadata = resource["metadata"]
         key, now = (metadata.get("uid", metadata["name"]), kind, reason), self._clock()
         similar = self._known.setdefault(key, _Similar())
@@ -96,7 +97,7 @@ class Events:
             similar.by_message.popitem(last=False)
 
     async def _again(self, metadata: dict[str, Any], known: _Told, message: str) -> bool:
-        """Count up an event; False if it does not exist any more."""
+        """Increase the count of an event. Returns False if the event no longer exists."""
         patch = {"count": known.count + 1, "lastTimestamp": _now(), "message": message}
         try:
             await self._api.patch("Event", metadata["namespace"], known.name, patch)

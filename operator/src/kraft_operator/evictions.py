@@ -1,8 +1,8 @@
 """Evictions as planned restarts (`kubectl drain`), through the optional webhook.
 
-The webhook refuses the eviction of a node's pod with 429, which makes a drain try again, and marks the pod. A pass then
-restarts the marked node through the same gates as any change. The new pod carries no mark; a machine that is cordoned
-does not get it. Without the webhook, disruption budgets refuse what the gates would refuse, and allow the rest.
+The webhook marks the pod of a node and refuses its eviction with 429, so `kubectl drain` tries again. A pass then
+restarts the marked node through the same gates as any change. The new pod has no mark, and Kubernetes does not place it
+on a cordoned machine. Without the webhook, disruption budgets refuse what the gates would refuse, and allow the rest.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kraft_operator.plan.situation import EVICTED
 from kraft_operator.specs.pods import ASPECT
 
 MARK: Final = ASPECT + EVICTED
-"""On a pod: somebody tries to evict it."""
+"""Annotation of a pod that somebody tries to evict."""
 NODES: Final = "kraftcluster"
 """The label `app.kubernetes.io/name` of nodes' pods."""
 TOO_MANY: Final = 429
 
 
 def register_evictions(made: kopf.OperatorRegistry) -> None:
-    """The handler of `/evictions`, which every replica serves."""
+    """Register the handler of `/evictions`, which every replica serves."""
 
     async def evict(namespace: str | None, name: str | None, dryrun: bool = False, **_: Any) -> None:
         async with Api() as api:
@@ -35,7 +35,7 @@ def register_evictions(made: kopf.OperatorRegistry) -> None:
 
 
 async def refuse_eviction(api: Api, namespace: str, name: str, *, dryrun: bool) -> str:
-    """Mark the pod of a node that runs; why its eviction is refused, or an empty text for other pods."""
+    """Mark the pod of a running node, and return why its eviction is refused. Returns an empty text for other pods."""
     pod = await api.get("Pod", namespace, name)
     if pod is None or not _is_running_node(pod):
         return ""
@@ -44,14 +44,14 @@ async def refuse_eviction(api: Api, namespace: str, name: str, *, dryrun: bool) 
         change = {"metadata": {"resourceVersion": version, "annotations": {MARK: "asked"}}}
         try:
             await api.patch("Pod", namespace, name, change)
-        except ApiError as error:  # a drain tries again, and so does this
+        except ApiError as error:  # `kubectl drain` tries again, and then this handler does, too
             return f"pod {name} could not be marked for a restart: {error}"
     text = f"pod {name} is a node of a Kafka cluster: the operator restarts it once no partition and no quorum is at"
     return f"{text} risk (kubectl kraft status tells what it waits for)"
 
 
 def _is_running_node(pod: dict[str, Any]) -> bool:
-    """Not a pod that has ended or stops, nor one that was never started: those hold nothing that a gate protects."""
+    """Whether a pod is a running node. The gates need not protect pods that have ended, stop or never started."""
     metadata, status = pod["metadata"], pod.get("status", {})
     if metadata.get("labels", {}).get("app.kubernetes.io/name") != NODES or "deletionTimestamp" in metadata:
         return False

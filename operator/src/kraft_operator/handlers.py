@@ -1,7 +1,7 @@
-"""kopf's part: it watches and wakes the queues, runs the operator between startup and cleanup, and serves probes.
+"""kopf's handlers: they wake the queues on events, start and stop the operator, and answer probes.
 
-Nothing is decided here. kopf writes nothing either: no annotations, no finalizers, no progress of handlers. Its watches
-select by label on the API server, follow `resourceVersion` and bookmarks, and list anew after 410.
+They make no decisions. kopf writes nothing: no annotations, no finalizers, no progress of handlers. Its watches select
+by label on the API server, follow `resourceVersion` and bookmarks, and list again after 410.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from kraft_operator.specs.network import PIPELINE_APP
 INSTANCE: Final = "app.kubernetes.io/instance"
 NAME: Final = "app.kubernetes.io/name"
 APPS: Final = frozenset({"kraftcluster", "kraftcluster-format", "kraftcluster-record"})
-"""Objects of clusters, by the label NAME: nodes, the jobs' pods, records."""
+"""Values of the label NAME of clusters' objects: nodes, pods of format jobs, records."""
 SELECTOR: Final = f"{NAME} in ({','.join(sorted({*APPS, PIPELINE_APP}))})"
-"""What the API server sends of the kinds below."""
+"""The label selector of the watches on the kinds below."""
 OBJECTS: Final = (
     ("", "v1", "pods"),
     ("", "v1", "persistentvolumeclaims"),
@@ -45,33 +45,33 @@ PIPELINE_OBJECTS: Final = (
     ("networking.k8s.io", "v1", "networkpolicies"),
 )
 SERVER_S: Final = 270
-"""A watch ends after this and begins anew where it was. The API server takes whole seconds only."""
+"""A watch ends after this many seconds and then continues. The API server accepts whole seconds only."""
 SILENCE_S: Final = 75.0
-"""The API server sends a bookmark a minute: a watch that says nothing for longer is dead."""
+"""A watch without an event for this many seconds is dead, because the API server sends a bookmark every minute."""
 
 
 TOLD_S: Final = 1.0
-"""Until a pass for a change that people are told of, and that no step depends on."""
+"""Seconds until the pass for a change that is only reported and that no step depends on."""
 
 
 class Works(Protocol):
-    """What handlers wake, begin and end."""
+    """The operator, as the handlers use it."""
 
     def wake(self, key: Key, after_s: float = 0.0) -> None:
-        """Something of this cluster has changed: a pass is due in `after_s`."""
+        """Note a change of a cluster: a pass is due in `after_s` seconds."""
 
     def wake_pipeline(self, key: Key) -> None:
-        """Something of this pipeline has changed."""
+        """Note a change of a pipeline: a pass is due."""
 
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
     def health(self) -> Mapping[str, Any]:
-        """For the probe. Raises RuntimeError if only a new process can help."""
+        """The state for the liveness probe. Raises RuntimeError if only a restart of the process can help."""
 
 
 def register(made: kopf.OperatorRegistry, operator: Works, ours: Settings | None = None) -> None:
-    """All handlers of the operator; those of the webhook where `ours` ask for it."""
+    """Register all handlers of the operator, and those of the webhook if `ours` enables it."""
     _cluster_wakers(made, operator.wake)
     _pipeline_wakers(made, operator.wake_pipeline)
     webhook = ours is not None and bool(ours.webhook_port)
@@ -100,17 +100,17 @@ def register(made: kopf.OperatorRegistry, operator: Works, ours: Settings | None
     kopf.on.login(registry=made)(login)
 
 
-# Handlers are coroutines: kopf would run plain functions in threads, and queues belong to the loop.
+# Handlers are coroutines, because kopf runs plain functions in threads, and the queues belong to the event loop.
 
 
 class _Echoes:
-    """Tells changes from echoes of a status that we wrote."""
+    """Tells changes from echoes of the operator's own status writes."""
 
     def __init__(self) -> None:
         self.seen: dict[Key, object] = {}
 
     def changed(self, key: Key, mark: object, type_: str | None) -> bool:
-        """Whether an event is no echo: `mark` is what counts of the object, without its status."""
+        """Whether an event is a change. `mark` has the relevant parts of the object, without its status."""
         if type_ == "DELETED":
             self.seen.pop(key, None)
             return True
@@ -152,7 +152,7 @@ def _cluster_wakers(made: kopf.OperatorRegistry, wake: Callable[..., None]) -> N
         type: str | None,  # noqa: A002
         **_: Any,
     ) -> None:
-        """A topic wakes its cluster, and the one that it belonged to."""
+        """Wake the cluster of a topic, and its former cluster."""
         key = Key(namespace or "", f"topic/{name}")
         before, now = echoes.seen.get(key), (meta.get("generation"), spec.get("cluster"))
         if echoes.changed(key, now, type):
@@ -195,7 +195,7 @@ def _pipeline_wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None]) -
 
 
 async def login(**_: Any) -> kopf.ConnectionInfo:
-    """The login of the `kubernetes` package. kopf comes back for another one when it is refused."""
+    """The login that the `kubernetes` package loads. kopf asks for another login if the API server refuses this one."""
     found = (await access()).configuration
     scheme, _blank, token = (await found.get_api_key_with_prefix("BearerToken") or "").partition(" ")
     return kopf.ConnectionInfo(
@@ -212,7 +212,7 @@ async def login(**_: Any) -> kopf.ConnectionInfo:
 
 
 def configure(settings: kopf.OperatorSettings) -> None:
-    """As little of kopf as it has. Replicas elect the one that works by a Lease, so peering stays off."""
+    """Turn off kopf's own features. Replicas elect a leader through a Lease, so peering is off."""
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.peering.standalone = True

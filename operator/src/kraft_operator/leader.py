@@ -1,10 +1,10 @@
-"""The operator between its start and its stop: elected by a Lease, it works off two queues.
+"""The operator's life from start to stop: it is elected through a Lease and then works on two queues.
 
-Who calls it: kopf's startup, cleanup and probe handlers (`handlers`). Watches run in every replica, so that the next
-leader knows at once what there is; only the holder of the Lease reads, plans and writes.
+kopf's startup, cleanup and probe handlers call it (`handlers`). Watches run in every replica, so the next leader knows
+all objects at once. Only the holder of the Lease reads, plans and writes.
 
-A stop lets the step at hand end, begins no other one, tells the status and gives the Lease back. If the Lease is lost,
-everything is broken off where it is.
+A stop lets the current steps end, begins no others, writes the status and releases the Lease. If the Lease is lost, all
+work is cancelled at once.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from kraft_operator.settings import Settings
 log = logging.getLogger("kraft_operator")
 
 STOP_S: Final = 20.0
-"""For the steps at hand: the kubelet kills after 30 s."""
+"""Seconds for the current steps to end at a stop. The kubelet kills the process after 30 s."""
 STUCK_S: Final = 300.0
-"""A pass has a deadline of two minutes: one that goes on for longer never ends."""
+"""A pass that takes more seconds is stuck, because passes have a deadline of two minutes."""
 LISTED_S: Final = 60.0
-"""Between two lists of all clusters and pipelines, at least."""
+"""The least seconds between two lists of all clusters and pipelines."""
 CONNECT_S: Final = 2.0
-"""Between two tries to log in."""
+"""Seconds between two login attempts."""
 
 
 class Operator:
-    """Everything together."""
+    """The operator on Kubernetes: queues, reconcilers, metrics and the Lease."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.metrics = Metrics()
         self.failed = False
-        """Whether it has ended by itself: a new process may do better."""
+        """Whether it has ended because of an error or a lost Lease. The process should then restart."""
         self._queue: Queue | None = None
         self._others: Queue | None = None
         self._reconciler: Reconciler | None = None
@@ -56,22 +56,24 @@ class Operator:
         self._stopping = asyncio.Event()
         self._state = "starts"
 
-    # What kopf's handlers call
+    # Called by kopf's handlers
 
     def wake(self, key: Key, after_s: float = 0.0) -> None:
+        """Note a change of a cluster and enqueue it."""
         if self._reconciler is not None:
             self._reconciler.touched(key)
         if self._queue is not None:
             self._queue.put(key, after_s)
 
     def wake_pipeline(self, key: Key) -> None:
+        """Note a change of a pipeline and enqueue it."""
         if self._pipelines is not None:
             self._pipelines.touched(key)
         if self._others is not None:
             self._others.put(key)
 
     async def start(self) -> None:
-        """Begin; `/metrics` is served from now on."""
+        """Start the operator in the background, and serve `/metrics` if a port is set."""
         if self._settings.metrics_port:
             start_http_server(self._settings.metrics_port, self._settings.host, self.metrics.registry)
         self._queue = Queue(self._pass, time.monotonic, self.metrics.queued.set)
@@ -79,7 +81,7 @@ class Operator:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """End the steps at hand and give the Lease back."""
+        """Let the current steps end, and release the Lease."""
         self._stopping.set()
         if self._task is None:
             return
@@ -89,6 +91,7 @@ class Operator:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def health(self) -> Mapping[str, Any]:
+        """The state and the age of the oldest pass. Raises RuntimeError if a pass is stuck."""
         longest_s = max((one.longest_s() for one in (self._queue, self._others) if one is not None), default=0.0)
         if longest_s > STUCK_S:
             raise RuntimeError(f"a pass takes {longest_s:.0f} s: it never ends")
@@ -97,7 +100,7 @@ class Operator:
     # The work
 
     async def _run(self) -> None:
-        """Until it is stopped; what ends it before that ends the process."""
+        """Work until stopped. An error ends the process."""
         try:
             await self._work()
         except (ApiError, NoAccessError, OSError) as error:
@@ -117,7 +120,7 @@ class Operator:
             if not self._settings.lease:
                 await self._lead(api, None)
                 return
-            # Of its own: requests of a pass must not keep a renewal waiting for a connection.
+            # The Lease has its own client: requests of a pass must not delay a renewal.
             async with Api(count=self._count, timeout_s=self._settings.lease_s / 3) as own:
                 lease = Lease(
                     own,
@@ -132,11 +135,11 @@ class Operator:
                     if await self._unless_stopped(lease.acquire()):
                         await self._lead(api, lease)
                 finally:
-                    # Also where a stop cut the request off that took it: it may have been granted.
+                    # Even if a stop cancelled the request for the Lease, the API server may have granted it.
                     await lease.release()
 
     async def _connect(self, api: Api) -> Api | None:
-        """`api` with a login that could be loaded; None if the operator is stopped before."""
+        """Return `api` once its login could be loaded; None if the operator is stopped before."""
         while not self._stopping.is_set():
             try:
                 await api.load()
@@ -147,7 +150,7 @@ class Operator:
         return None
 
     async def _unless_stopped(self, work: Any) -> bool:
-        """Whether the work was done before the operator is stopped."""
+        """Run `work` until it ends or the operator is stopped. Returns whether it has ended."""
         task, stopped = asyncio.ensure_future(work), asyncio.create_task(self._stopping.wait())
         done, pending = await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
         for one in pending:
@@ -191,7 +194,7 @@ class Operator:
             self._reconciler.close()
 
     async def _end_steps(self, workers: list[asyncio.Task[None]], kept: asyncio.Task[None]) -> None:
-        """Let the passes at hand end after their step, for as long as the Lease is ours."""
+        """Let the current passes end after their step, while the Lease is still held."""
         assert self._queue is not None
         assert self._others is not None
         assert self._reconciler is not None
@@ -213,9 +216,9 @@ class Operator:
         return await self._pipelines.reconcile(key)
 
     async def _resync(self, api: Api, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Clusters and pipelines of which no event came, ever: a watch that failed must not hide them.
+        """Enqueue clusters and pipelines without events regularly, because a failed watch must not hide them.
 
-        A new leader looks at once at what it has not listed before, whatever its watches have told.
+        A new leader enqueues everything that it has not listed before at once, whatever its watches reported.
         """
         assert self._queue is not None
         assert self._others is not None

@@ -1,4 +1,4 @@
-"""Log lines of the operator: as the nodes', or an object of JSON a line."""
+"""Log lines of the operator: in the nodes' format, or as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Lines(logging.Formatter):
 
 
 class Json(Lines):
-    """An object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = {
@@ -37,7 +37,7 @@ class Json(Lines):
 
 
 def configure(level: str, *, as_json: bool) -> None:
-    """To standard output. Lines of kopf and of its probes only from WARNING on."""
+    """Log to standard output. kopf and its probes log from WARNING on only."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(Json() if as_json else Lines())
     logging.basicConfig(level=level, handlers=[handler], force=True)

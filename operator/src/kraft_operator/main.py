@@ -1,7 +1,7 @@
 """The operator as a process: `python -m kraft_operator`, with settings from its environment (`settings`).
 
-SIGTERM stops it: the steps at hand are ended, the Lease is given back, and the process ends with 0. It ends with 1 when
-the Lease is lost or something fails that a new process may do better.
+SIGTERM stops it: the current steps end, the Lease is released, and the exit code is 0. If the Lease is lost or an error
+needs a restart, the exit code is 1. If the environment is invalid, the exit code is 2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kraft_operator.settings import Settings
 
 
 async def run(settings: Settings) -> int:
-    """Until a signal, or until it fails; the exit code."""
+    """Run the operator until a signal or a failure. Returns the exit code."""
     operator, registry = Operator(settings), kopf.OperatorRegistry()
     register(registry, operator, settings)
     await kopf.operator(
@@ -34,7 +34,7 @@ async def run(settings: Settings) -> int:
 
 
 def main() -> int:
-    """The process."""
+    """Run the process. Returns the exit code."""
     try:
         settings = Settings.of(os.environ)
     except ValueError as error:

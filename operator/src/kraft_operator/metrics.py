@@ -1,7 +1,7 @@
-"""The operator's metrics. The dashboards and alerts of its chart use these names: a test holds them to it.
+"""The operator's metrics. The dashboards and alerts of its chart use these names, and a test compares them.
 
-Who calls it: the reconciler after every pass; prometheus_client's server prints the registry. It decides nothing.
-Series of a cluster that is gone go with it (`forget`), so that what is printed stays bounded by what exists.
+The reconciler calls it after every pass. prometheus_client's server prints the registry. The series of a deleted
+cluster are removed (`forget`), so the number of series is bounded by the existing clusters.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kraft_operator.plan.steps import Plan
 CLUSTER: Final = ("namespace", "cluster")
 PIPELINE: Final = ("namespace", "kind", "name")
 VALUES: Final = {"True": 1.0, "False": 0.0, "Unknown": -1.0}
-"""Of a condition's status."""
+"""Values of the metrics for a condition's status."""
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-"""Seconds of a pass: a quiet one takes some tens of milliseconds, a slow API server seconds."""
+"""Seconds of a pass. A quiet pass takes tens of milliseconds; with a slow API server, it takes seconds."""
 
 
 class Metrics:
@@ -73,7 +73,7 @@ class Metrics:
         )
         self._add_times()
         self._reasons: dict[tuple[str, str], dict[str, float]] = {}
-        """Since when, by reason."""
+        """By cluster and reason: since when a gate is closed, in seconds since the epoch."""
         self._waits: dict[tuple[str, str], tuple[tuple[str, ...], float]] = {}
 
     def _add_times(self) -> None:
@@ -93,7 +93,7 @@ class Metrics:
     def passed(
         self, namespace: str, cluster: str, plan: Plan, told: list[Told], *, took_s: float, now_s: float
     ) -> None:
-        """A pass without an error."""
+        """Count a pass without an error. `took_s` is its duration, `now_s` the time in seconds since the epoch."""
         result = "blocked" if plan.blocked else "changed" if plan.steps else "waiting" if plan.waits else "unchanged"
         self.reconciles.labels(namespace, cluster, result).inc()
         self.duration_s.observe(took_s)
@@ -106,7 +106,7 @@ class Metrics:
             self.steps.labels(namespace, cluster, type(step).__name__).inc()
 
     def _note_gates(self, key: tuple[str, str], plan: Plan, now_s: float) -> None:
-        """Since when each gate is closed, and how long the same has been waited for."""
+        """Note since when each gate is closed, and since when the plan waits for the same thing."""
         before = self._reasons.get(key, {})
         now = {one.reason: before.get(one.reason, now_s) for one in plan.blocked}
         for gone in before.keys() - now.keys():
@@ -123,12 +123,12 @@ class Metrics:
         self.waiting_since.labels(*key).set(since if plan.waits else 0)
 
     def failed(self, namespace: str, cluster: str, *, took_s: float) -> None:
-        """A pass that an error ended."""
+        """Count a pass that ended with an error."""
         self.reconciles.labels(namespace, cluster, "error").inc()
         self.duration_s.observe(took_s)
 
     def forget(self, namespace: str, cluster: str) -> None:
-        """A cluster is gone, and what was told of it."""
+        """Remove the series of a deleted cluster."""
         gates = (self.blocked, self.blocked_since, self.waiting, self.waiting_since)
         for metric in (self.reconciles, self.last_success, self.condition, self.steps, *gates):
             metric.remove_by_labels({"namespace": namespace, "cluster": cluster})
@@ -136,7 +136,7 @@ class Metrics:
         self._waits.pop((namespace, cluster), None)
 
     def pipeline(self, namespace: str, kind: str, name: str, status: Mapping[str, Any]) -> None:
-        """A pass over a pipeline, by the status that it wrote."""
+        """Set the metrics of a pipeline from the status that a pass wrote."""
         for one in status["conditions"]:
             self.pipeline_condition.labels(namespace, kind, name, one["type"]).set(VALUES[one["status"]])
         for metric, key in ((self.pipeline_lag, "lag"), (self.pipeline_dead, "deadLetters")):
@@ -144,6 +144,6 @@ class Metrics:
                 metric.labels(namespace, kind, name).set(status[key])
 
     def forget_pipeline(self, namespace: str, kind: str, name: str) -> None:
-        """It is gone."""
+        """Remove the series of a deleted pipeline."""
         for metric in (self.pipeline_condition, self.pipeline_lag, self.pipeline_dead):
             metric.remove_by_labels({"namespace": namespace, "kind": kind, "name": name})

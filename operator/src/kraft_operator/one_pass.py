@@ -1,7 +1,7 @@
-"""What one pass over one cluster does: look, carry out steps, tell.
+"""The work of one pass over one cluster: observe, carry out steps, write the status.
 
-Who calls it: the reconciler, which has read the resource and plans. A pass keeps nothing: what outlives it is in the
-record, in the resource's status, and in the `Look` that it is given.
+The reconciler calls it after it has read the resource and planned. A pass keeps no state of its own: the record, the
+resource's status and the given `Look` outlive it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from kraft_operator.specs.wishes import REPLACE
 log = logging.getLogger("kraft_operator.reconcile")
 
 SHARED_S: Final = 300.0
-"""Services and budgets are read so often when nothing has changed: who edits them by hand is corrected then."""
+"""Seconds between two checks of services and budgets without changes. The check reverts manual edits."""
 
 Tell = Callable[[Sequence[do.Step]], Awaitable[None]]
-"""Gets steps of one kind that were taken together."""
+"""Called with steps of one kind that were carried out together."""
 KAFKA_STEPS: Final = (
     do.SetConfig,
     do.SetFeature,
@@ -53,23 +53,23 @@ KAFKA_STEPS: Final = (
 
 
 def only_remembers(plan_: do.Plan) -> bool:
-    """Whether a plan writes the record, nothing else, and needs no second look for it."""
+    """Whether a plan only writes the record and needs no second look for it."""
     return plan_.guarded is None and len(plan_.steps) == 1 and isinstance(plan_.steps[0], do.Remember)
 
 
 @dataclass(slots=True)
 class Shared:
-    """When, and for what, the objects that all nodes share were last put right."""
+    """When, and for which state, the shared objects were last written."""
 
     marks: str = ""
     at: float = float("-inf")
     rehearsed: str = ""
-    """Of the pods that Kubernetes would take."""
+    """Digest of the pods that Kubernetes has accepted in a dry run."""
 
 
 @dataclass(slots=True)
 class Pass:
-    """What one pass has in hand."""
+    """The state of one pass."""
 
     api: Api
     look: Look
@@ -80,19 +80,19 @@ class Pass:
     clock: Callable[[], float]
     machines: Machines
     stopping: Callable[[], bool]
-    """Whether no step may be begun any more."""
+    """Whether the operator stops, so that no step may begin."""
     think: Think
     """Plans again, for the second look."""
     record: Record
-    """In force."""
+    """The record in force."""
     kept: RecordObject
     ask: Callable[[Kube], Collection[int]]
-    """Brokers whose log directories have to be known."""
+    """Returns the brokers whose log directories must be known."""
     seen: Seen = field(default_factory=Seen)
     found: Found | None = None
 
     async def _share(self, held: frozenset[str]) -> None:
-        """Services and budgets, when they may have to change."""
+        """Write services and budgets if they may have to change."""
         nodes = [[node.id, node.controller, node.broker, node.stopped] for node in self.record.nodes]
         marks = digest([self.resource["metadata"].get("generation"), nodes, sorted(self.seen.services), sorted(held)])
         now = self.clock()
@@ -103,7 +103,7 @@ class Pass:
         self.shared.marks, self.shared.at = marks, now
 
     async def _rehearse(self) -> None:
-        """Pods of another specification are refused before the first node is stopped for it."""
+        """Check pods of a changed specification by dry runs, before the first node is stopped for them."""
         spec = self.cluster.spec
         if spec.hibernated:
             return
@@ -113,16 +113,16 @@ class Pass:
             self.shared.rehearsed = made
 
     async def observe(self) -> Observed:
-        """Everything, each with its age."""
+        """Observe everything. Returns all views with their ages."""
         listed_at = self.clock()
         self.found, self.seen = await self.look.objects(self.api, self.cluster, self.machines)
         return await self.look.observed(self.found, listed_at, self.ask(self.found.kube))
 
     async def act(self, plan_: do.Plan, tell: Tell) -> None:
-        """What all nodes share, then the plan's steps in their order, those of one kind together.
+        """Write the shared objects, then carry out the plan's steps in order, steps of one kind together.
 
-        What Kubernetes refuses until somebody changes something (a volume that cannot grow, a quota), or has not got
-        yet, holds up no other step: no step of a plan counts with another one of it. It is raised at the end.
+        A lasting refusal (a volume that cannot grow, a quota) or a missing precondition does not delay other steps,
+        because the steps of a plan do not depend on each other. It is raised at the end.
         """
         refused: ApiError | NotYetError | None = None
         if not self.cluster.spec.paused and not only_remembers(plan_):
@@ -143,7 +143,7 @@ class Pass:
             raise refused
 
     async def _guarded(self, plan_: do.Plan, tell: Tell) -> None:
-        """What disrupts or gives up a disk: after a second look, before its views are too old, and not repeated."""
+        """Carry out a guarded step once: after a second look, and before the views are too old."""
 
         permit = await looked_again(plan_, self.observe, self.think, self.clock)
         if permit is None or await self._is_another():
@@ -163,7 +163,7 @@ class Pass:
             raise refused
 
     async def _is_another(self) -> bool:
-        """Whether the resource has changed since the pass began: it was paused, or a node is skipped."""
+        """Whether the resource has changed since the pass began, for example because it was paused."""
         there = await self.api.get("KRaftCluster", self.cluster.namespace, self.cluster.name)
         was, now = self.resource["metadata"], (there or {}).get("metadata", {})
         return "deletionTimestamp" in now or any(
@@ -171,7 +171,7 @@ class Pass:
         )
 
     async def _each(self, planned: Iterable[do.Step], tell: Tell) -> ApiError | NotYetError | None:
-        """Steps in their order, those of one kind together; what was refused for good, or is to wait."""
+        """Carry out steps in order, steps of one kind together. Returns the first lasting refusal or wait, or None."""
         refused: ApiError | NotYetError | None = None
         for kind, steps in itertools.groupby(planned, key=type):
             if self.stopping():
@@ -190,7 +190,7 @@ class Pass:
         return refused
 
     async def _all(self, steps: Sequence[do.Step], tell: Tell) -> None:
-        """Steps of one kind at once. Those that were taken are told, also where others fail."""
+        """Carry out steps of one kind at once. Reports the completed steps, even if others fail."""
         hands = Hands(self.api, self.cluster, self.record, self.seen)
 
         async def one(step: do.Step) -> None:
@@ -215,7 +215,7 @@ class Pass:
     async def _by_kafka(self, step: by_kafka.KafkaStep) -> None:
         pods = list(self.seen.pods.values())
         controllers = objects.controllers(pods)
-        # As the quorum's members will know it, by its name: a pod's address does not outlive it.
+        # The quorum gets the node's host name, because a pod's address does not outlive the pod.
         named = {i: address._replace(host=self.cluster.host(i)) for i, address in controllers.items()}
         ask = list(objects.brokers(pods).values()) or list(controllers.values())
         if isinstance(step, do.AddVoter | do.RemoveVoter):
@@ -223,7 +223,7 @@ class Pass:
             leader = [] if quorum is None or quorum.leader not in controllers else [controllers[quorum.leader]]
             ask = [*leader, *ask]
             if isinstance(step, do.RemoveVoter):
-                ask = ask[:1]  # it disrupts: not repeated
+                ask = ask[:1]  # a disruptive step is not repeated at another address
         if isinstance(step, by_kafka.OWN_STEPS):
             own = objects.brokers(pods).get(step.node)
             ask = [] if own is None else [own]
@@ -231,7 +231,7 @@ class Pass:
         await by_kafka.carry_out(self.look.client, step, ask, quorum=quorum, controllers=named)
 
     async def topics(self, found: list[dict[str, Any]], record: Record, events: Events) -> bool:
-        """The namespace's KRaftTopics; whether the next pass should look again soon."""
+        """Reconcile the namespace's KRaftTopics. Returns whether the next pass is due soon."""
         claims = {claim.topic: claim for claim in record.topics}
         declared, states = by_topics.declared(found, self.cluster.name, record.topics)
         brokers = list(objects.brokers(self.seen.pods.values()).values())
@@ -250,7 +250,7 @@ class Pass:
         return await one.run(declared, claims)
 
     async def withdraw(self, replaced: frozenset[str]) -> None:
-        """Requests by annotation end with the replacement that they ask for."""
+        """Remove the annotations that requested replacements which are done."""
         done = replaced | {item.name for item in self.record.replacements if item.done}
         there = self.resource["metadata"].get("annotations", {})
         keys = [key for key in there if key.startswith(REPLACE) and key.removeprefix(REPLACE) in done]
@@ -258,19 +258,19 @@ class Pass:
             patch = {"metadata": {"annotations": dict.fromkeys(keys)}}
             try:
                 self.resource = await self.api.patch("KRaftCluster", self.cluster.namespace, self.cluster.name, patch)
-            except ApiError as error:  # it asks for nothing any more: the next pass removes it
+            except ApiError as error:  # the request has no effect any more, and the next pass removes it
                 log.warning("%s/%s: requests that are done stay: %s", self.cluster.namespace, self.cluster.name, error)
 
     # The status
 
     async def _remember(self, step: do.Remember) -> Record:
-        """Write the record; another writer's change makes it fail."""
+        """Write the record. Raises ApiError 409 if another writer has changed it."""
         log.info("%s/%s: Remember: %s", self.cluster.namespace, self.cluster.name, step.why)
         await self.kept.keep(step.record)
         return step.record
 
     async def report(self, after: dict[str, Any], now: str) -> None:
-        """Write the status where it differs; the time of the pass only then."""
+        """Write the status if it differs. The time of the pass alone is no difference."""
         there = self.resource.get("status", {})
         stamp = after.pop("lastReconcileTime", None)
         change = difference({k: v for k, v in there.items() if k != "lastReconcileTime"}, after)

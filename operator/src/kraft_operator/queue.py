@@ -1,8 +1,9 @@
-"""The one queue: which clusters want a pass, and when. Bounded by the number of clusters, as each is in it once.
+"""A queue of passes: which clusters or pipelines are due, and when. Each is queued at most once, so it is bounded.
 
-Events put a cluster in it at once, a pass puts it in again for later; the earlier time wins. A cluster is never in two
-passes at a time: what wants it meanwhile has it again afterwards. Events that come together, such as those of a pass's
-own writes, make a single pass: it begins PACE_S after the pass before. Passes that fail come again ever later.
+An event enqueues a key at once, and a pass enqueues it again for later; the earlier time wins. A key is never in two
+passes at a time. If an event arrives during a pass, another pass follows. Events that arrive together, such as events
+of a pass's own writes, cause a single pass, because a pass begins at least PACE_S after the previous one. Failed passes
+are retried with growing delays.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from kraft_operator.reconcile import Key
 log = logging.getLogger("kraft_operator.queue")
 
 WORKERS: Final = 4
-"""Passes at once: they mostly wait for answers, and one slow cluster must not keep the others."""
+"""Concurrent passes. They mostly wait for answers, and a slow cluster must not delay the others."""
 PACE_S: Final = 0.1
-"""From the end of a pass to the begin of the next one of the same cluster, at least."""
+"""The least seconds between the end of a pass and the start of the next pass of the same key."""
 FAILED_S: Final = 0.5
-"""Before the first repetition of a pass that failed; doubled up to FAILED_S_MAX."""
+"""Seconds before the first retry of a failed pass, doubled up to FAILED_S_MAX."""
 FAILED_S_MAX: Final = 30.0
 CLUSTERS_MAX: Final = 10_000
 
@@ -30,25 +31,25 @@ Work = Callable[[Key], Awaitable[float | None]]
 
 
 class Queue:
-    """What is to be done, by whom it wakes."""
+    """The queue and its workers."""
 
     def __init__(self, work: Work, clock: Callable[[], float], told: Callable[[int], None] = lambda _: None) -> None:
-        """`work` is a pass: seconds until the next, None for never. `told` gets the queue's length."""
+        """`work` runs a pass and returns the seconds until the next one, or None. `told` gets the queue's length."""
         self._work = work
         self._clock = clock
         self._told = told
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, Key]] = []
         self._busy: dict[Key, float] = {}
-        """Since when."""
+        """When each current pass began."""
         self._ended: dict[Key, float] = {}
-        """When the last pass ended; not of clusters that are gone."""
+        """When the last pass of each key ended, without keys that are gone."""
         self._closed = False
         self._failures: dict[Key, int] = {}
         self._changed = asyncio.Event()
 
     def put(self, key: Key, after_s: float = 0.0) -> None:
-        """Let it have a pass by then."""
+        """Enqueue a pass that is due in `after_s` seconds; an earlier due time stays."""
         due = max(self._clock() + after_s, self._ended.get(key, float("-inf")) + PACE_S)
         if key not in self._due and len(self._due) >= CLUSTERS_MAX:
             log.error("more than %d clusters: %s/%s is not looked after", CLUSTERS_MAX, *key)
@@ -60,17 +61,17 @@ class Queue:
         self._changed.set()
 
     def close(self) -> None:
-        """Begin no more passes: `run` ends once those at hand have ended."""
+        """Begin no more passes: `run` ends once the current passes have ended."""
         self._closed = True
         self._changed.set()
 
     def longest_s(self) -> float:
-        """How long the oldest pass at hand has taken by now."""
+        """The age of the oldest current pass in seconds; 0 if no pass runs."""
         now = self._clock()
         return now - min(self._busy.values(), default=now)
 
     async def run(self, workers: int = WORKERS) -> None:
-        """Until cancelled or closed."""
+        """Run passes until cancelled or closed."""
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
                 group.create_task(self._worker())
@@ -85,7 +86,7 @@ class Queue:
             try:
                 after_s = await self._work(key)
                 self._failures.pop(key, None)
-            except Exception as error:  # noqa: BLE001, RUF100  (whatever it is, it is one cluster's)
+            except Exception as error:  # noqa: BLE001, RUF100  (any error concerns one cluster only)
                 count = self._failures[key] = self._failures.get(key, 0) + 1
                 after_s = min(FAILED_S * 2 ** min(count - 1, 10), FAILED_S_MAX)
                 log.warning("%s/%s: the pass failed, again in %g s: %s", *key, after_s, error, exc_info=_unknown(error))
@@ -97,7 +98,7 @@ class Queue:
                 self._ended.pop(key, None)
 
     def _end(self, key: Key) -> None:
-        """Of a pass. What wanted it meanwhile keeps to the pace, too."""
+        """Note the end of a pass. Passes enqueued meanwhile keep the pace, too."""
         del self._busy[key]
         now = self._ended[key] = self._clock()
         if self._due.get(key, float("inf")) < now + PACE_S:
@@ -106,14 +107,14 @@ class Queue:
         self._changed.set()
 
     def _next(self) -> Key | None:
-        """Whoever is due and not in a pass."""
+        """Take the next key that is due and not in a pass; None if there is none."""
         waiting = []
         found = None
         now = self._clock()
         while self._heap and found is None:
             due, key = heapq.heappop(self._heap)
             if self._due.get(key) != due:
-                continue  # an earlier time has taken its place, or its pass has begun
+                continue  # an earlier due time has replaced this entry, or the pass has begun
             if due > now or key in self._busy:
                 waiting.append((due, key))
                 if due > now:
@@ -127,7 +128,7 @@ class Queue:
         return found
 
     async def _wait(self) -> None:
-        """Until something is due, or has changed."""
+        """Wait until a key is due or the queue changes."""
         if self._closed:
             return
         self._changed.clear()
@@ -140,5 +141,5 @@ class Queue:
 
 
 def _unknown(error: Exception) -> bool:
-    """Whether it is a mistake of ours, whose place in the code matters."""
+    """Whether an error is unexpected, so that the log needs its traceback."""
     return not type(error).__module__.startswith("kraft_operator")

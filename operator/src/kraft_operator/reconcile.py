@@ -1,11 +1,11 @@
-"""One pass over one cluster: read the resource, observe, plan, act, tell.
+"""One pass over one cluster: read the resource, observe, plan, act, write the status.
 
-Who calls it: the queue's workers, one pass a cluster at a time. It decides nothing itself: that is the planner's. What
-it remembers (views, what was last written, when pods last changed) is found anew after a crash.
+The queue's workers call it, one pass per cluster at a time. The planner makes the decisions. The state in memory
+(views, last writes, last changes of pods) is found again after a crash.
 
-A cluster with no step to take rests. As long as no watch tells of a change, its objects are not read again: a pass asks
-the cluster's own nodes only, and plans with the objects of the last whole pass. As soon as there is a step to take, or
-the status would be another one, everything is read anew, and only that is acted upon.
+A cluster without steps rests. While no watch reports a change, its objects are not read again: a pass only asks the
+cluster's own nodes, and plans with the objects of the last whole pass. If a step is due or the status would change,
+everything is read again, and only the new objects are acted upon.
 """
 
 from __future__ import annotations
@@ -58,24 +58,25 @@ from kraft_operator.telling import Teller, now_text, topics_without_cluster
 log = logging.getLogger("kraft_operator.reconcile")
 
 AGAIN_S: Final = 0.2
-"""After a pass that did something: so long, views of the cluster become newer than what was done."""
+"""Seconds after a pass that carried out steps. Meanwhile the cluster's views become newer than the steps."""
 WAITING_S: Final = 0.5
-"""While something is waited for that no event tells of, such as a replica that catches up; doubled for the same."""
+"""Seconds between passes that wait for something without events, such as a replica that catches up. Doubled while the
+plan waits for the same thing, up to WAITING_S_MAX."""
 WAITING_S_MAX: Final = 5.0
 PASS_S: Final = 120.0
-"""A pass that takes longer is given up: what it has seen is too old to go on with."""
+"""The timeout of a pass in seconds. After that, its views are too old."""
 LEAVES_S: Final = 1.0
-"""While the garbage collector has not been there yet."""
+"""Seconds between passes over a deleted cluster whose objects the garbage collector has not deleted yet."""
 BLOCKED_S: Final = 5.0
 UNKNOWN_S: Final = 10.0
-"""Views that are missing or too old for no longer than this are waited for; then somebody should know."""
+"""Missing or outdated views are reported only after this many seconds."""
 UNKNOWN: Final = frozenset({"QuorumUnknown", "PartitionsUnknown"})
 RESTS_S: Final = 1200.0
-"""Everything is read anew after this, whatever watches tell: who edits what they do not show is corrected then."""
+"""After this many seconds, everything is read again, to revert manual edits that watches do not show."""
 
 
 class Key(NamedTuple):
-    """Which cluster."""
+    """The key of a cluster, a pipeline or another object in a queue."""
 
     namespace: str
     name: str
@@ -83,7 +84,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """What the last whole pass left: a cluster with no step to take."""
+    """The result of the last whole pass over a cluster that needs no step."""
 
     cluster: Cluster
     record: Record
@@ -98,22 +99,22 @@ class _Rest:
 
 @dataclass(slots=True)
 class _Memory:
-    """Of one cluster between passes; worth nothing after a crash."""
+    """The state of one cluster between passes. A crash may lose it."""
 
     look: Look
     teller: Teller
     shared: Shared = field(default_factory=Shared)
     known_at: float = float("-inf")
-    """When quorum and metadata were last both known well enough."""
+    """When the quorum and the metadata were last both known (monotonic seconds)."""
     waits: tuple[str, ...] = ()
     waits_s: float = WAITING_S
     changes: int = 0
-    """How often a watch has told of a change."""
+    """How many changes the watches have reported."""
     rest: _Rest | None = None
 
 
 def _rests_s(cluster: Cluster) -> float:
-    """How long a cluster may rest: not beyond the moment at which a maintenance window opens or closes."""
+    """How long a cluster may rest, in seconds: at most until a maintenance window opens or closes."""
     longest_s = RESTS_S * (1 + random.random() / 10)  # noqa: S311  (not all at once)
     now = datetime.now(UTC)
     changes = window_state(cluster.spec.update_strategy.maintenance_windows, now).changes
@@ -145,18 +146,18 @@ class Reconciler:
         self._stopping = False
 
     def stop(self) -> None:
-        """Begin no more steps: passes at hand end after theirs."""
+        """Begin no more steps: current passes end after their present step."""
         self._stopping = True
 
     def touched(self, key: Key) -> None:
-        """Something of this cluster has changed: its objects have to be read anew."""
+        """Note a change of a cluster: the next pass reads its objects again."""
         memory = self._memories.get(key)
         if memory is not None:
             memory.changes += 1
             memory.rest = None
 
     async def reconcile(self, key: Key) -> float | None:
-        """One pass; seconds until the next one, None when the cluster is gone."""
+        """Run one pass. Returns the seconds until the next one, or None if the cluster is gone."""
         began = self._clock()
         try:
             try:
@@ -171,7 +172,7 @@ class Reconciler:
             raise
 
     def forget(self, key: Key) -> None:
-        """It is gone: nothing is kept of it."""
+        """Drop the state and the metrics of a deleted cluster."""
         memory = self._memories.pop(key, None)
         if memory is not None:
             memory.look.client.close()
@@ -186,7 +187,7 @@ class Reconciler:
 
     async def _pass(self, key: Key) -> float | None:
         began, memory = self._clock(), self._memory(key)
-        # From here on: what changes while it is read may have been read before the change.
+        # Count changes from here on: an object may be read just before it changes.
         memory.rest, changes = None, memory.changes
         resource, there, topics = await asyncio.gather(
             self._api.get("KRaftCluster", *key),
@@ -237,7 +238,7 @@ class Reconciler:
         observed = await one.observe()
         plan_, failure = await self._planned(one, memory, wanted, observed)
         understood = failure is None or (isinstance(failure, RefusedError | ApiError) and failure.lasting)
-        record = one.record  # also of a plan that was not done to its end: what was remembered stays so
+        record = one.record  # even if the plan failed halfway, the written record stays in force
         s = situation(record, wanted, observed)
         if understood:
             await memory.teller.blocked(resource, plan_)
@@ -288,9 +289,9 @@ class Reconciler:
     async def _planned(
         self, one: Pass, memory: _Memory, wanted: Wanted, observed: Observed
     ) -> tuple[do.Plan, ApiError | RefusedError | UnreachableError | None]:
-        """Plan and act. The last plan, and what it failed with.
+        """Plan and act. Returns the last plan and its error, or None.
 
-        A plan that only writes the record changes nothing that was looked at: the next one needs no other look.
+        A plan that only writes the record does not change anything observed, so the next plan needs no new look.
         """
         fresh_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_", 1)
         while True:
@@ -303,7 +304,7 @@ class Reconciler:
                 return plan_, failure
 
     async def _act(self, one: Pass, plan_: do.Plan) -> ApiError | RefusedError | UnreachableError | None:
-        """Do it. What it failed with; where that lasts, the plan says so."""
+        """Carry out a plan. Returns its error, or None. A lasting error is added to the plan as a block."""
         try:
             await one.act(plan_, self._told(one.resource))
         except NotYetError as error:
@@ -319,9 +320,9 @@ class Reconciler:
     async def _understand(
         self, key: Key, memory: _Memory, resource: dict[str, Any]
     ) -> tuple[Cluster, KRaftClusterStatus] | None:
-        """What is wanted, and the status of before; None, and told, where that makes no sense: nothing is done then."""
+        """Read the specification and the former status. Returns None and reports the problem if they are invalid."""
         try:
-            # What a later version of the definitions has besides is for a later operator.
+            # Ignore unknown fields: they may belong to a later version of the definitions.
             spec = KRaftClusterSpec.model_validate(resource["spec"], extra="ignore")
             before = KRaftClusterStatus.model_validate(resource.get("status", {}), extra="ignore")
         except ValidationError as error:
@@ -344,7 +345,7 @@ class Reconciler:
         return cluster, before
 
     def _patience(self, memory: _Memory, s: Situation | None, plan_: do.Plan) -> None:
-        """Who asks a moment after something was done hears nothing new yet: that is no reason for an alarm."""
+        """Do not report unknown views yet if they were known up to `UNKNOWN_S` ago: after a step, they are outdated."""
         now = self._clock()
         if s is not None and s.quorum is not None and s.metadata is not None:
             memory.known_at = now
@@ -366,13 +367,13 @@ class Reconciler:
     # A pass over a cluster that rests
 
     async def _rest(self, memory: _Memory, rest: _Rest, changes: int) -> None:
-        """Let the cluster rest if everything is known that its objects could say, and no watch has told of more."""
+        """Let the cluster rest if all its objects are known and no watch has reported a change since."""
         states = await self._topics(memory, rest) if rest.found.whole else None
         if states is not None and memory.changes == changes:
             memory.rest = replace(rest, topics=states)
 
     async def _topics(self, memory: _Memory, rest: _Rest) -> Mapping[str, TopicState] | None:
-        """States of the cluster's topics; None if one has to be changed, or cannot be looked at."""
+        """The states of the cluster's topics; None if a topic must change or cannot be read."""
         claims = {claim.topic: claim for claim in rest.record.topics}
         spec = rest.cluster.spec
         if spec.paused or spec.hibernated or not (rest.declared.wishes or claims):
@@ -386,12 +387,12 @@ class Reconciler:
             return None
 
     async def _glance(self, key: Key) -> float | None:
-        """A pass without a request to the API server; None if a whole one is due."""
+        """A short pass over a resting cluster, without requests to the API server; None if a whole pass is due."""
         memory, began = self._memories.get(key), self._clock()
         rest = None if memory is None else memory.rest
         if memory is None or rest is None or rest.until < began or self._stopping:
             return None
-        # No watch has told of a change: objects are as they were listed, as of now.
+        # No watch has reported a change, so the listed objects are still correct now.
         ask = brokers_to_ask(rest.record, rest.wanted, rest.found.kube)
         observed = await memory.look.observed(rest.found, self._clock(), ask)
         plan_ = plan(rest.record, rest.wanted, observed, "")
@@ -423,7 +424,7 @@ class Reconciler:
             return self._backed_off(memory, tuple(plan_.waits))
         if s is not None and (s.wanted.hibernated or s.wanted.paused):
             return self._resync_s
-        # What is unknown now, or older than the pods, may be known in a moment, and may ask for something.
+        # A view that is unknown, or older than the pods, may soon be known and may require a step.
         if self._clock() - max(memory.known_at, memory.look.pods_changed_at) >= UNKNOWN_S:
             return BLOCKED_S
         if s is None or s.quorum is None or s.metadata is None:
@@ -431,7 +432,7 @@ class Reconciler:
         return BLOCKED_S if plan_.blocked else self._resync_s
 
     def _backed_off(self, memory: _Memory, waits: tuple[str, ...]) -> float:
-        """Twice as long each time for the same; pods, claims and jobs wake the cluster before that."""
+        """The delay until the next pass, doubled while the plan waits for the same. Watches wake it earlier."""
         again = memory.waits == waits
         memory.waits, memory.waits_s = waits, min(memory.waits_s * 2, WAITING_S_MAX) if again else WAITING_S
         return memory.waits_s

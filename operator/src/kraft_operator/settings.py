@@ -1,15 +1,15 @@
 """The operator's settings, all from its environment.
 
-KRAFT_NAMESPACES       namespaces to look after, separated by commas; empty for all
-KRAFT_LEASE            name of the Lease by which replicas elect the one that works; empty: alone
-KRAFT_LEASE_SECONDS    after which another replica takes over
-KRAFT_RESYNC_SECONDS   between two looks at a cluster without events
-KRAFT_NODE_IMAGE       of clusters that name no image
-KRAFT_PIPELINE_IMAGE   of pipelines whose driver names no image
-KRAFT_READS_MACHINES   whether Node objects may be read (racks)
-KRAFT_METRICS_PORT     of /metrics
-KRAFT_HEALTH_PORT      of /healthz
-KRAFT_WEBHOOK_PORT     of the admission webhook; 0: none
+KRAFT_NAMESPACES       namespaces to watch, separated by commas; empty for all
+KRAFT_LEASE            name of the Lease through which replicas elect a leader; empty for a single replica
+KRAFT_LEASE_SECONDS    duration of the Lease, after which another replica takes over
+KRAFT_RESYNC_SECONDS   seconds between two passes over a cluster without events
+KRAFT_NODE_IMAGE       default image of clusters
+KRAFT_PIPELINE_IMAGE   default image of pipelines' drivers
+KRAFT_READS_MACHINES   whether the operator may read Node objects (racks)
+KRAFT_METRICS_PORT     port of /metrics
+KRAFT_HEALTH_PORT      port of /healthz
+KRAFT_WEBHOOK_PORT     port of the admission webhook; 0 for no webhook
 KRAFT_WEBHOOK_CERTS    folder with tls.crt and tls.key of the webhook
 KRAFT_LOG_LEVEL, KRAFT_LOG_JSON
 POD_NAME, POD_NAMESPACE, POD_IP
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The environment, parsed."""
+    """The parsed environment."""
 
     namespaces: tuple[str, ...] = ()
     lease: str = ""
@@ -48,7 +48,7 @@ class Settings:
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Settings:
-        """Raises ValueError that names the variable."""
+        """Parse the environment. Raises ValueError with the name of the variable."""
         if _number(env, "KRAFT_WEBHOOK_PORT", 0) and not env.get("KRAFT_WEBHOOK_CERTS"):
             raise ValueError("KRAFT_WEBHOOK_PORT needs KRAFT_WEBHOOK_CERTS: a folder with tls.crt and tls.key")
         return cls(
@@ -72,7 +72,7 @@ class Settings:
 
     @property
     def health_endpoint(self) -> str:
-        """As kopf wants it."""
+        """The URL of the liveness probe, as kopf expects it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.health_port}/healthz"
 

@@ -1,6 +1,6 @@
-"""What people are told beside the status of a pass: events, and why nothing is done.
+"""Reports beside the status of a pass: warning events, and the reason if nothing is done.
 
-Who calls it: the reconciler. An event is told once for each thing that has become wrong.
+The reconciler calls it. Each new problem causes one event.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("kraft_operator.reconcile")
 
 Object = dict[str, Any]
 Reasons = tuple[tuple[str, str], ...]
-"""Reason and message of each thing that is wrong."""
+"""Reason and message of each problem."""
 
 
 def now_text() -> str:
@@ -34,14 +34,14 @@ def now_text() -> str:
 
 @dataclass(slots=True)
 class Teller:
-    """Of one cluster, between passes."""
+    """Reports of one cluster, kept between passes."""
 
     api: Api
     events: Events
     told: Reasons = ()
 
     async def wrong(self, resource: Object, reason: str, message: str) -> None:
-        """That nothing is done, by an event and by the one condition that is sure."""
+        """Report that the operator does nothing: by an event, and by the condition Degraded."""
         await self.once(resource, ((reason, message),))
         status, generation = resource.get("status", {}), resource["metadata"].get("generation", 0)
         others = [one for one in status.get("conditions", ()) if one["type"] != "Degraded"]
@@ -60,11 +60,11 @@ class Teller:
             await self.api.patch("KRaftCluster", namespace, name, {"status": change}, "status")
 
     async def blocked(self, resource: Object, plan: do.Plan) -> None:
-        """An event for each thing that has become blocked, once."""
+        """Post an event for each new block of a plan."""
         await self.once(resource, tuple((one.reason, one.message) for one in plan.blocked))
 
     async def once(self, resource: Object, told: Reasons) -> None:
-        """An event for each reason that was not told before."""
+        """Post an event for each reason and message that the last report did not have."""
         for reason, message in told:
             if (reason, message) not in self.told:
                 metadata = resource["metadata"]
@@ -74,7 +74,7 @@ class Teller:
 
 
 async def topics_without_cluster(api: Api, events: Events, namespace: str, name: str) -> None:
-    """Tell the KRaftTopics of a cluster that does not exist."""
+    """Write the statuses of the KRaftTopics whose cluster does not exist."""
     found = await api.list("KRaftTopic", namespace)
     declared, states = by_topics.declared(found, name)
     states |= cluster_missing(name, (one.resource for one in declared.wishes))
@@ -83,4 +83,4 @@ async def topics_without_cluster(api: Api, events: Events, namespace: str, name:
 
 
 async def _no_claims(_: Mapping[str, Claim]) -> None:
-    """Of a cluster that is not there, nothing is remembered."""
+    """Ignore claims, because a missing cluster has no record."""
