@@ -1,19 +1,21 @@
-"""The other world: a cluster of processes on one machine, kept by the same planner as on Kubernetes.
+"""Local clusters: processes on one machine, controlled by the same planner as on Kubernetes.
 
-Who calls it: the command line `kraftcluster`. It runs the node's programs as processes and imports nothing of them; it
-must not decide what is safe: that is the planner's.
+The command line `kraftcluster` calls it. It runs the node's programs as processes and does not import them. The planner
+decides what is safe.
 
-- `resource`   the file: checked by the schema and every rule that the API server enforces;  `cel` those rules' language
-- `folder`     `.kraft/NAME` and what is written there;  `ports` who listens where, given once
-- `processes`  started, seen and signalled by number and start;  `launch` what they begin as
-- `files`      `server.properties` and commands of a node;  `probe` whether it is ready
+- `resource`   the file, checked by the schema and all rules of the API server;  `cel` the language of the rules
+- `folder`     `.kraft/NAME` and its files;  `ports` ports of listeners, assigned once
+- `processes`  starts, observes and signals processes by id and start time;  `launch` the program that starts a node
+- `files`      `server.properties` and commands of a node;  `probe` whether a node is ready
 - `world`      processes and folders as the planner's pods, volumes and jobs
-- `supervisor` looks, plans, does, tells
+- `topics`     KRaftTopics of the file;  `sees` protocols that tests implement
+- `supervisor` the loop: observe, plan, act, report
 
-Laws, beside the planner's own:
+Laws, in addition to the planner's own:
 
-1. One supervisor a cluster: it holds a lock. One process a node: it holds a lock too, for life, whoever started it.
-2. What is relied on is on disk first: ids, voters and ports before a process knows them.
-3. Killed at any point and started again, a supervisor goes on; nodes run meanwhile.
-4. A process is signalled only as the one that was started: number and start must match.
+1. A cluster has at most one supervisor, which holds a lock. A node has at most one process, which holds a lock for its
+   whole life, whoever started it.
+2. State is on disk before anything relies on it: ids, voters and ports before a process gets them.
+3. A supervisor that is killed at any point continues after a restart. Nodes run meanwhile.
+4. A process is signalled only if its id and start time match the started process.
 """

@@ -1,8 +1,8 @@
-"""As much of CEL as the rules of our resources use: what the API server enforces holds for a file on a laptop too.
+"""The subset of CEL that the rules of the resources use, so that the API server's rules hold for local files, too.
 
 Numbers, strings, booleans, lists; `&& || ! ?: == != < <= > >= in + -`; fields, indexes; `has`, `all`, `exists`,
-`exists_one`, `filter`, `map`, `sum`, `size`, `matches`, `quantity(…).compareTo(…)`. As in CEL, `&&` and `||` take an
-error on one side when the other side decides. Who calls it: `rules`.
+`exists_one`, `filter`, `map`, `sum`, `size`, `matches`, `quantity(…).compareTo(…)`. As in CEL, `&&` and `||` ignore an
+error on one side if the other side decides. `resource` calls it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
 class CelError(ValueError):
-    """A rule that cannot be read, or not be decided for these values."""
+    """A rule that cannot be parsed, or cannot be evaluated for the given values."""
 
 
 class Quantity:
-    """Kubernetes' quantities, compared by size."""
+    """A quantity of Kubernetes, compared by its size in bytes."""
 
     def __init__(self, text: str) -> None:
         self.bytes = as_bytes(text)
@@ -44,7 +44,7 @@ class Quantity:
 
 @lru_cache(maxsize=256)
 def compiled(text: str) -> Expression:
-    """The rule as a function of its variables (`self`, `oldSelf`)."""
+    """Compile a rule to a function of its variables (`self`, `oldSelf`). Raises CelError."""
     parser = _Parser(text)
     expression = parser.ternary()
     if parser.peek is not None:
@@ -73,7 +73,7 @@ class _Parser:
 
     @property
     def peek(self) -> str | None:
-        """The next word or sign; None at the end, and `'…` for a value."""
+        """The next word or sign; None at the end; `'…` for a value."""
         if self.at == len(self.tokens):
             return None
         kind, value = self.tokens[self.at]
@@ -94,7 +94,7 @@ class _Parser:
         if self.took(sign) is None:
             raise CelError(f"{sign!r} expected before {self.peek!r} in: {self.text}")
 
-    # From the loosest to the tightest
+    # Grammar, from the loosest to the tightest binding
 
     def ternary(self) -> Expression:
         test = self.either()
@@ -181,7 +181,7 @@ class _Parser:
         self.must("(")
         start = self.at
         depth = 0
-        while depth >= 0:  # to the bracket that closes this one
+        while depth >= 0:  # up to the matching closing bracket
             depth += {"(": 1, ")": -1}.get(str(self.next()[1]), 0)
         end, self.at = self.at, start
         name = str(self.tokens[end - 2][1])

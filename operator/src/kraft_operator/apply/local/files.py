@@ -1,4 +1,4 @@
-"""What a node is started with: its properties file, its commands. As on Kubernetes, but for where things are."""
+"""The properties file and the commands of a local node. As on Kubernetes, except for paths and addresses."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from kraft_operator.specs.properties import CONTROLLER_LISTENER, aspects, listen
 
 START: Final = "kraft_node.cli.server_start"
 STORAGE: Final = "kraft_node.cli.storage"
-"""The node's programs: run, never imported."""
+"""The node's programs. They are run, never imported."""
 QUIET: Final = {"group.initial.rebalance.delay.ms": "0"}
-"""Of a laptop's cluster unless it says otherwise: a consumer need not wait for others that are not coming."""
+"""Default configuration of local clusters: a consumer does not wait for other members."""
 
 
 def program_version() -> str:
-    """Of the node that is installed beside this program."""
+    """The version of the node that is installed with this program."""
     try:
         return version("kraftcluster")
     except PackageNotFoundError:
@@ -32,7 +32,7 @@ def program_version() -> str:
 
 
 def local_aspects(cluster: Cluster, pool: NodePool) -> dict[str, str]:
-    """What a process must have: no image, no resources, no pod."""
+    """The aspects that a process must have. Image, resources and pod template do not apply."""
     found = aspects(cluster, pool)
     return {"config": found["config"], STARTS_WITH: found[STARTS_WITH], "program": program_version()}
 
@@ -48,7 +48,7 @@ def node_file(
     *,
     static: bool = True,
 ) -> str:
-    """The text of `server.properties`; `voters` are those of a static quorum, or who knows those of a dynamic one."""
+    """The text of `server.properties`. `voters` are the static voters, or the bootstrap servers of a dynamic quorum."""
     listeners = {one.name: listener_name(one) for one in cluster.spec.listeners} if "broker" in roles else {}
     urls = [f"{shown}://{HOST}:{ports[key(node_id, name)]}" for name, shown in listeners.items()]
     own = {}
@@ -68,25 +68,26 @@ def node_file(
 
 
 def log_dirs(pool: NodePool, disk: Path) -> list[Path]:
-    """One for each volume of the pool."""
+    """The log directories of a disk, one for each volume of the pool."""
     return [disk / volume.name for volume in pool.storage.volumes]
 
 
 def environment(pool: NodePool) -> Mapping[str, str]:
-    """Beyond what this program has itself. Variables with `valueFrom`, whose sources Kubernetes has, are left out."""
+    """Additional environment variables of nodes, without `valueFrom`, whose sources exist on Kubernetes only."""
     return {one.name: one.value for one in pool.pod.env if one.value_from is None}
 
 
 def format_roles(node: Node) -> list[str]:
-    """Of the file that a disk is formatted with: the node's own, whatever it runs as at first."""
+    """The roles in the file that formats a disk: all roles of the node, even if it starts with fewer."""
     return ["controller"] * node.controller + ["broker"] * node.broker
 
 
 def start_command(file: Path) -> list[str]:
+    """The command that starts a node."""
     return [sys.executable, "-m", START, str(file)]
 
 
 def format_command(file: Path, cluster_id: str, release: str | None, dynamic: Sequence[str] = ()) -> list[str]:
-    """`-g`: a format that was cut short is completed."""
+    """The command that formats a disk. `-g` completes an interrupted format."""
     command = [sys.executable, "-m", STORAGE, "format", "-c", str(file), "-t", cluster_id, "-g", *dynamic]
     return [*command, "-r", release] if release is not None else command

@@ -1,14 +1,14 @@
-"""Where a local cluster lives: `.kraft/NAME`, and what is written there.
+"""The folder of a local cluster, `.kraft/NAME`, and its files.
 
-    lock            who drives the cluster; held by one supervisor
-    cluster.json    what is remembered: record, ports, the specification in force; durable before it is relied on
-    requests.json   what the command line asks for beyond the file: replacements, restarts, pauses
+    lock            held by the cluster's only supervisor
+    cluster.json    the memory: record, ports, the specification in force; durable before anything relies on it
+    requests.json   requests of the command line beyond the file: replacements, restarts, pauses
     status.json     the resource with its status, as the last pass saw it
     nodes/ID/       server.properties, node.log, format.log, process.json, lock, disk-N/VOLUME/
 
-Beside it, `ports.lock`: who gives ports to a cluster holds it.
+Beside the folder is `ports.lock`, which a supervisor holds while it assigns ports.
 
-Only the supervisor writes `cluster.json`; the command line writes `requests.json`, under a lock of its own.
+Only the supervisor writes `cluster.json`. The command line writes `requests.json` under a lock of its own.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Ports = dict[str, int]
 
 @dataclass(slots=True)
 class Memory:
-    """What must survive."""
+    """The state that must survive a restart of the supervisor."""
 
     record: Record = field(default_factory=Record)
     ports: Ports = field(default_factory=dict)
     accepted: dict[str, Any] | None = None
-    """The specification in force, which the next one is held against."""
+    """The specification in force. Rules about changes compare the next one with it."""
     annotations: dict[str, str] = field(default_factory=dict)
-    """Of the file in force."""
+    """Annotations of the file in force."""
     topics: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The specifications of its KRaftTopics, by name."""
     topic_states: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -48,12 +48,12 @@ class Memory:
     generation: int = 0
     uid: str = ""
     offset: int = 0
-    """Of all ports from those in the file."""
+    """The offset of all ports from the ports in the file."""
 
 
 @dataclass(slots=True)
 class Requests:
-    """What was asked for on the command line."""
+    """Requests of the command line."""
 
     annotations: dict[str, str] = field(default_factory=dict)
     replacements: list[dict[str, Any]] = field(default_factory=list)
@@ -68,9 +68,10 @@ class Folder:
         self.root = root
         self.lock = Lock(root / "lock")
 
-    # Places
+    # Paths
 
     def node(self, node_id: int) -> Path:
+        """The folder of a node."""
         return self.root / "nodes" / str(node_id)
 
     def disk(self, node_id: int, disk: int) -> Path:
@@ -83,13 +84,13 @@ class Folder:
         return self.root / "supervisor.log"
 
     def node_ids(self) -> list[int]:
-        """Of whoever has or had files here."""
+        """The ids of all present and former nodes with a folder."""
         there = self.root / "nodes"
         return sorted(int(path.name) for path in there.iterdir() if path.name.isdigit()) if there.is_dir() else []
 
     @contextmanager
     def giving_ports(self) -> Iterator[set[int]]:
-        """Those of clusters beside this one that somebody drives; of all of them, one gives ports at a time."""
+        """The ports of running neighbour clusters, under the lock that lets one cluster at a time assign ports."""
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root.parent / "ports.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -97,7 +98,7 @@ class Folder:
             driven = [one for one in others if one.root != self.root and one.lock.holder() is not None]
             yield {port for one in driven for port in one.memory().ports.values()}
 
-    # What is remembered
+    # Memory, requests and status
 
     def exists(self) -> bool:
         return (self.root / "cluster.json").exists()
@@ -110,7 +111,7 @@ class Folder:
         return Memory(record=record, **found)
 
     def remember(self, memory: Memory) -> None:
-        """On disk when this returns."""
+        """Write the memory. It is durable when this returns."""
         values = {
             "record": remembered(memory.record),
             "ports": memory.ports,
@@ -129,7 +130,7 @@ class Folder:
 
     @contextmanager
     def asking(self) -> Iterator[Requests]:
-        """The requests, written when the block ends without an error."""
+        """The requests, to be changed. They are written if the block ends without an error."""
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / "requests.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -142,7 +143,7 @@ class Folder:
         return _read(self.root / "status.json")
 
     def tell(self, document: Mapping[str, Any]) -> None:
-        """Only told: no reason to wait for the disk."""
+        """Write the status. It is only informative, so the write does not wait for the disk."""
         _write(self.root / "status.json", document, durable=False)
 
 
@@ -155,7 +156,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _write(path: Path, values: Mapping[str, Any], *, durable: bool) -> None:
-    """The whole file, or what it was."""
+    """Replace a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(f".{os.getpid()}")
     with beside.open("w") as file:

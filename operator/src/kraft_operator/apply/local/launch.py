@@ -1,8 +1,8 @@
-"""Become a node's process: `python launch.py FOLDER WHAT COMMAND…`, a program of its own, run with `-S -E`.
+"""Start a node's process: `python launch.py FOLDER WHAT COMMAND…`, a program of its own, run with `-S -E`.
 
-Takes the node's lock, writes down who it is, and becomes COMMAND, which keeps the lock until it ends. Whoever started
-it may die at any moment: the process that runs is on record, and a second one cannot start beside it. Who calls it:
-`processes`. It must import nothing but the standard library, as it comes before every start of a node.
+It takes the node's lock, writes its process id and start time, and then executes COMMAND, which keeps the lock until
+it ends. The starting program may die at any moment: the running process is recorded, and a second process cannot start
+beside it. `processes` calls it. It imports the standard library only, because it runs before every start of a node.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ BUSY = 75
 
 
 def started(pid: int) -> str:
-    """When a process began, as a text that no other process of that number has; empty when it has ended."""
+    """The start time of a process, as a text that is unique for its process id; empty if it has ended."""
     try:
         with open(f"/proc/{pid}/stat") as file:
-            # The name in parentheses may hold anything; then state (3rd), start in ticks since boot (22nd).
+            # The name in parentheses may contain anything. Then follow the state (3rd field) and the start in ticks
+            # since boot (22nd field).
             words = file.read().rpartition(")")[2].split()
     except OSError:
         return _started_elsewhere(pid) if not os.path.exists("/proc/self/stat") else ""
@@ -40,7 +41,7 @@ def _boot() -> str:
 
 
 def _started_elsewhere(pid: int) -> str:
-    """Where there is no /proc."""
+    """The start time on systems without /proc, from `ps`."""
     command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
     state, _, since = said.partition(" ")
@@ -48,7 +49,7 @@ def _started_elsewhere(pid: int) -> str:
 
 
 def write(path: str, text: str) -> None:
-    """The whole file, or what it was."""
+    """Replace a file atomically."""
     beside = f"{path}.{os.getpid()}"
     with open(beside, "w") as file:
         file.write(text)

@@ -1,5 +1,7 @@
-"""A port for every listener of every node: given once, remembered, never moved, so that clients find their cluster
-again. Brokers' are a hundred apart, as far as nothing else listens there.
+"""Assignment of a port to every listener of every node.
+
+A port is assigned once, recorded and never changed, so that clients find their cluster again. Ports of a listener are
+a hundred apart from broker to broker, unless another program listens there.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class NoPortError(Exception):
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens there now."""
+    """Whether no program listens at a port now."""
     try:
         socket.create_server((HOST, port)).close()
     except OSError:
@@ -33,7 +35,7 @@ def is_free(port: int) -> bool:
 
 
 def key(node_id: int, listener: str) -> str:
-    """Of a listener in the table of ports."""
+    """The key of a listener in the table of ports."""
     return f"{node_id}/{listener}"
 
 
@@ -45,7 +47,7 @@ def given(
     free: Callable[[int], bool] = is_free,
     say: Callable[[str], None] = lambda _text: None,
 ) -> Ports:
-    """`ports` with all that is missing; says which another program has. Raises NoPortError."""
+    """Return `ports` with all missing ports added. Calls `say` for ports in use by others. Raises NoPortError."""
     found, told = dict(ports), set[str]()
 
     def once(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Is a node ready? Its own `/readyz` says, as on Kubernetes."""
+"""The readiness of a node, from its own `/readyz`, as on Kubernetes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 from kraft_operator.kafka.client import Address
 
 ANSWER_S: Final = 1.0
-"""As Kubernetes' probes have it."""
+"""The timeout in seconds, the same as for Kubernetes' probes."""
 BYTES_MAX: Final = 16 * 1024
 
 
 async def not_ready(address: Address) -> str | None:
-    """None if it is ready, else why not."""
+    """Why a node is not ready; None if it is ready."""
     try:
         return await asyncio.wait_for(_ask(address), ANSWER_S)
     except TimeoutError:
@@ -37,6 +37,6 @@ async def _ask(address: Address) -> str | None:
 
 
 async def all_not_ready(nodes: Mapping[int, Address]) -> dict[int, str]:
-    """Those that are not ready, with why; asked at the same time."""
+    """The nodes that are not ready, with the reasons. All nodes are asked at the same time."""
     answers = await asyncio.gather(*(not_ready(address) for address in nodes.values()))
     return {node_id: why for node_id, why in zip(nodes, answers, strict=True) if why is not None}

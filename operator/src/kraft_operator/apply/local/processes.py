@@ -1,7 +1,7 @@
-"""Processes of nodes, known by number and start, never by name. They outlive whoever started them.
+"""Processes of nodes, identified by process id and start time, never by name. They outlive the supervisor.
 
-A folder a node: its lock, and `process.json` with who runs and what it was started with (`launch` writes both). Who
-calls it: `world`. This is the boundary that tests put a fake at.
+Each node has a folder with its lock and `process.json`, which records the process and the aspects that it was started
+with (`launch` writes both). `world` calls it. Tests replace it by a fake.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ LAUNCH: Final = launch.__file__
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One that was started in a folder."""
+    """A process that was started in a folder."""
 
     pid: int
     started: str
     what: Mapping[str, str]
     alive: bool
     exit_code: int | None = None
-    """Negative for a signal; None while it runs, and for one that somebody else had started."""
+    """Negative for a signal; None while it runs, and for a process that another supervisor started."""
 
 
 class Processes:
-    """Starts, sees and signals."""
+    """Starts, observes and signals processes."""
 
     def __init__(self) -> None:
         self._children: dict[Path, subprocess.Popen[bytes]] = {}
@@ -45,13 +45,13 @@ class Processes:
     def start(
         self, folder: Path, command: Sequence[str], what: Mapping[str, str], log: Path, env: Mapping[str, str]
     ) -> None:
-        """Start `command`, unless something runs in `folder` already. `what` is remembered with it."""
+        """Start `command`, unless a process runs in `folder` already. `what` is recorded with it."""
         folder.mkdir(parents=True, exist_ok=True)
         self._reap(folder)
         words = [sys.executable, "-S", "-E", LAUNCH, str(folder), json.dumps(dict(what)), *command]
         self._what[folder] = dict(what)
         with log.open("ab") as out:
-            # In a session of its own: a Ctrl-C is for this program, which stops its nodes in their order.
+            # In a session of its own: Ctrl-C goes to this program only, which stops its nodes in order.
             self._children[folder] = subprocess.Popen(  # noqa: S603  (ours)
                 words,
                 stdin=subprocess.DEVNULL,
@@ -62,15 +62,15 @@ class Processes:
             )
 
     def look(self, folder: Path) -> Process | None:
-        """What runs there, or ran last; None if nothing has been started, or what was has been forgotten."""
+        """The process that runs in a folder, or ran there last; None if there was none or it was forgotten."""
         child = self._children.get(folder)
         code = child.poll() if child is not None else None
         if code == launch.BUSY:
-            del self._children[folder]  # one that an earlier supervisor has started runs there
+            del self._children[folder]  # a process that an earlier supervisor started runs there
             child = code = None
         process = _read(folder / launch.RECORD)
         if child is not None and (process is None or process.pid != child.pid):
-            # It is about to write its name, or has ended before: whatever is on record is of an earlier one.
+            # The child is about to write its record, or ended before: the record is from an earlier process.
             return Process(child.pid, "", self._what[folder], alive=code is None, exit_code=code)
         if process is None:
             return None
@@ -79,12 +79,12 @@ class Processes:
         return Process(process.pid, process.started, process.what, alive, code)
 
     def signal(self, folder: Path, number: int) -> bool:
-        """Send a signal to what runs there; whether something did."""
+        """Send a signal to the process in a folder. Returns whether it was sent."""
         process = self.look(folder)
         return process is not None and process.alive and send(process.pid, process.started, number)
 
     def forget(self, folder: Path) -> None:
-        """What had run there has ended, and is seen no more."""
+        """Remove the record of an ended process, so that `look` no longer returns it."""
         self._reap(folder)
         (folder / launch.RECORD).unlink(missing_ok=True)
 
@@ -95,7 +95,7 @@ class Processes:
 
 
 def send(pid: int, started: str, number: int) -> bool:
-    """Signal a process if it is still the one that had `started`; whether it was."""
+    """Signal a process if its start time is still `started`. Returns whether the signal was sent."""
     if not hasattr(os, "pidfd_open"):
         if not started or launch.started(pid) != started:
             return False
@@ -108,7 +108,7 @@ def send(pid: int, started: str, number: int) -> bool:
     except ProcessLookupError:
         return False
     try:
-        # The handle is of whoever has the number now: if that is the right one, it stays so.
+        # The handle refers to the present process of this id. If the start time matches, it stays the right process.
         if not started or launch.started(pid) != started:
             return False
         signal.pidfd_send_signal(handle, number)
@@ -128,14 +128,14 @@ def _read(path: Path) -> Process | None:
 
 
 class Lock:
-    """Held by one process at a time, until it ends. Its file tells who holds it."""
+    """A file lock that one process holds at a time, until it ends. The file names the holder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._handle: int | None = None
 
     def take(self) -> bool:
-        """Whether nobody else has it."""
+        """Take the lock. Returns False if another process holds it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -156,7 +156,7 @@ class Lock:
             self._handle = None
 
     def holder(self) -> tuple[int, str] | None:
-        """Number and start of whoever has it."""
+        """Process id and start time of the holder; None if no living process holds it."""
         with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
             found = json.loads(self.path.read_text())
             if launch.started(found["pid"]) == found["started"]:

@@ -1,6 +1,7 @@
-"""A file with a `KRaftCluster` and its `KRaftTopic`s -> their specifications, checked as the API server would: by the
-schema and by every rule, those of changes too. Who calls it: the supervisor and the command line. It reads nothing but
-what it is given.
+"""Parsing of a file with a `KRaftCluster` and its `KRaftTopic`s, with all checks of the API server.
+
+The checks are the schema and all rules, including rules about changes. The supervisor and the command line call it. It
+does no I/O.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ KIND: Final = "KRaftCluster"
 TOPIC: Final = "KRaftTopic"
 OBJECT_NAME: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 OBJECT_NAME_CHARS_MAX: Final = 253
-"""Of any resource; a cluster's own rules ask for more."""
+"""The limit for any resource. The rules of a cluster are stricter."""
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 
 class BadResourceError(Exception):
-    """What is wrong, one line for each: where, and what."""
+    """The file is invalid. The message has one line for each problem, with its place."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__("\n".join(lines))
 
 
 class Resource(NamedTuple):
-    """The parts that matter."""
+    """The parsed content of a file."""
 
     name: str
     namespace: str
@@ -45,7 +46,7 @@ class Resource(NamedTuple):
     topics: dict[str, dict[str, Any]] = {}
     """The specifications of its KRaftTopics, by name."""
     other_kinds: tuple[str, ...] = ()
-    """What else is in the file, which only Kubernetes' operator does something with."""
+    """Kinds of other resources in the file, which only the operator on Kubernetes handles."""
 
 
 def parsed(
@@ -55,10 +56,10 @@ def parsed(
     topics_before: Mapping[str, Mapping[str, Any]] | None = None,
     cluster_id: str | None = None,
 ) -> Resource:
-    """The one `KRaftCluster` of a file named `where`, with its topics.
+    """Parse the only `KRaftCluster` of a file named `where`, with its topics. Raises BadResourceError.
 
-    `before` are the `values` that it follows, if any, `topics_before` those of its topics, `cluster_id` what the
-    cluster was given. Raises BadResourceError.
+    `before` are the former `values` of the cluster, if any, and `topics_before` those of its topics. `cluster_id` is
+    the assigned id of the cluster.
     """
     try:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
@@ -91,7 +92,7 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
 
 
 def _metadata(document: dict[str, Any], where: str) -> tuple[str, dict[str, Any]]:
-    """Name and metadata of a resource of ours."""
+    """Name and metadata of a KRaftCluster or KRaftTopic; converts the document to the present version."""
     try:
         document.update(converted(document, VERSION))
     except ConversionError:
@@ -146,7 +147,7 @@ def _resource(
 
 
 def values(spec: KRaftClusterSpec) -> dict[str, Any]:
-    """As the API server has it: every default in its place, what is left out left out."""
+    """The specification as the API server stores it: with all defaults, without omitted fields."""
     return spec.model_dump(by_alias=True, exclude_none=True)
 
 
@@ -164,7 +165,7 @@ _TOPIC_SCHEMA: Final = _schema_of(topic_crd())
 
 
 def broken_rules(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[str]:
-    """The rules that do not hold: those of the value, and with `old` those of the change."""
+    """The messages of violated rules; with `old`, rules about changes are checked, too."""
     return list(_broken(_SCHEMA, new, old, "spec"))
 
 

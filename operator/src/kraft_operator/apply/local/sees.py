@@ -1,4 +1,4 @@
-"""What the supervisor of a local cluster looks and tells through: the seams that tests fill with their own."""
+"""Protocols for the observations and reports of a local cluster's supervisor. Tests implement them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraft_operator.plan.observed import Disks, Metadata, Quorum, Seen
 
 
 class Tells(Protocol):
-    """Whoever shows what goes on."""
+    """Shows events and the status to the user."""
 
     def event(self, text: str) -> None: ...
 
@@ -18,7 +18,7 @@ class Tells(Protocol):
 
 
 class Sees(Protocol):
-    """What `observe.kafka.View` does; tests have one that sees nothing."""
+    """The interface of `observe.kafka.View`. Tests have an implementation without views."""
 
     async def look(
         self,

@@ -1,7 +1,7 @@
-"""Keeps a local cluster as its file wants it: looks, plans, does, tells; over and over, until it is asked to stop.
+"""The supervisor of a local cluster: it observes, plans, acts and reports in a loop until it is asked to stop.
 
-The same planner as on Kubernetes, and the same rules for what may change. It may be killed at any point: nodes run on,
-and whoever starts it again goes on from what is remembered and seen. Who calls it: `kraftcluster up`.
+It uses the same planner as on Kubernetes, and the same rules for changes. If it is killed, nodes run on, and the next
+supervisor continues from the memory and new observations. `kraftcluster up` calls it.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.wishes import wishes
 
 BUSY_S: Final = 0.2
-"""Between passes while something is under way."""
+"""Seconds between passes while something is under way."""
 SETTLED_S: Final = 2.0
-"""Between passes while nothing is; an end of a process, a changed file or a request ends the wait."""
+"""Seconds between passes otherwise. The end of a process, a changed file or a request ends the wait."""
 LOOK_S: Final = 0.1
 LOOKS_MAX: Final = 8
 LOOKS_AHEAD: Final = 8
-"""Decisions that a preview follows."""
+"""The most decisions that a preview follows."""
 FOREVER_MS: Final = 2**31
 
 
 Probe = Callable[[Mapping[int, Address]], Awaitable[dict[int, str]]]
-"""Nodes that are not ready, with why."""
+"""Returns the nodes that are not ready, with the reasons."""
 
 
 class Supervisor:
-    """Of one cluster, whose lock the caller has taken; without `acts` it only looks, and needs no lock."""
+    """The supervisor of one cluster. The caller holds its lock. Without `acts`, it only observes and needs no lock."""
 
     def __init__(
         self,
@@ -90,15 +90,15 @@ class Supervisor:
         self._probe = probe
         self._text: str | None = None
         self._newer: str | None = None
-        """What the file was when it was last seen to differ from that."""
+        """The text of the file when it last differed from `_text`."""
         self._wrong: BadResourceError | None = None
-        """What is wrong with the text."""
+        """The problems of the text."""
         self._requests = folder.requests()
         self._pods: dict[int, tuple[bool, str]] = {}
         self._changed_at = self._wrote_at = -float(FOREVER_MS)
         self._before = KRaftClusterStatus()
         self._trouble = ""
-        if not self.memory.topic_states:  # of a version that kept them elsewhere
+        if not self.memory.topic_states:  # an older version kept them in the status
             self.memory.topic_states = (folder.status() or {}).get("topics", {})
         self._topics = LocalTopics(folder, self.memory, self.name, shown.event)
         self._topics_change = False
@@ -109,9 +109,9 @@ class Supervisor:
     # The file
 
     def load(self, *, at_once: bool = True) -> None:
-        """Take over what the file says now. Raises BadResourceError: what is in force stays.
+        """Read the file and put it in force. If it is invalid, raises BadResourceError; the former file stays in force.
 
-        Unless `at_once`, only once the file has been the same in two passes: an editor may be writing it.
+        Unless `at_once`, the file must be the same in two passes, because an editor may be writing it.
         """
         try:
             text = self.file.read_text()
@@ -152,7 +152,7 @@ class Supervisor:
             self.folder.remember(self.memory)
 
     def _reload(self) -> None:
-        """In a pass: what is wrong with the file is told, once."""
+        """Read the file and the requests in a pass. A problem of the file is reported once."""
         self._requests = self.folder.requests()
         try:
             self.load(at_once=False)
@@ -171,7 +171,7 @@ class Supervisor:
         return Cluster(self.name, "default", self.memory.uid, self._spec())
 
     def _spec(self) -> KRaftClusterSpec:
-        """The file's, with what was asked for on the command line."""
+        """The specification of the file, with the requests of the command line."""
         assert self.memory.accepted is not None, "load comes first"
         return asked_for(KRaftClusterSpec.model_validate(self.memory.accepted), self._requests)
 
@@ -181,7 +181,7 @@ class Supervisor:
     # A pass
 
     async def observe(self) -> Observed:
-        """All of it, now."""
+        """Observe processes, quorum and metadata. Returns all views with their ages."""
         cluster, asked_at = self.cluster, self._clock()
         running = {node_id: p for node_id, p in self.world.processes().items() if p.alive}
         statuses = {i: address for i in running if (address := self.address(i, HTTP)) is not None}
@@ -205,7 +205,7 @@ class Supervisor:
         )
 
     def _note(self, kube: Kube, starts: dict[int, str]) -> None:
-        """When a pod last became ready or went away."""
+        """Note when a pod last became ready or went away."""
         pods = {i: (pod.ready, starts.get(i, "")) for i, pod in kube.pods.items()}
         was = {i: start for i, (ready, start) in self._pods.items() if ready}
         is_ = {i: start for i, (ready, start) in pods.items() if ready}
@@ -218,12 +218,12 @@ class Supervisor:
         return None if port is None else Address(HOST, port)
 
     def controllers(self, kube: Kube) -> dict[int, Address]:
-        """Who runs as one."""
+        """Addresses of running controllers by node id."""
         running = [i for i, pod in kube.pods.items() if pod.running and is_controller(pod)]
         return {i: address for i in running if (address := self.address(i, CONTROLLER)) is not None}
 
     def brokers(self, kube: Kube) -> dict[int, Address]:
-        """Who runs as one, by the listener that brokers use among themselves."""
+        """Addresses of running brokers by node id: their internal listeners."""
         inner = next(one.name for one in self.cluster.spec.listeners if one.type == "Internal")
         running = [i for i, pod in kube.pods.items() if pod.running and "broker" in pod.aspects.get("roles", "")]
         return {i: address for i in running if (address := self.address(i, inner)) is not None}
@@ -232,7 +232,7 @@ class Supervisor:
         return [address for i, address in self.brokers(kube).items() if kube.pods[i].ready]
 
     def wanted(self) -> Wanted:
-        """As on Kubernetes, but for what a process has not got."""
+        """The wanted state, as on Kubernetes, without aspects that do not apply to processes."""
         cluster = self.cluster
         topic_replicas = replicas_of(self._topics.declared().wishes)
         wanted = replace(wishes(cluster, self.annotations(), datetime.now(UTC)), topic_replicas=topic_replicas)
@@ -244,7 +244,7 @@ class Supervisor:
         return replace(wanted, pools=tuple(pools))
 
     async def once(self) -> Plan:
-        """One pass."""
+        """Run one pass. Returns its plan."""
         self._reload()
         observed, wanted = await self.observe(), self.wanted()
         before = self.memory.record
@@ -265,7 +265,7 @@ class Supervisor:
         return self.last
 
     async def _look_again(self, wanted: Wanted) -> None:
-        """Right before what disrupts: it is done if a second look says the same."""
+        """Observe and plan again before a guarded step. The step is carried out only if the plan is the same."""
         record = self.memory.record
 
         def think(observed: Observed) -> tuple[Plan, Situation | None]:
@@ -280,7 +280,7 @@ class Supervisor:
             self.last = permit.plan
 
     def _withdraw(self) -> None:
-        """Requests of the command line end with the replacement that they ask for."""
+        """Remove requests of the command line for replacements that are done."""
         done = {item.name for item in self.memory.record.replacements if item.done}
         if any(one["name"] in done for one in self._requests.replacements):
             with self.folder.asking() as requests:
@@ -288,7 +288,7 @@ class Supervisor:
             self._requests = self.folder.requests()
 
     async def _reconcile_topics(self, observed: Observed) -> None:
-        """As on Kubernetes: once a broker serves, a batch in a pass."""
+        """Carry out one batch of topic changes per pass, once a broker is ready, as on Kubernetes."""
         brokers, spec = self._ready_brokers(observed.kube.value or Kube()), self._spec()
         self._topics_change = bool(self._topics.resources or self._topics.claims)
         if not brokers or spec.paused or spec.hibernated or not self._topics_change:
@@ -299,13 +299,13 @@ class Supervisor:
             self.last.waits.append(f"topics: {error}")
 
     async def look(self) -> dict[str, Any]:
-        """A pass that does nothing: the resource with its status, and with the plan as it would be."""
+        """Observe and plan without acting. Returns the resource with its status and the plan."""
         observed, wanted = await self.observe(), self.wanted()
         for _ in range(LOOKS_MAX):
             s = situation(self.memory.record, wanted, observed)
             if s is not None and s.quorum is not None and s.metadata is not None:
                 break
-            # Only a view that is newer than the first sight of the processes counts, and brokers lag a little.
+            # Only views newer than the first observation of the processes count, and brokers lag a little.
             await asyncio.sleep(BUSY_S)
             observed = await self.observe()
         record, fresh_id, decided = self.memory.record, _fresh_id(), list[do.Step]()
@@ -313,7 +313,7 @@ class Supervisor:
             self.last = plan(record, wanted, observed, fresh_id)
             if not self.last.steps or not isinstance(self.last.steps[-1], do.Remember):
                 break
-            # What would be remembered is followed by what would be done about it.
+            # Assume that the record is written, and plan the steps that follow from it.
             decided += self.last.steps
             record = self.last.steps[-1].record
         self.last.steps[:0] = [step for step in decided if step not in self.last.steps]
@@ -323,7 +323,7 @@ class Supervisor:
         return resource
 
     async def _topic_lines(self, observed: Observed) -> list[str]:
-        """What would be done about topics, as far as a broker can be asked."""
+        """Messages about planned topic changes; empty if no broker is ready."""
         brokers = self._ready_brokers(observed.kube.value or Kube())
         if not brokers or not (self._topics.resources or self._topics.claims):
             return []
@@ -333,7 +333,7 @@ class Supervisor:
             return [f"topics: {error}"]
 
     async def _do(self, step: do.Step, observed: Observed) -> bool:
-        """Whether it was done; what was not, the next pass plans again."""
+        """Carry out a step. Returns whether it was done; if not, the next pass plans it again."""
         cluster = self.cluster
         try:
             if not self.world.carry_out(cluster, step):
@@ -388,7 +388,7 @@ class Supervisor:
         }
 
     def local(self) -> dict[str, Any]:
-        """What only a local cluster has: where its nodes listen, their processes, what is wrong with the file."""
+        """Status of local clusters only: addresses and processes of nodes, and the problems of the file."""
         listener = self.cluster.spec.listeners[0].name
         brokers = [node for node in self.memory.record.nodes if node.broker and not node.stopped]
         addresses = [address for node in brokers if (address := self.address(node.id, listener)) is not None]
@@ -405,11 +405,11 @@ class Supervisor:
     # The loop
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Passes until `stop` is set."""
+        """Run passes until `stop` is set."""
         while not stop.is_set():
             try:
                 done = await self.once()
-            except Exception:  # a mistake of ours must not leave the nodes alone
+            except Exception:  # a bug must not end the supervision of the nodes
                 self._shown.event(f"this pass has failed; the next one follows\n{traceback.format_exc()}")
                 await self._pause(SETTLED_S, stop)
                 continue
@@ -418,7 +418,7 @@ class Supervisor:
             await self._pause(BUSY_S if busy else SETTLED_S, stop)
 
     async def _pause(self, seconds: float, stop: asyncio.Event) -> None:
-        """Wait, unless something happens."""
+        """Wait until the time is over, something changes, or `stop` is set."""
         until, signature = self._clock() + seconds, self._signature()
         while not stop.is_set() and self._clock() < until and self._signature() == signature:
             try:
@@ -431,9 +431,9 @@ class Supervisor:
         return alive, _stamp(self.file), _stamp(self.folder.root / "requests.json")
 
     async def stop_all(self, at_once: asyncio.Event) -> bool:
-        """Brokers first, so that they can take their leave of the controllers; whether all went by themselves.
+        """Stop all nodes, brokers first, because their clean stop needs the controllers.
 
-        `at_once` being set ends those that are left.
+        Setting `at_once` kills the remaining nodes. Returns whether all nodes stopped by themselves.
         """
         cluster = self.cluster
         clean = True
@@ -450,13 +450,13 @@ class Supervisor:
         return clean
 
     def _alive(self, brokers: bool) -> list[int]:
-        """Processes that run: those with the role broker, or the rest."""
+        """Node ids of running processes with the role broker, or of all others."""
         found = self.world.processes().items()
         return [i for i, p in found if p.alive and ("broker" in p.what.get("roles", "")) is brokers]
 
 
 def asked_for(spec: KRaftClusterSpec, requests: Requests) -> KRaftClusterSpec:
-    """The file's specification with what was asked for on the command line."""
+    """The specification of the file, with the requests of the command line."""
     found: dict[str, Any] = values(spec)
     names = {item["name"] for item in found["replacements"]}
     found["replacements"] += [item for item in requests.replacements if item["name"] not in names]

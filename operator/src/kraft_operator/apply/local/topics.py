@@ -1,4 +1,4 @@
-"""KRaftTopics of a file: what the supervisor does with them in a pass, as the reconciler does on Kubernetes."""
+"""KRaftTopics of a file, reconciled by the supervisor in each pass, as by the reconciler on Kubernetes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kraft_operator.plan.topics import Declared, TopicState, plan_topics
 
 
 class LocalTopics:
-    """The `Keeper` of a local cluster. A resource without a uid is the one of its name."""
+    """The `Keeper` of a local cluster. Resources have no uid; their names identify them."""
 
     def __init__(self, folder: Folder, memory: Memory, name: str, say: Callable[[str], None]) -> None:
         self._folder = folder
@@ -25,7 +25,7 @@ class LocalTopics:
 
     @property
     def resources(self) -> list[dict[str, Any]]:
-        """With their status as it was last told."""
+        """The KRaftTopics as objects, with their last status."""
         return [
             {
                 "metadata": {"name": name, "generation": self._memory.generation},
@@ -40,16 +40,16 @@ class LocalTopics:
         return {claim.topic: claim for claim in self._memory.record.topics}
 
     def declared(self) -> Declared:
-        """All that is in the file is understood, or the file would have been refused."""
+        """The declared topics. All are valid, because an invalid file is refused."""
         return topics.declared(self.resources, self._name)[0]
 
     async def run(self, client: Client, broker: Address) -> bool:
-        """A batch; whether there is more to do. Raises UnreachableError."""
+        """Carry out a batch. Returns whether there is more to do. Raises UnreachableError."""
         one = topics.Pass(client, broker, self, self._memory.record.cluster_id)
         return await one.run(self.declared(), self.claims)
 
     async def lines(self, client: Client, broker: Address) -> list[str]:
-        """What would be done. Raises UnreachableError."""
+        """Messages about the planned changes, which are not carried out. Raises UnreachableError."""
         declared, claims = self.declared(), self.claims
         names = sorted({*claims, *(wish.topic for wish in declared.wishes)})
         seen = await topics.look(client, broker, names, self._memory.record.cluster_id)

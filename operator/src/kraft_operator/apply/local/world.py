@@ -1,12 +1,12 @@
-"""Processes and folders as the planner's pods and volumes: seen, and changed step by step.
+"""Processes and folders as the planner's pods and volumes: observes them and carries out steps.
 
-    pod      a process with its `server.properties`; one that has ended is a pod that does not run, until it is its turn
-             to be started again
-    volume   a folder for each of the pool's volumes under `disk-N`, with a mark whose they are
+    pod      a process with its `server.properties`; an ended process is a pod that does not run, until the next start
+             is due
+    volume   a folder for each of the pool's volumes under `disk-N`, with a mark that names the owner
     job      a run of `kafka-storage format`
 
-Who calls it: the supervisor. It decides nothing but when a process that has ended may start again. Every step can be
-done again by whoever comes after a crash.
+The supervisor calls it. It only decides when an ended process may start again. Every step can be repeated after a
+crash.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ from kraft_operator.specs.pods import ids, keeping
 
 MARK: Final = "formatted-for"
 REPLACED: Final = "replaced"
-"""Names of the replacements of its node that are done, by commas."""
+"""The file with the names of the node's finished replacements, separated by commas."""
 VOLUME_MARK: Final = ".mark"
-"""Behind the name of a volume that its pool has no more: a file with its mark."""
+"""Suffix of the file with the mark of a volume that was removed from its pool."""
 STOPPING: Final = "stopping.json"
 PROPERTIES: Final = "server.properties"
 RESTART_S: Final = 1.0
-"""A node that has ended is started again so much later: long enough to see that it is missing."""
+"""Seconds until an ended node starts again: long enough to see that it is missing."""
 RESTART_S_MAX: Final = 30.0
-"""Between starts of a node that keeps ending; every end in a row doubles the wait up to this."""
+"""The most seconds between starts of a node that keeps ending. Every end in a row doubles the delay up to this."""
 WELL_S: Final = 60.0
-"""A node that ran for so long had no trouble with its start."""
+"""A node that ran for this many seconds started successfully."""
 GRACE_S: Final = 60.0
-"""To stop in, for a node whose pool is gone."""
+"""Grace period in seconds for a node whose pool was removed."""
 ROOM: Final = 2**62
-"""Bytes of a folder: as many as the machine has, whatever the resource says."""
+"""The size of a folder in bytes: in effect unlimited, whatever the resource says."""
 FORMAT_AGAIN_S: Final = 10.0
 LINE_CHARS_MAX: Final = 300
 
 
 class Starts(Protocol):
-    """What `processes.Processes` does; tests have a fake."""
+    """The interface of `processes.Processes`. Tests have a fake."""
 
     def start(
         self, folder: Path, command: list[str], what: Mapping[str, str], log: Path, env: Mapping[str, str]
@@ -103,18 +103,18 @@ class World:
         self._say = say
         self._free = free
         self._acts = acts
-        """Else it only looks, as somebody else may drive the cluster."""
+        """If False, it only observes, because another supervisor may drive the cluster."""
         self._since: dict[int, float] = {}
         self._ended: dict[int, _Ended] = {}
         self._failures: dict[int, int] = {}
         self._failed_jobs: dict[tuple[int, int], float] = {}
         self._asked: set[str] = set()
-        """Starts of processes that were asked to stop: asked twice, a node stops at once."""
+        """Start times of processes that got SIGTERM. A node that gets it twice stops at once."""
 
-    # Seen
+    # Observation
 
     def processes(self) -> dict[int, Process]:
-        """Every process that was started and not forgotten, by node."""
+        """Every process that was started and not forgotten, by node id."""
         found = {}
         for node_id in self.folder.node_ids():
             process = self._processes.look(self.folder.node(node_id))
@@ -123,7 +123,7 @@ class World:
         return found
 
     def kube(self, cluster: Cluster, not_ready: Mapping[int, str]) -> Kube:
-        """What there is. `not_ready`: nodes whose readiness was asked, with what they lack; none of them is ready."""
+        """Processes, folders and jobs as pods, volumes, jobs. `not_ready`: nodes with the reasons."""
         pods, volumes, jobs = {}, {}, {}
         for node_id, process in self.processes().items():
             pod = self._pod(node_id, process, not_ready.get(node_id))
@@ -182,7 +182,7 @@ class World:
         return sorted(int(number) for _, _, number in names if number.isdigit())
 
     def _volume(self, cluster: Cluster, node: Node, disk: int) -> Volume | None:
-        """A disk that was formatted and has lost what is on it is none."""
+        """The volumes of a disk; None if the disk does not exist, or was formatted and has lost its content."""
         folder = self.folder.disk(node.id, disk)
         mark = folder / MARK
         marked = mark.read_text().strip() if mark.exists() else ""
@@ -192,7 +192,7 @@ class World:
             return None
         foreign = sorted(owners - {f"{self.memory.record.cluster_id}/{node.id}"})
         there = {path.name: path for path in (log_dirs(pool, folder) if pool is not None else ()) if path.is_dir()}
-        if pool is not None:  # and volumes that the pool has no more
+        if pool is not None:  # also volumes that were removed from the pool
             there |= {path.name: path for path in folder.iterdir() if path.is_dir() and _owner(path) is not None}
         unmarked = frozenset(name for name, path in there.items() if marked and _owner(path) is None)
         done = folder / REPLACED
@@ -216,7 +216,7 @@ class World:
             failed = self._failed_jobs.setdefault(key_, self._clock())
             if self._clock() - failed < FORMAT_AGAIN_S:
                 return Job("failed", _last_line(self.folder.node(node.id) / "format.log"))
-        # It may have been done or not: nobody knows, and it can be done again.
+        # The format may or may not be complete. It can be repeated.
         self._failed_jobs.pop(key_, None)
         self._processes.forget(self._job_folder(*key_))
         return None
@@ -224,10 +224,10 @@ class World:
     def _job_folder(self, node_id: int, disk: int) -> Path:
         return self.folder.node(node_id) / f"format-{disk}"
 
-    # Changed
+    # Steps
 
     def remember(self, cluster: Cluster, step: do.Remember) -> None:
-        """With a port for everybody: who is known is reachable. Raises ports.NoPortError."""
+        """Write the record, with ports for all its nodes. Raises ports.NoPortError."""
         self._remember(cluster, step.record)
 
     def _remember(self, cluster: Cluster, record: Record) -> None:
@@ -242,7 +242,7 @@ class World:
             self.folder.remember(memory)
 
     def carry_out(self, cluster: Cluster, step: do.Step) -> bool:
-        """Do a step, unless it is the cluster's own to carry out; whether it was done."""
+        """Carry out a step. Returns False for steps that go through Kafka's protocol."""
         match step:
             case do.Remember():
                 self.remember(cluster, step)
@@ -332,7 +332,7 @@ class World:
         self._processes.start(self._job_folder(step.node, step.disk), command, {}, log, {})
 
     def _initial(self) -> str:
-        """The first voters of a dynamic quorum, in Kafka's form: ids of directories follow from who they are."""
+        """The initial voters of a dynamic quorum, in Kafka's form. Directory ids follow from cluster id and node id."""
         record = self.memory.record
         found = []
         for voter in record.voters:
@@ -354,10 +354,10 @@ class World:
         self._processes.start(folder, start_command(file), aspects, self.folder.log(node_id), environment(pool))
         self._since[node_id] = self._clock()
 
-    # Stopped
+    # Stopping
 
     def stop(self, cluster: Cluster, nodes: Iterable[int]) -> None:
-        """Ask these to stop, cleanly; `kube` sees that they do, and helps where time is up."""
+        """Ask nodes to stop cleanly. `kube` kills them once their grace period is over."""
         for node_id in nodes:
             process = self._processes.look(self.folder.node(node_id))
             if process is None or not process.alive:
@@ -369,7 +369,7 @@ class World:
                 self._press(node_id, process, deadline)
 
     def kill(self, node_id: int) -> None:
-        """At once."""
+        """Kill a node at once (SIGKILL)."""
         self._processes.signal(self.folder.node(node_id), signal.SIGKILL)
 
     def _grace_s(self, cluster: Cluster, node_id: int) -> float:
@@ -378,17 +378,17 @@ class World:
         return float(pool.pod.termination_grace_seconds if pool is not None else GRACE_S)
 
     def _stopping(self, node_id: int, process: Process) -> float | None:
-        """Until when it has time, if it was asked to stop."""
+        """The deadline of a node that was asked to stop; None if it was not asked."""
         try:
             found = json.loads((self.folder.node(node_id) / STOPPING).read_text())
         except FileNotFoundError:
             return None
-        except ValueError:  # cut short by a crash: it was about to be asked
+        except ValueError:  # a crash interrupted the write, before the node was asked
             return None
         return float(found["deadline"]) if found["started"] == process.started else None
 
     def _press(self, node_id: int, process: Process, deadline: float) -> None:
-        """Whoever wrote that it shall stop may have died before saying so; what takes too long is ended."""
+        """Send SIGTERM, because the writer of the deadline may have died before. Kill the node after the deadline."""
         if self._clock() >= deadline:
             self.kill(node_id)
         elif process.started not in self._asked and self._processes.signal(self.folder.node(node_id), signal.SIGTERM):
@@ -396,7 +396,7 @@ class World:
 
 
 def _owner(path: Path) -> str | None:
-    """`CLUSTER-ID/NODE-ID` of a log directory; None if it has not been formatted."""
+    """`CLUSTER-ID/NODE-ID` of a log directory; None if it is not formatted."""
     try:
         lines = (path / "meta.properties").read_text().splitlines()
     except FileNotFoundError:
@@ -416,7 +416,7 @@ def _mounted(file: Path) -> frozenset[str]:
 
 
 def _last_line(path: Path) -> str:
-    """What a program said last."""
+    """The last line of a log file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 4096))
