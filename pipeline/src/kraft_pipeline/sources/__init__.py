@@ -4,10 +4,10 @@
     register(spark)
     spark.readStream.format("kraft").option("kafka.bootstrap.servers", "host:9092").option("subscribe", "orders")
 
-Options and schema are those of Spark's own `kafka` source, so that a query changes its format and nothing else;
-`columns` (a list with commas) leaves out what is not wanted before it is decoded. What is read by the driver is
-metadata and offsets only: `options` says what is wanted, `offsets` turns that into ranges of offsets, `planning` cuts
-these into tasks and into micro-batches. Tasks fetch and decode on the executors (`kraft`).
+Options and schema are those of Spark's own `kafka` source, so a query changes only its format. The option `columns` (a
+list with commas) skips the decoding of other columns. The driver reads only metadata and offsets: `options` parses the
+options, `offsets` resolves them to offsets, `positions` compares them with the logs, `planning` splits ranges into
+tasks and limits micro-batches. Tasks fetch and decode on the executors (`kraft`). `lag` computes a query's lag.
 
 `kraft` is the only file here that imports Spark.
 """

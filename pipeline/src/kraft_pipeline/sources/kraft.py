@@ -53,12 +53,12 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("kraft")` known to a session."""
+    """Register `format("kraft")` in a session."""
     spark.dataSource.register(KraftDataSource)
 
 
 class KraftDataSource(DataSource):
-    """Topics of a cluster that speaks Kafka's protocol."""
+    """The data source `kraft`: topics of a Kafka-compatible cluster."""
 
     @classmethod
     def name(cls) -> str:
@@ -66,7 +66,7 @@ class KraftDataSource(DataSource):
         return "kraft"
 
     def schema(self) -> str:
-        """The columns of the rows as DDL. Raises ValueError for options that are wrong."""
+        """The columns of the rows as DDL. Raises ValueError for wrong options."""
         return ", ".join(f"{name} {DDL[name]}" for name in columns_of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -99,7 +99,7 @@ class RangePartition(InputPartition):
 
 
 def read(options: Options, columns: Sequence[str], partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """On an executor: the records of one range as columns; of no range at all PySpark makes a partition of its own."""
+    """Fetch and decode the records of one range. Runs on an executor. PySpark's own empty partition yields nothing."""
     if not isinstance(partition, RangePartition):
         return
     wanted = partition.wanted
@@ -116,7 +116,7 @@ def read(options: Options, columns: Sequence[str], partition: InputPartition) ->
 
 
 def plan(options: Options, start: Offsets, end: Position) -> list[RangePartition]:
-    """The tasks between two sets of offsets. Raises DataLossError where a partition ends before its start."""
+    """The tasks between two sets of offsets. Raises DataLossError if a partition ends before its start."""
     ranges = []
     for (topic, partition), last in sorted(end.offsets.items()):
         first = start[topic, partition]
@@ -134,13 +134,13 @@ def plan(options: Options, start: Offsets, end: Position) -> list[RangePartition
 
 
 class KraftReader(DataSourceReader):
-    """A batch: what lies between two offsets of each partition."""
+    """Reads a batch: the records between two offsets of each partition."""
 
     def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
         self._options, self._columns = options, columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks of the batch, planned on the driver from the offsets of this moment."""
+        """The tasks of the batch, planned on the driver from the current offsets."""
         with Cluster(self._options.settings) as cluster:
             start = offsets.starting(cluster, self._options)
             return plan(self._options, start, position(cluster, offsets.ending(cluster, self._options)))
@@ -151,7 +151,7 @@ class KraftReader(DataSourceReader):
 
 
 class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Micro-batches. Spark keeps one on the driver for a query's life, and sends copies to executors for `read`."""
+    """Reads micro-batches. Spark keeps one instance per query on the driver, and sends copies to executors."""
 
     def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
         self._options, self._columns = options, columns
@@ -166,20 +166,20 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _cluster(self) -> Cluster:
-        """The driver's connections, kept from one micro-batch to the next."""
+        """The driver's connections, kept between micro-batches."""
         if self._open is None:
             self._open = Cluster(self._options.settings)
         return self._open
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where the stream begins. Spark keeps no answer, and asks until the first micro-batch has been written."""
+        """The start of the stream. Spark calls this again until the first micro-batch is written."""
         begun = offsets.starting(self._cluster, self._options)
         if self._until is not None:
-            self.prepareForTriggerAvailableNow()  # was asked before: an end that has been passed since is none
+            self.prepareForTriggerAvailableNow()  # called again: the earlier end may be stale
         return replace(position(self._cluster, begun), begun=begun).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """How much a micro-batch takes: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, or all there is."""
+        """The limit of a micro-batch: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, or all records."""
         if self._options.max_offsets_per_trigger:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger:
@@ -187,16 +187,18 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end of the query at the offsets of this moment."""
+        """Fix the end of the query at the current offsets."""
         self._until = self._latest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """How far the next micro-batch goes; `start` when it is to wait for more."""
-        self.commit(start)  # Spark asks when all before has been written; after the last batch it says so only here
+        """The end of the next micro-batch; `start` if it waits for more records."""
+        self.commit(start)  # all before `start` is written; Spark does not call `commit` after the last batch
         then = Position.from_json(start)
         end = self._latest(then) if self._until is None else self._until
         begin = self._begin(then, end)
-        if then.is_beginning:  # the first micro-batch says itself where it begins: asked again, "latest" would be later
+        if (
+            then.is_beginning
+        ):  # the first micro-batch stores its start, because "latest" would resolve differently later
             end = replace(end, begun=begin)
         if not isinstance(limit, ReadAllAvailable):
             if self._until is None and self._waits(begin, end.offsets):
@@ -209,11 +211,11 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The topics' end, for the query's progress."""
+        """The current ends of the topics, for the query's progress."""
         return self._latest().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of a micro-batch. Raises DataLossError if records between the two offsets are gone."""
+        """The tasks of a micro-batch. Raises DataLossError if records between the two offsets are lost."""
         then, last = Position.from_json(start), Position.from_json(end)
         if last.begun:
             then = replace(then, offsets=last.begun)
@@ -224,7 +226,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read(self._options, self._columns, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Everything before `end` has been written: tell the group, if one is to know."""
+        """Commit the offsets of `end`, which Spark has written, to the consumer group, if the query has one."""
         group, done = self._options.commit_group, Position.from_json(end).offsets
         if group is None or done == self._committed:
             return
@@ -233,11 +235,11 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._committed = done
         except BrokerError:
             raise
-        except ClientError as e:  # who watches the lag sees it late: no reason for a query to fail
+        except ClientError as e:  # the group is only for monitoring, so the query continues
             _LOG.warning("offsets are not committed: %s", e)
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Close the connections at the end of the query."""
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -246,7 +248,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets.latest(self._cluster, self._options, then)
 
     def _begin(self, then: Position, end: Position) -> Offsets:
-        """`then`, and the beginning of partitions that came since. Raises DataLossError for what went."""
+        """Valid offsets of `then`, and the first offsets of new partitions. Raises DataLossError for lost records."""
         good, new, lost = followed(self._cluster, then, end)
         if self._options.fail_on_data_loss:
             refuse(lost)
@@ -256,7 +258,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**good, **offsets.earliest(self._cluster, new)}
 
     def _waits(self, begin: Offsets, end: Offsets) -> bool:
-        """Whether there are too few records yet for a micro-batch, and it has not waited for too long."""
+        """Whether to wait for more records: `minOffsetsPerTrigger` is not reached and `maxTriggerDelay` not over."""
         least = self._options.min_offsets_per_trigger
         if sum(max(0, last - begin[key]) for key, last in end.items()) >= least:
             self._waiting_since = None

@@ -1,4 +1,4 @@
-"""From what the options say to offsets: which partitions there are, and where each is read from and to."""
+"""Resolves options to partitions, and to the start and end offset of each."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kraft_pipeline.sources.positions import Key, Offsets, Position, position
 
 
 def partitions(cluster: Cluster, options: Options, *, may_miss: bool = False) -> list[tuple[str, int]]:
-    """The partitions that are read, in order.
+    """The partitions to read, sorted.
 
-    Raises BrokerError for a topic or partition that is named and missing, unless such `may_miss`.
+    Raises BrokerError if a named topic or partition does not exist, unless `may_miss`.
     """
     if options.pattern is not None:
         topics = cluster.topics()
-        # As a consumer that subscribes to a pattern: the whole name must match, internal topics are not meant.
+        # As with a consumer's pattern, the whole name must match, and internal topics are excluded.
         names = [n for n, info in topics.items() if re.fullmatch(options.pattern, n) and not info.is_internal]
         return sorted((name, p) for name in names for p in topics[name].partitions)
     wanted = set(options.topics or ()) | {topic for topic, _ in options.assigned or ()}
@@ -38,7 +38,7 @@ def partitions(cluster: Cluster, options: Options, *, may_miss: bool = False) ->
 
 
 def starting(cluster: Cluster, options: Options) -> Offsets:
-    """Where each partition is read from. Raises ClientError for times after the last record unless told otherwise."""
+    """The start offset of each partition. For a time after the last record, raises ClientError or starts at the end."""
     found = _resolve(cluster, options, options.starting, "startingOffsets")
     late = [key for key, offset in found.items() if offset < 0]
     if late and not options.latest_where_no_time:
@@ -51,14 +51,14 @@ def starting(cluster: Cluster, options: Options) -> Offsets:
 
 
 def ending(cluster: Cluster, options: Options) -> Offsets:
-    """Where each partition is read to; a time after the last record means the end."""
+    """The end offset of each partition; a time after the last record means the partition's end."""
     found = _resolve(cluster, options, options.ending, "endingOffsets")
     return {**found, **_ends(cluster, options, [key for key, offset in found.items() if offset < 0])}
 
 
 LEADER_NOT_AVAILABLE: Final = 5
 AWAY_S: Final = 5.0
-"""For a partition without a leader: the others are read without it then."""
+"""Seconds to wait for partitions without a leader; after that the others are read without them."""
 
 
 def latest(
@@ -68,11 +68,11 @@ def latest(
     *,
     grace_s: float | None = AWAY_S,
 ) -> Position:
-    """Where each partition ends for a stream of this isolation level; where data may be lost, topics may be missing.
+    """The end of each partition for a stream of this isolation level. Without failOnDataLoss, topics may be missing.
 
-    `then`: where the reader stands. A topic that it has and that is missing now, or has another id, is asked of all
-    brokers: as long as one of them has it, the metadata of another is behind, and is waited for. A partition that no
-    leader answers for within `grace_s` ends where it was `then`: the others need not wait for it. None waits for all.
+    `then`: the reader's position. If one of its topics is missing or has another id, all brokers are asked. While one
+    of them still has the topic, the metadata of another is stale, and the call waits. A partition whose leader does not
+    answer within `grace_s` keeps its offset of `then`, so the others need not wait. None waits for all.
     """
 
     def listed() -> list[Key]:
@@ -101,7 +101,7 @@ def latest(
 
 
 def _behind(cluster: Cluster, then: Position | None, keys: Sequence[Key]) -> str | None:
-    """A topic that the reader has and `keys` lack, though some broker has it; None without any."""
+    """A topic of the reader that `keys` lack although some broker has it; None if there is none."""
     if then is None or (then.cluster and cluster.cluster_id and then.cluster != cluster.cluster_id):
         return None
     ids = {name: cluster.topic(name).id.hex() for name in {topic for topic, _ in keys}}
@@ -110,12 +110,12 @@ def _behind(cluster: Cluster, then: Position | None, keys: Sequence[Key]) -> str
     for topic, there in sorted(cluster.known(asked).items()) if asked else ():
         was = then.topics.get(topic)
         if bool(there) if was is None else bytes.fromhex(was) in there:
-            return topic  # a partition is never taken away from a topic, nor a topic made anew with the same id
+            return topic  # topics never lose partitions, and a new topic has a new id
     return None
 
 
 def earliest(cluster: Cluster, keys: list[tuple[str, int]]) -> Offsets:
-    """Where each partition begins."""
+    """The first offset of each partition."""
     return cluster.offsets(dict.fromkeys(keys, EARLIEST)) if keys else {}
 
 

@@ -1,4 +1,4 @@
-"""The options of the source, named, defaulted and checked as those of Spark's `kafka` source."""
+"""Parses the options of the source, with the names, defaults and checks of Spark's `kafka` source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOT_FOR_READERS: Final = (
     "kafka.key.deserializer",
     "kafka.value.deserializer",
 )
-"""What Spark's `kafka` source refuses, too: it would not do what it says."""
+"""Options that Spark's `kafka` source refuses, too, because they would have no effect."""
 KNOWN: Final = (
     *SUBSCRIPTIONS,
     *(f"{side}{what}" for side in ("starting", "ending") for what in ("Offsets", "Timestamp", "OffsetsByTimestamp")),
@@ -33,9 +33,9 @@ KNOWN: Final = (
     *("kafka.isolation.level", "kafka.max.partition.fetch.bytes", "kafka.group.id", "kafka.security.protocol"),
     *("kafka.compression.type", "kafka.batch.size", "kafka.acks", "groupIdPrefix", "isolation.level"),
 )
-"""Options of readers and writers that mean something; others are Spark's or Kafka's, and change nothing."""
+"""Options of readers and writers that have an effect. Others belong to Spark or Kafka and are ignored."""
 SIMILAR: Final = 0.88
-"""From which likeness on an unknown option is taken for a known one that is misspelt."""
+"""Similarity from which an unknown option counts as a misspelt known option."""
 TASK_BYTES_MAX: Final = 64 * 1024 * 1024
 MAX_TRIGGER_DELAY_S: Final = 15 * 60.0
 _UNITS: Final = {"us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -48,13 +48,13 @@ class Bound:
     everywhere: int | None = None
     timestamp_ms: int | None = None
     offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """May be EARLIEST or LATEST too."""
+    """Values may be EARLIEST or LATEST, too."""
     timestamps_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a reader is to do."""
+    """The parsed options of a reader. Times are in seconds, sizes in bytes; 0 means no limit."""
 
     settings: Settings
     topics: tuple[str, ...] | None
@@ -64,7 +64,7 @@ class Options:
     starting: Bound
     ending: Bound
     latest_where_no_time: bool
-    """Whether a partition without a record as late as its starting time is read from its end on; else an error."""
+    """Whether a partition without records after its starting time is read from its end; otherwise it is an error."""
     fail_on_data_loss: bool
     committed: bool
     min_partitions: int
@@ -74,11 +74,11 @@ class Options:
     max_trigger_delay_s: float
     fetch_bytes: int
     commit_group: str | None
-    """The consumer group that offsets are committed to as a stream goes on, for others to see."""
+    """The consumer group to which a stream commits its offsets, for monitoring; None for no commits."""
 
 
 class _Options:
-    """Options by name in any case; what is not a value of an option is a ValueError that names it."""
+    """Options by name, ignoring case. Methods raise ValueError with the option's name for wrong values."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._given = {name.lower(): value for name, value in options.items()}
@@ -118,7 +118,7 @@ class _Options:
         return int(found[1]) * unit
 
     def by_partition(self, name: str, least: int) -> dict[tuple[str, int], int]:
-        """Of {"topic": {"0": 5}}."""
+        """Parse {"topic": {"0": 5}}."""
         text = self.text(name) or ""
         try:
             parsed = json.loads(text)
@@ -132,7 +132,7 @@ class _Options:
 
 
 def refuse(options: Mapping[str, str], names: Collection[str], why: str) -> None:
-    """Raise ValueError naming which of `names` is given."""
+    """Raise ValueError with the reason `why` if one of `names` is given."""
     given = {name.lower() for name in options}
     for name in names:
         if name in given:
@@ -140,7 +140,7 @@ def refuse(options: Mapping[str, str], names: Collection[str], why: str) -> None
 
 
 def _check_spelling(options: Mapping[str, str]) -> None:
-    """Raise ValueError for an option that is nearly a known one."""
+    """Raise ValueError for an option that is similar to a known one."""
     known = {name.lower(): name for name in KNOWN}
     for name in options:
         near = get_close_matches(name.lower(), known, 1, SIMILAR)
@@ -149,7 +149,7 @@ def _check_spelling(options: Mapping[str, str]) -> None:
 
 
 def settings_of(options: Mapping[str, str]) -> Settings:
-    """How to reach the cluster. Raises ValueError for options that are missing, misspelt, or of security."""
+    """How to reach the cluster. Raises ValueError for missing or misspelt options, and for TLS or SASL."""
     _check_spelling(options)
     read = _Options(options)
     servers = read.text("kafka.bootstrap.servers")
@@ -170,7 +170,7 @@ def settings_of(options: Mapping[str, str]) -> Settings:
 
 
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns of the schema, in their order."""
+    """The columns to read, in the order of `COLUMNS`. Raises ValueError for an unknown column."""
     read = _Options(options)
     wanted = read.text("columns")
     if wanted is None:
@@ -185,7 +185,7 @@ def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def parse(options: Mapping[str, str], *, streaming: bool) -> Options:
-    """The options of a batch read or of a stream. Raises ValueError naming the option that cannot be."""
+    """Parse the options of a batch read or a stream. Raises ValueError with the name of the wrong option."""
     read = _Options(options)
     refuse(options, NOT_FOR_READERS, "is not for readers of Spark, which keep offsets themselves and hand out bytes")
     topics, pattern, assigned = _subscription(read)
@@ -281,7 +281,7 @@ def _assigned(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _bound(read: _Options, side: str, default: int) -> Bound:
-    """A time for all, then times by partition, then offsets: the first that is given counts."""
+    """The bound from the first given option: a time for all partitions, times by partition, or offsets."""
     if read.text(f"{side}Timestamp") is not None:
         return Bound(timestamp_ms=read.number(f"{side}Timestamp", 0, 0))
     if read.text(f"{side}OffsetsByTimestamp") is not None:
