@@ -1,7 +1,7 @@
-"""The cluster: its brokers, the leaders of partitions, their offsets; every retry is here or in `fetch`.
+"""A cluster: its brokers, leaders and offsets. All retries are here, in `fetch` or in `produce`.
 
-An answer that another leader or a little patience may change, and a broken connection, lead to new metadata and
-another try, with growing pauses, until `Settings.retry_s` have passed; the error then says what the last try brought.
+After a retriable error or a broken connection the client refreshes its metadata and retries, with growing pauses, for
+at most `Settings.retry_s`. The final error has the text of the last attempt.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 1.0
 UNKNOWN_TOPIC: Final = 3
 MADE_S: Final = 60.0
-"""For a topic that is to be made: as long as Kafka's producers wait (max.block.ms)."""
+"""Seconds to wait for the creation of a topic, as Kafka's producers do (max.block.ms)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to reach a cluster, and for how long to try."""
+    """How to reach a cluster, and timeouts in seconds; `retry_s` limits all attempts together."""
 
     bootstrap: str
     """host:port, several separated by commas."""
@@ -37,7 +37,7 @@ class Settings:
     retry_s: float = 120.0
 
     def servers(self) -> list[tuple[str, int]]:
-        """The addresses. Raises ValueError naming the one that is none."""
+        """Parse `bootstrap` to hosts and ports. Raises ValueError for a malformed address."""
         found = []
         for server in self.bootstrap.split(","):
             host, colon, port = server.strip().rpartition(":")
@@ -48,7 +48,7 @@ class Settings:
 
 
 class Patience:
-    """Pauses between tries of one thing until its time is over; `failed` raises then."""
+    """Pauses between attempts of an operation, until `seconds` have passed; then `failed` raises."""
 
     __slots__ = ("_deadline", "_pause_s", "_what", "seconds")
 
@@ -58,7 +58,7 @@ class Patience:
         self._pause_s = PAUSE_S_MIN
 
     def failed(self, error: Exception) -> None:
-        """Wait a little for the next try, or raise `error` with what was tried for how long."""
+        """Sleep before the next attempt, or raise ClientError from `error` if the time is over."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             message = f"{self._what}: {error} (tried for {self.seconds:g} s)"
@@ -68,7 +68,7 @@ class Patience:
 
 
 class Cluster:
-    """Connections to a cluster, opened as they are needed. One thread only."""
+    """Connections to a cluster, opened on demand. A context manager. One thread only."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -91,10 +91,10 @@ class Cluster:
         self._connections.clear()
 
     def topics(self, names: Collection[str] | None = None, *, create: bool = False) -> dict[str, m.TopicInfo]:
-        """The topics of these names (all topics for None), asked anew. Missing ones are missing in the answer.
+        """Fetch metadata of the named topics, or of all (None). Missing topics are missing in the result.
 
-        `create` has brokers begin to make those that are missing, where `auto.create.topics.enable` says so. Raises
-        BrokerError where a topic may not be read.
+        `create`: brokers start to create missing topics if `auto.create.topics.enable` is set. Raises BrokerError if a
+        topic must not be read.
         """
         answer = self.retried("metadata", lambda: self._metadata(names, create=create))
         found = {}
@@ -108,9 +108,9 @@ class Cluster:
         return found
 
     def known(self, names: Collection[str]) -> dict[str, set[bytes]]:
-        """The ids that topics have in the metadata of any broker; empty for those that every broker says are missing.
+        """The ids of topics in the metadata of all brokers; empty if all brokers report that a topic is missing.
 
-        The metadata of one broker may be behind. Raises ClientError if a broker of the cluster does not answer.
+        Asks every broker, because the metadata of one may be stale. Raises ClientError if a broker does not answer.
         """
 
         def ask() -> dict[str, set[bytes]]:
@@ -128,16 +128,16 @@ class Cluster:
         return self.retried("metadata", ask, lambda: self.topics(names))
 
     def topic(self, name: str) -> m.TopicInfo:
-        """A topic as it was told last. Raises BrokerError (3) when there is none of that name."""
+        """A topic from the last metadata, fetched if it is unknown. Raises BrokerError (3) if it does not exist."""
         known = self._topics.get(name) or self.topics([name]).get(name)
         if known is None:
             raise BrokerError(3, f"topic {name}")
         return known
 
     def made(self, name: str) -> m.TopicInfo:
-        """A topic as it was told last; one that is not there is waited for until brokers have made it.
+        """As `topic`, but waits for brokers to create a missing topic, at most MADE_S seconds.
 
-        Raises BrokerError (3) where they do not.
+        Raises ClientError if they do not.
         """
 
         def ask() -> m.TopicInfo:
@@ -149,9 +149,9 @@ class Cluster:
         return self.retried(f"topic {name}", ask, seconds=min(self.settings.retry_s, MADE_S))
 
     def offsets(self, wanted: Mapping[tuple[str, int], int], *, committed: bool = False) -> dict[tuple[str, int], int]:
-        """The first offsets at or after times (ms), or m.EARLIEST or m.LATEST, by topic and partition.
+        """Look up offsets by topic and partition: the first at or after a Unix time in ms, m.EARLIEST or m.LATEST.
 
-        -1 where no record is as late. `committed`: LATEST means the last stable offset.
+        -1 if no record is at or after the time. `committed`: LATEST is the last stable offset.
         """
         return {key: answer.offset for key, answer in self.listed(wanted, committed=committed).items()}
 
@@ -160,7 +160,7 @@ class Cluster:
     ) -> dict[tuple[str, int], m.OffsetAnswer]:
         """As `offsets`, with the leader epochs.
 
-        With `grace_s`, partitions that no leader answers for within that time are left out, as long as some are found.
+        With `grace_s`, partitions whose leaders do not answer within that time are left out, unless all of them are.
         """
         found: dict[tuple[str, int], m.OffsetAnswer] = {}
 
@@ -195,7 +195,7 @@ class Cluster:
     def _led(
         self, keys: Collection[tuple[str, int]], errors: list[OSError | BrokerError]
     ) -> dict[int, list[tuple[str, int]]]:
-        """The partitions by leader; why the others have none is added to `errors`."""
+        """Group partitions by leader; adds an error to `errors` for each partition without a leader."""
         grouped: dict[int, list[tuple[str, int]]] = {}
         for topic, partition in keys:
             try:
@@ -205,10 +205,10 @@ class Cluster:
         return grouped
 
     def parted(self, read: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
-        """Where logs part from what was read of them up to an offset, by a leader of an epoch; only those that do.
+        """Find logs that were truncated below what was read. `read`: offset and leader epoch of the read position.
 
-        A log parts where an unclean election cut it off (KIP-320): the leaders of that epoch, and of those before it,
-        end below the offset in the log of the present leader.
+        Returns the end of the common log, only for partitions that diverge (KIP-320): there an unclean election
+        truncated the log, and the epoch ends below the offset in the current leader's log.
         """
         ends: dict[tuple[str, int], int] = {}
 
@@ -226,12 +226,12 @@ class Cluster:
         return self.retried("leader epochs", ask, lambda: self.topics({topic for topic, _ in read})) if read else {}
 
     def epoch(self, topic: str, partition: int) -> int:
-        """The epoch of the leader that `leader` names, -1 if it is unknown."""
+        """The leader epoch in the last metadata, -1 if it is unknown."""
         info = self.topic(topic).partitions.get(partition)
         return -1 if info is None else info.leader_epoch
 
     def leader(self, topic: str, partition: int) -> int:
-        """The node that leads a partition, as it was told last. Raises BrokerError where there is none."""
+        """The leader's node id in the last metadata. Raises BrokerError if the partition has no leader."""
         info = self.topic(topic).partitions.get(partition)
         if info is None:
             raise BrokerError(3, f"partition {topic}-{partition}")
@@ -240,7 +240,7 @@ class Cluster:
         return info.leader
 
     def config(self, topics: Sequence[str], key: str) -> dict[str, str]:
-        """The value of one configuration of each topic. Raises BrokerError where it may not be read."""
+        """The value of one configuration key of each topic. Raises BrokerError if it must not be read."""
 
         def ask() -> dict[str, tuple[int, str]]:
             with self.dropping(self.any_connection()) as connection:
@@ -253,23 +253,23 @@ class Cluster:
         return {topic: value for topic, (_, value) in answers.items()}
 
     def address(self, node: int) -> str:
-        """host:port of a broker, or what says that it is away."""
+        """host:port of a broker, or a text that says it is away, for messages."""
         broker = self._brokers.get(node)
         return f"broker {node}, which is away" if broker is None else f"{broker.host}:{broker.port}"
 
     def addresses(self) -> list[tuple[str, int]]:
-        """Where the brokers listen that were told of last."""
+        """Hosts and ports of the brokers in the last metadata."""
         return [(broker.host, broker.port) for broker in self._brokers.values()]
 
     def connection(self, node: int) -> Connection:
-        """A connection to a broker, the one that is open if there is one. Raises OSError."""
+        """A connection to a broker, reused if one is open. Raises OSError, and BrokerError for an unknown broker."""
         broker = self._brokers.get(node)
         if broker is None:
             raise BrokerError(5, f"node {node}")
         return self._connect(broker.host, broker.port)
 
     def any_connection(self) -> Connection:
-        """A connection to whichever broker can be reached. Raises OSError."""
+        """A connection to any reachable broker. Raises OSError."""
         error: OSError = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached")
         for host, port in self._addresses():
             try:
@@ -279,7 +279,7 @@ class Cluster:
         raise error
 
     def drop(self, connection: Connection) -> None:
-        """Close a connection that failed, or whose answers nobody waits for."""
+        """Close a connection that failed or whose responses are not needed."""
         connection.close()
         self._connections = {at: c for at, c in self._connections.items() if c is not connection}
 
@@ -291,7 +291,10 @@ class Cluster:
         *,
         seconds: float | None = None,
     ) -> T:
-        """What `ask` returns, tried again after errors that may pass, `mend` having been called before."""
+        """Return the result of `ask`. After a retriable error, call `mend` and retry, for `seconds` or `retry_s`.
+
+        Raises BrokerError for other errors, and ClientError with `what` when the time is over.
+        """
         patience = Patience(what, self.settings.retry_s if seconds is None else seconds)
         mending = False
         while True:
@@ -309,7 +312,7 @@ class Cluster:
 
     @contextmanager
     def dropping(self, connection: Connection) -> Iterator[Connection]:
-        """Drop the connection on any error: an answer may still be on its way."""
+        """A context that drops the connection on any error, because a response may still be in flight."""
         try:
             yield connection
         except BaseException:
@@ -323,7 +326,7 @@ class Cluster:
         return grouped
 
     def _metadata(self, names: Collection[str] | None, *, create: bool = False) -> m.MetadataAnswer:
-        """From whichever broker answers."""
+        """Fetch metadata from any broker. Raises OSError if none answers."""
         error: OSError = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached")
         for host, port in self._addresses():
             try:

@@ -1,4 +1,4 @@
-"""One blocking connection to a broker. Requests may be sent ahead; their answers are received in the same order."""
+"""One blocking connection to a broker. Requests can be pipelined; responses arrive in the same order."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kraft_pipeline.client.buffers import Reader, Writer
 from kraft_pipeline.client.errors import NAMES, ClientError
 
 RESPONSE_BYTES_MAX: Final = 1 << 30
-"""A length beyond this is not an answer of a broker, but of something else that listens there."""
+"""Maximum bytes of a response. A greater length means that the peer is not a Kafka broker."""
 _LENGTH: Final = struct.Struct(">i")
 
 
 class Connection:
-    """Raises OSError (also for an end in the middle of an answer) and ClientError for what is not the protocol."""
+    """Methods raise OSError (also if the connection closes within a response), and ClientError on protocol errors."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Connection:
         request_s: float,
         versions: Mapping[int, int] = m.VERSIONS,
     ) -> None:
-        """`versions` are those of the requests that will be asked; all of them must be served there."""
+        """`versions`: the version of each request type; the broker must serve all of them. Timeouts are in seconds."""
         self.name = f"{host}:{port}"
         self._client_id, self._versions = client_id, versions
         self._sent: deque[tuple[int, int]] = deque()
@@ -45,22 +45,22 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """Close the socket; requests without an answer are given up."""
+        """Close the socket and abandon requests without a response."""
         self._socket.close()
 
     @property
     def waiting(self) -> int:
-        """Requests whose answers have not been received."""
+        """Number of requests whose responses have not been received."""
         return len(self._sent)
 
     def ask(self, api: int, body: Writer) -> Reader:
-        """Send a request and wait for its answer; there must be no other under way."""
+        """Send a request and return its response; no other request may be in flight."""
         assert not self._sent, f"{self.name}: answers come in the order of the requests"
         self.send(api, body)
         return self.receive()
 
     def send(self, api: int, body: Writer) -> None:
-        """Send a request; `receive` brings its answer after those of the ones before."""
+        """Send a request; `receive` returns the responses in the order of the requests."""
         client = self._client_id.encode()
         header = struct.pack(f">hhih{len(client)}sb", api, self._versions[api], self._next_id, len(client), client, 0)
         self._sent.append((self._next_id, api))
@@ -68,7 +68,7 @@ class Connection:
         self._socket.sendall(_LENGTH.pack(len(header) + len(body.out)) + header + body.out)
 
     def receive(self) -> Reader:
-        """The body of the answer to the oldest request that has none yet."""
+        """Return the body of the response to the oldest request in flight."""
         (length,) = _LENGTH.unpack(self._read(4))
         if not 4 <= length <= RESPONSE_BYTES_MAX:
             raise ClientError(f"{self.name} does not speak Kafka's protocol, or wants TLS: answer of {length} bytes")
@@ -76,7 +76,7 @@ class Connection:
         wanted, api = self._sent.popleft()
         if reader.i32() != wanted:
             raise ClientError(f"{self.name} answered another request than the oldest")
-        if api != m.API_VERSIONS:  # whose header never has tagged fields: a broker may not know its version
+        if api != m.API_VERSIONS:  # its header has no tagged fields, because a broker may not know its version
             reader.tags()
         return reader
 

@@ -1,8 +1,8 @@
-"""An idempotent producer of whole batches (KIP-98): each partition's batches arrive once and in order.
+"""An idempotent producer of whole batches (KIP-98): each partition's batches are stored once and in order.
 
-Batches wait by partition, numbered; a leader gets the first ones of its partitions, a few requests ahead of its
-answers, and a batch leaves only when it has been acknowledged. After an error everything that is not acknowledged is
-sent again in the same order with the same numbers, so the broker can tell what it has already.
+Batches queue by partition with sequence numbers. Each leader receives the first batches of its partitions in a few
+pipelined requests. A batch leaves its queue when it is acknowledged. After an error all unacknowledged batches are sent
+again in the same order with the same numbers, so the broker recognizes duplicates.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kraft_pipeline.client.cluster import Cluster, Patience
 from kraft_pipeline.client.errors import RETRIABLE, BrokerError
 
 IN_FLIGHT_MAX: Final = 5
-"""As many batches of a producer as a broker remembers for telling duplicates."""
+"""Batches per producer that a broker remembers to detect duplicates."""
 DUPLICATE_SEQUENCE_NUMBER: Final = 46
 REQUEST_BYTES_MAX: Final = 8 * 1024 * 1024
 ALL: Final = -1
@@ -24,7 +24,7 @@ Key = tuple[str, int]
 
 
 class Producer:
-    """Sends batches whose sequences are numbered with `id` and `epoch`. One thread only."""
+    """Sends batches that are encoded with the producer's `id` and `epoch`. One thread only."""
 
     def __init__(self, cluster: Cluster, *, timeout_ms: int = 30_000) -> None:
         self._cluster, self._timeout_ms = cluster, timeout_ms
@@ -34,15 +34,15 @@ class Producer:
         self.waiting_bytes = 0
 
     def add(self, topic: str, partition: int, batch: bytes) -> None:
-        """Put a batch behind those of its partition; `flush` when `waiting_bytes` are many."""
+        """Queue a batch. Call `flush` when `waiting_bytes` grows too large."""
         self._waiting.setdefault((topic, partition), deque()).append(batch)
         self.waiting_bytes += len(batch)
 
     def flush(self) -> None:
         """Return when all batches have been acknowledged by all in-sync replicas.
 
-        Raises BrokerError naming the partition that refuses one, ClientError when no leader acknowledges for
-        `Settings.retry_s`. What other partitions have been given stays.
+        Raises BrokerError with the partition that refuses a batch, and ClientError if no batch is acknowledged for
+        `Settings.retry_s`. Batches of other partitions that were acknowledged stay stored.
         """
         patience = self._patience()
         while self._waiting:
@@ -74,7 +74,7 @@ class Producer:
         return producer_id, epoch
 
     def _round(self) -> Exception | None:
-        """Send a window of batches to each leader and take the answers; the first error, if any."""
+        """Send a window of batches to each leader and receive the responses. Returns an error, or None."""
         try:
             by_leader: dict[int, list[Key]] = {}
             for key in self._waiting:
@@ -111,11 +111,11 @@ class Producer:
         return failed
 
     def _requests(self, keys: list[Key]) -> list[dict[Key, bytes | bytearray]]:
-        """The first batches of each partition: one of a partition in a request, requests bounded in bytes.
+        """Requests with the first batches of each partition, one batch per partition and request, bounded in bytes.
 
-        Before a partition's first batch has been acknowledged no other one goes out: a leader that refuses the first
-        for a passing reason would take the second, as it takes any number from a producer that it does not know, and
-        then the first one's never more.
+        The second batch of a partition waits until its first batch ever is acknowledged. Otherwise, if the leader
+        refused the first for a retriable reason, it would accept the second, because it accepts any sequence number
+        from an unknown producer. Then it would never accept the first.
         """
         requests: list[dict[Key, bytes | bytearray]] = []
         for nth in range(IN_FLIGHT_MAX):
@@ -125,7 +125,7 @@ class Producer:
                 if len(self._waiting[key]) > nth and len(requests) < IN_FLIGHT_MAX:
                     batch = self._waiting[key][nth]
                     if parts and size + len(batch) > REQUEST_BYTES_MAX:
-                        break  # this partition and those after it go in the next round, or their order would change
+                        break  # this and later partitions wait for the next round, which keeps their order
                     parts[key] = batch
                     size += len(batch)
             if not parts:
