@@ -74,7 +74,7 @@ PLURALS: Final = {
 
 
 class ApiError(Exception):
-    """The API server's no, or its silence (`status` 0)."""
+    """The API server refused a request, or did not answer (`status` 0)."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -83,7 +83,7 @@ class ApiError(Exception):
 
     @property
     def lasting(self) -> bool:
-        """Whether it stays so until somebody changes something: what was asked for, a quota, a right."""
+        """Whether a retry cannot help until somebody changes the request, a quota or a right."""
         return self.status in LASTING
 
 
@@ -170,7 +170,7 @@ class Api:
     # Verbs
 
     async def get(self, kind: str, namespace: str | None, name: str) -> Object | None:
-        """None when there is none."""
+        """Read an object. Returns None if it does not exist. Raises ApiError."""
         try:
             return await self._request("GET", kind, path(kind, namespace, name))
         except ApiError as error:
@@ -181,7 +181,7 @@ class Api:
     async def list(
         self, kind: str, namespace: str | None, selector: str = "", *, only_metadata: bool = False
     ) -> list[Object]:
-        """All of a kind, by label. What it says is current, not from a cache of the API server."""
+        """List objects of a kind by label. The answer is current, not from a cache of the API server."""
         found: list[Object] = []
         params = {"limit": str(PAGE), **({"labelSelector": selector} if selector else {})}
         accept = METADATA if only_metadata else JSON
@@ -194,7 +194,7 @@ class Api:
             params["continue"] = token
 
     async def create(self, body: Object) -> Object:
-        """Raises ApiError 409 when it is there already. Not tried again after a silence: it may have been made."""
+        """Create an object. Raises ApiError 409 if it exists. Not retried without an answer: it may exist by now."""
         kind, namespace = body["kind"], body["metadata"].get("namespace")
         return await self._request(
             "POST", kind, path(kind, namespace), body=body, params={"fieldManager": MANAGER}, repeat=False
@@ -216,7 +216,7 @@ class Api:
         return await self._request("PATCH", kind, path(kind, namespace, name, part), body=body, params=params)
 
     async def replace(self, body: Object) -> Object:
-        """Raises ApiError 409 when it is another by now."""
+        """Replace an object. Raises ApiError 409 if it has changed since it was read."""
         kind, metadata = body["kind"], body["metadata"]
         return await self._request("PUT", kind, path(kind, metadata["namespace"], metadata["name"]), body=body)
 

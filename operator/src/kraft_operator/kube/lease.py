@@ -1,8 +1,8 @@
-"""Which of the operator's replicas works: the holder of a Lease (coordination.k8s.io).
+"""Leader election among the operator's replicas, through a Lease (coordination.k8s.io).
 
-The holder renews it three times within its duration. Others take it over when they themselves have seen it unchanged
-for the whole duration: no clock is compared with another machine's. Whoever cannot renew in time gives up before others
-may take over, and the process ends.
+The leader renews the Lease three times within its duration. Another replica takes it over after it has itself seen the
+Lease unchanged for the whole duration, so clocks of machines are never compared. A leader that cannot renew in time
+gives up before others may take over, and its process ends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Lease:
         return self._duration_s / RENEWALS
 
     def held(self) -> bool:
-        """Whether nobody else can have it yet: counted from before the renewal was asked for."""
+        """Whether no other replica can hold the Lease yet, counted from before the last renewal request."""
         return self._left_s() > 0
 
     def _left_s(self) -> float:
@@ -51,13 +51,13 @@ class Lease:
         return self._renewed_at + self._duration_s - self.period_s / 2 - self._clock()
 
     async def acquire(self) -> None:
-        """Until we hold it."""
+        """Wait until this replica holds the Lease."""
         while not await self._try():
             await asyncio.sleep(min(self.period_s, 3.0))
         log.info("we hold the lease %s/%s as %s", self._namespace, self._name, self._holder)
 
     async def keep(self) -> None:
-        """Renew it until that fails for too long: it ends before anybody else may have it."""
+        """Renew the Lease until that fails for too long. Returns before another replica may hold it."""
         pause_s = self.period_s
         while True:
             await asyncio.sleep(min(pause_s, max(0.0, self._left_s())))
@@ -68,7 +68,7 @@ class Lease:
             pause_s = self.period_s if await self._try(left_s) else self.period_s / 10
 
     async def release(self) -> None:
-        """Let the next one take it at once."""
+        """Release the Lease, so that another replica can take it at once."""
         if not self.held() and not self._asked:
             return
         self._renewed_at, self._asked = float("-inf"), False
@@ -119,7 +119,7 @@ class Lease:
         return True
 
     def _expired(self, lease: Object) -> bool:
-        """Whether we have seen it unchanged for as long as its holder said."""
+        """Whether this replica has seen the Lease unchanged for its whole duration."""
         version = lease["metadata"]["resourceVersion"]
         if version != self._seen[0]:
             self._seen = (version, self._clock())
