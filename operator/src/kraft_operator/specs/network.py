@@ -43,7 +43,7 @@ def nodes_service(cluster: Cluster) -> dict[str, Any]:
 
 
 def bootstrap_service(cluster: Cluster) -> dict[str, Any]:
-    """`NAME-bootstrap`: any ready broker, for clients inside."""
+    """The service `NAME-bootstrap`: any ready broker, for clients inside Kubernetes."""
     ports = [{"name": one.name, "port": one.port} for one in cluster.spec.listeners if one.type == "Internal"]
     return _service(
         cluster,
@@ -53,7 +53,7 @@ def bootstrap_service(cluster: Cluster) -> dict[str, Any]:
 
 
 def external_bootstrap(cluster: Cluster, listener: Listener) -> dict[str, Any]:
-    """Any ready broker, for clients outside."""
+    """The service of an external listener: any ready broker, for clients outside Kubernetes."""
     spec = {
         "type": listener.type,
         "selector": _selector(cluster, "broker"),

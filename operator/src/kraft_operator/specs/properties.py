@@ -93,7 +93,7 @@ def advertised(cluster: Cluster, node_id: int, external: External) -> str:
 
 
 def text(values: Mapping[str, str]) -> str:
-    """As a file that Java reads back as the same."""
+    """The text of a properties file, which Java reads back as the same values."""
     return "".join(f"{_escaped(key, ' =:#!')}={_escaped(value)}\n" for key, value in values.items())
 
 

@@ -15,7 +15,7 @@ _FACTORS: Final = {
 
 
 def as_bytes(quantity: str) -> int:
-    """`10Gi` as a number, rounded up. Raises ValueError for what is none."""
+    """Convert a quantity such as `10Gi` to bytes, rounded up. Raises ValueError if it is malformed."""
     number = quantity.rstrip("mkKMGTPEi")
     unit = quantity[len(number) :]
     if unit not in _FACTORS or not number.replace(".", "", 1).isdigit():

@@ -17,7 +17,7 @@ from kraft_operator.specs.template import container_security
 FORMATTED: Final = f"{GROUP}/formatted-for"
 """On a claim: `CLUSTER-ID/NODE-ID`, written after its job is done."""
 REPLACED: Final = f"{GROUP}/replaced"
-"""On a claim: names of the replacements of its node that are done, by commas."""
+"""Annotation of a claim: the names of its node's finished replacements, separated by commas."""
 VOLUME_MARK: Final = f"{GROUP}/volume"
 """On a claim that its pool has no more: `Emptying`, or `Empty` once the broker has said so."""
 DISK: Final = f"{GROUP}/disk"
@@ -35,7 +35,7 @@ def directory_id(cluster_id: str, node_id: int) -> str:
 
 
 def claims(cluster: Cluster, pool: NodePool, node: Node) -> list[dict[str, Any]]:
-    """One for each volume. Without an owner they outlive the resource."""
+    """The claims of a disk, one for each volume. Claims without an owner outlive the resource."""
     found = []
     for volume in pool.storage.volumes:
         name = cluster.claim(volume.name, node.id, node.disk)
@@ -52,7 +52,7 @@ def claims(cluster: Cluster, pool: NodePool, node: Node) -> list[dict[str, Any]]
 
 
 def owned(pool: NodePool) -> bool:
-    """Whether volumes go with the resource."""
+    """Whether volumes are deleted with the resource."""
     return pool.storage.deletion_policy == "Delete"
 
 

@@ -12,7 +12,7 @@ from kraft_operator.api.windows import DAYS, MaintenanceWindow
 
 
 class WindowState(NamedTuple):
-    """`is_open` from now on; `changes` is when it is not so any more, None for never."""
+    """Whether a window is open now, and the time at which that changes; None for never."""
 
     is_open: bool
     changes: datetime | None
