@@ -1,4 +1,4 @@
-"""Every byte of the replicas, checked: what a disk or a machine has changed is found before a consumer finds it.
+"""Checks every byte of replicas, to find corruption by disks or machines before a consumer does.
 
 A replica is checked by itself and against the others:
 

@@ -1,4 +1,4 @@
-"""The digests of all replicas of a partition, held against one another."""
+"""Compares the digests of all replicas of a partition."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ BASE, LAST, POSITION, LENGTH, CRC, EPOCH, DAMAGED = range(len(FIELDS))
 
 
 class Copy(NamedTuple):
-    """What one replica has of a stretch of offsets."""
+    """The digests of one replica over a stretch of offsets."""
 
     start: int
-    """From here on it must have all that is below its high watermark."""
+    """First offset from which the replica must have everything below its high watermark."""
     high_watermark: int
     rows: NDArray[np.int64]
-    """FIELDS of its batches in order, whatever segments they lie in."""
+    """FIELDS of its batches in order, over all segments."""
 
 
 class Difference(NamedTuple):
-    """What one replica (by its place among the copies) has otherwise than the others."""
+    """A difference of one replica (by its index among the copies) from the others."""
 
     copy: int
     kind: str
     base: int
     last: int
     row: int
-    """In its rows, -1 for none."""
+    """Index in the copy's rows; -1 if the batch is missing."""
     healthy: tuple[int, int] | None
-    """A copy and a row there that has what should be here."""
+    """A copy with the correct batch, and the row there; None if there is none."""
     detail: str
 
 
@@ -82,7 +82,7 @@ def compare(copies: list[Copy], *, compacted: bool) -> list[Difference]:
 def _group(
     copies: list[Copy], entries: dict[int, tuple[int, NDArray[np.int64]]], *, compacted: bool
 ) -> list[Difference]:
-    """The batches of all copies that begin at one offset."""
+    """Compare the batches of all copies that begin at one offset."""
     what = [LENGTH, CRC] if compacted else [LAST, LENGTH, CRC, EPOCH]
     votes = Counter(tuple(row[what].tolist()) for _, row in entries.values() if not row[DAMAGED])
     if not votes:
@@ -114,7 +114,7 @@ def _group(
 
 
 def _without_covered(found: list[Difference], copies: list[Copy]) -> list[Difference]:
-    """Without batches that are missing where the same replica is known to be damaged over those offsets."""
+    """Leave out missing batches whose offsets are already known to be damaged on the same replica."""
     spans: dict[int, list[tuple[int, int]]] = {}
     for index, copy in enumerate(copies):
         damaged = copy.rows[copy.rows[:, DAMAGED] == 1]

@@ -1,4 +1,4 @@
-"""What a scrub finds, as rows."""
+"""Findings of a scrub, as rows."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ KINDS: Final = {
     UNREADABLE: "a file or a replica could not be read",
 }
 PER_SEGMENT_MAX: Final = 1000
-"""More findings than this in one segment tell nothing new; the last one says how many there were."""
+"""Maximum findings of one segment; the last one has the total number."""
 
 
 class Finding(NamedTuple):
-    """One damaged place. `position` is the byte in the file where the batch begins, -1 where no file was read."""
+    """One damaged place. `position`: the byte in the file where the batch begins, -1 if no file was read."""
 
     topic: str
     partition: int
     broker: int
     directory: str
-    """The log directory, or host:port of the broker that was asked."""
+    """The log directory, or host:port of the broker."""
     segment: str
     """The file's name."""
     position: int
@@ -49,7 +49,7 @@ class Finding(NamedTuple):
     """One of KINDS."""
     detail: str
     bits: list[tuple[int, int]]
-    """The flipped bits where they could be told: byte in the file, bit in the byte (0 is the lowest)."""
+    """The flipped bits, if they are known: byte in the file, bit in the byte (0 is the lowest)."""
 
     @property
     def where(self) -> str:

@@ -1,4 +1,4 @@
-"""A report that is kept in a file remembers the scrubs before it: what was read and found, from time to time."""
+"""History of scrubs: a report in a file keeps the summaries of earlier scrubs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any, Final
 
 SCRUBS_MAX: Final = 1000
-"""Of one file: some 200 KB; three years of nightly ones."""
+"""Summaries in one file: some 200 KB, or three years of nightly scrubs."""
 
 
 def entry(report: dict[str, Any]) -> dict[str, Any]:
-    """One scrub: when it began, its totals, and how many places of each kind it found."""
+    """Summary of one scrub: its start, totals, and number of findings by kind."""
     return {"time": report["time"], **report["totals"], "kinds": report["kinds"]}
 
 
 def keep(report: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The report with the scrubs that the file remembers, put in its place whole or not at all. Raises OSError."""
+    """Add the file's history to the report, replace the file atomically, and return the report. Raises OSError."""
     report = {**report, "history": [*_remembered(path), entry(report)][-SCRUBS_MAX:]}
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     draft.write_text(json.dumps(report, indent=1) + "\n")
@@ -27,7 +27,7 @@ def keep(report: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _remembered(path: Path) -> list[dict[str, Any]]:
-    """None where there is no file, or another one than a report."""
+    """The history in a file; empty if the file is missing or not a report."""
     try:
         found = json.loads(path.read_text())["history"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):

@@ -23,11 +23,11 @@ from kraft_pipeline.scrub.locate import differing_bits, flipped_bit
 from kraft_pipeline.scrub.scanner import FIELDS, Damage, FileSource, Scanner
 
 STRETCH: Final = 1 << 20
-"""Offsets that are compared at once: some 60 MB of digests where every record is a batch."""
+"""Offsets that are compared at once: some 60 MB of digests if every record is a batch."""
 DIGEST_BYTES: Final = 8 * len(FIELDS)
-"""Of one batch."""
+"""Bytes of one batch's digest."""
 LOCATED_MAX: Final = 20
-"""Damaged batches of a segment whose bits are looked for without a healthy replica."""
+"""Damaged batches of a segment whose flipped bits are searched without a healthy replica."""
 
 _FOUND: Final = pa.list_(pa.struct(list(SCHEMA)))
 _REPLICAS: Final = pa.list_(
@@ -65,11 +65,11 @@ DIGEST_SCHEMA: Final = pa.schema(
 )
 DIGESTS: Final = from_arrow_schema(DIGEST_SCHEMA)
 FINDINGS: Final = from_arrow_schema(SCHEMA)
-"""The same as Spark's types."""
+"""The schemas as Spark types."""
 
 
 def segments(spark: SparkSession, replicas: Iterable[Replica], tasks: int) -> DataFrame:
-    """The segments of the replicas as rows in SEGMENT_DDL, spread over tasks of about equal bytes."""
+    """The segments of the replicas as rows in SEGMENT_DDL, distributed over tasks of about equal bytes."""
     by_partition: dict[tuple[str, int, str], list[Replica]] = {}
     for replica in replicas:
         by_partition.setdefault((replica.topic, replica.partition, replica.topic_id), []).append(replica)
@@ -94,12 +94,12 @@ def _balanced(rows: list[tuple[Any, ...]], tasks: int) -> list[tuple[Any, ...]]:
 
 
 def digests(segments: DataFrame) -> DataFrame:
-    """Each segment checked by itself: rows in DIGEST_SCHEMA."""
+    """Check each segment alone. Returns rows in DIGEST_SCHEMA."""
     return segments.mapInArrow(_scan_all, DIGESTS)
 
 
 def findings(digests: DataFrame) -> DataFrame:
-    """What is wrong with each replica, by itself and beside the others: rows in findings.SCHEMA."""
+    """The findings of each replica, alone and compared with the others: rows in findings.SCHEMA."""
     return digests.groupBy("topic", "partition", "stretch").applyInArrow(_compared, FINDINGS)
 
 
@@ -131,7 +131,7 @@ def _scan_segment(row: dict[str, Any]) -> tuple[Any, list[Finding], int]:
 
 
 def told(row: dict[str, Any], scanner: Scanner) -> list[Finding]:
-    """What a scanner found of the replica that `row` names."""
+    """Convert a scanner's damages to findings of the replica in `row`."""
     lengths = {int(d[POSITION]): int(d[LENGTH]) for d in scanner.digests() if d[-1]}
     found = []
     for number, damage in enumerate(scanner.damages):
@@ -147,13 +147,13 @@ def told(row: dict[str, Any], scanner: Scanner) -> list[Finding]:
 
 
 def finding(row: dict[str, Any], damage: Damage, bits: list[tuple[int, int]]) -> Finding:
-    """A damage with its place."""
+    """Convert a damage to a finding with its place."""
     place = (row["topic"], row["partition"], row["broker"], row["directory"], row["segment"])
     return Finding(*place, damage.position, damage.base, damage.last, damage.kind, damage.detail, bits)
 
 
 def pieces(row: dict[str, Any], digests: Any, found: list[Finding], size: int) -> Iterator[pa.RecordBatch]:
-    """Rows in DIGEST_SCHEMA, one a stretch; findings go with theirs. One row at least, so that bytes are counted."""
+    """Yield rows in DIGEST_SCHEMA, one per stretch with its findings; at least one row, so that bytes are counted."""
     by_stretch: dict[int, list[Finding]] = {}
     for one in found:
         by_stretch.setdefault(one.base_offset // STRETCH, []).append(one)
@@ -191,7 +191,7 @@ def _compared(digests: pa.Table) -> pa.Table:
     folder = f"{rows[0]['topic']}-{rows[0]['partition']}"
 
     def read(copy: int, number: int) -> bytes:
-        """A batch as its replica has it; nothing where that cannot be read."""
+        """The bytes of a batch on a replica; empty if they cannot be read."""
         position, length = (int(x) for x in copies[copy].rows[number, [POSITION, LENGTH]])
         path = f"{places[copy][1]}/{folder}/{names[places[copy]][number]}"
         try:
@@ -230,7 +230,7 @@ def _bits(
     position: int,
     read: Callable[[int, int], bytes],
 ) -> list[tuple[int, int]]:
-    """The bits in which a batch differs from its healthy copy; none where there is none, or too many differ."""
+    """The bits in which a batch differs from a healthy copy; empty without a copy, or if too many differ."""
     if row < 0 or healthy is None or position < 0:
         return []
     right = read(*healthy)

@@ -1,4 +1,4 @@
-"""Which replicas log directories hold, and what their checkpoints say of them (Kafka's files; docs/storage.md)."""
+"""Lists the replicas in log directories with their checkpoints (Kafka's files; docs/storage.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ID_LINE: Final = re.compile(r"topic_id:\s*(\S+)")
 
 
 class LayoutError(Exception):
-    """A directory that is no log directory, or not to be read."""
+    """A directory is not a log directory, or cannot be read."""
 
 
 class Segment(NamedTuple):
@@ -25,7 +25,7 @@ class Segment(NamedTuple):
     base_offset: int
     size: int
     next_base: int
-    """The base offset of the segment after it, -1 for the last one."""
+    """Base offset of the next segment; -1 for the last segment."""
 
 
 class Replica(NamedTuple):
@@ -37,20 +37,20 @@ class Replica(NamedTuple):
     broker: int
     directory: str
     start: int
-    """The first offset that is to be there."""
+    """First offset that the replica must have."""
     high_watermark: int
-    """As checkpointed: what is below is on all replicas that were in sync. -1 where none is known."""
+    """Checkpointed high watermark: all in-sync replicas have the records below it. -1 if unknown."""
     compacted: bool
-    """Whether the cleaner has been there: only then offsets may be missing."""
+    """Whether the cleaner has compacted the log; only then offsets may be missing."""
     flushed: int
-    """The recovery point: everything below was on stable storage."""
+    """The recovery point: everything below it was on stable storage."""
     epochs: list[tuple[int, int]]
-    """Leader epochs with their first offsets; none where the checkpoint is missing."""
+    """Leader epochs with their first offsets; empty if the checkpoint is missing."""
     segments: list[Segment]
 
 
 def replicas(directories: Iterable[str | Path]) -> list[Replica]:
-    """All replicas in the log directories. Raises LayoutError naming a directory that is none."""
+    """All replicas in the log directories. Raises LayoutError if one is not a log directory."""
     found = []
     for directory in directories:
         found += _of_directory(Path(directory))
@@ -117,7 +117,7 @@ def _properties(path: Path) -> dict[str, str]:
 
 
 def _entries(path: Path) -> list[list[str]]:
-    """The lines of a checkpoint; none where it is missing or not one."""
+    """The lines of a checkpoint; empty if it is missing or malformed."""
     try:
         lines = path.read_text().splitlines()
         count = int(lines[1])

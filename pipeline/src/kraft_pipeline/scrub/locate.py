@@ -1,4 +1,4 @@
-"""Which bits of a damaged batch are wrong."""
+"""Finds the wrong bits of a damaged batch."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from kraft_pipeline.codec.batches import CHECKED_FROM
 
 BITS_MAX: Final = 32
-"""With more than these, bytes were overwritten rather than bits flipped."""
+"""If more bits differ, bytes were overwritten rather than bits flipped."""
 SEARCH_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Up to here one flipped bit is looked for by its trace in the CRC: 0.1 µs a bit."""
+"""Maximum bytes of a batch whose single flipped bit is searched by the CRC, which takes 0.1 µs per bit."""
 _POLYNOMIAL: Final = 0x82F63B78
 _CRC_POSITION: Final = 17
 
 
 def differing_bits(damaged: bytes, healthy: bytes, position: int) -> list[tuple[int, int]] | None:
-    """(byte in the file, bit) of all bits that differ, or None when these are too many or the lengths differ."""
+    """(byte in the file, bit) of all differing bits; None if there are too many or the lengths differ."""
     if len(damaged) != len(healthy):
         return None
     both = np.frombuffer(damaged, np.uint8) ^ np.frombuffer(healthy, np.uint8)

@@ -1,4 +1,4 @@
-"""A scrub from its specification to its report."""
+"""Runs a scrub, from its specification to its report."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from kraft_pipeline.scrub.layout import replicas
 from kraft_pipeline.scrub.spec import ScrubSpec
 
 TASK_BYTES: Final = 256 * 1024 * 1024
-"""Of a task: a second or less, so that progress shows and a task that is lost costs little."""
+"""Bytes of a task: a second or less, so that progress shows and a lost task costs little."""
 FINDINGS_MAX: Final = 10_000
-"""As many as a report names; a scrub that finds more has found that a disk is gone."""
+"""Maximum findings in a report; more of them mean that a disk has failed."""
 
 
 def session(master: str, name: str = "kraft-pipeline scrub", *, progress: bool = False) -> SparkSession:
-    """A Spark session for one run alone; `progress` shows bars of its stages."""
+    """Start a Spark session for a single run; `progress` shows progress bars of its stages."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {
@@ -43,9 +43,9 @@ def session(master: str, name: str = "kraft-pipeline scrub", *, progress: bool =
 
 
 def run(spark: SparkSession, spec: ScrubSpec) -> dict[str, Any]:
-    """Scrub, and tell what was found: a report that `json` can write.
+    """Scrub and return a report that `json` can write.
 
-    Raises LayoutError and ClientError where there is nothing to read.
+    Raises LayoutError and ClientError if the replicas cannot be read.
     """
     began, at = time.monotonic(), datetime.now(UTC)
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "64")

@@ -1,4 +1,4 @@
-"""What a scrub is to read: the YAML of a KafkaScrub, or the arguments of the command."""
+"""The specification of a scrub: the YAML of a KafkaScrub, or the arguments of the command."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ OPERATORS: Final = {"driver", "paused", "schedule"}
 
 
 class SpecError(ValueError):
-    """The file or the arguments do not say what to scrub; the message names the field."""
+    """The file or the arguments are wrong; the message names the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScrubSpec:
-    """Replicas in log directories, or those of a cluster's brokers."""
+    """The replicas to scrub: in log directories, or on a cluster's brokers."""
 
     directories: tuple[str, ...] = ()
     bootstrap: str = ""
@@ -32,7 +32,7 @@ class ScrubSpec:
     name: str = "scrub"
 
     def check(self) -> None:
-        """Raises ValueError when it does not say what to read, or says it twice."""
+        """Raises ValueError unless exactly one of directories and bootstrap servers is given."""
         if bool(self.directories) == bool(self.bootstrap):
             raise SpecError("give log directories, or a bootstrap server: one of them")
         if self.bootstrap:
@@ -43,7 +43,7 @@ class ScrubSpec:
 
 
 def load(path: Path) -> ScrubSpec:
-    """A KafkaScrub from its file.
+    """Load a KafkaScrub from a file.
 
         apiVersion: kraftcluster.io/v1alpha1
         kind: KafkaScrub

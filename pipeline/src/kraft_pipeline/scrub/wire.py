@@ -1,7 +1,7 @@
-"""Replicas read from the brokers that have them: for disks that cannot be reached.
+"""Reads replicas from their brokers, for disks that cannot be accessed.
 
-A broker answers a consumer's Fetch for any replica that it has (KIP-392), up to the high watermark that it knows. What
-was damaged on the way to the disk or on it comes as it is there; brokers check nothing when they send.
+A broker answers a consumer's Fetch for any of its replicas (KIP-392), up to the high watermark that it knows. Brokers
+do not check batches when they send them, so damage on disk arrives unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPLICA_DDL: Final = (
     "topic string, partition int, topic_id binary, broker int, directory string, segment string, base bigint, "
     f"high bigint, compacted boolean, replicas {REPLICAS_DDL}"
 )
-"""One row a replica; `directory` names the broker's address, there is no `segment`."""
+"""One row per replica; `directory` is the broker's address, and there is no `segment`."""
 
 
 def plan(settings: Settings, topics: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -55,12 +55,12 @@ def plan(settings: Settings, topics: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def replicas(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
-    """What `plan` found, a task a replica."""
+    """The rows of `plan` as a DataFrame, one task per replica."""
     return spark.createDataFrame(rows, REPLICA_DDL).repartition(max(1, len(rows)))
 
 
 def digests(replicas: DataFrame, settings: Settings) -> DataFrame:
-    """Each replica fetched and checked by itself: rows in job.DIGEST_SCHEMA."""
+    """Fetch and check each replica alone. Returns rows in job.DIGEST_SCHEMA."""
 
     def scan_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with Cluster(settings) as cluster:
@@ -102,7 +102,7 @@ def _done(
 
 
 def _fetch(cluster: Cluster, row: dict[str, Any], at: int) -> m.FetchAnswer:
-    """From this very broker, tried again while it may be on its way back."""
+    """Fetch from this broker, with retries while it may be restarting."""
     body = m.fetch(row["topic_id"], row["partition"], at, FETCH_BYTES, max_wait_ms=MAX_WAIT_MS, committed=False)
 
     def ask() -> m.FetchAnswer:
