@@ -1,4 +1,4 @@
-"""Writing `format("kraft")` from Spark: batches and micro-batches."""
+"""Writers of `format("kraft")` for Spark: batches and micro-batches."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kraft_pipeline.sinks.rows import RowWriter
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task has written, acknowledged by all in-sync replicas."""
+    """Number of rows that a task wrote; all in-sync replicas have acknowledged them."""
 
     rows: int
 
 
 def write(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Written:
-    """On an executor: all rows of a task."""
+    """Write all rows of a task and wait for acknowledgements. Runs on an executor."""
     with Cluster(options.settings) as cluster:
         writer = RowWriter(cluster, options)
         for batch in batches:
@@ -31,7 +31,7 @@ def write(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Written:
 
 
 class KraftWriter(DataSourceArrowWriter):
-    """A batch. A topic cannot be overwritten, so only mode("append") is meant."""
+    """Writes a batch. Raises ValueError for mode("overwrite"), because topics cannot be overwritten."""
 
     def __init__(self, options: SinkOptions, *, overwrite: bool) -> None:
         if overwrite:
@@ -44,7 +44,7 @@ class KraftWriter(DataSourceArrowWriter):
 
 
 class KraftStreamWriter(DataSourceStreamArrowWriter):
-    """Micro-batches, appended."""
+    """Writes micro-batches. Raises ValueError for outputMode("complete")."""
 
     def __init__(self, options: SinkOptions, *, overwrite: bool) -> None:
         if overwrite:

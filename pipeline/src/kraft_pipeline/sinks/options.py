@@ -18,17 +18,17 @@ NOT_FOR_WRITERS: Final = (
     "kafka.transactional.id",
     "kafka.value.serializer",
 )
-"""What changes what is written or where, and is not done here."""
+"""Options that would change records or their partitions, which this sink does not support."""
 BATCH_BYTES_MAX: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a writer is to do."""
+    """The parsed options of a writer."""
 
     settings: Settings
     topic: str | None
-    """Of all rows; otherwise each row says."""
+    """Topic of all rows; None to use the column `topic`."""
     codec: int
     batch_bytes: int
     timeout_ms: int
@@ -45,14 +45,14 @@ KINDS: Final = {
 
 
 def check_kinds(kinds: Mapping[str, str]) -> None:
-    """Raises ValueError naming the column that is of another type than those of `KINDS`."""
+    """Raises ValueError for a column whose type is not among those of `KINDS`."""
     for name, allowed in KINDS.items():
         if name in kinds and kinds[name] not in allowed:
             raise ValueError(f"column {name} is {kinds[name]}: it must be {' or '.join(allowed)}")
 
 
 def parse_sink(options: Mapping[str, str], columns: Sequence[str]) -> SinkOptions:
-    """The options of a write of these columns. Raises ValueError naming what is missing or cannot be."""
+    """Parse the options for a write of `columns`. Raises ValueError for wrong options and missing columns."""
     given = {name.lower(): value for name, value in options.items()}
     topic = given.get("topic") or None
     if "value" not in columns:

@@ -1,4 +1,4 @@
-"""Rows as Arrow columns to batches of a producer, by topic and partition."""
+"""Converts rows in Arrow columns to a producer's batches, by topic and partition."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kraft_pipeline.codec.varints import Ints
 from kraft_pipeline.sinks.options import SinkOptions
 
 WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Batches of a task that wait for being sent: some windows of requests."""
+"""Bytes of queued batches from which a task flushes: some windows of requests."""
 
 
 class RowWriter:
-    """Writes Arrow batches; `close` when there are no more. Raises ValueError for rows that are no records."""
+    """Writes Arrow batches; call `close` at the end. Methods raise ValueError for rows that cannot be records."""
 
     def __init__(self, cluster: Cluster, options: SinkOptions) -> None:
         self._cluster, self._options = cluster, options
@@ -34,7 +34,7 @@ class RowWriter:
         self.rows = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take the rows; they may still be on their way when this returns."""
+        """Queue the rows. They may be sent later; `close` waits for them."""
         if not rows.num_rows:
             return
         self._turn += 1
@@ -52,12 +52,12 @@ class RowWriter:
             self._producer.flush()
 
     def close(self) -> None:
-        """Return when all that was written has been acknowledged; errors as of `Producer.flush`."""
+        """Wait until all rows are acknowledged. Raises as `Producer.flush`."""
         self._producer.flush()
 
     def _encode(self, topic: str, number: int, keys: pa.Array, values: pa.Array, headers: pa.Array | None) -> None:
         first = self._identities.get((topic, number)) or Identity(self._producer.id, self._producer.epoch, 0)
-        # Of the one Arrow batch; when Spark made the row is not known, and a sink's records are of now.
+        # All records of an Arrow batch get the current time.
         now = np.full(len(values), time.time_ns() // 1_000_000, np.int64)
         options = self._options
         for batch in encode(
@@ -67,7 +67,7 @@ class RowWriter:
         self._identities[topic, number] = first.after(len(values))
 
     def _by_topic(self, topics: pa.Array | None) -> Iterator[tuple[str, Ints | None]]:
-        """Each topic with the places of its rows, None for all."""
+        """Yield each topic with the indexes of its rows; None means all rows."""
         if self._options.topic is not None or topics is None:
             yield self._options.topic or "", None
             return
@@ -95,7 +95,7 @@ class RowWriter:
 
 
 def _groups(numbers: Ints, places: Ints | None) -> Iterator[tuple[int, Ints | None]]:
-    """Each partition with the places of its rows in their order, None for all rows of the batch."""
+    """Yield each partition with the indexes of its rows in order; None means all rows."""
     first = int(numbers[0])
     if np.all(numbers == first):
         yield first, places
