@@ -1,7 +1,7 @@
-"""What can be wrong with an archive or with what it is made of."""
+"""Errors of an archive and its sources."""
 
 from __future__ import annotations
 
 
 class ArchiveError(Exception):
-    """Metadata that cannot be read, does not fit what came before, or is not there; the message says where."""
+    """Metadata is missing, cannot be read, or does not continue the archive; the message says where."""

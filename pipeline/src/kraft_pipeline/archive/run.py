@@ -47,9 +47,9 @@ class Done:
     files: int
     seconds: float
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Offsets, first and last, of changes that were trimmed before they were archived."""
+    """First and last offsets of changes that were trimmed before they were archived."""
     cut: int | None = None
-    """The offset from which on the archive's end was not committed, and has been replaced by what the log has."""
+    """First offset of archived records that were not committed and were replaced by the log's; None if all were."""
 
     def to_json(self) -> dict[str, Any]:
         """The fields by name, for JSON."""

@@ -53,7 +53,7 @@ class Batch(NamedTuple):
     max_timestamp: int
     attributes: int
     records: int
-    """How many."""
+    """Number of records."""
 
     producer_id: int
     producer_epoch: int
@@ -71,7 +71,7 @@ class Batch(NamedTuple):
 
 
 def scan(data: Buffer, *, check_crc: bool = True) -> Iterator[Batch]:
-    """All batches in `data`, control batches included; a last one that is cut off, as Fetch may send it, is left out.
+    """Yield all batches in `data`, including control batches. Skips an incomplete last batch, as Fetch may send it.
 
     Raises CorruptBatch (CRC, lengths, count) and UnsupportedBatch (magic).
     """
@@ -138,7 +138,7 @@ def visible(data: Buffer, batches: Iterable[Batch], aborted: Iterable[Aborted] |
 
 
 def next_offset(data: Buffer) -> int:
-    """The offset after the last whole batch in `data`, -1 when there is none; nothing is checked."""
+    """The offset after the last complete batch in `data`, -1 if there is none. Does not check the batches."""
     view = memoryview(data)
     at, end, last = 0, len(view), -1
     while end - at >= HEADER_SIZE:

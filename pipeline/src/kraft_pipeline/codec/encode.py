@@ -34,12 +34,12 @@ _AFTER_CRC: Final = Struct(">hiqqqhii")
 
 
 class Encoded(NamedTuple):
-    """A batch and how many records it has."""
+    """An encoded batch and its number of records."""
 
     data: bytes
     records: int
     first: int
-    """Which of the records that were given it begins with."""
+    """Index of its first record among the given records."""
 
 
 class Identity(NamedTuple):
@@ -50,7 +50,7 @@ class Identity(NamedTuple):
     sequence: int = -1
 
     def after(self, records: int) -> Identity:
-        """The identity of what follows that many records."""
+        """The identity for the records after the next `records` records."""
         if self.sequence < 0:
             return self
         return self._replace(sequence=(self.sequence + records) % SEQUENCES)
@@ -117,7 +117,7 @@ def _cut(ends: Ints, batch_bytes: int) -> Ints:
 
 
 def _lengths(array: pa.Array) -> Ints:
-    """-1 for null."""
+    """Lengths of the values; -1 for null."""
     found: Ints = pc.binary_length(array).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return found
 

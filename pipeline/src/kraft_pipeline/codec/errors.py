@@ -1,10 +1,10 @@
-"""What can be wrong with bytes that should be record batches."""
+"""Errors of decoding record batches."""
 
 from __future__ import annotations
 
 
 class CodecError(ValueError):
-    """Batches that cannot be decoded; `offset` is the base offset of the bad one, -1 where it is not known."""
+    """A batch cannot be decoded; `offset` is its base offset, -1 if it is unknown."""
 
     def __init__(self, reason: str, offset: int = -1) -> None:
         super().__init__(f"{reason} (batch at offset {offset})" if offset >= 0 else reason)

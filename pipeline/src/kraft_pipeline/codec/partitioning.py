@@ -15,7 +15,7 @@ _M: Final = np.uint32(0x5BD1E995)
 
 
 def murmur2(keys: pa.Array) -> NDArray[np.uint32]:
-    """The hash of each byte string; of a null one anything."""
+    """The murmur2 hash of each byte string; undefined for null."""
     bounds = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
     raw = keys.buffers()[2]
     data = np.frombuffer(raw, np.uint8) if raw is not None and raw.size else np.zeros(1, np.uint8)
