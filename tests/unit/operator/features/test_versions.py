@@ -7,6 +7,7 @@ import base64
 import json
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,13 +105,24 @@ def hook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
             async for _ in server(allow):
                 begun.set()
 
+    async def goodbye() -> None:
+        """Let the API server close its TLS connections: a closed loop would leave their sockets to the next tests."""
+        end = time.monotonic() + 20
+        open_files: Any = vars(loop)["_selector"].get_map()
+        while len(open_files) > 1 and time.monotonic() < end:  # one is the loop's own
+            await asyncio.sleep(0.05)
+
+    def run() -> None:
+        loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+        loop.run_until_complete(goodbye())
+
     task = loop.create_task(serve())
-    thread = threading.Thread(target=lambda: loop.run_until_complete(asyncio.gather(task, return_exceptions=True)))
+    thread = threading.Thread(target=run)
     thread.start()
     assert begun.wait(20)
     yield port, (folder / "tls.crt").read_text()
     loop.call_soon_threadsafe(task.cancel)
-    thread.join(20)
+    thread.join(40)
     loop.close()
 
 
