@@ -17,6 +17,8 @@ from kraft_pipeline.tables.storage import Storage
 
 T = TypeVar("T")
 R = TypeVar("R")
+TRIES: Final = 20
+"""Attempts of one commit while other writers commit to the same table first."""
 DELETED: Final = "_kraft_deleted"
 """Column of changes by key: whether the row is deleted. Tables do not have this column."""
 
@@ -97,6 +99,17 @@ class State:
             raise FencedError(f"table {table} has been removed, or made anew, meanwhile")
         if epoch != self.epoch:
             raise FencedError(f"table {table}: writer {self.epoch} has taken over, writer {epoch} commits nothing more")
+
+
+def tried(commit: Callable[[], None], is_open: Callable[[], bool] = lambda: True) -> None:
+    """Commit, and retry while others, such as a backfill, commit first and `is_open`. Raises FencedError at once."""
+    for tries_left in reversed(range(TRIES)):
+        try:
+            return commit()
+        except ConflictError as e:
+            if isinstance(e, FencedError) or not tries_left or not is_open():
+                raise
+    return None
 
 
 def stem(app_id: str, epoch: int) -> str:

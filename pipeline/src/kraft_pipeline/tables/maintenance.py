@@ -18,7 +18,7 @@ from kraft_pipeline.client import Cluster
 from kraft_pipeline.sources import offsets
 from kraft_pipeline.tables import schemas
 from kraft_pipeline.tables.bykey.tombstones import Tombstones
-from kraft_pipeline.tables.committer import Added, Committer, ConflictError, FencedError, stem
+from kraft_pipeline.tables.committer import Added, Committer, ConflictError, stem, tried
 from kraft_pipeline.tables.engine import Engine, InlineEngine
 from kraft_pipeline.tables.intents import COMPACT, Work
 from kraft_pipeline.tables.losses import Losses
@@ -32,8 +32,6 @@ SMALL: Final = 0.75
 
 STATUS_S: Final = 15.0
 """Seconds that `status` waits for brokers. This is short because a user waits for the output."""
-REPLACE_TRIES: Final = 20
-"""Attempts of a replacement while batches are committed first."""
 TIER: Final = 2.0
 """A running table merges a file only with others that together have at least half of its size. So a row is rewritten
 only about log(`compactTo` / size of a batch) times, however often maintenance runs and however large the table is."""
@@ -112,13 +110,7 @@ def _merge(spec: TableSpec, work: Work, group: Sequence[Added]) -> Added:
 
 
 def _replace(table: Committer, old: Sequence[str], new: Added) -> None:
-    for tries_left in reversed(range(REPLACE_TRIES)):
-        try:
-            return table.replace(old, [new])
-        except ConflictError as e:
-            if isinstance(e, FencedError) or not tries_left or not {file.path for file in table.live()}.issuperset(old):
-                raise
-    return None
+    tried(lambda: table.replace(old, [new]), lambda: {file.path for file in table.live()}.issuperset(old))
 
 
 def care(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,7 +27,7 @@ from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import intents, partitions, values
 from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.bykey.upserts import Gather
-from kraft_pipeline.tables.committer import Added, ConflictError, FencedError, Keyed, stem
+from kraft_pipeline.tables.committer import Added, Keyed, stem, tried
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.schemas import aligned
@@ -42,7 +42,6 @@ PLACE: Final = ("topic", "partition", "offset", "batch")
 """Columns that identify a dead letter."""
 BATCH_BYTES: Final = 64 * 1024 * 1024
 """Bytes of dead-letter files that one batch reads."""
-TRIES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +85,8 @@ class _Replay:
         """Fence earlier replays and finish their last batch."""
         last = max(self._table.state().epoch, self._dead.state().epoch)
         self._epoch = max(last + 1, int(time.time()))
-        _tried(lambda: self._table.claim(self._epoch))
-        _tried(lambda: self._dead.claim(self._epoch))
+        tried(lambda: self._table.claim(self._epoch))
+        tried(lambda: self._dead.claim(self._epoch))
         state = self._table.state()
         if state.batch > self._dead.state().batch and state.position is not None:
             self._remove(state.batch, state.position.notes[LIST])
@@ -177,7 +176,7 @@ class _Replay:
         changes.check(self._spec.keys, schema)
         changes.order_of(schema, self._spec.order_by)
         levels = partitions.parse(self._spec.partition_by, schema)
-        _tried(lambda: self._table.create(schema, levels))
+        tried(lambda: self._table.create(schema, levels))
 
     def _commit(self, number: int, position: Position, files: Sequence[Added]) -> None:
         """Commit the rows of a batch; by key, only rows newer than the table's."""
@@ -186,7 +185,7 @@ class _Replay:
             return self._table.state().batch < number
 
         if not self._spec.keys:
-            _tried(lambda: self._table.commit(number, position, files, after=number - 1), is_open)
+            tried(lambda: self._table.commit(number, position, files, after=number - 1), is_open)
             return
         table, schema = self._table, self._table.schema()
         assert isinstance(table, Keyed) and schema is not None, "the spec says so, and it has been created"
@@ -205,7 +204,7 @@ class _Replay:
         def upsert() -> None:
             table.upsert(number, position, found, after=number - 1, each=self._each)
 
-        _tried(upsert, is_open)
+        tried(upsert, is_open)
 
     def _remove(self, number: int, name: str) -> None:
         """Remove the letters of a list, in a transaction with the number of the batch that made rows of them."""
@@ -230,7 +229,7 @@ class _Replay:
             after = self._dead.state().batch
             self._dead.commit(number, Position({}, notes={LIST: name}), new, after=after, removed=old)
 
-        _tried(commit, lambda: self._dead.state().batch < number)
+        tried(commit, lambda: self._dead.state().batch < number)
         intents.batch(self._dead_at, self._app, self._epoch, number).settle(self._dead.files)
         self._dead_at.delete(name)
 
@@ -270,14 +269,3 @@ def _groups(files: Sequence[Added]) -> list[list[Added]]:
         groups[-1].append(file)
         size += file.size
     return groups
-
-
-def _tried(commit: Callable[[], None], is_open: Callable[[], bool] = lambda: True) -> None:
-    """Commit, and retry while other writers commit first and `is_open`. Raises FencedError at once."""
-    for tries_left in reversed(range(TRIES)):
-        try:
-            return commit()
-        except ConflictError as e:
-            if isinstance(e, FencedError) or not tries_left or not is_open():
-                raise
-    return None

@@ -20,7 +20,7 @@ from kraft_pipeline.tables import intents, partitions, values
 from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.caretaker import Caretaker
-from kraft_pipeline.tables.committer import Added, Changes, Committer, ConflictError, FencedError, Keyed, is_left
+from kraft_pipeline.tables.committer import Added, Changes, Committer, ConflictError, Keyed, is_left, tried
 from kraft_pipeline.tables.engine import Engine
 from kraft_pipeline.tables.errors import TaskError, failure_of
 from kraft_pipeline.tables.feeds import POLL_S, Feed, pieces
@@ -38,8 +38,6 @@ __all__ = ["DeadLetterError", "Progress", "Runner", "open_table", "run_task"]
 
 SCHEMA_TRIES: Final = 10
 """Attempts to write a batch whose values have new fields: each attempt of a task may find others."""
-COMMIT_TRIES: Final = 20
-"""Attempts of one commit while other writers commit to the same table first."""
 WAIT_S_MAX: Final = 30.0
 """Maximum seconds between retries of a run while brokers, disk or registry are unavailable."""
 LATE_S: Final = 30.0
@@ -178,7 +176,7 @@ class Runner:
         """Take over the table from earlier writers and remove their leftovers. Returns the number of files."""
         if self._table.schema() is not None:
             if self._epoch == 0:
-                _tried(self._claim)
+                tried(self._claim)
             if self._dead.schema() is not None:
                 self._claim_dead()
         return self._sweep()
@@ -197,7 +195,7 @@ class Runner:
             else:
                 state.check(self.spec.dead_letter_path, self._epoch)
 
-        _tried(claim)
+        tried(claim)
 
     def _sweep(self) -> int:
         """Remove uncommitted files of earlier writers, which cannot commit them any more. Returns their number."""
@@ -244,7 +242,7 @@ class Runner:
             with self._caretaker.gate:
                 kept[:] = self._commit(number, plan.end, files, found)
 
-        _tried(commit, lambda: self._table.state().batch == plan.state.batch)
+        tried(commit, lambda: self._table.state().batch == plan.state.batch)
         self._work(self.spec.path, number).settle(lambda: kept)
         self.sizes.learn(plan.records, sum(result.size for result in results))
         self._tell_group(cluster, plan.end)
@@ -349,7 +347,7 @@ class Runner:
         changes.check(self.spec.keys, schema)
         changes.order_of(schema, self.spec.order_by)
         levels = partitions.parse(self.spec.partition_by, schema)
-        _tried(lambda: self._table.create(schema, levels))
+        tried(lambda: self._table.create(schema, levels))
         if self._epoch == 0:
             self.begin()
 
@@ -361,7 +359,7 @@ class Runner:
             # A writer that took over before this table existed removed the files but could not claim this table.
             self._table.state().check(self.spec.path, self._epoch)
             end = replace(plan.end, rows=counts.rows)
-            _tried(
+            tried(
                 lambda: self._dead.commit(number, end, files, after=plan.dead.batch),
                 lambda: files[0].path not in {file.path for file in self._dead.live()},
             )
@@ -376,14 +374,3 @@ class Runner:
             commit_offsets(cluster, self.spec.group, end.offsets)
         except ClientError as e:  # the group is only for monitoring: the table has its own position
             _LOG.warning("offsets are not committed: %s", e)
-
-
-def _tried(commit: Callable[[], None], is_open: Callable[[], bool] = lambda: True) -> None:
-    """Commit, and retry while others, such as a backfill, commit first and `is_open`. Raises FencedError at once."""
-    for tries_left in reversed(range(COMMIT_TRIES)):
-        try:
-            return commit()
-        except ConflictError as e:
-            if isinstance(e, FencedError) or not tries_left or not is_open():
-                raise
-    return None
