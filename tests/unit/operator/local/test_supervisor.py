@@ -270,6 +270,16 @@ def test_a_stop_is_of_brokers_then_controllers(stage: Stage) -> None:
     assert stage.running() == []
 
 
+def test_a_stop_that_kills_after_the_grace_period_is_not_clean(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.load()
+    stage.passes(8)
+    for run in stage.fakes.runs.values():
+        run.deaf = True
+    monkeypatch.setattr(stage.supervisor.world, "_grace_s", lambda *_: 0.0)
+    assert not asyncio.run(stage.supervisor.stop_all(asyncio.Event()))
+    assert stage.running() == []
+
+
 def test_a_stop_at_once_ends_what_is_deaf_and_says_so(stage: Stage) -> None:
     stage.load()
     stage.passes(8)

@@ -433,21 +433,21 @@ class Supervisor:
     async def stop_all(self, at_once: asyncio.Event) -> bool:
         """Stop all nodes, brokers first, because their clean stop needs the controllers.
 
-        Setting `at_once` kills the remaining nodes. Returns whether all nodes stopped by themselves.
+        Setting `at_once` kills the remaining nodes; so does the end of their grace period. Returns whether all nodes
+        stopped by themselves.
         """
         cluster = self.cluster
-        clean = True
+        killed = self.world.killed
         for brokers in (True, False):
             while alive := self._alive(brokers):
                 if at_once.is_set():
-                    clean = False
                     for node_id in alive:
                         self.world.kill(node_id)
                 self.world.stop(cluster, alive)
                 self.world.kube(cluster, {})
                 await asyncio.sleep(BUSY_S / 2)
         self.world.kube(cluster, {})
-        return clean
+        return self.world.killed == killed
 
     def _alive(self, brokers: bool) -> list[int]:
         """Node ids of running processes with the role broker, or of all others."""

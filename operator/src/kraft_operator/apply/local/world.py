@@ -108,8 +108,11 @@ class World:
         self._ended: dict[int, _Ended] = {}
         self._failures: dict[int, int] = {}
         self._failed_jobs: dict[tuple[int, int], float] = {}
-        self._asked: set[str] = set()
-        """Start times of processes that got SIGTERM. A node that gets it twice stops at once."""
+        self._asked: set[tuple[int, str]] = set()
+        """Process ids and start times of processes that got SIGTERM. A node that gets it twice stops at once. Start
+        times alone do not do: processes that start in the same 10 ms have the same."""
+        self.killed = 0
+        """How many running nodes got SIGKILL."""
 
     # Observation
 
@@ -370,7 +373,7 @@ class World:
 
     def kill(self, node_id: int) -> None:
         """Kill a node at once (SIGKILL)."""
-        self._processes.signal(self.folder.node(node_id), signal.SIGKILL)
+        self.killed += self._processes.signal(self.folder.node(node_id), signal.SIGKILL)
 
     def _grace_s(self, cluster: Cluster, node_id: int) -> float:
         node = self.memory.record.node(node_id)
@@ -389,10 +392,11 @@ class World:
 
     def _press(self, node_id: int, process: Process, deadline: float) -> None:
         """Send SIGTERM, because the writer of the deadline may have died before. Kill the node after the deadline."""
+        identity = (process.pid, process.started)
         if self._clock() >= deadline:
             self.kill(node_id)
-        elif process.started not in self._asked and self._processes.signal(self.folder.node(node_id), signal.SIGTERM):
-            self._asked.add(process.started)
+        elif identity not in self._asked and self._processes.signal(self.folder.node(node_id), signal.SIGTERM):
+            self._asked.add(identity)
 
 
 def _owner(path: Path) -> str | None:
