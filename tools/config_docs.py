@@ -92,21 +92,21 @@ def acting_module(broker: Iterable[str], topic: Iterable[str]) -> str:
         '"""The keys that the node reads. Written by `python -m tools.config_docs`: do not edit."""\n\n'
         "from __future__ import annotations\n\nfrom typing import Final\n\n"
         f"ACTING: Final = frozenset(\n    {{\n{rows(broker)}    }}\n)\n"
-        '"""Of `server.properties`."""\n\n'
+        '"""Keys of `server.properties`."""\n\n'
         f"ACTING_TOPIC: Final = frozenset(\n    {{\n{rows(topic)}    }}\n)\n"
-        '"""Of topics."""\n'
+        '"""Keys of topics."""\n'
     )
 
 
 HEAD = """# Configuration
 
-A node reads Apache Kafka's `server.properties` (`kafka-server-start FILE [--override KEY=VALUE]…`). Every key of Kafka
-{version} is known with its type, default and range: a wrong value stops the start and is named together with its key; a
-key that Kafka does not have is reported once and ignored. Values can be changed at run time with `kafka-configs.sh` as
-in Kafka, for one broker, for all, for topics, groups and client metrics.
+A node reads Apache Kafka's `server.properties` (`kafka-server-start FILE [--override KEY=VALUE]…`). It knows the type,
+default and range of every key of Kafka {version}. If a value is invalid, the node does not start and names the key and
+the value. The node reports keys that Kafka does not have once, and ignores them. As in Kafka, `kafka-configs.sh`
+changes values at run time: for a broker, for all brokers, for topics, groups and client metrics.
 
-This page is written by `python -m tools.config_docs`; `acts` means that the node reads the key. The others are checked,
-stored and described like in Kafka, and have no effect for the reason given.
+`python -m tools.config_docs` generates this page. A key acts if the node reads it. All other keys are checked, stored
+and described as in Kafka, and have no effect for the reason given.
 
 """
 
@@ -116,28 +116,29 @@ def own_section() -> str:
         "http.listener": (
             "`host:port` of `/metrics` (Prometheus), `/livez`, `/readyz` and `/status`; nothing is served when empty"
         ),
-        "config.revision": "a word that `/status` repeats, so that an operator knows which file the process has read",
+        "config.revision": "a word that `/status` repeats, so that an operator knows which file the process read",
         "quorum.empty.disk.guard": (
-            "a static voter without a quorum-state neither votes nor stands until it has caught up for sure, and the "
-            "first election of a new quorum waits for all voters; `false`: as in Kafka, where a voter that has lost "
+            "a static voter without a quorum-state file neither votes nor campaigns until it has certainly caught up; "
+            "the first election of a new quorum waits for all voters; `false`: as in Kafka, where a voter that lost "
             "its disk can make the quorum lose records"
         ),
         "broker.session.closed.timeout.ms": (
-            "a broker whose connection to the active controller is closed is fenced unless it heartbeats over another "
-            "one within this time; empty: one and a half `broker.heartbeat.interval.ms`; `0`: the whole "
-            "`broker.session.timeout.ms`, as in Kafka"
+            "if a broker's connection to the active controller closes, the broker is fenced unless it sends a "
+            "heartbeat over another connection within this time; empty: 1.5 times `broker.heartbeat.interval.ms`; "
+            "`0`: `broker.session.timeout.ms`, as in Kafka"
         ),
         "broker.session.replace.on.restart": (
-            "a broker that shows a log directory of its registered predecessor, and so holds its lock, replaces it at "
-            "once; `false`: it waits for the end of the predecessor's lease, as in Kafka"
+            "a restarted broker that registers a log directory of its previous process holds that directory's lock and "
+            "replaces the registration at once; `false`: it waits until the previous session expires, as in Kafka"
         ),
         "stray.log.delete.delay.ms": (
-            "a log whose topic is gone, or is another broker's, is set aside at the start and removed so much later "
-            "(KIP-516); `-1`: never, as in Kafka"
+            "at start, a log whose topic was deleted or that is assigned to another broker is set aside; it is removed "
+            "after this time (KIP-516); `-1`: never, as in Kafka"
         ),
         "broker.heartbeat.timeout.ms": (
-            "a broker whose heartbeats no controller has acknowledged for so long refuses clients with a retriable "
-            "error until one is (KIP-343); empty: twice `broker.session.timeout.ms`; `0`: never, as in Kafka"
+            "if no controller acknowledges a broker's heartbeats for this time, the broker refuses clients with a "
+            "retriable error until a heartbeat is acknowledged (KIP-343); empty: twice `broker.session.timeout.ms`; "
+            "`0`: never, as in Kafka"
         ),
     }
     rows = "".join(
@@ -149,8 +150,8 @@ def own_section() -> str:
 def refused_section() -> str:
     rows = "".join(f"| `{name}` | {harm} |\n" for name, (_, harm) in effects.UNSAFE_TO_IGNORE.items())
     return (
-        "## Refused\n\nA node does not start with these set, because it cannot do what they ask for and ignoring them "
-        f"would be unsafe. Listeners other than PLAINTEXT are refused as well.\n\n| key | otherwise |\n|-|-|\n{rows}\n"
+        "## Refused\n\nA node does not start if one of these keys is set. It does not support them, and ignoring them "
+        f"would be unsafe. It refuses listeners other than PLAINTEXT, too.\n\n| key | if ignored |\n|-|-|\n{rows}\n"
     )
 
 
@@ -201,9 +202,10 @@ def other_section() -> str:
     groups = ", ".join(f"`{name}`" for name in GROUP)
     metrics = ", ".join(f"`{name}`" for name in CLIENT_METRICS)
     return (
-        "\n## Group keys\n\nAll of Kafka's, checked against the broker's bounds, stored and described: they speak of "
-        f"consumer, share and streams groups (KIP-848 and after); only the classic protocol is served, which has none: "
-        f"{groups}.\n\n## Client metrics keys\n\nStored and described; no client is asked for metrics: {metrics}.\n"
+        "\n## Group keys\n\nThe node knows all of Kafka's group keys, checks them against the broker's bounds, stores "
+        "and describes them. They have no effect: they belong to consumer, share and streams groups (KIP-848), "
+        f"and the node serves only the classic protocol: {groups}.\n\n## Client metrics keys\n\nStored and described. "
+        f"They have no effect, because the node asks no client for metrics: {metrics}.\n"
     )
 
 

@@ -81,7 +81,7 @@ def test_unknown_keys_are_told_once_each() -> None:
 def test_overrides_beat_the_file() -> None:
     text = format_properties(COMBINED) + "num.partitions=3\n"
     assert NodeConfig.parse(text, ["num.partitions=5", "log.dirs=/x=y"]).int("num.partitions") == 5
-    with pytest.raises(ConfigError, match="wants key=value"):
+    with pytest.raises(ConfigError, match="expects key=value"):
         NodeConfig.parse(text, ["num.partitions"])
 
 

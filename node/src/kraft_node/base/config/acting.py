@@ -141,7 +141,7 @@ ACTING: Final = frozenset(
         "unclean.leader.election.interval.ms",
     }
 )
-"""Of `server.properties`."""
+"""Keys of `server.properties`."""
 
 ACTING_TOPIC: Final = frozenset(
     {
@@ -173,4 +173,4 @@ ACTING_TOPIC: Final = frozenset(
         "unclean.leader.election.enable",
     }
 )
-"""Of topics."""
+"""Keys of topics."""

@@ -1,4 +1,4 @@
-"""Client metrics subscriptions (KIP-714): which clients push which metrics how often."""
+"""Configurations of client metrics subscriptions (KIP-714): which clients push which metrics, and at what interval."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ MATCH_KEYS: Final = frozenset(
 
 
 class IntervalError(ConfigError):
-    """An interval out of its bounds."""
+    """`interval.ms` is out of its bounds."""
 
     __slots__ = ()
 
 
 def check_client_metrics_overrides(subscription: str, overrides: Mapping[str, str]) -> None:
-    """Raise ConfigError unless the subscription may have exactly these `overrides`."""
+    """Raise ConfigError unless `overrides` is a valid, complete configuration of the subscription."""
     if not subscription:
         raise ConfigError("Subscription name can't be empty")
     for name in overrides:
@@ -51,7 +51,7 @@ def check_client_metrics_overrides(subscription: str, overrides: Mapping[str, st
 
 
 def parse_match(patterns: list[str]) -> dict[str, re.Pattern[str]]:
-    """The regular expression by client property of `match`; ConfigError for anything else."""
+    """Return the regular expressions of `match` by client property. Raises ConfigError for an invalid pattern."""
     parsed: dict[str, re.Pattern[str]] = {}
     for pattern in patterns:
         name, equals, expression = pattern.partition("=")

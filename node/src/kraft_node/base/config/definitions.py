@@ -1,6 +1,6 @@
-"""What each configuration key is: type, default, constraint, how it may change, and the names that stand behind it.
+"""Definitions of configuration keys: type, default, constraint, update mode and synonyms.
 
-The facts are in `base.config.tables`; a table becomes objects when it is first asked for something.
+The text of the definitions is in `base.config.tables`. A table is parsed into objects at its first use.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ TYPE_IDS: Final = {
 
 
 def _LATER(name: str, value: ConfigValue) -> None:  # noqa: N802
-    """Stands for a check or default that has not been made yet; most keys are never asked for theirs."""
+    """Placeholder for a check or default that is not parsed yet; most keys never need theirs."""
     raise AssertionError(f"{name}={value}: the check of this key was never made")
 
 
 class ConfigKey:
-    """One key of a table."""
+    """Definition of a configuration key, from one line of a table."""
 
     __slots__ = ("_check", "_constraint", "_default", "_default_text", "_flags", "kind", "name")
 
@@ -51,12 +51,12 @@ class ConfigKey:
 
     @property
     def required(self) -> bool:
-        """Whether there is no default."""
+        """Whether the key has no default and must be given."""
         return self._default_text == "!"
 
     @property
     def default_text(self) -> str | None:
-        """The default as Kafka prints it, None for null (and for a required key)."""
+        """The default as Kafka prints it. None for null and for a required key."""
         return self._default_text[1:] if self._default_text[0] == "=" else None
 
     @property
@@ -70,12 +70,12 @@ class ConfigKey:
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value must never be shown."""
+        """Whether the value is a secret, which must never be shown."""
         return self.kind == "password"
 
     @property
     def internal(self) -> bool:
-        """Whether DescribeConfigs leaves the key out."""
+        """Whether DescribeConfigs omits the key."""
         return "i" in self._flags
 
     @property
@@ -93,7 +93,7 @@ class ConfigKey:
         return self._constraint
 
     def parse(self, text: str) -> ConfigValue:
-        """The checked value of `text`; ConfigError when it is of the wrong type or out of range."""
+        """Parse and check `text`. Raises ConfigError if the type is wrong or the constraint forbids the value."""
         value = parse_type(self.name, text, self.kind)
         if isinstance(value, list) and self._constraint.startswith("list"):
             value = list(dict.fromkeys(value))  # a repeated entry counts once
@@ -136,7 +136,7 @@ class ConfigDef(Mapping[str, ConfigKey]):
         return name in self._load()
 
     def parse(self, texts: Mapping[str, str | None]) -> dict[str, ConfigValue]:
-        """The checked values of those `texts` whose key is known; a null text means the default.
+        """Parse and check the `texts` whose key is known; a null text means the default.
 
         Raises ConfigError for the first bad value, and when a required key is missing.
         """
@@ -173,10 +173,10 @@ def _topic_synonyms() -> dict[str, tuple[tuple[str, int], ...]]:
 
 
 TOPIC_SYNONYMS: Final = _topic_synonyms()
-"""Topic key -> (broker key, factor) in the order in which they are looked at."""
+"""Topic key -> (broker key, factor), in order of precedence."""
 
 GROUP_SYNONYMS: Final = {group: names[0] for group, names in _synonym_table(tables.GROUP_SYNONYMS).items()}
 """Group key -> broker key."""
 
 BROKER_SYNONYMS: Final = _synonym_table(tables.BROKER_SYNONYMS)
-"""Broker key -> all spellings of it, in the order in which they are looked at; only keys that have several."""
+"""Broker key -> its spellings, in order of precedence. Holds only keys with several spellings."""

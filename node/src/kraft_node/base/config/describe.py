@@ -1,4 +1,4 @@
-"""What DescribeConfigs answers: every key of a resource with value, source and the values that stand behind it.
+"""Entries of DescribeConfigs responses: every key of a resource with its value, source and synonyms.
 
 Sources and their order follow Kafka's ConfigHelper (KIP-226): the synonyms of a key run from the value in force to
 the one that would hold if all others were removed.
@@ -38,7 +38,7 @@ GROUP_CONFIG: Final = 8
 
 
 class Synonym:
-    """A value that stands behind a key."""
+    """A value of a key in one layer of configuration, with its source."""
 
     __slots__ = ("name", "source", "value")
 
@@ -95,7 +95,7 @@ def _entry(
 
 
 def _normal(key: ConfigKey | None, text: str) -> str | None:
-    """`text` as the parsed value prints; text that does not parse as it is."""
+    """Return `text` as the parsed value prints. Text that cannot be parsed is returned unchanged."""
     if key is None:
         return text
     try:
@@ -105,7 +105,7 @@ def _normal(key: ConfigKey | None, text: str) -> str | None:
 
 
 def broker_synonyms(name: str, broker: BrokerConfig) -> list[Synonym]:
-    """The values behind a broker key, the one in force first."""
+    """Values of a broker key in all layers; the value in force comes first."""
     names = _names(name)
     found: list[Synonym] = []
     texts = (
@@ -153,7 +153,7 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[C
 
 
 def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
-    """All keys of one broker: Kafka's own, and what else its file or the dynamic values give."""
+    """All keys of one broker: Kafka's keys, and further keys from its file or its dynamic values."""
     given = {**broker.static.texts, **broker.cluster, **broker.per_broker}
     names = [name for name, key in BROKER.items() if not key.internal or name in given]
     names += [name for name in given if name not in BROKER]

@@ -1,7 +1,7 @@
-"""Broker configurations that change at run time: what may be altered, and the values in force.
+"""Broker configurations that change at run time: which changes are allowed, and the values in force.
 
-Dynamic values live in the metadata log: for one broker (resource name = its id) or for all (resource name ""). A value
-for one broker beats one for all, which beats the file (KIP-226).
+The metadata log stores dynamic values for a broker (resource name = its id) and for all brokers (resource name ""). The
+order of precedence is: broker, all brokers, file (KIP-226).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from kraft_node.base.config.view import ConfigView, broker_key
 _PER_IP: Final = "max.connections.per.ip.overrides"
 _LISTENER_KEY: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
-# Keys that are per broker whatever their listener prefix says.
+# Keys that are per broker, with or without a listener prefix.
 _PER_BROKER_NAMES: Final = frozenset(name for name, key in BROKER.items() if key.update_mode == "per-broker")
 
 
 def base_name(name: str) -> str:
-    """The key behind `listener.name.X.KEY`, also behind `listener.name.X.MECHANISM.KEY`; other names unchanged."""
+    """Return KEY of `listener.name.X.KEY` or `listener.name.X.MECHANISM.KEY`; return other names unchanged."""
     match = _LISTENER_KEY.fullmatch(name)
     if not match:
         return name
@@ -42,16 +42,16 @@ def base_name(name: str) -> str:
 
 
 def definition(name: str) -> ConfigKey | None:
-    """The definition of a broker key, with or without a listener prefix; None for a key that Kafka does not have."""
+    """Return the definition of a broker key, with or without a listener prefix; None if Kafka has no such key."""
     base = base_name(name)
     return BROKER.get(base) or BROKER_DYNAMIC_ONLY.get(base)
 
 
 def check_broker_overrides(overrides: Mapping[str, str], *, per_broker: bool) -> None:
-    """Raise ConfigError unless a broker resource may have exactly these dynamic `overrides`.
+    """Raise ConfigError unless a broker resource may have these dynamic `overrides`.
 
-    `per_broker` tells a broker's own resource from the default one. Unknown keys are allowed: they belong to plug-ins.
-    What results in a node is the affair of `check_change`.
+    `per_broker` is true for the resource of one broker, false for the default resource. Unknown keys are allowed,
+    because they belong to plug-ins. `check_change` checks the configuration that results.
     """
 
     def refuse(names: Iterable[str], why: str) -> None:
@@ -109,15 +109,15 @@ _THREADS: Final = (
 )
 _CLEANER_THREADS: Final = "log.cleaner.threads"
 _NOT_ZERO: Final = ("max.connections", "max.connection.creation.rate")
-"""Which may be zero in a file."""
+"""Keys that may be zero in a file, but not in a dynamic configuration."""
 _RETENTIONS: Final = ("retention.ms", "retention.bytes")
-"""Of which the part that is kept locally has a configuration of its own."""
+"""Limits of a log that have a counterpart for its local part: `log.local.retention.*`."""
 _AS_LOG: Final = -2
-"""Of a local retention: that of the whole log."""
+"""A local retention of this value equals the retention of the whole log."""
 
 
 def changed_list(text: str, operand: str, *, append: bool) -> str:
-    """The list `text` with the parts of `operand`, or without them."""
+    """Append the entries of `operand` to the list `text`, or remove them from it."""
     parts = [part for part in text.split(",") if part]
     for part in operand.split(","):
         if append and part not in parts:
@@ -128,11 +128,11 @@ def changed_list(text: str, operand: str, *, append: bool) -> str:
 
 
 def check_change(now: BrokerConfig, overrides: Mapping[str, str], *, per_broker: bool) -> None:
-    """Raise ConfigError unless a broker that is as `now` could go on with `overrides` of its own or for all.
+    """Raise ConfigError unless a broker with configuration `now` may get `overrides`, of its own or for all brokers.
 
-    The result must be a valid configuration as a whole, and numbers of threads may change by a factor of two at a
-    time: there are none here, but nothing may be stored that other members of the cluster refuse. The words are
-    Kafka's, of an error within an error.
+    The result must be a valid configuration as a whole. A number of threads may change by at most a factor of two. The
+    node has no such threads, but must not store a value that other members of the cluster refuse. Messages are worded
+    like Kafka's, whose error contains another error.
     """
     own, cluster = (overrides, now.cluster) if per_broker else (now.per_broker, overrides)
     _check_in_node(now.static, cluster, own)
@@ -193,9 +193,9 @@ def _within(message: str, name: str) -> ConfigError:
 
 
 class BrokerConfig(ConfigView):
-    """A broker's values in force: the file under the dynamic values.
+    """A broker's values in force: the dynamic values layered over the file.
 
-    `update` is called with what the metadata image holds for this broker; readers see the new values at once.
+    Call `update` with the dynamic values of the metadata image. Readers see the new values at once.
     """
 
     __slots__ = ("_layers", "cluster", "per_broker", "static")
@@ -214,7 +214,7 @@ class BrokerConfig(ConfigView):
             for synonym in names:
                 value = layer.get(synonym)
                 if value is not None:
-                    # Another spelling in a stronger layer hides this one; its own default stays.
+                    # Another spelling in a higher layer hides this key, which then has its default.
                     return value if synonym == name else broker_key(name).default
         return broker_key(name).default
 
@@ -222,9 +222,9 @@ class BrokerConfig(ConfigView):
         return self._layers
 
     def update(self, per_broker: Mapping[str, str], cluster: Mapping[str, str]) -> set[str]:
-        """Take the dynamic values of the metadata image; the names whose value in force has changed.
+        """Replace the dynamic values by those of the metadata image. Returns the keys whose value in force changed.
 
-        A value that cannot be parsed, or whose key cannot change at run time, is left out, as if it were not there.
+        A value that cannot be parsed is ignored; a value whose key cannot change at run time, too.
         """
         touched = {*per_broker, *cluster, *self.per_broker, *self.cluster}
         affected = {

@@ -1,8 +1,8 @@
-"""Which keys act here, and why the others are accepted all the same: data for docs/configuration.md and for the start.
+"""Effects of configuration keys: which keys the node reads, and why the others have no effect.
 
-`acting.ACTING` lists the keys that the node reads; `python -m tools.config_docs` finds them in the sources and writes
-that list and the page. Every other key has a reason below, the first pattern that fits. `refusals` names what a node
-must not start with, because going on as if it were not there would be unsafe.
+`python -m tools.config_docs` finds the keys that the sources read, and writes `acting.ACTING` and
+docs/configuration.md. Every other key has a reason below: the first pattern that matches. `refusals` lists values with
+which a node must not start, because ignoring them would be unsafe.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from kraft_node.base.config.acting import ACTING
 if TYPE_CHECKING:
     from kraft_node.base.config.node import NodeConfig
 
-_SECURITY: Final = "connections are plain text so far: TLS, SASL and tokens come with the security layer"
-_TIERED: Final = "there is no tiered storage: segments stay on the local disks"
-_LOOP: Final = "one event loop does the work: there is no pool of threads to size"
-_WINDOW: Final = "the rates of replicas that catch up or move are those of the last eleven seconds, Kafka's default"
-_CHANNELS: Final = "connections between nodes have time-outs and buffers of their own"
-_NEW_GROUPS: Final = "only the classic group protocol is served so far"
-_TRANSACTIONS: Final = "idempotent producers are served, transactions are not yet"
-_PURGATORY: Final = "a request that has been answered leaves the waiting list at once: there is nothing to purge"
-_METRICS: Final = "metrics are served over HTTP in Prometheus' format: no reporters, no sampling windows"
-_CLEANER: Final = "compaction reads and writes pieces of 64 KiB: there is no buffer to size"
-_JAVA: Final = "it names a Java class, and there is no JVM to load it"
+_SECURITY: Final = "connections are plain text; TLS, SASL and delegation tokens are not implemented"
+_TIERED: Final = "tiered storage is not implemented; segments stay on the local disks"
+_LOOP: Final = "the node runs on one event loop, so no thread pool can be sized"
+_WINDOW: Final = "replication rates are always measured over the last eleven seconds, Kafka's default"
+_CHANNELS: Final = "connections between nodes have fixed time-outs and buffers"
+_NEW_GROUPS: Final = "only the classic group protocol is implemented"
+_TRANSACTIONS: Final = "idempotent producers are served; transactions are not implemented"
+_PURGATORY: Final = "an answered request leaves the list of waiting requests at once, so nothing has to be purged"
+_METRICS: Final = "metrics are served over HTTP in Prometheus' format, without reporters and sampling windows"
+_CLEANER: Final = "compaction reads and writes pieces of 64 KiB, so no buffer can be sized"
+_JAVA: Final = "the value names a Java class, and the node has no JVM to load it"
 
 WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("remote.*", _TIERED),
@@ -44,10 +44,10 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("alter.log.dirs.replication.quota.window.*", _WINDOW),
     ("num.recovery.threads.per.data.dir", _LOOP),
     ("group.coordinator.cached.buffer.max.bytes", "the group coordinator keeps no buffers between writes"),
-    ("group.coordinator.append.linger.ms", "commits that arrive together are written together, without waiting"),
+    ("group.coordinator.append.linger.ms", "commits that arrive together are written together, without a delay"),
     ("group.coordinator.rebalance.protocols", _NEW_GROUPS),
-    ("offsets.load.buffer.size", "the offsets log is read a batch at a time, whatever its size"),
-    ("queued.max.requests", "requests are handled as they are read: there is no queue between"),
+    ("offsets.load.buffer.size", "the offsets log is read batch by batch, whatever its size"),
+    ("queued.max.requests", "the node handles each request when it has read it, without a queue"),
     ("socket.connection.setup.timeout*", _CHANNELS),
     ("*purgatory.purge.interval.requests", _PURGATORY),
     ("group.consumer.*", _NEW_GROUPS),
@@ -62,9 +62,9 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("log.cleaner.*", _CLEANER),
     ("replica.socket.*", _CHANNELS),
     ("controller.socket.timeout.ms", _CHANNELS),
-    ("controlled.shutdown.enable", "a broker always hands over its partitions before it stops"),
+    ("controlled.shutdown.enable", "a broker always hands over the leadership of its partitions before it stops"),
     ("controller.performance.*", "slow controller operations are not logged one by one"),
-    ("leader.imbalance.*", "leadership is balanced at the interval alone, as in Kafka's KRaft mode"),
+    ("leader.imbalance.*", "leadership is balanced at a fixed interval only, as in Kafka's KRaft mode"),
     (
         "log.flush.offset.checkpoint.interval.ms",
         "recovery points are written when logs are flushed, and at a clean stop",
@@ -72,29 +72,29 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("log.flush.start.offset.checkpoint.interval.ms", "log start offsets are written when they move"),
     (
         "log.dir.failure.timeout.ms",
-        "a broker tells of a failed log directory with its next heartbeat, and until one is heard",
+        "a broker reports a failed log directory in every heartbeat until the controller acknowledges it",
     ),
-    ("server.max.startup.time.ms", "a start takes no longer than the tails of the logs"),
-    ("unstable.*", "only released versions are served"),
-    ("config.providers", "values are taken as they are written"),
+    ("server.max.startup.time.ms", "a start has no time limit; it recovers only the unflushed ends of the logs"),
+    ("unstable.*", "only released versions of APIs and features are served"),
+    ("config.providers", "values are used literally"),
     ("*.policy.class.name", _JAVA),
     ("client.quota.callback.class", _JAVA),
-    ("preallocate", "segment files grow as they are written"),
-    ("log.preallocate", "segment files grow as they are written"),
+    ("preallocate", "segment files grow with each write"),
+    ("log.preallocate", "segment files grow with each write"),
     ("internal.*", "internal to Kafka's own tests"),
-    ("*", "nothing here depends on it"),
+    ("*", "the node does not use it"),
 )
-"""Pattern and reason; read from the top."""
+"""Pattern and reason. The first pattern that matches applies."""
 
 READ_ONCE: Final = frozenset({"listeners", "listener.security.protocol.map"})
-"""Keys that act and that Kafka takes while it runs; here at the next start."""
+"""Keys that Kafka changes at run time; this node applies them at its next start."""
 
 EFFECTS: Final = ACTING
-"""The keys of `server.properties` that act."""
+"""The keys of `server.properties` that the node reads."""
 
 
 def reason(name: str) -> str | None:
-    """Why the key has no effect; None for one that acts."""
+    """Return why the key has no effect; None if the node reads it."""
     if name in ACTING:
         return None
     return next(text for pattern, text in WITHOUT_EFFECT if fnmatchcase(name, pattern))
@@ -108,19 +108,19 @@ def _given(name: str) -> Callable[[NodeConfig], bool]:
 
 
 UNSAFE_TO_IGNORE: Final[dict[str, tuple[Callable[[NodeConfig], bool], str]]] = {
-    "create.topic.policy.class.name": (_given("create.topic.policy.class.name"), "topics would be made against it"),
-    "alter.config.policy.class.name": (_given("alter.config.policy.class.name"), "configs would change against it"),
+    "create.topic.policy.class.name": (_given("create.topic.policy.class.name"), "topics could violate the policy"),
+    "alter.config.policy.class.name": (_given("alter.config.policy.class.name"), "configs could violate the policy"),
     "client.quota.callback.class": (_given("client.quota.callback.class"), "clients would run without their quotas"),
-    "config.providers": (_given("config.providers"), "values such as ${file:…} would be taken literally"),
+    "config.providers": (_given("config.providers"), "values such as ${file:…} would be used literally"),
     "remote.log.storage.system.enable": (_given("remote.log.storage.system.enable"), "data would stay on local disks"),
 }
-"""Keys that must not be passed over in silence: when the given value matters, and what would go wrong."""
+"""Keys that must not be ignored: a predicate that tells whether the given value matters, and the harm done."""
 
 
 def refusals(config: NodeConfig) -> list[str]:
-    """A sentence for each given value that this node can neither honour nor safely ignore."""
+    """Return a sentence for each given value that the node does not support and cannot safely ignore."""
     return [
-        f"{name}={config.texts[name]} is not possible here: {reason(name)}, and {harm}"
+        f"{name}={config.texts[name]} is not supported: {reason(name)}, and if it were ignored, {harm}"
         for name, (matters, harm) in UNSAFE_TO_IGNORE.items()
         if name in config.texts and matters(config)
     ]

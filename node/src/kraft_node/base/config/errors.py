@@ -1,13 +1,13 @@
-"""What is wrong with a configuration, named by key and value."""
+"""Errors in configurations."""
 
 from __future__ import annotations
 
 
 class ConfigError(ValueError):
-    """A configuration value, or a combination of them, that cannot be accepted.
+    """A configuration value, or a combination of values, is invalid.
 
-    `key` is the configuration's name ("" when several are to blame); `str()` is the whole sentence, in the shape that
-    Kafka gives it so that tools which print it look alike.
+    `key` is the name of the configuration, or "" if several are wrong. `str()` is the whole message, worded like
+    Kafka's so that tools print the same for both servers.
     """
 
     __slots__ = ("key",)
@@ -18,6 +18,6 @@ class ConfigError(ValueError):
 
 
 def invalid(key: str, value: object, reason: str | None = None) -> ConfigError:
-    """The error for one bad value."""
+    """Return the error for an invalid value."""
     shown = "null" if value is None else str(value)
     return ConfigError(f"Invalid value {shown} for configuration {key}" + (f": {reason}" if reason else ""), key)

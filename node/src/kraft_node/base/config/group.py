@@ -1,6 +1,6 @@
 """Group configurations (consumer, share and streams groups; KIP-848, KIP-932, KIP-1071) and their bounds on the broker.
 
-Each group key has a broker key for its default, and most have two more that bound what a group may ask for.
+A broker key holds the default of each group key. For most group keys, two more broker keys hold the bounds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STANDBYS: Final = ("streams.num.standby.replicas", "group.streams.max.standby.r
 
 
 def _bounds() -> Iterator[tuple[str, str, str]]:
-    """Every bounded group key with the broker keys of its least and greatest value."""
+    """Every bounded group key with the broker keys of its minimum and maximum."""
     for family in _FAMILIES:
         for stem in _BOUNDED[family]:
             yield f"{family}.{stem}", f"group.{family}.min.{stem}", f"group.{family}.max.{stem}"
@@ -66,13 +66,13 @@ def validate_broker_group_bounds(broker: ConfigView) -> None:
 
 
 def group_default(name: str, broker: ConfigView) -> ConfigValue:
-    """What a group without an override has."""
+    """Return the value of `name` for a group without an override."""
     synonym = GROUP_SYNONYMS.get(name)
     return GROUP[name].default if synonym is None else broker.value(synonym)
 
 
 def check_group_value(name: str, text: str) -> ConfigValue:
-    """The value of one override; ConfigError when the key is unknown or the text is not allowed."""
+    """Parse an override. Raises ConfigError if the key is unknown or the value is invalid."""
     key = GROUP.get(name)
     if key is None:
         raise ConfigError(f"Unknown group config name: {name}", name)
@@ -80,7 +80,7 @@ def check_group_value(name: str, text: str) -> ConfigValue:
 
 
 def check_group_overrides(overrides: Mapping[str, str], broker: ConfigView) -> None:
-    """Raise ConfigError unless a group may have exactly these `overrides` under the broker's bounds."""
+    """Raise ConfigError unless `overrides` is a valid configuration of a group within the broker's bounds."""
     values = {name: check_group_value(name, text) for name, text in overrides.items()}
 
     def number(name: str) -> int:
@@ -103,13 +103,13 @@ def check_group_overrides(overrides: Mapping[str, str], broker: ConfigView) -> N
 
 
 def resolve_group(overrides: Mapping[str, str], broker: ConfigView) -> dict[str, ConfigValue]:
-    """All group keys with the values in force; overrides outside the broker's bounds are clamped to them."""
+    """Return the values in force of all group keys. Overrides out of the broker's bounds are clamped to them."""
     values: dict[str, ConfigValue] = {name: group_default(name, broker) for name in GROUP}
     for name, text in overrides.items():
         try:
             values[name] = check_group_value(name, text)
         except ConfigError:
-            continue  # written by a release that knew it otherwise
+            continue  # written by a release with another definition of the key
     for name, least, most in _bounds():
         value = values[name]
         assert isinstance(value, int)

@@ -10,7 +10,7 @@ from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.config.types import trim
 
 SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-"""Names and the ids under which registration records hold them."""
+"""Security protocols and their ids in registration records."""
 
 NON_ROUTABLE: Final = "0.0.0.0"  # noqa: S104  (the address that must not be advertised)
 
@@ -20,7 +20,7 @@ _IPV4: Final = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])(?:\.(?!$)|$
 
 
 class Endpoint:
-    """A listener: its name, security protocol and address. `host` is "" where the file leaves it out."""
+    """A listener: its name, security protocol and address. `host` is "" if the file omits it."""
 
     __slots__ = ("host", "name", "port", "security_protocol")
 
@@ -76,13 +76,13 @@ class Voter:
 
 
 def parse_host_port(text: str) -> tuple[str, int] | None:
-    """Host and port of `host:port`, `[v6]:port` or `name://host:port`; None when it is none of these."""
+    """Parse `host:port`, `[v6]:port` or `name://host:port`. Returns None for any other text."""
     match = _HOST_PORT.fullmatch(text)
     return (match[1], int(match[2])) if match and int(match[2]) < 1 << 31 else None
 
 
 def parse_voters(entries: Iterable[str]) -> list[Voter]:
-    """The voters of a list like `1@host:9093,2@[::1]:9093`, sorted by id; ConfigError names what is wrong."""
+    """Parse entries like `1@host:9093` and `2@[::1]:9093`; sort by id. Raises ConfigError for an invalid entry."""
     key = "controller.quorum.voters"
     voters: dict[int, Voter] = {}
     for entry in entries:
@@ -107,7 +107,7 @@ def parse_voters(entries: Iterable[str]) -> list[Voter]:
 
 
 def parse_bootstrap_servers(entries: Iterable[str]) -> list[tuple[str, int]]:
-    """The (host, port) pairs of `controller.quorum.bootstrap.servers`."""
+    """Parse `controller.quorum.bootstrap.servers` to (host, port) pairs. Raises ConfigError for an invalid entry."""
     key = "controller.quorum.bootstrap.servers"
     servers: list[tuple[str, int]] = []
     for entry in entries:
@@ -123,11 +123,11 @@ def parse_bootstrap_servers(entries: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def parse_map(key: str, text: str) -> dict[str, str]:
-    """The pairs of `a:b,c:d`; the last colon of an entry divides it. ConfigError when an entry has none."""
+    """Parse `a:b,c:d`; the last colon of an entry separates name and value. Raises ConfigError without a colon."""
     pairs: dict[str, str] = {}
     if text:
         entries = re.split(r"[ \t\n\v\f\r]*,[ \t\n\v\f\r]*", text)
-        while entries and not entries[-1]:  # as Java's split drops them
+        while entries and not entries[-1]:  # Java's split drops empty entries at the end
             entries.pop()
         for entry in entries:
             name, colon, value = entry.rpartition(":")
@@ -140,9 +140,10 @@ def parse_map(key: str, text: str) -> dict[str, str]:
 def parse_protocol_map(
     text: str, *, explicit: bool, controller_names: list[str], listeners: list[str]
 ) -> dict[str, str]:
-    """`listener.security.protocol.map` by upper-case listener name.
+    """Parse `listener.security.protocol.map` to a dict by upper-case listener name.
 
-    While the key is not given (`explicit` false) and nothing uses TLS or SASL, controller listeners are PLAINTEXT.
+    If the key is not given (`explicit` false) and no listener uses TLS or SASL, controller listeners are PLAINTEXT.
+    Raises ConfigError.
     """
     key = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
@@ -160,7 +161,7 @@ def parse_protocol_map(
 
 
 def listener_name(listener: str) -> str:
-    """The upper-case name in front of the first colon."""
+    """Return the upper-case name in front of the first colon. Raises ConfigError without a colon."""
     name, colon, _ = listener.partition(":")
     if not colon:
         raise ConfigError(f"Unable to parse {listener} to a broker endpoint: no colon found in listener value")
@@ -170,10 +171,10 @@ def listener_name(listener: str) -> str:
 def parse_endpoints(
     key: str, listeners: list[str], protocols: Mapping[str, str], *, distinct_ports: bool
 ) -> list[Endpoint]:
-    """The endpoints of `listeners` or `advertised.listeners`.
+    """Parse `listeners` or `advertised.listeners`.
 
-    Raises ConfigError for an entry that is not `NAME://host:port`, has no security protocol, repeats a name or (with
-    `distinct_ports`) a port: two listeners may share one only if one is on an IPv4 address and one on IPv6.
+    Raises ConfigError if an entry is not `NAME://host:port`, has no security protocol or repeats a name. With
+    `distinct_ports`, two listeners may share a port only if one has an IPv4 address and the other an IPv6 address.
     """
     shown = ",".join(listeners)
     endpoints: list[Endpoint] = []
@@ -213,7 +214,7 @@ def _check_ports(key: str, shown: str, endpoints: list[Endpoint]) -> None:
 
 
 def _family(host: str) -> int:
-    """4, 6, or 0 for a name."""
+    """Return 4 or 6 for an IP address, 0 for a host name."""
     if _IPV4.fullmatch(host):
         return 4
     return 6 if ":" in host else 0

@@ -1,7 +1,7 @@
-"""The static configuration of one node: `server.properties` plus the command line's overrides.
+"""The static configuration of one node: `server.properties` and the command line's overrides.
 
-`NodeConfig.parse` accepts exactly what Apache Kafka's KafkaConfig accepts in KRaft mode; every refusal is a
-`ConfigError` that names key and value.
+`NodeConfig.parse` accepts exactly what Apache Kafka's KafkaConfig accepts in KRaft mode. It raises `ConfigError`, which
+names key and value, for anything else.
 """
 
 from __future__ import annotations
@@ -30,35 +30,36 @@ if TYPE_CHECKING:
 
 LISTENER_PREFIX: Final = "listener.name."
 
-# Keys that are not Kafka's: facilities that Kafka leaves to the JVM (JMX agents, log4j files), or does not have.
+# Keys that Kafka does not have, or whose purpose Kafka leaves to the JVM (JMX agents, log4j files).
 OWN_DEFAULTS: Final[dict[str, str]] = {
-    "http.listener": "",  # host:port of /metrics, /livez, /readyz and /status; empty for none
-    "config.revision": "",  # a word that /status repeats: which file the process has read
+    "http.listener": "",  # host:port of /metrics, /livez, /readyz and /status; empty: not served
+    "config.revision": "",  # a word that /status repeats; it identifies the file that the process read
     "quorum.empty.disk.guard": "true",
     "broker.session.closed.timeout.ms": "",
     "broker.session.replace.on.restart": "true",
-    "stray.log.delete.delay.ms": "86400000",  # KIP-516: logs of topics that are gone, set aside at the start; -1: never
-    "broker.heartbeat.timeout.ms": "",  # KIP-343: without a controller for so long a broker refuses clients; 0: never
+    "stray.log.delete.delay.ms": "86400000",  # KIP-516: how long logs of deleted topics are kept; -1: for ever
+    "broker.heartbeat.timeout.ms": "",  # KIP-343: time without a controller after which clients are refused; 0: never
 }
 
 PLUGIN_KEYS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
-"""Keys of Kafka's own authorizer (`security.authorizer`), which Kafka's definitions do not name."""
+"""Keys of Kafka's authorizer (`security.authorizer`), which are not in Kafka's definitions."""
 
 
 class NodeConfig(ConfigView):
-    """What the file and the overrides say, checked as a whole.
+    """The configuration from the file and the overrides, checked as a whole.
 
-    `texts` holds what was given, by key (and the other of node.id and broker.id); `warnings` what deserves a line in
-    the log at start; `unknown` the keys that mean nothing here.
+    - `texts`: the given texts by key. If only node.id or broker.id is given, it holds both.
+    - `warnings`: sentences to log at start.
+    - `unknown`: given keys without a meaning.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         given = dict(texts)
-        # node.id is the name; broker.id its older spelling. Each stands for the other.
+        # broker.id is the older spelling of node.id. Each is the default of the other.
         if "node.id" not in given and "broker.id" in given:
             given["node.id"] = given["broker.id"]
         elif "broker.id" not in given and "node.id" in given:
-            broker_key("node.id").parse(given["node.id"])  # a wrong one is named by the key that was given
+            broker_key("node.id").parse(given["node.id"])  # so that an error names the given key
             given["broker.id"] = given["node.id"]
         self.texts: Mapping[str, str] = given
         self._values = BROKER.parse(given)
@@ -73,7 +74,7 @@ class NodeConfig(ConfigView):
     def parse(
         cls, source: str | Mapping[str, str], overrides: Mapping[str, str] | Iterable[str] | None = None
     ) -> NodeConfig:
-        """The configuration of `source`, a file's text or its entries, under `overrides` (`k=v` texts or entries).
+        """Parse `source` (a file's text or its entries); `overrides` (`k=v` texts or entries) take precedence.
 
         Raises ConfigError.
         """
@@ -95,11 +96,11 @@ class NodeConfig(ConfigView):
         return (self._values,)
 
     def is_set(self, name: str) -> bool:
-        """Whether the file or an override gives the key."""
+        """Whether the key is in the file or in an override."""
         return name in self.texts
 
     def listener_text(self, listener: str, name: str) -> str | None:
-        """The text given for `name` on one listener (`listener.name.LISTENER.NAME`), else for all, else None."""
+        """The text of `name` for a listener (`listener.name.LISTENER.NAME`), else for all listeners, else None."""
         text = self.texts.get(f"{LISTENER_PREFIX}{listener.lower()}.{name}")
         return self.texts.get(name) if text is None else trim(text)
 
@@ -129,19 +130,19 @@ class NodeConfig(ConfigView):
 
     @cached_property
     def log_dirs(self) -> list[str]:
-        """Where partitions live: `log.dirs`, else `log.dir`."""
+        """Directories of partitions: `log.dirs`, else `log.dir`."""
         dirs = self.value("log.dirs")
         return dirs if isinstance(dirs, list) else self.list("log.dir")
 
     @cached_property
     def metadata_log_dir(self) -> str:
-        """Where `__cluster_metadata` lives: `metadata.log.dir`, else the first log directory."""
+        """Directory of `__cluster_metadata`: `metadata.log.dir`, else the first log directory."""
         path = self.string_or_none("metadata.log.dir")
         return self.log_dirs[0] if path is None else path
 
     @cached_property
     def all_dirs(self) -> list[str]:
-        """Every directory that must be formatted, in order, the metadata directory last when it is a further one."""
+        """Directories to format: the log directories in order, then the metadata directory if it differs."""
         return list(dict.fromkeys([*self.log_dirs, self.metadata_log_dir]))
 
     # Listeners
@@ -162,17 +163,17 @@ class NodeConfig(ConfigView):
 
     @cached_property
     def listeners(self) -> list[Endpoint]:
-        """All sockets to listen on."""
+        """Endpoints to listen on."""
         return parse_endpoints("listeners", self.list("listeners"), self.security_protocols, distinct_ports=True)
 
     @cached_property
     def controller_listeners(self) -> list[Endpoint]:
-        """Those of `listeners` that serve controller requests."""
+        """Listeners for requests to the controller."""
         return [endpoint for endpoint in self.listeners if endpoint.name in self.controller_listener_names]
 
     @cached_property
     def broker_listeners(self) -> list[Endpoint]:
-        """Those of `listeners` that serve clients and brokers."""
+        """Listeners for clients and brokers."""
         return [endpoint for endpoint in self.listeners if endpoint.name not in self.controller_listener_names]
 
     @cached_property
@@ -184,19 +185,19 @@ class NodeConfig(ConfigView):
 
     @cached_property
     def advertised_broker_listeners(self) -> list[Endpoint]:
-        """What brokers register: `advertised.listeners`, else `listeners`, without the controller's.
+        """Endpoints that a broker registers: `advertised.listeners`, else `listeners`, without controller listeners.
 
-        A host of "" stands for this machine's own name.
+        A host of "" means the name of this machine.
         """
         endpoints = self.listeners if self._advertised is None else self._advertised
         return [endpoint for endpoint in endpoints if endpoint.name not in self.controller_listener_names]
 
     @cached_property
     def advertised_controller_listeners(self) -> list[Endpoint]:
-        """What controllers register, in the order of `controller.listener.names`.
+        """Endpoints that a controller registers, in the order of `controller.listener.names`.
 
-        A first listener without a routable host has this node's address in `controller.quorum.voters`, if it is
-        there; a host of "" stands for this machine's own name.
+        If the first listener has no routable host, it gets this node's address from `controller.quorum.voters`, if
+        that has an entry for this node. A host of "" means the name of this machine.
         """
         endpoints = {endpoint.name: endpoint for endpoint in self.controller_listeners}
         names = self.controller_listener_names
@@ -212,7 +213,7 @@ class NodeConfig(ConfigView):
 
     @cached_property
     def inter_broker_listener_name(self) -> str:
-        """The listener over which brokers talk to one another."""
+        """The listener for connections between brokers."""
         name = self.string_or_none("inter.broker.listener.name")
         if name is None:
             return self.string("security.inter.broker.protocol")
@@ -237,7 +238,7 @@ class NodeConfig(ConfigView):
 
     @cached_property
     def voters(self) -> list[Voter]:
-        """`controller.quorum.voters`, the static quorum; empty for a dynamic one."""
+        """The static quorum, `controller.quorum.voters`; empty if the quorum is dynamic."""
         return parse_voters(self.list("controller.quorum.voters"))
 
     @cached_property
@@ -245,11 +246,11 @@ class NodeConfig(ConfigView):
         """`controller.quorum.bootstrap.servers`."""
         return parse_bootstrap_servers(self.list("controller.quorum.bootstrap.servers"))
 
-    # Durations that have several spellings
+    # Durations with several spellings
 
     @property
     def log_retention_ms(self) -> int:
-        """-1 = for ever."""
+        """Milliseconds; -1 means for ever."""
         value = self.topic_default("retention.ms")
         assert isinstance(value, int)
         return -1 if value < 0 else value
@@ -268,25 +269,25 @@ class NodeConfig(ConfigView):
 
     @cached_property
     def topic_defaults(self) -> TopicConfig:
-        """What a topic without overrides has, under the static configuration."""
+        """The configuration of a topic without overrides, from the static configuration."""
         from kraft_node.base.config.topic import TopicConfig  # noqa: PLC0415
 
         return TopicConfig.resolve(self, {})
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
-    """The entries of `--override k=v` arguments; ConfigError when one has no `=`."""
+    """Parse `--override k=v` arguments. Raises ConfigError if an argument has no `=`."""
     entries: dict[str, str] = {}
     for override in overrides:
         name, equals, value = override.partition("=")
         if not equals or not name.strip():
-            raise ConfigError(f"--override wants key=value, not {override!r}")
+            raise ConfigError(f"--override expects key=value, not {override!r}")
         entries[name.strip()] = value
     return entries
 
 
 def own_boolean(config: NodeConfig, key: str) -> bool:
-    """The value of a boolean key of OWN_DEFAULTS. Raises ValueError."""
+    """Return the value of a boolean key of OWN_DEFAULTS. Raises ValueError if it is neither true nor false."""
     text = config.texts.get(key, OWN_DEFAULTS[key]).strip().lower()
     if text not in ("true", "false"):
         raise ValueError(f"Invalid value {text} for configuration {key}: Expected value to be either true or false")

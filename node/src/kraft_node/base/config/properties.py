@@ -1,7 +1,9 @@
-"""The text form of java.util.Properties: `server.properties`, `meta.properties`, `--override` files.
+"""The text form of java.util.Properties: `server.properties`, `meta.properties`.
 
-Comments begin with `#` or `!`; a line that ends in an odd number of backslashes goes on in the next one; `=`, `:` or
-blanks end a key; `\\t \\n \\r \\f \\uHHHH` are escapes, any other escaped character is itself.
+- A comment begins with `#` or `!`.
+- A line that ends in an odd number of backslashes continues on the next line.
+- `=`, `:` or a blank ends a key.
+- `\\t \\n \\r \\f \\uHHHH` are escapes. Any other escaped character stands for itself.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The entries of `text` in the file's order; of a repeated key the last one holds.
+    """Parse `text` to its entries, in the file's order. If a key is repeated, the last entry counts.
 
     Raises ConfigError, with the line's number, for a broken `\\u` escape.
     """
@@ -36,10 +38,10 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     lines: list[tuple[int, str]] = []
     pending: str | None = None
     started = 0
-    # Only these three end a line; str.splitlines knows more.
+    # Only \n, \r and \r\n end a line; str.splitlines splits at more.
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         body = line.lstrip(_BLANKS)
-        if not pending:  # nothing of a logical line yet, even if a lone backslash has announced one
+        if not pending:  # no logical line has begun, or only a lone backslash was read
             if not body or body[0] in "#!":
                 pending = None
                 continue
@@ -56,7 +58,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[int, int]:
-    """Where the key ends and where the value starts."""
+    """Return the positions where the key ends and where the value starts."""
     end = 0
     while end < len(line) and line[end] not in "=:" and line[end] not in _BLANKS:
         end += 2 if line[end] == "\\" else 1
@@ -99,7 +101,7 @@ def _unescape(text: str) -> str:
 
 
 def format_properties(entries: dict[str, str], comment: str | None = None) -> str:
-    """`entries` as text that Java reads back as the same; `comment` becomes the first line."""
+    """Format `entries` as text that Java parses to equal entries. `comment` becomes the first line."""
     lines = [] if comment is None else [f"#{comment}"]
     lines += [f"{_escape(key, key=True)}={_escape(value, key=False)}" for key, value in entries.items()]
     return "".join(line + "\n" for line in lines)

@@ -1,6 +1,6 @@
-"""What configurations belong to, and what may be done to them: the numbers of the requests and of ConfigRecord.
+"""Types of configuration resources, operations on them, and checks of requests about one node.
 
-Brokers and controllers share it; the checks are those of requests that are about one node.
+The numbers are those of the requests and of ConfigRecord. Brokers and controllers share this module.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RESOURCES: Final = {
     CLIENT_METRICS_RESOURCE: "CLIENT_METRICS",
     GROUP_RESOURCE: "GROUP",
 }
-"""All of them, with Kafka's names (ConfigResource.Type)."""
+"""All types, with Kafka's names (ConfigResource.Type)."""
 
 SET: Final = 0
 DELETE: Final = 1
@@ -33,7 +33,7 @@ OPERATIONS: Final = (SET, DELETE, APPEND, SUBTRACT)
 
 
 def check_described(own: int, name: str, alternative: str) -> None:
-    """Raise INVALID_REQUEST unless the resource `name` of DescribeConfigs is the node `own`."""
+    """Raise KafkaError INVALID_REQUEST unless the resource `name` of DescribeConfigs is the node `own`."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     number = java_int(name)
@@ -45,7 +45,10 @@ def check_described(own: int, name: str, alternative: str) -> None:
 
 
 def check_altered(own: int, name: str, text: str) -> None:
-    """Raise INVALID_REQUEST, with `text` where that is another, unless the resource to be altered is the node `own`."""
+    """Raise KafkaError INVALID_REQUEST unless the resource `name` of an alteration is the node `own`.
+
+    `text` is the message for the id of another node; it is formatted with `own` and `name`.
+    """
     number = java_int(name)
     if number is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")

@@ -1,6 +1,6 @@
-"""Topic configurations: what a topic has, and what it may be given.
+"""Topic configurations: the values in force, and the checks of overrides.
 
-A topic's value is its override, else the broker's synonym in the broker's layers, else the default.
+The value of a topic key is its override, else the broker's synonym in the broker's layers, else the default.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from kraft_node.base.config.view import ConfigView
 
 
 def attribute(name: str) -> str:
-    """The Python attribute of a topic key."""
+    """Return the name of a topic key's attribute in `TopicConfig`."""
     return name.replace(".", "_")
 
 
 class TopicConfig:
-    """All topic keys, typed, as attributes under their names with underscores.
+    """Typed values of all topic keys. Attributes are named as the keys, with underscores for dots.
 
-    Topics without overrides share one instance: see `TopicConfigs`.
+    Topics with equal overrides share an instance: see `TopicConfigs`.
     """
 
     __slots__ = (
@@ -99,9 +99,9 @@ class TopicConfig:
 
     @classmethod
     def resolve(cls, broker: ConfigView, overrides: Mapping[str, str]) -> TopicConfig:
-        """The configuration of a topic with `overrides` on a broker.
+        """Return the configuration of a topic with `overrides` on a broker.
 
-        An override that is not valid (written by an older or newer release) does not count.
+        An invalid override (written by an older or newer release) is ignored.
         """
         config = cls()
         for name, key in TOPIC.items():
@@ -129,12 +129,15 @@ class TopicConfig:
 
     @property
     def segment_ms_max(self) -> int:
-        """How old a segment grows; in time for `max.compaction.lag.ms`, because the active one is not compacted."""
+        """The age in ms at which a segment is rolled.
+
+        At most `max.compaction.lag.ms` if the topic is compacted, because the active segment is not compacted.
+        """
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
     @property
     def log_append_time(self) -> bool:
-        """Whether the broker stamps batches (`message.timestamp.type=LogAppendTime`)."""
+        """Whether the broker sets the timestamps of batches (`message.timestamp.type=LogAppendTime`)."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @property
@@ -144,19 +147,19 @@ class TopicConfig:
 
 
 class TopicConfigs:
-    """Resolves topics of one broker; equal overrides give the same object."""
+    """Resolves topic configurations of a broker; returns the same object for equal overrides."""
 
     __slots__ = ("_broker", "_cache")
 
     CACHE_SIZE_MAX: Final = 1024
-    """Different sets of overrides kept; clusters have a few dozen. Beyond it the cache starts afresh."""
+    """Distinct sets of overrides in the cache; a cluster has a few dozen. A full cache is cleared."""
 
     def __init__(self, broker: ConfigView) -> None:
         self._broker = broker
         self._cache: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
 
     def resolve(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """The configuration of a topic that has `overrides`."""
+        """Return the configuration of a topic with `overrides`."""
         key = tuple(sorted(overrides.items())) if overrides else ()
         config = self._cache.get(key)
         if config is None:
@@ -166,12 +169,12 @@ class TopicConfigs:
         return config
 
     def broker_changed(self) -> None:
-        """Forget what was resolved: a dynamic broker configuration has changed."""
+        """Clear the cache, because a dynamic broker configuration has changed."""
         self._cache.clear()
 
 
 def check_topic_value(name: str, text: str) -> ConfigValue:
-    """The value of one override; ConfigError when the key is unknown or the text is not allowed."""
+    """Parse an override. Raises ConfigError if the key is unknown or the value is invalid."""
     key = TOPIC.get(name)
     if key is None:
         raise ConfigError(f"Unknown topic config name: {name}", name)
@@ -183,10 +186,10 @@ def check_topic_overrides(
     broker: ConfigView,
     previous: Mapping[str, str] | None = None,
 ) -> None:
-    """Raise ConfigError unless a topic may have exactly these `overrides`.
+    """Raise ConfigError unless `overrides` is a valid configuration of a topic.
 
-    `broker` gives the values of what is not overridden; `previous` the overrides that the topic has now (None for a
-    topic that is being created).
+    `broker` provides the values of the other keys. `previous` holds the present overrides of the topic; it is None when
+    the topic is created.
     """
     values: dict[str, ConfigValue] = {}
     for name, text in overrides.items():

@@ -1,7 +1,7 @@
-"""The types of configuration values and their text forms, as org.apache.kafka.common.config.ConfigDef has them.
+"""The types of configuration values and their text forms, as in org.apache.kafka.common.config.ConfigDef.
 
-A value is text in a file or a request; parsed it is bool, int, float, str, list[str], `Password` or None. Numbers are
-what Java's parsers take, not what Python's `int` and `float` take: no underscores, and ranges of the Java types.
+A value is text in a file or a request. Its parsed form is bool, int, float, str, list[str], `Password` or None. Numbers
+follow Java's parsers, not Python's `int` and `float`: no underscores, and the ranges of the Java types.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kraft_node.base.config.errors import invalid
 
 
 class Password:
-    """A secret: prints as `[hidden]`, `value` is the text."""
+    """A secret. It prints as `[hidden]`; `value` is the text."""
 
     __slots__ = ("value",)
 
@@ -37,7 +37,7 @@ class Password:
 ConfigValue: TypeAlias = bool | int | float | str | list[str] | Password | None
 
 _TRIM: Final = "".join(map(chr, range(0x21)))
-"""What Java's String.trim removes."""
+"""The characters that Java's String.trim removes."""
 
 _INTEGER: Final = re.compile(r"[+-]?\d+")
 _DECIMAL: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
@@ -48,7 +48,7 @@ _BITS: Final = {"int": 31, "short": 15, "long": 63}
 
 
 def trim(text: str) -> str:
-    """`text` without the characters up to the blank at both ends."""
+    """Remove blanks and control characters from both ends, like Java's String.trim."""
     return text.strip(_TRIM)
 
 
@@ -62,8 +62,8 @@ def _boolean(name: str, text: str) -> bool:
 
 
 def java_int(text: str, kind: str = "int") -> int | None:
-    """What Java's Integer.parseInt (or that of another `kind`) makes of `text`; None when it is no such number."""
-    if _INTEGER.fullmatch(text) and len(text) < 400:  # no range needs more; int() of millions of digits is slow
+    """Parse like Java's Integer.parseInt (or Short, Long by `kind`). Returns None if `text` is not in the range."""
+    if _INTEGER.fullmatch(text) and len(text) < 400:  # no range needs more digits; int() of millions of digits is slow
         number, limit = int(text), 1 << _BITS[kind]
         if -limit <= number < limit:
             return number
@@ -93,7 +93,7 @@ def _double(name: str, text: str) -> float:
 
 
 def split_list(text: str) -> list[str]:
-    """The entries of a comma-separated list; none for blank text."""
+    """Split a comma-separated list. Returns an empty list for blank text."""
     trimmed = trim(text)
     return _COMMA.split(trimmed) if trimmed else []
 
@@ -112,15 +112,15 @@ _PARSERS: Final[dict[str, Callable[[str, str], ConfigValue]]] = {
 
 
 def parse_type(name: str, text: str, kind: str) -> ConfigValue:
-    """The value that `text` stands for as a `kind` (a type's name in lower case).
+    """Parse `text` as `kind` (the name of a type in lower case).
 
-    Raises ConfigError naming key and value when it is none. Class names are taken as text: there are no classes here.
+    Raises ConfigError, which names key and value, if the text does not fit the type. A class name is kept as text.
     """
     return _PARSERS[kind](name, text)
 
 
 def value_text(value: ConfigValue) -> str | None:
-    """The text under which Kafka shows a parsed value; None for null."""
+    """Return the text that Kafka shows for a parsed value; None for null."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -133,7 +133,7 @@ def value_text(value: ConfigValue) -> str | None:
 
 
 def double_text(value: float) -> str:
-    """A double as Java prints it: `0.5`, `1.0E10`, `Infinity`."""
+    """Format a double like Java: `0.5`, `1.0E10`, `Infinity`."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -144,7 +144,7 @@ def double_text(value: float) -> str:
         return text if "e" not in text else f"{value:.20f}".rstrip("0")
     sign = "-" if value < 0 else ""
     text = repr(size)
-    two_digits = f"{size:.1e}"  # never fewer than two: where there is a choice, Java prints the closer ones
+    two_digits = f"{size:.1e}"  # Java prints at least two digits, and the closest of several possible texts
     digits, _, exponent = (two_digits if float(two_digits) == size else text).partition("e")
     whole, _, fraction = digits.partition(".")
     power = int(exponent or 0)

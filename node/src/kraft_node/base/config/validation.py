@@ -1,4 +1,4 @@
-"""What must hold between the keys of one node's configuration (Kafka's KafkaConfig.validateValues in KRaft mode)."""
+"""Checks between the keys of a node's configuration (Kafka's KafkaConfig.validateValues in KRaft mode)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _require(holds: bool, key: str, message: str) -> None:
 
 
 def validate_node(config: NodeConfig) -> None:
-    """Raise ConfigError for the first rule that is broken; add to `config.warnings` what is merely odd."""
+    """Raise ConfigError for the first violated rule. Add doubtful settings to `config.warnings`."""
     _require(
         config.node_id == config.int("broker.id"),
         "node.id",
@@ -274,7 +274,7 @@ def _check_limits(config: NodeConfig) -> None:
 def _check_coordinators(config: NodeConfig) -> None:
     for key in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):
         codec = config.int(key)
-        _require(0 <= codec <= 4, key, f"{key}: there is no compression codec {codec}, only 0 to 4")
+        _require(0 <= codec <= 4, key, f"{key}: compression codec {codec} does not exist, only 0 to 4")
     key = "group.coordinator.rebalance.protocols"
     _require("classic" in config.list(key), key, f"{key} must contain classic")
 

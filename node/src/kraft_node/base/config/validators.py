@@ -1,6 +1,6 @@
-"""The constraints on configuration values, by the notation of `base.config.tables`.
+"""Constraints on configuration values, in the notation of `base.config.tables`.
 
-`compile_constraint` turns that notation into a function which raises ConfigError; texts follow Kafka's validators.
+`compile_constraint` compiles the notation to a function that raises ConfigError. Messages follow Kafka's validators.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Check: TypeAlias = Callable[[str, ConfigValue], None]
 
 
 def compile_constraint(notation: str, kind: str) -> Check | None:
-    """The check that `notation` means for values of type `kind`; None when every value will do."""
+    """Compile `notation` to a check of values of type `kind`. Returns None if every value is valid."""
     if notation == "-":
         return None
     rule, _, rest = notation.partition(":")
@@ -129,11 +129,11 @@ def _offset_reset(name: str, value: ConfigValue) -> None:
     kind, colon, duration = text.partition(":")
     if kind == "by_duration" and colon:
         if not _DURATION.fullmatch(duration) or duration.upper().endswith("T"):
-            raise invalid(name, value, "Invalid duration provided in strategy; an ISO 8601 duration is wanted")
+            raise invalid(name, value, "Invalid duration provided in strategy; expected an ISO 8601 duration")
         if "-" in duration:
             raise invalid(name, value, "Negative duration is not supported in strategy")
         return
-    raise invalid(name, value, "Invalid value for configuration; latest, earliest or by_duration:PnDTnHnMnS is wanted")
+    raise invalid(name, value, "Invalid value for configuration; expected latest, earliest or by_duration:PnDTnHnMnS")
 
 
 def _voters(name: str, value: ConfigValue) -> None:

@@ -1,4 +1,4 @@
-"""Typed reading of configuration values, and the layers that a broker's value can come from."""
+"""Typed access to configuration values, and the layers of a broker's configuration."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ T = TypeVar("T")
 
 
 def broker_key(name: str) -> ConfigKey:
-    """The definition of a broker key; KeyError when there is none."""
+    """Return the definition of a broker key. Raises KeyError if it does not exist."""
     key = BROKER.get(name)
     return BROKER_DYNAMIC_ONLY[name] if key is None else key
 
 
 class ConfigView:
-    """Reads broker keys by name; `value` of a subclass says where from.
+    """Typed access to broker keys by name. Subclasses implement `value` and `layers`.
 
-    The typed readers raise KeyError for a name that Kafka does not have and TypeError for one of another type: both
-    are mistakes of the program, not of the file. Readers ending in `_or_none` are for keys that may be unset.
+    The typed readers raise KeyError for an unknown name and TypeError for a key of another type. Both are bugs of the
+    program, not errors in the file. `string_or_none` and `password` return None if the key is unset.
     """
 
     __slots__ = ()
 
     def value(self, name: str) -> ConfigValue:
-        """The value in force, the definition's default where nothing else is given."""
-        raise AssertionError(f"{name}: a subclass says where values come from")
+        """Return the value in force; the definition's default if no layer holds the key."""
+        raise AssertionError(f"{name}: a subclass must implement value()")
 
     def layers(self) -> Iterable[Mapping[str, ConfigValue]]:
-        """The parsed values that were given, the strongest layer first; defaults are not among them."""
-        raise AssertionError("a subclass says where values come from")
+        """Return the given values, parsed, without defaults. The layer of highest precedence comes first."""
+        raise AssertionError("a subclass must implement layers()")
 
     def _typed(self, name: str, kind: type[T]) -> T:
         value = self.value(name)
@@ -63,10 +63,10 @@ class ConfigView:
         return None if self.value(name) is None else self._typed(name, Password)
 
     def topic_default(self, name: str) -> ConfigValue:
-        """What topic key `name` is for a topic without an override; None when no broker key stands behind it.
+        """Return the value of topic key `name` for a topic without an override; None if no broker key is its synonym.
 
-        In each layer the synonyms are tried in order (`log.retention.ms` before `.minutes` before `.hours`), in the
-        unit of the topic key.
+        In each layer, synonyms are tried in order (`log.retention.ms`, then `.minutes`, then `.hours`). The value is in
+        the unit of the topic key.
         """
         synonyms = TOPIC_SYNONYMS.get(name, ())
         for layer in self.layers():
@@ -90,5 +90,5 @@ def _scaled(name: str, value: ConfigValue, factor: int) -> ConfigValue:
 
 
 def synonyms(name: str) -> tuple[str, ...]:
-    """All spellings of a broker key in the order of precedence, itself among them."""
+    """Return all spellings of a broker key in order of precedence, itself included."""
     return BROKER_SYNONYMS.get(name) or (name,)
