@@ -56,10 +56,11 @@ def _masked(target: Target, text: str) -> str:
         (str(target.controller_port), "CONTROLLER-PORT"),
         (str(target.port), "PORT"),
     ):
-        text = text.replace(secret, mask)
+        text = re.sub(rf"(?<!\d){re.escape(secret)}(?!\d)", mask, text)  # port 18000 is not in 1800000
     for pattern, mask in MASKS:
         text = re.sub(pattern, mask, text)
-    return text
+    # Apache Kafka lists a topic's configurations in the order of a hash table, which tells nothing.
+    return re.sub(r"(?<=Configs: )\S+", lambda found: ",".join(sorted(re.split(r",(?=[a-z.]+=)", found[0]))), text)
 
 
 def _said(target: Target, main: str, args: tuple[str, ...], stdin: str) -> str:
