@@ -1,8 +1,7 @@
-"""Neighbouring records of the same lengths, read a column of bytes at a time instead of a record at a time.
+"""Runs of records (`runs`) whose values and headers are alike, too: read a column of bytes at a time, for validation.
 
-Producers write much the same record again and again: keys and values of one length, and deltas of as many bytes. A
-slice with a step is one byte of each of them, and one call looks at all of it. A loop in Python over the records costs
-ten times as much. What is not alike, or not sound, is left to `shapes`, which says what is wrong.
+A loop in Python over the records costs ten times as much. What is not alike, or not sound, is left to `shapes`, which
+says what is wrong.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from array import array
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-RUN_MIN: Final = 8
-"""Fewer alike records are not worth a look at their columns."""
+from kraft_node.records.runs import LENGTHS_END, NULL, RUN_MIN, Run, run_at, same_bytes
+
 HEADERS_MAX: Final = 16
 """Records with more headers are read one by one."""
 OFFSETS_MAX: Final = 1 << 16
 """Offset deltas from this on are not known to be in order."""
 
-_ENDS: Final = bytes(byte >> 7 for byte in range(256))
-"""Of a varint's byte, whether another one follows."""
 _SIGNS: Final = bytes(byte & 1 for byte in range(256))
 _ITEMS: Final = {1: ("B", 1), 2: ("H", 2), 3: ("I", 4), 4: ("I", 4)}
 """The type of array that holds varints of so many bytes, and its size."""
+DELTA_BYTES_MAX: Final = len(_ITEMS)
+"""Records with longer deltas are read one by one."""
 _LITTLE: Final = sys.byteorder == "little"
 
 
@@ -48,120 +47,67 @@ def read_alike(data: bytes, start: int, count: int, offset: int) -> Alike | None
     `offset`: the offset delta that is expected of the first.
     """
     try:
-        return _Run(data, start, count).read(offset)
-    except _NotAlike:
+        run = run_at(data, start, count)
+    except IndexError:
         return None
+    if run is None or run.offset_end - run.offset_at > DELTA_BYTES_MAX or run.offset_at - run.time_at > DELTA_BYTES_MAX:
+        return None
+    count = _of_one_shape(data, run)
+    if count < RUN_MIN:
+        return None
+    end, size = start + count * run.size, run.size
+    times = [data[at:end:size] for at in range(start + run.time_at, start + run.offset_at)]
+    smallest, largest = _extremes(times, count)
+    in_order = all(
+        data[start + run.offset_at + number : end : size] == wanted[offset : offset + count]
+        for number, wanted in zip(range(run.offset_end - run.offset_at), _offset_columns(), strict=False)
+    )
+    return Alike(count, end, smallest, largest, run.key_size >= 0, in_order)
 
 
-class _NotAlike(Exception):  # noqa: N818 - an answer, not a fault
-    pass
+def _of_one_shape(data: bytes, run: Run) -> int:
+    """How many records of a run have values and headers of the same lengths, which end where the records end.
+
+    0 for those that cannot be told.
+    """
+    start, size, end = run.start, run.size, run.start + run.size
+    at, count = _skip(data, start + run.key_at + max(run.key_size, 0), run, run.records)
+    if at >= end:
+        return 0
+    headers = data[at]
+    if headers & 1 or headers > 2 * HEADERS_MAX:
+        return 0
+    count = same_bytes(data[at : start + count * size : size])
+    at += 1
+    for _ in range(headers >> 1):
+        if at >= end or data[at] == NULL:
+            return 0  # a header without a key
+        at, count = _skip(data, at, run, count)
+        at, count = _skip(data, at, run, count)
+    return count if at == end else 0
 
 
-class _Run:
-    """The alike records at `start`: their fields are read from the first to the last, and may leave fewer of them."""
+def _skip(data: bytes, at: int, run: Run, count: int) -> tuple[int, int]:
+    """Where a key or value of the first record ends, and how many of the `count` first records have that length.
 
-    __slots__ = ("_at", "_count", "_data", "_limit", "_size", "_start")
-
-    def __init__(self, data: bytes, start: int, count: int) -> None:
-        self._data = data
-        self._start = self._at = start
-        self._count = count
-        self._limit = len(data)
-        """Where the first record ends, once that is known."""
-        self._size = 1
-        length = self._alike_length()
-        self._limit = self._at + length
-        self._size = self._limit - start
-        self._shrink(min(count, (len(data) - start) // self._size))
-        for position in range(start, self._at):
-            self._same(position)
-
-    def read(self, offset: int) -> Alike:
-        self._at += 1  # attributes say nothing
-        timestamps = self._varints()
-        offsets = self._varints()
-        key = self._skip_bytes()
-        self._skip_bytes()
-        self._skip_headers()
-        if self._at != self._limit:
-            raise _NotAlike
-        count = self._count
-        smallest, largest = _extremes([column[:count] for column in timestamps], count)
-        in_order = all(
-            column[:count] == wanted[offset : offset + count]
-            for column, wanted in zip(offsets, _offset_columns(), strict=False)
-        )
-        return Alike(count, self._start + count * self._size, smallest, largest, key, in_order)
-
-    def _shrink(self, count: int) -> None:
-        if count < RUN_MIN:
-            raise _NotAlike
-        self._count = count
-
-    def _column(self, position: int) -> bytes:
-        """The bytes at `position` of the first record and at the same place of the others."""
-        return self._data[position : self._start + self._count * self._size : self._size]
-
-    def _same(self, position: int) -> None:
-        """Go on with those that have the same byte there as the first."""
-        column = self._column(position)
-        self._shrink(len(column) - len(column.lstrip(column[:1])))
-
-    def _varints(self) -> list[bytes]:
-        """The columns of a varint that may differ, but has as many bytes in each record."""
-        columns: list[bytes] = []
-        goes_on = True
-        while goes_on:
-            if self._at >= self._limit or len(columns) == len(_ITEMS):
-                raise _NotAlike
-            column = self._column(self._at)
-            goes_on = column[0] >= 0x80
-            if goes_on or not column.isascii():
-                ends = column.translate(_ENDS)
-                self._shrink(len(ends) - len(ends.lstrip(ends[:1])))
-            columns.append(column)
-            self._at += 1
-        return columns
-
-    def _alike_length(self) -> int:
-        """A length of one or two bytes, of the first record; the others are looked at by the caller."""
-        if self._at + 1 >= self._limit:
-            raise _NotAlike
-        byte = self._data[self._at]
-        self._at += 1
-        if byte >= 0x80:
-            byte = (byte & 0x7F) | self._data[self._at] << 7
-            self._at += 1
-        if byte & 1 or byte >= 1 << 14:
-            raise _NotAlike
-        return byte >> 1
-
-    def _skip_bytes(self) -> bool:
-        """Pass over a key or value of the same length in all records; False for null."""
-        begin = self._at
-        if begin < self._limit and self._data[begin] == 1:
-            self._at += 1
-            self._same(begin)
-            return False
-        length = self._alike_length()
-        for position in range(begin, self._at):
-            self._same(position)
-        self._at += length
-        return True
-
-    def _skip_headers(self) -> None:
-        """Pass over headers whose lengths are the same in all records."""
-        if self._at >= self._limit:
-            raise _NotAlike
-        count = self._data[self._at]
-        if count & 1 or count > 2 * HEADERS_MAX:
-            raise _NotAlike
-        self._same(self._at)
-        self._at += 1
-        for _ in range(count >> 1):
-            if not self._skip_bytes():
-                raise _NotAlike  # a header without a key
-            self._skip_bytes()
+    Returns a place behind the record if the record ends before, or the length is not of one or two bytes.
+    """
+    start, size = run.start, run.size
+    beyond = start + size + 1
+    if at >= start + size:
+        return beyond, 0
+    first = length = data[at]
+    count = same_bytes(data[at : start + count * size : size])
+    at += 1
+    if first == NULL:
+        return at, count
+    if first >= 0x80:
+        length = (first & 0x7F) | data[at] << 7
+        count = same_bytes(data[at : start + count * size : size])
+        at += 1
+    if length & 1 or length >= LENGTHS_END:
+        return beyond, 0
+    return at + (length >> 1), count
 
 
 def _extremes(columns: list[bytes], count: int) -> tuple[int, int]:

@@ -12,11 +12,9 @@ from itertools import repeat
 from typing import Final
 
 from kraft_node.records.errors import CorruptBatch
-from kraft_node.records.runs import RUN_MIN, run_at
+from kraft_node.records.runs import NULL, RUN_MIN, run_at
 from kraft_node.records.varint import write_varint
 
-NULL: Final = 1
-"""The varint -1: the length of a null key or value."""
 TOMBSTONE: Final = 1 << 30
 """Marks the start of a record without a value; records are decompressed to at most 2^29 bytes."""
 LOOP_MAX: Final = 64

@@ -1,7 +1,8 @@
 """Runs of alike encoded records: neighbours whose lengths are the same, so that columns of bytes tell all about them.
 
 Producers write much the same record again and again: keys and values of one length, deltas of as many bytes. A loop in
-Python over such records costs half a microsecond each. Slices with a step compare a byte of all of them at once.
+Python over such records costs half a microsecond each. A slice with a step is one byte of each of them, and one call
+looks at all of it. Compaction reads the keys of a run (`keys`), validation reads the rest of it (`alike`).
 """
 
 from __future__ import annotations
@@ -16,22 +17,28 @@ from kraft_node.base.env import Buffer
 
 RUN_MIN: Final = 8
 """Fewer alike records are not worth the look at their columns, some two microseconds."""
-_NULL: Final = 1
+NULL: Final = 1
+"""The varint -1: the length of a null key or value."""
+LENGTHS_END: Final = 1 << 14
+"""Varints of one and two bytes are below this."""
 _ENDS: Final = bytes(byte >> 7 for byte in range(256))
 """Of a varint's byte, whether another one follows."""
-_NULLS: Final = bytes(byte == _NULL for byte in range(256))
+_NULLS: Final = bytes(byte == NULL for byte in range(256))
 
 
 class Run(NamedTuple):
     """`records` alike records of `size` bytes each, the first at `start`.
 
-    A key has `key_size` bytes, -1 without a key, and lies `key_at` bytes behind the start of its record. `is_tombstone`
-    says that all have a key and no value, or none.
+    Timestamp deltas, offset deltas and keys begin `time_at`, `offset_at` and `key_at` bytes behind the start of their
+    record. A key has `key_size` bytes, -1 without a key. `is_tombstone` says that all have a key and no value, or none.
     """
 
     start: int
     records: int
     size: int
+    time_at: int
+    offset_at: int
+    offset_end: int
     key_at: int
     key_size: int
     is_tombstone: bool
@@ -56,56 +63,61 @@ def _key_of(before: int, size: int, after: int) -> Struct:
 def run_at(data: bytes, start: int, count: int) -> Run | None:
     """The run that begins with the record at `start`, at most `count` records long; None for less than RUN_MIN.
 
-    Lengths of records and keys of more than two bytes make no run. Raises IndexError if the first record is cut off.
+    Lengths of records and keys of more than two bytes make no run. Values and headers are not looked at, except for
+    whether a value is null. Raises IndexError if the first record is cut off.
     """
     byte, at = data[start], start + 1
     length = byte
     if byte >= 0x80:
         length, at = (byte & 0x7F) | data[at] << 7, at + 1
-    if length & 1 or length >= 1 << 14:
+    if length & 1 or length >= LENGTHS_END:
         return None
     size = at - start + (length >> 1)
     count = min(count, (len(data) - start) // size)
     for position in range(start, at):
-        count = _alike(data[position : start + count * size : size])
+        count = same_bytes(data[position : start + count * size : size])
         if count < RUN_MIN:
             return None
-    at += 1  # attributes say nothing
-    for _ in range(2):  # deltas of timestamp and offset, which may differ, but in as many bytes
-        is_end = False
-        while not is_end:
-            if at >= start + size:
-                return None  # no record, and the loop says so
-            column = data[at : start + count * size : size]
-            is_end = column[0] < 0x80
-            if not (is_end and column.isascii()):
-                count = _alike(column.translate(_ENDS))
-            at += 1
-    return _with_key(data, start, count, size, at)
+    time_at = at = at + 1  # attributes say nothing
+    offset_at = 0
+    while True:  # deltas of timestamp and offset, which may differ, but in as many bytes
+        if at >= start + size:
+            return None  # no record, and the loop says so
+        column = data[at : start + count * size : size]
+        is_end = column[0] < 0x80
+        if not (is_end and column.isascii()):
+            count = same_bytes(column.translate(_ENDS))
+        at += 1
+        if is_end:
+            if offset_at:
+                break
+            offset_at = at
+    return _with_key(data, start, count, size, (time_at - start, offset_at - start, at - start))
 
 
-def _with_key(data: bytes, start: int, count: int, size: int, at: int) -> Run | None:
-    """The run of which it is known where the lengths of keys are."""
+def _with_key(data: bytes, start: int, count: int, size: int, deltas: tuple[int, int, int]) -> Run | None:
+    """The run whose keys' lengths are at the end of `deltas`."""
+    at = start + deltas[2]
     if at + 1 >= start + size:
         return None
     first = length = data[at]
-    count = _alike(data[at : start + count * size : size])
+    count = same_bytes(data[at : start + count * size : size])
     at += 1
     if first >= 0x80:
         length = (first & 0x7F) | data[at] << 7
-        count = _alike(data[at : start + count * size : size])
+        count = same_bytes(data[at : start + count * size : size])
         at += 1
-    if length == _NULL:
-        return Run(start, count, size, 0, -1, is_tombstone=False) if count >= RUN_MIN else None
+    if length == NULL:
+        return Run(start, count, size, *deltas, at - start, -1, is_tombstone=False) if count >= RUN_MIN else None
     key_at, key_size = at - start, length >> 1
-    if length & 1 or length >= 1 << 14 or key_at + key_size >= size:
+    if length & 1 or length >= LENGTHS_END or key_at + key_size >= size:
         return None
     column = data[at + key_size : start + count * size : size]
-    if _NULL in column:
-        count = _alike(column.translate(_NULLS))
-    return Run(start, count, size, key_at, key_size, column[0] == _NULL) if count >= RUN_MIN else None
+    if NULL in column:
+        count = same_bytes(column.translate(_NULLS))
+    return Run(start, count, size, *deltas, key_at, key_size, column[0] == NULL) if count >= RUN_MIN else None
 
 
-def _alike(column: bytes) -> int:
+def same_bytes(column: bytes) -> int:
     """How many bytes at the start of a column are the same."""
     return len(column) - len(column.lstrip(column[:1]))
