@@ -41,6 +41,7 @@ RUN /opt/build/bin/pip wheel -q --require-hashes --no-deps --no-build-isolation 
 FROM build AS wheel
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
+COPY protocol/src protocol/src
 COPY node/src node/src
 COPY operator/src operator/src
 COPY pipeline/src pipeline/src

@@ -19,8 +19,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from kraft_node.wire import codec, frames
-from kraft_node.wire import messages as m
+from kraft_protocol.wire import codec, frames
+from kraft_protocol.wire import messages as m
 
 ROUNDS = 9
 TOPIC_ID = bytes(range(16))

@@ -21,8 +21,8 @@ from kraft_node.log.config import make_config
 from kraft_node.log.files import FileCache, LogDir
 from kraft_node.log.log import Log
 from kraft_node.log.opening import open_log
-from kraft_node.records.batch import build_batch
 from kraft_node.runtime.disk import RealDisk
+from kraft_protocol.records.batch import build_batch
 
 KEYS: Final = 100_000
 VALUE_BYTES: Final = (100, 250, 1000)

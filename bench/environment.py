@@ -43,14 +43,17 @@ def described(folder: Path) -> dict[str, Any]:
     }
 
 
+MEASURED = ("protocol/src", "node/src", "bench")
+
+
 def trees() -> dict[str, str]:
-    """The git trees that determine the figures: the node and the bench."""
-    return {name: _git("rev-parse", f"HEAD:{name}")[:12] for name in ("node/src", "bench")}
+    """The git trees that determine the figures: the protocol, the node and the bench."""
+    return {name: _git("rev-parse", f"HEAD:{name}")[:12] for name in MEASURED}
 
 
 def changed() -> list[str]:
-    """Files of the node or the bench that differ from the commit."""
-    return [line.split(maxsplit=1)[1] for line in _git("status", "--porcelain", "--", "node/src", "bench").splitlines()]
+    """Files of the protocol, the node or the bench that differ from the commit."""
+    return [line.split(maxsplit=1)[1] for line in _git("status", "--porcelain", "--", *MEASURED).splitlines()]
 
 
 def load() -> list[float]:

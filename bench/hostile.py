@@ -19,11 +19,11 @@ from pathlib import Path
 
 from bench import frames, hostile_messages
 from bench.asking import create
-from kraft_node.records.batch import seal
-from kraft_node.records.compression import Compression, compress
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.frames import encode_request
-from kraft_node.wire.messages import ApiVersionsRequest, DescribeConfigsRequest, FetchRequest, MetadataRequest
+from kraft_protocol.records.batch import seal
+from kraft_protocol.records.compression import Compression, compress
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.frames import encode_request
+from kraft_protocol.wire.messages import ApiVersionsRequest, DescribeConfigsRequest, FetchRequest, MetadataRequest
 from tests.compat.targets import Ours
 
 SECONDS = 8.0

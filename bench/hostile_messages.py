@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from kraft_node.wire import messages as m
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.frames import encode_request
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.frames import encode_request
 
 MANY: Final = 300_000
 ADMIN: Final = 100_000

@@ -18,15 +18,16 @@ from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "node" / "src"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "protocol" / "src"))
 
-from kraft_node.base.ids import Uuid
 from kraft_node.metadata.features import SUPPORTED_RANGES
 from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.metadata.log_batches import data_batch, iter_values
 from kraft_node.metadata.overlay import Overlay
 from kraft_node.metadata.snapshot import SnapshotCursor
-from kraft_node.records.batch import iter_headers
-from kraft_node.wire import stored
+from kraft_protocol.ids import Uuid
+from kraft_protocol.records.batch import iter_headers
+from kraft_protocol.wire import stored
 
 LEVEL = 30
 RATIO_MAX = 1.2

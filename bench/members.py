@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from bench import asking, frames
-from kraft_node.base.errors import ErrorCode
 from kraft_node.cli.client import Client
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import (
     AlterPartitionReassignmentsRequest,
     CreateTopicsRequest,
     IncrementalAlterConfigsRequest,

@@ -6,8 +6,8 @@ import time
 
 from kraft_node.cli.client import Client
 from kraft_node.cli.common import ToolError
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import DescribeQuorumRequest
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import DescribeQuorumRequest
 from tests.compat.targets import Target
 
 WAIT_S = 300.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kraft_node.records.batch import build_batch
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sources.positions import Position
@@ -16,6 +15,7 @@ from kraft_pipeline.tables.plans import Plan
 from kraft_pipeline.tables.runner import Runner
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.tasks import Job, Result, write
+from kraft_protocol.records.batch import build_batch
 
 
 class Fed(InlineEngine):

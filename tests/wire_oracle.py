@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kraft_node.base.ids import Uuid, uuid_text
-from kraft_node.wire.classes import Message
-from kraft_node.wire.schema import Field, Struct, block, snake_case
+from kraft_protocol.ids import Uuid, uuid_text
+from kraft_protocol.wire.classes import Message
+from kraft_protocol.wire.schema import Field, Struct, block, snake_case
 from tests.peer import run_java
 
 JAVA = Path(__file__).parent / "java"

@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from kraft_node.wire import messages, stored
-from kraft_node.wire.classes import Message
-from kraft_node.wire.schema import Field, Struct, names
+from kraft_protocol.wire import messages, stored
+from kraft_protocol.wire.classes import Message
+from kraft_protocol.wire.schema import Field, Struct, names
 
 RANGES = {
     "int8": (-(1 << 7), (1 << 7) - 1),

@@ -57,7 +57,7 @@ TOPIC_PROPERTIES = {
     "segment_size": "segment.bytes",
 }
 # The storage tools and the start read configuration keys, too, so those keys count.
-LEFT_OUT = ("base/config", "cli/local.py", "testing", "wire")
+LEFT_OUT = ("base/config", "cli/local.py", "testing")
 
 
 def source_text() -> str:

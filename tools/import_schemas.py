@@ -4,7 +4,7 @@
 
 A new Kafka release is this one command with its version, fetched by Maven (default: the release that we are compatible
 with), and a look at the difference. Only facts are taken over: names, numbers, types, versions, defaults. The notation
-is described in `kraft_node.wire.schema`: a file an API, a file for each family of what is stored (named by the jar),
+is described in `kraft_protocol.wire.schema`: a file for each API and each family of stored records (named by the jar),
 and `index.txt`, which says which file has which message and repeats the messages' first lines.
 """
 
@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "node" / "src")]
+sys.path[:0] = [str(ROOT), str(ROOT / "protocol" / "src")]
 
-from kraft_node.wire import stubs  # noqa: E402  # found through the line above when run as a script
-from kraft_node.wire.schema import snake_case  # noqa: E402
+from kraft_protocol.wire import stubs  # noqa: E402  # found through the line above when run as a script
+from kraft_protocol.wire.schema import snake_case  # noqa: E402
 from tools import peers  # noqa: E402
 
-WIRE = ROOT / "node" / "src" / "kraft_node" / "wire"
+WIRE = ROOT / "protocol" / "src" / "kraft_protocol" / "wire"
 API_TYPES = {"request", "response"}
 STORED_JARS = (
     "metadata",

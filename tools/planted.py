@@ -97,7 +97,7 @@ def try_bug(bug: Bug) -> Outcome:
 def _holds_without_bug(seed: str) -> bool:
     """Whether that seed passes without the bug, so that the bug broke the law."""
     command = ["-m", "kraft_node.testing.raft", "--seeds", "1", "--seed-from", seed, "--events", "2000"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "node/src")}
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}/protocol/src:{ROOT}/node/src"}
     done = subprocess.run(
         [sys.executable, *command], cwd=ROOT, env=env, capture_output=True, timeout=TIMEOUT_S, check=False
     )

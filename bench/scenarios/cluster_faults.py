@@ -14,8 +14,8 @@ from bench import asking, members
 from bench.quorum import until_caught_up
 from bench.row import Figures, Life, Measured, Row, Scenario, Step
 from kraft_node.cli.client import Client
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import ElectLeadersRequest
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import ElectLeadersRequest
 from tests.compat.members import Members
 
 SETTLE_S = 3.0

@@ -17,9 +17,9 @@ from bench.many import answers_a_second
 from bench.process import MIB, cpu_s, settle, warm_memory
 from bench.row import Figures, Life, Measured, Row, Scenario, Step
 from kraft_node.cli.client import Client
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.frames import encode_request
-from kraft_node.wire.messages import CreateTopicsRequest, DeleteTopicsRequest
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.frames import encode_request
+from kraft_protocol.wire.messages import CreateTopicsRequest, DeleteTopicsRequest
 from tests.compat.members import Members
 from tests.compat.targets import Target
 

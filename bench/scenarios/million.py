@@ -24,7 +24,7 @@ from kraft_node.cli.common import ToolError
 from kraft_node.log import quorum_state
 from kraft_node.metadata.log_batches import data_batch, encode_values, snapshot_footer_batch, snapshot_header_batch
 from kraft_node.raft.quorum import QuorumState
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.wire.api import ApiKey
 from tests.compat.targets import Target, free_ports
 
 MANY, FEW = 1_000_000, 10_000

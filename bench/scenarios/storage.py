@@ -16,8 +16,8 @@ from bench import asking, frames, hostile, load
 from bench.process import MIB, settle, warm_memory
 from bench.row import Life, Measured, Row, Scenario, Step
 from kraft_node.cli.client import Client
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import IncrementalAlterConfigsRequest
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import IncrementalAlterConfigsRequest
 from tests.compat.targets import Target
 
 SMALL_PARTITIONS = 32

@@ -17,9 +17,9 @@ from kraft_node.raft.messages import (
     VoteReply,
 )
 from kraft_node.raft.quorum import VoterSet
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.frames import decode_request_header, encode_response
-from kraft_node.wire.messages import ApiVersionsResponse
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.frames import decode_request_header, encode_response
+from kraft_protocol.wire.messages import ApiVersionsResponse
 
 ANSWERS: Final = (ApiKey.FETCH, ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.API_VERSIONS)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from kraft_node.cli.client import Client
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import CreateTopicsRequest, DescribeQuorumRequest, MetadataRequest
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import CreateTopicsRequest, DescribeQuorumRequest, MetadataRequest
 from tests.compat.targets import Apache, Ours, Target, free_ports
 
 PROGRAMS: dict[str, type[Target]] = {"kraftcluster": Ours, "apache": Apache}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.wire.messages import CreateTopicsRequest, MetadataRequest
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire.messages import CreateTopicsRequest, MetadataRequest
 from tests.compat.members import Members, wait_for
 from tests.compat.tools import run_tool
 from tests.golden.controller.authorization import SETTINGS, Client

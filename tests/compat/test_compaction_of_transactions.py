@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from kraft_node.records.batch import iter_headers, iter_records
+from kraft_protocol.records.batch import iter_headers, iter_records
 from tests.compat.targets import Target
 from tests.compat.tools import run_tool
 

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import DescribeLogDirsRequest, MetadataRequest
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import DescribeLogDirsRequest, MetadataRequest
 from tests.compat.members import Members, wait_for
 from tests.compat.targets import free_ports
 

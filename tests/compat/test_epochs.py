@@ -14,7 +14,7 @@ from kraft_node.log import quorum_state
 from kraft_node.raft import wire_form
 from kraft_node.raft.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, Request, VoteRequest
 from kraft_node.raft.quorum import QuorumState, ReplicaKey, VoterSet
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.wire.api import ApiKey
 from tests.compat.hostile_voter import HostileVoter
 from tests.compat.members import Members, wait_for
 from tests.compat.targets import Target

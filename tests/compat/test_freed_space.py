@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from kraft_node.cli.client import Client
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import AlterReplicaLogDirsRequest
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import AlterReplicaLogDirsRequest
 from tests.compat.targets import Ours
 from tests.compat.test_rough_disk import SeveralDirectories, admin_of, create, format_both, until
 

@@ -20,8 +20,8 @@ import pytest
 
 from kraft_node.cli.client import Client
 from kraft_node.cli.common import ToolError
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import CreateTopicsRequest, DescribeQuorumRequest, MetadataRequest
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import CreateTopicsRequest, DescribeQuorumRequest, MetadataRequest
 from tests.compat.members import wait_for
 from tests.peer import require_program
 

@@ -14,8 +14,8 @@ from kraft_node.log import names
 from kraft_node.log.config import make_config
 from kraft_node.log.files import FileCache, LogDir
 from kraft_node.log.opening import open_log
-from kraft_node.records.batch import build_batch
 from kraft_node.runtime.env import RealEnv
+from kraft_protocol.records.batch import build_batch
 from tests.compat.members import wait_for
 from tests.compat.targets import Ours, free_ports
 

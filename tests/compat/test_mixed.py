@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.records.batch import iter_headers
+from kraft_protocol.records.batch import iter_headers
 from tests.compat.members import Members, wait_for
 from tests.compat.tools import run_tool
 

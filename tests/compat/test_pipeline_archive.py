@@ -24,10 +24,10 @@ from confluent_kafka.admin import (
 
 from kraft_node.metadata.log_batches import data_batch
 from kraft_node.metadata.records import encode_record
-from kraft_node.wire import stored
 from kraft_pipeline.archive import changes, files, plan
 from kraft_pipeline.archive.run import Source, archive, archived, state_at
 from kraft_pipeline.archive.spec import ArchiveSpec
+from kraft_protocol.wire import stored
 from tests.compat.members import Members, wait_for
 from tests.compat.targets import Target
 from tests.compat.tools import run_tool

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from kraft_node.records.batch import iter_headers
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import CreateTopicsRequest, MetadataRequest
+from kraft_protocol.records.batch import iter_headers
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import CreateTopicsRequest, MetadataRequest
 from tests.compat.members import Members, wait_for
 from tests.compat.tools import run_tool
 

@@ -8,10 +8,10 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from kraft_node.base.env import FileSlice
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.errors import EncodeError
-from kraft_node.wire.frames import encode_request
+from kraft_protocol.buffers import FileSlice
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.errors import EncodeError
+from kraft_protocol.wire.frames import encode_request
 from tests.compat.targets import Ours
 from tests.wire_values import random_message
 

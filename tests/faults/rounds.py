@@ -19,8 +19,8 @@ from kraft_node.cli.client import Client
 from kraft_node.cli.common import ToolError
 from kraft_node.testing.histories.linearizability import topic_model, violations
 from kraft_node.testing.histories.logs import Verdict, judge
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import DescribeQuorumRequest
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import DescribeQuorumRequest
 from tests.faults import nemesis
 from tests.faults.members import Cluster, wait_until
 from tests.faults.workload import QUIET, Administering, Clients, Consuming, Producing, read_all

@@ -17,7 +17,6 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.testing.histories.linearizability import (
     CREATED,
     DELETED,
@@ -28,10 +27,11 @@ from kraft_node.testing.histories.linearizability import (
     Operation,
 )  # fmt: skip
 from kraft_node.testing.histories.logs import Outcome, Read, Sent
-from kraft_node.wire import messages
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.errors import WireError
-from kraft_node.wire.frames import decode_response, encode_request
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire import messages
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.errors import WireError
+from kraft_protocol.wire.frames import decode_response, encode_request
 
 REFUSALS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.TOPIC_AUTHORIZATION_FAILED}
 """Errors of a delivery after which the record is certainly nowhere; all others leave it open."""

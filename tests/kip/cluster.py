@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kraft_node.base.config import NodeConfig
-from kraft_node.base.ids import Uuid, uuid_text
 from kraft_node.broker.lifecycle import BrokerState
 from kraft_node.metadata.features import parse_metadata_version
-from kraft_node.records.batch import build_batch, iter_headers, iter_records
 from kraft_node.testing.client import SimClient
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.machine import CLIENT_PORT, CONTROLLER_PORT, DIR, SimMachine
 from kraft_node.testing.net import SimNetwork
 from kraft_node.testing.world import SimHost, World
-from kraft_node.wire import messages as m
-from kraft_node.wire.api import API, ApiKey
+from kraft_protocol.ids import Uuid, uuid_text
+from kraft_protocol.records.batch import build_batch, iter_headers, iter_records
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import API, ApiKey
 
 LIMIT_MS = 60_000
 """What takes longer than this of simulated time does not come."""

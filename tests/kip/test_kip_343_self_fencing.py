@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.broker.self_fencing import timeout_of
-from kraft_node.wire import messages as m
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire import messages as m
 from tests.kip.cluster import Cluster
 
 CONTROLLER_MS = 9_000

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, ONE_UUID, ZERO_UUID, Uuid, uuid_text
 from kraft_node.log import partition_metadata
 from kraft_node.log.names import parse_partition_dir
 from kraft_node.testing.machine import DIR
-from kraft_node.wire import messages as m
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.codec import encode
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, ONE_UUID, ZERO_UUID, Uuid, uuid_text
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.codec import encode
 from tests.kip.cluster import Cluster
 from tests.unit.controller.harness import Quorum, directory
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import Uuid
 from kraft_node.security.names import Operation, PatternType, Permission, ResourceType
-from kraft_node.wire import messages as m
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire import messages as m
 from tests.kip.cluster import Cluster
 
 SETTINGS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.wire import messages as m
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire import messages as m
 from tests.kip.cluster import Cluster
 from tests.unit.controller.harness import Quorum
 from tests.unit.controller.test_brokers import code_of

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import Uuid
 from kraft_node.metadata.features import METADATA_VERSION
-from kraft_node.wire import messages as m
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire import messages as m
 from tests.kip.cluster import Cluster
 from tests.unit.controller.harness import Answer, Quorum, directory, uuid
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.wire import messages as m
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire import messages as m
 from tests.kip.cluster import Cluster
 from tests.unit.controller.harness import Quorum
 

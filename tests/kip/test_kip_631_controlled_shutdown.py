@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraft_node.broker.lifecycle import BrokerState
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.wire.api import ApiKey
 from tests.kip.cluster import Cluster
 from tests.unit.broker.test_lifecycle import Rig, running
 from tests.unit.controller.harness import Quorum

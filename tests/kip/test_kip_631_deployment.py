@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kraft_node.base.config import ConfigError, NodeConfig
-from kraft_node.base.errors import ErrorCode
 from kraft_node.testing.machine import CLIENT_PORT, CONTROLLER_PORT
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire.api import ApiKey
 from tests.kip.cluster import Cluster
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import METADATA_TOPIC_NAME
 from kraft_node.metadata.records import decode_record, encode_record
 from kraft_node.raft.snapshots import SnapshotPolicy
-from kraft_node.records.batch import iter_headers, iter_records
 from kraft_node.testing.machine import DIR
-from kraft_node.wire import messages as m
-from kraft_node.wire import stored
-from kraft_node.wire.stored import FeatureLevelRecord
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import METADATA_TOPIC_NAME
+from kraft_protocol.records.batch import iter_headers, iter_records
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire import stored
+from kraft_protocol.wire.stored import FeatureLevelRecord
 from tests.kip.cluster import Cluster
 from tests.unit.controller.harness import Quorum, uuid
 from tests.unit.server.raft_world import Node as RaftWorld

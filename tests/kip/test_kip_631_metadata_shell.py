@@ -18,7 +18,7 @@ from kraft_node.cli.metadata_source import Controllers, LogDirectory, SnapshotFi
 from kraft_node.cli.metadata_tree import java_double
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.testing.machine import DIR
-from kraft_node.wire import stored
+from kraft_protocol.wire import stored
 from tests.compat.members import Members, wait_for
 from tests.kip.cluster import Cluster
 from tests.kip.test_kip_631_record_formats import ENDPOINT, RECORDS

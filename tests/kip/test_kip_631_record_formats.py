@@ -9,7 +9,7 @@ import pytest
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.records import RECORD_TYPES, decode_record, encode_record
-from kraft_node.wire import stored
+from kraft_protocol.wire import stored
 from tests.unit.controller.harness import uuid
 
 TOPIC = uuid(7)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kraft_node.base.ids import parse_uuid
 from kraft_node.cli import cluster, common, dump_log, storage
+from kraft_protocol.ids import parse_uuid
 from tests.compat.members import Members, wait_for
 from tests.peer import run_java
 

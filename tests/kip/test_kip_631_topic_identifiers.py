@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraft_node.log.names import parse_partition_dir
-from kraft_node.wire.messages import DeleteTopicsRequest
+from kraft_protocol.wire.messages import DeleteTopicsRequest
 from tests.kip.cluster import Cluster
 from tests.kip.test_kip_631_metadata_log import SNAPSHOTS, checkpoints
 from tests.unit.controller.harness import Quorum

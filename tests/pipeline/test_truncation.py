@@ -64,8 +64,8 @@ def send(members: Members, first: int, end: int, acks: str = "1") -> None:
 
 
 def told(members: Members, asked: int) -> Any:
-    from kraft_node.wire.api import ApiKey
-    from kraft_node.wire.messages import MetadataRequest
+    from kraft_protocol.wire.api import ApiKey
+    from kraft_protocol.wire.messages import MetadataRequest
 
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
     return members.ask(asked, ApiKey.METADATA, request).topics[0].partitions[0]

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft_node.wire import stored
-from kraft_node.wire.messages import FetchRequest
+from kraft_protocol.wire import stored
+from kraft_protocol.wire.messages import FetchRequest
 from tests.unit.broker.test_fetching import Rig, rows
 from tests.unit.broker.world import topic_id, topic_records
 

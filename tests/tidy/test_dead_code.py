@@ -55,16 +55,16 @@ DEAD = {
     "list_offsets_version",  # kraft_node/metadata/features.py
     "bootstrap_metadata_level",  # kraft_node/metadata/features.py
     "fetch_version",  # kraft_node/metadata/features.py
-    "iter_all_records",  # kraft_node/records/batch.py
-    "build_marker",  # kraft_node/records/control.py
-    "read_varlong",  # kraft_node/records/varint.py
-    "write_uvarint",  # kraft_node/records/varint.py
-    "varint_size",  # kraft_node/records/varint.py
+    "iter_all_records",  # kraft_protocol/records/batch.py
+    "build_marker",  # kraft_protocol/records/control.py
+    "read_varlong",  # kraft_protocol/records/varint.py
+    "write_uvarint",  # kraft_protocol/records/varint.py
+    "varint_size",  # kraft_protocol/records/varint.py
     "is_up",  # kraft_node/testing/raft/replica.py
-    "encode_key",  # kraft_node/wire/coordinator.py
-    "encode_value",  # kraft_node/wire/coordinator.py
-    "decode_key",  # kraft_node/wire/coordinator.py
-    "decode_value",  # kraft_node/wire/coordinator.py
+    "encode_key",  # kraft_protocol/wire/coordinator.py
+    "encode_value",  # kraft_protocol/wire/coordinator.py
+    "decode_key",  # kraft_protocol/wire/coordinator.py
+    "decode_value",  # kraft_protocol/wire/coordinator.py
 }
 """Without a caller today. This list only shrinks: remove the code with its tests, or use it."""
 

@@ -14,6 +14,7 @@ from tests.peer import CI
 
 ROOT = Path(__file__).parents[2]
 NODE = ROOT / "node" / "src" / "kraft_node"
+PROTOCOL = ROOT / "protocol" / "src" / "kraft_protocol"
 
 # What would let a core read the world by itself. The world comes through base.env; runtime/ makes it, cli/ is a
 # program of its own, testing/ simulates.
@@ -48,7 +49,8 @@ def _tracked(pattern: str) -> list[Path]:
 
 
 def _core_files() -> list[Path]:
-    return [p for p in sorted(NODE.rglob("*.py")) if p.relative_to(NODE).parts[0] not in FREE]
+    files = [p for p in sorted(NODE.rglob("*.py")) if p.relative_to(NODE).parts[0] not in FREE]
+    return files + sorted(PROTOCOL.rglob("*.py"))
 
 
 def _forbidden(path: Path) -> list[str]:
@@ -91,7 +93,7 @@ CATCH_ALL = {
     "metadata/snapshot_writer.py": (1, "handed to the snapshot's owner, for whom it is fatal"),
     "server/connection.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),
     "broker/handlers/produce.py": (1, "the connection is closed"),
-    "wire/long_answers.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),
+    "base/long_answers.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),
     "broker/pieces.py": (1, "the piece of the request gets UNKNOWN_SERVER_ERROR"),
     "server/local_channel.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),
     "server/listener.py": (1, "the connection is closed"),
@@ -118,9 +120,10 @@ def _catches_all(source: str) -> int:
 
 def test_no_exception_is_swallowed_outside_the_reviewed_places() -> None:
     found = {
-        str(path.relative_to(NODE)): count
-        for path in sorted(NODE.rglob("*.py"))
-        if path.relative_to(NODE).parts[0] != "testing" and (count := _catches_all(path.read_text()))
+        str(path.relative_to(root)): count
+        for root in (NODE, PROTOCOL)
+        for path in sorted(root.rglob("*.py"))
+        if path.relative_to(root).parts[0] != "testing" and (count := _catches_all(path.read_text()))
     }
     assert found == {path: count for path, (count, _) in CATCH_ALL.items()}
 
@@ -134,9 +137,12 @@ def test_the_check_of_swallowing_sees_what_it_forbids() -> None:
     assert _catches_all("try: f()\nexcept OSError: pass") == 0
 
 
-@pytest.mark.parametrize("package", sorted(p.parent.name for p in NODE.glob("*/__init__.py")))
+@pytest.mark.parametrize(
+    "package",
+    [str(p.parent.relative_to(ROOT)) for root in (NODE, PROTOCOL) for p in sorted(root.glob("*/__init__.py"))],
+)
 def test_every_package_opens_with_an_essay(package: str) -> None:
-    doc = ast.get_docstring(ast.parse((NODE / package / "__init__.py").read_text()))
+    doc = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text()))
     assert doc, package
     assert len(doc.split()) >= 10, f"{package}/__init__.py says too little"
 

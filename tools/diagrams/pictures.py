@@ -44,8 +44,8 @@ LAYERS: Final = (
     ("controller · partition · security", "requests to records; replicas; ACLs", "cool"),
     ("metadata · log", "the image of the cluster; segments, indexes, recovery", "cool"),
     ("raft", "who leads, what is committed", "cool"),
-    ("records · wire", "batches; messages, frames", "cool"),
-    ("base", "ids, errors, configuration keys, Env", "plain"),
+    ("base", "configuration keys, Env", "plain"),
+    ("kraft_protocol", "messages, frames, record batches, ids, errors", "cool"),
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import fastavro
 
-from kraft_node.records.batch import NewRecord, build_batch
+from kraft_protocol.records.batch import NewRecord, build_batch
 
 NAMES = ["a", "b", "n", "tags", "when", "A", "date", "_offset", "_pos", "x.y", "x", "y", "", "ä", "a b", "\x00", "q\n"]
 NUMBERS = [

@@ -9,9 +9,9 @@ from kio.schema.request_header.v1 import header as kio_v1
 from kio.serial import entity_reader
 
 from kraft_node.metadata.records import RECORD_TYPES, decode_record, encode_record
-from kraft_node.wire import codec, coordinator, frames, stored
-from kraft_node.wire.api import API, request_header_version
-from kraft_node.wire.errors import DecodeError
+from kraft_protocol.wire import codec, coordinator, frames, stored
+from kraft_protocol.wire.api import API, request_header_version
+from kraft_protocol.wire.errors import DecodeError
 from tests.wire_values import all_messages, random_message
 
 MUTATIONS = 200_000

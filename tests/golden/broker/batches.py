@@ -8,10 +8,10 @@ from typing import Any
 
 from fastcrc.crc32 import iscsi as crc32c
 
-from kraft_node.records.batch import NewRecord, build_batch
-from kraft_node.records.compression import compress
-from kraft_node.records.varint import write_varint
-from kraft_node.wire.messages import ProduceRequest
+from kraft_protocol.records.batch import NewRecord, build_batch
+from kraft_protocol.records.compression import compress
+from kraft_protocol.records.varint import write_varint
+from kraft_protocol.wire.messages import ProduceRequest
 from tests.golden.broker.pair import Side, uuid
 
 WHEN = 1_700_000_000_000

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kraft_node.base.ids import ZERO_UUID, Uuid, uuid_text
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.classes import Message
-from kraft_node.wire.errors import EncodeError
-from kraft_node.wire.frames import decode_response, encode_request
-from kraft_node.wire.messages import (
+from kraft_protocol.ids import ZERO_UUID, Uuid, uuid_text
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.classes import Message
+from kraft_protocol.wire.errors import EncodeError
+from kraft_protocol.wire.frames import decode_response, encode_request
+from kraft_protocol.wire.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
     FindCoordinatorRequest,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import ZERO_UUID
-from kraft_node.wire.api import API
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import ZERO_UUID
+from kraft_protocol.wire.api import API
+from kraft_protocol.wire.messages import (
     AlterClientQuotasRequest,
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.messages import (
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.messages import (
     ApiVersionsRequest,
     MetadataRequest,
     SaslAuthenticateRequest,

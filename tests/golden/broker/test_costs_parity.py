@@ -9,9 +9,9 @@ import pytest
 from kraft_node.base.config.resources import TOPIC_RESOURCE
 from kraft_node.broker.pieces import ROWS
 from kraft_node.log.validate import DECOMPRESSED_PER_MESSAGE_BYTE, INLINE_RECORDS
-from kraft_node.records.compression import Compression
-from kraft_node.records.shapes import HEADERS_MAX
-from kraft_node.wire.messages import DescribeConfigsRequest, MetadataRequest
+from kraft_protocol.records.compression import Compression
+from kraft_protocol.records.shapes import HEADERS_MAX
+from kraft_protocol.wire.messages import DescribeConfigsRequest, MetadataRequest
 from tests.golden.broker.batches import WHEN, altered, batch, produce, record, stored
 from tests.golden.broker.conftest import SETTINGS
 from tests.golden.broker.pair import Pair, Side

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.records.batch import build_batch
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import CreateTopicsRequest, ProduceRequest
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.records.batch import build_batch
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import CreateTopicsRequest, ProduceRequest
 from tests.compat.members import Members, wait_for
 from tests.golden.broker.pair import Pair, Side
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.ids import ZERO_UUID
-from kraft_node.records.compression import Compression
-from kraft_node.wire.messages import (
+from kraft_protocol.ids import ZERO_UUID
+from kraft_protocol.records.compression import Compression
+from kraft_protocol.wire.messages import (
     DeleteRecordsRequest,
     DescribeLogDirsRequest,
     DescribeProducersRequest,

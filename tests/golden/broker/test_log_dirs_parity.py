@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kraft_node.wire.messages import AlterReplicaLogDirsRequest
+from kraft_protocol.wire.messages import AlterReplicaLogDirsRequest
 from tests.golden.broker.pair import Pair, Side
 
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("broker-parity")]

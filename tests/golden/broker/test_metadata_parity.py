@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.ids import ZERO_UUID, Uuid
-from kraft_node.wire.messages import (
+from kraft_protocol.ids import ZERO_UUID, Uuid
+from kraft_protocol.wire.messages import (
     DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeTopicPartitionsRequest,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.ids import ZERO_UUID
-from kraft_node.records.batch import HEADER_SIZE, iter_headers, iter_records
-from kraft_node.records.compression import Compression
-from kraft_node.wire.messages import InitProducerIdRequest, ProduceRequest
+from kraft_protocol.ids import ZERO_UUID
+from kraft_protocol.records.batch import HEADER_SIZE, iter_headers, iter_records
+from kraft_protocol.records.compression import Compression
+from kraft_protocol.wire.messages import InitProducerIdRequest, ProduceRequest
 from tests.golden.broker.batches import WHEN, altered, batch, produce, raw_record, record, sealed, stored, with_payload
 from tests.golden.broker.pair import SILENT, Pair, Side, frame, uuid
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.classes import Message
-from kraft_node.wire.errors import EncodeError
-from kraft_node.wire.schema import Field, Struct
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.classes import Message
+from kraft_protocol.wire.errors import EncodeError
+from kraft_protocol.wire.schema import Field, Struct
 from tests.golden.broker.pair import Pair, Side, frame, uuid, warm_coordinator
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.xdist_group("broker-parity")]

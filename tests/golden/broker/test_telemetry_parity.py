@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import ONE_UUID, ZERO_UUID, Uuid
-from kraft_node.records.compression import compress
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import ONE_UUID, ZERO_UUID, Uuid
+from kraft_protocol.records.compression import compress
+from kraft_protocol.wire.messages import (
     ApiVersionsRequest,
     GetTelemetrySubscriptionsRequest,
     IncrementalAlterConfigsRequest,

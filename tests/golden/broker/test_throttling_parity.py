@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.wire.messages import (
+from kraft_protocol.wire.messages import (
     AlterClientQuotasRequest,
     ApiVersionsRequest,
     CreatePartitionsRequest,

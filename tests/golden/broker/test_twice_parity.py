@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kraft_node.records.batch import build_batch
-from kraft_node.wire.messages import (
+from kraft_protocol.records.batch import build_batch
+from kraft_protocol.wire.messages import (
     DeleteRecordsRequest,
     DescribeProducersRequest,
     FetchRequest,

@@ -11,13 +11,13 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.security.names import Operation, PatternType, Permission, ResourceType
-from kraft_node.wire import codec
-from kraft_node.wire import messages as m
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.frames import LENGTH_SIZE, encode_request
-from kraft_node.wire.stored import DefaultPrincipalData
+from kraft_protocol.ids import ZERO_UUID, Uuid
+from kraft_protocol.wire import codec
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.frames import LENGTH_SIZE, encode_request
+from kraft_protocol.wire.stored import DefaultPrincipalData
 from tests.compat.targets import Target
 from tests.golden.broker import batches
 from tests.golden.broker.pair import Side

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import KafkaError
-from kraft_node.base.ids import ZERO_UUID
 from kraft_node.metadata.features import KRAFT_VERSION, SUPPORTED_RANGES, default_level
 from kraft_node.metadata.log_batches import decode_batches
-from kraft_node.wire import codec
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.error_response import error_response
-from kraft_node.wire.frames import decode_response, encode_request
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import KafkaError
+from kraft_protocol.ids import ZERO_UUID
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.error_response import error_response
+from kraft_protocol.wire.frames import decode_response, encode_request
+from kraft_protocol.wire.messages import (
     AllocateProducerIdsRequest,
     AlterClientQuotasRequest,
     AlterConfigsRequest,
@@ -38,7 +38,7 @@ from kraft_node.wire.messages import (
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
-from kraft_node.wire.stored import FeatureLevelRecord
+from kraft_protocol.wire.stored import FeatureLevelRecord
 from tests.compat.targets import CLUSTER_ID, Apache
 from tests.unit.controller.harness import Quorum, api_name, uuid
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.ids import ZERO_UUID
 from kraft_node.security.rewriting import changed
-from kraft_node.wire.messages import (
+from kraft_protocol.ids import ZERO_UUID
+from kraft_protocol.wire.messages import (
     CreateAclsRequest,
     DeleteAclsRequest,
     DescribeAclsRequest,

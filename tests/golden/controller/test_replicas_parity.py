@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.ids import Uuid
 from kraft_node.metadata.features import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, SUPPORTED_RANGES, default_level
-from kraft_node.wire import messages as m
-from kraft_node.wire.stored import FeatureLevelRecord
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.stored import FeatureLevelRecord
 from tests.compat.targets import CLUSTER_ID, Apache
 from tests.golden.controller.test_answers_parity import KafkaController, apart, log_of, ours_asked
 from tests.unit.controller.harness import Quorum, uuid

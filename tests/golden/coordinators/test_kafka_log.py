@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.records.batch import check_batch, iter_headers
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.records.batch import check_batch, iter_headers
 from tests.unit.coordinators.harness import Logs, Node, Topics
 
 SEGMENT = Path(__file__).parent / "consumer_offsets_4_3_1.log"

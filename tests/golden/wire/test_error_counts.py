@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.server.error_counts import codes_of
-from kraft_node.wire import codec
-from kraft_node.wire.api import API
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.api import API
 from tests.wire_oracle import Question, ask
 from tests.wire_values import random_message
 

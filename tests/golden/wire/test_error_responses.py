@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import Uuid
-from kraft_node.wire import codec, messages
-from kraft_node.wire.api import API, ApiKey, ApiSpec
-from kraft_node.wire.classes import Message
-from kraft_node.wire.error_response import error_response
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire import codec, messages
+from kraft_protocol.wire.api import API, ApiKey, ApiSpec
+from kraft_protocol.wire.classes import Message
+from kraft_protocol.wire.error_response import error_response
 from tests.wire_oracle import Question, ask
 from tests.wire_values import random_message
 

@@ -7,9 +7,9 @@ import io
 import random
 from typing import Any
 
-from kraft_node.wire import codec
-from kraft_node.wire.api import API
-from kraft_node.wire.schema import snake_case
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.api import API
+from kraft_protocol.wire.schema import snake_case
 from tests.wire_values import random_message
 
 KAFKA_PYTHON_DIFFERS = {"ApiVersionsResponse"}

@@ -9,11 +9,11 @@ from functools import cache
 
 import pytest
 
-from kraft_node.base.errors import RETRIABLE, ErrorCode
 from kraft_node.metadata.records import RECORD_TYPES
-from kraft_node.wire import codec, coordinator, stored
-from kraft_node.wire.api import API, ApiKey, request_header_version, response_header_version
-from kraft_node.wire.errors import EncodeError
+from kraft_protocol.errors import RETRIABLE, ErrorCode
+from kraft_protocol.wire import codec, coordinator, stored
+from kraft_protocol.wire.api import API, ApiKey, request_header_version, response_header_version
+from kraft_protocol.wire.errors import EncodeError
 from tests.peer import run_java
 from tests.wire_oracle import JAVA, Question, as_json, ask
 from tests.wire_values import all_messages, random_message

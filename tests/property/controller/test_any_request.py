@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import pytest
 
-from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, Uuid
 from kraft_node.server.faults import Faults
-from kraft_node.wire import codec
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.errors import EncodeError
+from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, Uuid
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.errors import EncodeError
 from tests.unit.controller.harness import CLUSTER_ID, directory, uuid
 from tests.unit.controller.harness import Quorum as One
 from tests.unit.server.test_raft_driver_quorum import Context, Quorum

@@ -10,7 +10,7 @@ import pytest
 from kraft_node.metadata.snapshot import SnapshotCursor
 from kraft_node.security.acl_filter import AclFilter
 from kraft_node.security.entries import resource_of, rule_of
-from kraft_node.wire.messages import CreateAclsRequest, DeleteAclsRequest
+from kraft_protocol.wire.messages import CreateAclsRequest, DeleteAclsRequest
 from tests.unit.controller.harness import Quorum
 from tests.unit.controller.test_many_acls import AUTHORIZER, creation, meant
 

@@ -15,7 +15,7 @@ from kraft_node.controller.index import members
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.snapshot import SnapshotCursor
-from kraft_node.wire.messages import (
+from kraft_protocol.wire.messages import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
     BrokerHeartbeatRequest,
@@ -23,7 +23,7 @@ from kraft_node.wire.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
-from kraft_node.wire.stored import FeatureLevelRecord
+from kraft_protocol.wire.stored import FeatureLevelRecord
 from tests.unit.controller.harness import Quorum
 
 BROKERS = range(1, 6)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kraft_node.base.errors import ErrorCode
+from kraft_protocol.errors import ErrorCode
 from tests.unit.coordinators.harness import Node, subscription
 
 CLIENTS = st.integers(0, 4)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kraft_node.log.log import Log
-from kraft_node.records.batch import BatchHeader, iter_records
-from kraft_node.records.control import ControlType, iter_control_records
+from kraft_protocol.records.batch import BatchHeader, iter_records
+from kraft_protocol.records.control import ControlType, iter_control_records
 from tests.unit.log.world import whole_headers
 
 

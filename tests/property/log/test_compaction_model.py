@@ -12,8 +12,8 @@ from kraft_node.log.compaction.batch_filter import BatchFilter
 from kraft_node.log.compaction.cleaning import STOPPED, Cleaning
 from kraft_node.log.compaction.transactions import Transactions
 from kraft_node.log.log import Log
-from kraft_node.records.batch import BatchHeader, NewRecord, Record, build_batch, iter_records
-from kraft_node.records.control import build_marker
+from kraft_protocol.records.batch import BatchHeader, NewRecord, Record, build_batch, iter_records
+from kraft_protocol.records.control import build_marker
 from tests.unit.log.world import NOW, LogWorld, read_bytes, whole_headers
 
 CONFIG = {

@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log.log import Log
-from kraft_node.records.batch import NewRecord, build_batch
-from kraft_node.records.control import build_marker
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import NewRecord, build_batch
+from kraft_protocol.records.control import build_marker
 from tests.unit.log.world import NOW, LogWorld, all_records, read_bytes, whole_headers
 
 CONFIG = {

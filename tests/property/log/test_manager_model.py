@@ -33,7 +33,6 @@ from typing import Any, Final
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.log_dir_moves import copy_some, cut_what_differs
 from kraft_node.log import trimming
 from kraft_node.log.compaction import cleaner, cleaning
@@ -43,8 +42,9 @@ from kraft_node.log.files import PENDING_INDEX_BYTES
 from kraft_node.log.log import Log
 from kraft_node.log.recovery import LogIsRecovering
 from kraft_node.log.timing import Timing
-from kraft_node.records.batch import NewRecord, build_batch, iter_records
-from kraft_node.records.control import build_marker
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import NewRecord, build_batch, iter_records
+from kraft_protocol.records.control import build_marker
 from tests.property.log.observed import (
     Ended,
     Segment,

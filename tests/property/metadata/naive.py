@@ -9,7 +9,7 @@ import copy
 from random import Random
 from typing import Any
 
-from kraft_node.wire import stored
+from kraft_protocol.wire import stored
 
 NAMES = [f"topic-{number}" for number in range(6)]
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft_node.base.ids import Uuid
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.metadata.log_batches import data_batch, encode_values, iter_values
 from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.records import decode_record
 from kraft_node.metadata.snapshot import SnapshotCursor
-from kraft_node.records.batch import build_batch, iter_records, read_header
-from kraft_node.wire import stored
+from kraft_protocol.ids import Uuid
+from kraft_protocol.records.batch import build_batch, iter_records, read_header
+from kraft_protocol.wire import stored
 from tests.property.metadata.naive import Stories, dump
 
 SEEDS = st.integers(0, 2**32)

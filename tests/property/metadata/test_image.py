@@ -11,7 +11,7 @@ from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.metadata.overlay import Overlay
 from kraft_node.metadata.snapshot import SnapshotCursor
-from kraft_node.wire import stored
+from kraft_protocol.wire import stored
 from tests.property.metadata.naive import Naive, Stories, dump
 
 SEEDS = st.integers(0, 2**32)

@@ -15,21 +15,22 @@ from types import SimpleNamespace
 from typing import Any
 
 from kraft_node.base.config import NodeConfig
-from kraft_node.base.env import Env, FileSlice
-from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.env import Env
 from kraft_node.broker.broker import Broker
 from kraft_node.log import meta_properties
 from kraft_node.log.manager import LogManager
 from kraft_node.log.meta_properties import MetaProperties
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.partitions import PartitionState
-from kraft_node.records.batch import build_batch, iter_all_records, iter_headers
 from kraft_node.runtime.disk import RealDisk
-from kraft_node.wire import messages as m
-from kraft_node.wire import stored
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.codec import decode, encode
-from kraft_node.wire.error_response import error_response
+from kraft_protocol.buffers import FileSlice
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import build_batch, iter_all_records, iter_headers
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire import stored
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.codec import decode, encode
+from kraft_protocol.wire.error_response import error_response
 from tests.unit.broker.world import CLUSTER_ID, AtOnce, Client, Dice, Loop, replay, topic_id, topic_records
 
 TOPIC_ID = topic_id(1)

@@ -16,12 +16,12 @@ from kraft_node.cli import record_text
 from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.log_batches import data_batch
 from kraft_node.metadata.records import encode_record
-from kraft_node.wire import stored
 from kraft_pipeline.archive import changes, generic
 from kraft_pipeline.archive.run import state_at
 from kraft_pipeline.archive.schema import records
 from kraft_pipeline.archive.spread import reduced
 from kraft_pipeline.archive.state import Replay
+from kraft_protocol.wire import stored
 from tests.property.metadata.naive import Stories
 from tests.wire_values import all_messages, random_message
 

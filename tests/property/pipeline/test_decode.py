@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from kraft_node.records.batch import NewRecord, Record, build_batch, iter_all_records
-from kraft_node.records.errors import BatchError
 from kraft_pipeline.codec import COLUMNS, CodecError, Decoder, starts, varints
+from kraft_protocol.records.batch import NewRecord, Record, build_batch, iter_all_records
+from kraft_protocol.records.errors import BatchError
 
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=10)), max_size=3)
 RECORDS = st.lists(

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch
 
-from kraft_node.records.batch import check_batch, iter_records
 from kraft_pipeline.codec import Decoder, scan
 from kraft_pipeline.codec.decode import HEADER_TYPE
 from kraft_pipeline.codec.encode import SEQUENCES, Identity, encode
+from kraft_protocol.records.batch import check_batch, iter_records
 
 HEADERS = st.none() | st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=200)), max_size=3)
 ROWS = st.lists(

@@ -8,7 +8,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft_node.base.ids import Uuid
 from kraft_node.log.metadata_log import MetadataLog
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
@@ -16,7 +15,8 @@ from kraft_node.server.faults import Faults
 from kraft_node.server.raft_driver import RaftDriver
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import SimHost, World
-from kraft_node.wire import stored
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire import stored
 from tests.property.metadata.naive import Naive, Stories, dump
 from tests.unit.server.raft_world import append
 

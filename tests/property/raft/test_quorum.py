@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft_node.base.ids import Uuid
 from kraft_node.raft import events
 from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import LogView
 from kraft_node.raft.messages import Batch
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_protocol.ids import Uuid
 
 Entry = tuple[int, str]
 

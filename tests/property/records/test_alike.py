@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import KafkaError
 from kraft_node.log import validate
-from kraft_node.records import alike
-from kraft_node.records.batch import HEADER_SIZE, NewRecord, build_batch, read_header
-from kraft_node.records.shapes import Columns, read_columns
+from kraft_protocol.errors import KafkaError
+from kraft_protocol.records import alike
+from kraft_protocol.records.batch import HEADER_SIZE, NewRecord, build_batch, read_header
+from kraft_protocol.records.shapes import Columns, read_columns
 
 NOW_MS = 1_700_000_000_000
 

@@ -7,9 +7,9 @@ import contextlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft_node.records.batch import NewRecord, build_batch, check_batch, iter_records
-from kraft_node.records.errors import BatchError
-from kraft_node.records.varint import read_uvarint, read_varlong, varint_size, write_uvarint, write_varint
+from kraft_protocol.records.batch import NewRecord, build_batch, check_batch, iter_records
+from kraft_protocol.records.errors import BatchError
+from kraft_protocol.records.varint import read_uvarint, read_varlong, varint_size, write_uvarint, write_varint
 
 LONG = st.integers(-(2**62), 2**62)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=10)), max_size=3)

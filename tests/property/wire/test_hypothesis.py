@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraft_node.wire import codec
-from kraft_node.wire.classes import Message
-from kraft_node.wire.errors import DecodeError
-from kraft_node.wire.runtime import MAX_STRING_BYTES, put_uvarint, uvarint
-from kraft_node.wire.schema import Field, Struct
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.classes import Message
+from kraft_protocol.wire.errors import DecodeError
+from kraft_protocol.wire.runtime import MAX_STRING_BYTES, put_uvarint, uvarint
+from kraft_protocol.wire.schema import Field, Struct
 from tests.wire_values import RANGES, all_messages
 
 PAIRS = [(cls, version) for cls, version in all_messages() if version in {cls.SCHEMA.valid.low, cls.SCHEMA.valid.high}]
@@ -105,7 +105,7 @@ def test_varints(value: int, before: bytes) -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40), st.integers(0, 2000))
 @SETTINGS
 def test_long_strings(text: str, times: int) -> None:
-    from kraft_node.wire import messages
+    from kraft_protocol.wire import messages
 
     group = (text * times)[: MAX_STRING_BYTES // 4]
     for version in (0, 4):

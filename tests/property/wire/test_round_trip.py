@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from kraft_node.base.env import FileSlice
-from kraft_node.base.ids import Uuid
-from kraft_node.wire import codec, messages, stored
-from kraft_node.wire.errors import DecodeError, EncodeError
+from kraft_protocol.buffers import FileSlice
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire import codec, messages, stored
+from kraft_protocol.wire.errors import DecodeError, EncodeError
 from tests.wire_values import all_messages, random_message
 
 ROUNDS = 4

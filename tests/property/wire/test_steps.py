@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kraft_node.wire import codec, messages
-from kraft_node.wire.errors import DecodeError, EncodeError, TooManyItems
-from kraft_node.wire.runtime import COUNTED_ITEMS, STEP_ITEMS
+from kraft_protocol.wire import codec, messages
+from kraft_protocol.wire.errors import DecodeError, EncodeError, TooManyItems
+from kraft_protocol.wire.runtime import COUNTED_ITEMS, STEP_ITEMS
 from tests.wire_values import all_messages, random_message
 
 COUNT = 20 * STEP_ITEMS

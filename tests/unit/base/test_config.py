@@ -20,7 +20,7 @@ from kraft_node.base.config.describe import describe_broker, describe_topic
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.config.effects import EFFECTS, refusals
 from kraft_node.base.config.group import resolve_group
-from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 COMBINED = {
     "process.roles": "broker,controller",

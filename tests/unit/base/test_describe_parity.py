@@ -19,8 +19,8 @@ from kraft_node.base.config.describe import (
 )
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.cli.client import Client
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import CreateTopicsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import CreateTopicsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from tests.compat.targets import Apache
 
 pytestmark = pytest.mark.peer

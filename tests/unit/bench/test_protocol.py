@@ -270,5 +270,5 @@ def test_a_server_without_a_compiler_gets_ten_seconds(tmp_path: Path) -> None:
 
 def test_the_environment_names_no_host_and_no_path(tmp_path: Path) -> None:
     found = environment.described(tmp_path)
-    assert found["cpu"] and found["memory_gib"] > 0 and found["trees"].keys() == {"node/src", "bench"}
+    assert found["cpu"] and found["memory_gib"] > 0 and found["trees"].keys() == {"protocol/src", "node/src", "bench"}
     assert str(tmp_path) not in str(found)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.records.batch import read_header
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import read_header
 
 
 class Epochs:

@@ -10,7 +10,6 @@ import pytest
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.turns import Turns
 from kraft_node.broker.forward import WAITING_MAX, Forwarder
 from kraft_node.broker.handlers.acls import describe_acls
@@ -23,8 +22,9 @@ from kraft_node.broker.handlers.transactions import describe_transactions, list_
 from kraft_node.broker.metadata_cache import MetadataCache
 from kraft_node.broker.producer_ids import ProducerIds
 from kraft_node.metadata.image import MetadataImage
-from kraft_node.wire import codec, stored
-from kraft_node.wire import messages as m
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire import codec, stored
+from kraft_protocol.wire import messages as m
 from tests.unit.broker.test_fetching import CONFIG
 from tests.unit.broker.world import Client, Controller, Loop, broker_records, make_env, replay, topic_records
 

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from kraft_node.base.config import NodeConfig
-from kraft_node.base.errors import ErrorCode
 from kraft_node.broker.broker import Broker
 from kraft_node.broker.lifecycle import BrokerState
 from kraft_node.log import meta_properties
 from kraft_node.log.manager import LogManager
 from kraft_node.log.meta_properties import MetaProperties
 from kraft_node.metadata.image import MetadataImage
-from kraft_node.records.batch import build_batch, iter_all_records
-from kraft_node.wire import messages as m
-from kraft_node.wire import stored
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.codec import decode, encode
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.records.batch import build_batch, iter_all_records
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire import stored
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.codec import decode, encode
 from tests.unit.broker.test_fetching import CONFIG
 from tests.unit.broker.world import (
     CLUSTER_ID,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.wire import messages as m
+from kraft_protocol.wire import messages as m
 from tests.kip.cluster import Cluster
 
 BATCH_BYTES = 20_000

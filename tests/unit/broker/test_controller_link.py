@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import RequestContext
 from kraft_node.base.turns import Turns
 from kraft_node.broker.controller_link import (
@@ -18,8 +17,9 @@ from kraft_node.broker.controller_link import (
     says_not_controller,
 )
 from kraft_node.controller.envelope import Envelopes
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     CreateTopicsRequest,

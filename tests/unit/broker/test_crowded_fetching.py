@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.records.batch import build_batch
+from kraft_protocol.records.batch import build_batch
 from tests.unit.broker.test_fetching import Rig, rows
 from tests.unit.broker.world import topic_records
 

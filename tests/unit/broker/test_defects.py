@@ -14,7 +14,7 @@ from kraft_node.broker.log_dir_moves import LogDirMoves
 from kraft_node.broker.producer_ids import ProducerIds
 from kraft_node.broker.replication.fetcher import Fetcher
 from kraft_node.broker.replication.isr_changes import IsrChanges
-from kraft_node.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse, AlterPartitionResponse
+from kraft_protocol.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse, AlterPartitionResponse
 from tests.unit.broker.world import Controller, Loop, make_env, topic_id
 from tests.unit.server.fakes import World
 

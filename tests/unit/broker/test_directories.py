@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.broker.directories import GATHER_MS, RETRY_MS, DirectoryAssignments
-from kraft_node.wire.messages import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire.messages import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from tests.unit.broker.world import Controller, Loop, topic_id
 
 D1, D2 = topic_id(901), topic_id(902)

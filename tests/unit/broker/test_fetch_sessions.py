@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace as Obj
 from typing import Any
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.base.turns import Turns
 from kraft_node.broker.fetch.session import EPOCH_MAX, SESSION_IDLE_MS_MIN, FetchSession, SessionCache, next_epoch
+from kraft_protocol.errors import ErrorCode
 from tests.unit.broker.world import Dice, Loop, make_env
 
 

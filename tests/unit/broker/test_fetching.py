@@ -9,14 +9,14 @@ import pytest
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.handlers.fetch import FetchHandler
 from kraft_node.broker.metadata_cache import MetadataCache
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.partition.manager import ReplicaManager
-from kraft_node.records.batch import build_batch
-from kraft_node.wire import stored
-from kraft_node.wire.messages import FetchRequest
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import build_batch
+from kraft_protocol.wire import stored
+from kraft_protocol.wire.messages import FetchRequest
 from tests.unit.broker.memory import MemoryLog
 from tests.unit.broker.world import Client, Loop, broker_records, make_env, replay, topic_id, topic_records
 

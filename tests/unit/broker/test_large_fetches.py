@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.turns import STEPS_A_TURN, Turns
 from kraft_node.broker.fetch import large, session
 from kraft_node.broker.fetch.session import ROWS
 from kraft_node.partition.watching import FEW, Watchers, added, removed
-from kraft_node.wire.messages import FetchRequest, FetchResponse
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import FetchRequest, FetchResponse
 from tests.unit.broker.test_fetching import Rig, rows
 from tests.unit.broker.world import Loop, make_env, topic_records
 

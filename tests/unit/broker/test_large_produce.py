@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.broker.handlers.produce import APPENDED_AT_ONCE, OPENED_AT_ONCE
-from kraft_node.wire.messages import ProduceRequest
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire.messages import ProduceRequest
 from tests.unit.broker.test_producing import Rig, batch, rows
 from tests.unit.broker.world import topic_records
 

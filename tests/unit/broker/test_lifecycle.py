@@ -8,11 +8,11 @@ import pytest
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
-from kraft_node.base.errors import ErrorCode
 from kraft_node.broker.lifecycle import BrokerState, Identity, Lifecycle
 from kraft_node.metadata.snapshot_state import told_snapshot
-from kraft_node.wire import codec
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.messages import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,

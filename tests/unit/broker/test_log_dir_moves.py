@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker import log_dir_moves
 from kraft_node.log.log import Log
-from kraft_node.records.batch import build_batch
-from kraft_node.records.control import build_marker
-from kraft_node.wire import messages as m
-from kraft_node.wire import stored
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import build_batch
+from kraft_protocol.records.control import build_marker
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire import stored
+from kraft_protocol.wire.api import ApiKey
 from tests.unit.broker.test_broker import Rig, config
 from tests.unit.broker.world import topic_id, topic_records
 

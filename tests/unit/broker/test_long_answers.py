@@ -13,7 +13,7 @@ import pytest
 from kraft_node.base import turns
 from kraft_node.base.config import describe
 from kraft_node.base.config.resources import GROUP_RESOURCE, TOPIC_RESOURCE
-from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.long_answers import INLINE_STEPS
 from kraft_node.base.turns import Turns
 from kraft_node.broker.authorization import groups, topics
 from kraft_node.broker.authorization.gate import Gate
@@ -25,9 +25,9 @@ from kraft_node.broker.handlers.list_config_resources import NAMES_A_STEP, list_
 from kraft_node.broker.handlers.metadata import TOPICS_A_STEP
 from kraft_node.broker.pieces import RESOURCES_MAX, in_pieces
 from kraft_node.security.authorizer import Authorizer
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.long_answers import INLINE_STEPS
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import (
     DescribeConfigsRequest,
     ListConfigResourcesRequest,
     ListOffsetsRequest,

@@ -6,10 +6,10 @@ from collections.abc import Generator
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.turns import STEPS_A_TURN, Turns
 from kraft_node.broker.handlers import long_checks
 from kraft_node.broker.handlers.long_checks import LongChecks
+from kraft_protocol.errors import ErrorCode, KafkaError
 from tests.unit.server.fakes import World
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.turns import Turns
 from kraft_node.broker.auto_topics import AutoTopics
 from kraft_node.broker.handlers.describe_cluster import describe_cluster
@@ -18,9 +17,10 @@ from kraft_node.broker.handlers.list_config_resources import list_config_resourc
 from kraft_node.broker.handlers.metadata import MetadataHandler
 from kraft_node.broker.metadata_cache import MetadataCache, topic_name_error
 from kraft_node.metadata.image import MetadataImage
-from kraft_node.wire import stored
-from kraft_node.wire.codec import decode, encode
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire import stored
+from kraft_protocol.wire.codec import decode, encode
+from kraft_protocol.wire.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DescribeClusterRequest,

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import Uuid
 from kraft_node.base.request import ANONYMOUS, RequestContext
 from kraft_node.base.turns import STEPS_A_TURN, Turns
 from kraft_node.broker.pieces import IN_STEPS, OLDER, ROWS, SHAPES, TOPICS, USERS, in_pieces
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.error_response import error_response
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.error_response import error_response
+from kraft_protocol.wire.messages import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AssignReplicasToDirsRequest,
@@ -29,7 +29,7 @@ from kraft_node.wire.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from kraft_node.wire.sizes import LONG
+from kraft_protocol.wire.sizes import LONG
 from tests.unit.server.fakes import World
 
 COUNT = 7 * ROWS + 3

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.producer_ids import ProducerIds
-from kraft_node.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from tests.unit.broker.world import Controller, Loop
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
-from kraft_node.base.errors import ErrorCode
 from kraft_node.broker.handlers.produce import ProduceHandler
 from kraft_node.broker.metadata_cache import MetadataCache
-from kraft_node.records.batch import build_batch
-from kraft_node.wire import stored
-from kraft_node.wire.codec import decode, encode
-from kraft_node.wire.messages import ProduceRequest, ProduceResponse
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.records.batch import build_batch
+from kraft_protocol.wire import stored
+from kraft_protocol.wire.codec import decode, encode
+from kraft_protocol.wire.messages import ProduceRequest, ProduceResponse
 from tests.unit.broker import test_fetching
 from tests.unit.broker.world import make_env, topic_id, topic_records
 

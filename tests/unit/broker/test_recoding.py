@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.log.log import Log
 from kraft_node.log.validate import INLINE_RECODED
-from kraft_node.records.batch import build_batch, iter_records, read_header
-from kraft_node.records.compression import Compression
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.records.batch import build_batch, iter_records, read_header
+from kraft_protocol.records.compression import Compression
 from tests.unit.broker import test_producing
 from tests.unit.broker.test_producing import rows
 from tests.unit.broker.world import Client, topic_records

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.self_fencing import SelfFence, timeout_of
-from kraft_node.wire import messages as m
-from kraft_node.wire import stored
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire import stored
+from kraft_protocol.wire.api import ApiKey
 from tests.unit.broker.test_broker import Rig
 from tests.unit.broker.world import Loop, broker_records, topic_id, topic_records
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.broker import telemetry
 from kraft_node.broker.telemetry import Telemetry
-from kraft_node.records.compression import Compression, compress
-from kraft_node.wire.messages import PushTelemetryRequest
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import ZERO_UUID, Uuid
+from kraft_protocol.records.compression import Compression, compress
+from kraft_protocol.wire.messages import PushTelemetryRequest
 from tests.unit.broker.world import Client, Dice, Loop
 
 CLIENT_METRICS, TOPIC = 16, 2

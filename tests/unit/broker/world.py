@@ -12,7 +12,7 @@ from kraft_node.base.env import Env
 from kraft_node.base.request import ANONYMOUS, RequestContext
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.runtime.disk import RealDisk
-from kraft_node.wire import stored
+from kraft_protocol.wire import stored
 
 LISTENER = "PLAINTEXT"
 CLUSTER_ID = "Zm9vYmFyZm9vYmFyZm9vYg"

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 from kraft_node.cli import cluster
 from kraft_node.cli.common import ToolError
 from kraft_node.cli.dump_log import main as dump
-from kraft_node.records.batch import NewRecord, build_batch
+from kraft_protocol.records.batch import NewRecord, build_batch
 from tests.compat.targets import Apache, free_ports
 from tests.peer import run_java
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from kraft_node.base.config import parse_properties
-from kraft_node.base.ids import parse_uuid
 from kraft_node.cli import storage
 from kraft_node.cli.common import ToolError
 from kraft_node.cli.dump_log import main as dump
 from kraft_node.cli.scram_argument import parse_scram
+from kraft_protocol.ids import parse_uuid
 from tests.peer import run_java
 
 CLUSTER = "9QFkB3aSS2KHv4RcngmCVg"

@@ -12,8 +12,6 @@ from typing import Any
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.env import Env
-from kraft_node.base.errors import KafkaError
-from kraft_node.base.ids import Uuid
 from kraft_node.base.request import RequestContext
 from kraft_node.controller import Controller
 from kraft_node.metadata.features import SUPPORTED_RANGES
@@ -23,8 +21,10 @@ from kraft_node.metadata.partitions import PartitionState
 from kraft_node.metadata.prepared import Prepared, encoded_batches
 from kraft_node.metadata.records import decode_record
 from kraft_node.raft.node import NotLeader
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import KafkaError
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.messages import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,

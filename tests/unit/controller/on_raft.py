@@ -7,13 +7,13 @@ from typing import Any
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.env import Env
-from kraft_node.base.errors import KafkaError
 from kraft_node.base.request import RequestContext
 from kraft_node.controller import Controller
 from kraft_node.metadata.features import SUPPORTED_RANGES
 from kraft_node.server.raft_driver import RaftDriver
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from kraft_protocol.errors import KafkaError
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from tests.unit.controller.harness import CLUSTER_ID, Answer, FakeRng, api_name, directory, uuid
 from tests.unit.server.raft_world import World
 

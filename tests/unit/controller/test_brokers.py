@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.metadata.features import METADATA_VERSION
 from kraft_node.metadata.snapshot_state import tell_snapshot
-from kraft_node.wire import codec
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.messages import (
     AlterPartitionRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
     UnregisterBrokerRequest,
 )
-from kraft_node.wire.stored import FeatureLevelRecord
+from kraft_protocol.wire.stored import FeatureLevelRecord
 from tests.unit.controller.harness import Quorum, directory, uuid
 
 
@@ -459,7 +459,7 @@ def test_cordoned_directories_are_noted_and_get_no_new_replicas() -> None:
 
 
 def assign(quorum: Quorum, broker_id: int, where: bytes, topic: str, number: int) -> None:
-    from kraft_node.wire.messages import AssignReplicasToDirsRequest as Request
+    from kraft_protocol.wire.messages import AssignReplicasToDirsRequest as Request
 
     quorum.respond(
         Request(

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.base.request import RequestContext
 from kraft_node.controller.authorization import delete_topics
 from kraft_node.security.authorizer import Authorizer
 from kraft_node.security.names import Operation
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import ZERO_UUID, Uuid
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import DeleteTopicsRequest, DeleteTopicsResponse
 
 COMMITTED, UNCOMMITTED = Uuid(b"c" * 16), Uuid(b"u" * 16)
 State = DeleteTopicsRequest.DeleteTopicState

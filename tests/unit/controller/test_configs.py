@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.metadata.features import METADATA_VERSION
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import (
     AlterClientQuotasRequest,
     AlterConfigsRequest,
     AlterUserScramCredentialsRequest,
@@ -23,7 +23,7 @@ from kraft_node.wire.messages import (
     IncrementalAlterConfigsRequest,
     UpdateFeaturesRequest,
 )
-from kraft_node.wire.stored import FeatureLevelRecord
+from kraft_protocol.wire.stored import FeatureLevelRecord
 from tests.unit.controller.harness import CONTROLLER_ID, Quorum
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.wire import codec
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.frames import decode_response, encode_request
-from kraft_node.wire.messages import CreateTopicsRequest, EnvelopeRequest, MetadataRequest
-from kraft_node.wire.stored import DefaultPrincipalData
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.frames import decode_response, encode_request
+from kraft_protocol.wire.messages import CreateTopicsRequest, EnvelopeRequest, MetadataRequest
+from kraft_protocol.wire.stored import DefaultPrincipalData
 from tests.unit.controller.harness import Quorum
 
 
@@ -43,7 +43,7 @@ def test_the_answer_is_the_clients_with_its_correlation_id() -> None:
 
 def test_an_error_of_the_request_stays_inside() -> None:
     quorum = Quorum(delete_topic_enable="false")
-    from kraft_node.wire.messages import DeleteTopicsRequest
+    from kraft_protocol.wire.messages import DeleteTopicsRequest
 
     answer = quorum.respond(sealed(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["foo"])))
     assert answer.error_code == ErrorCode.NONE

@@ -5,11 +5,11 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
-from kraft_node.base.ids import Uuid
 from kraft_node.controller.blocks import BLOCK_PARTITIONS, BrokerBlocks
 from kraft_node.controller.derived import Derived
 from kraft_node.metadata.image import MetadataImage
-from kraft_node.wire import stored
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire import stored
 
 DIRECTORY = Uuid(b"directory-of-all")
 INDEX_BYTES_MAX = 12

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.deferred import DEFERRED_MAX, Deferred
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import (
     AllocateProducerIdsRequest,
     CreateTopicsRequest,
     DescribeClusterRequest,
     ListPartitionReassignmentsRequest,
 )
-from kraft_node.wire.stored import BeginTransactionRecord, ConfigRecord, FeatureLevelRecord
+from kraft_protocol.wire.stored import BeginTransactionRecord, ConfigRecord, FeatureLevelRecord
 from tests.unit.controller.harness import CLUSTER_ID, CONTROLLER_ID, Quorum
 
 

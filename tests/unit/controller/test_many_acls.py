@@ -9,7 +9,7 @@ import pytest
 
 from kraft_node.metadata.sections import OverlaySection
 from kraft_node.security import acl_filter
-from kraft_node.wire.messages import CreateAclsRequest, DeleteAclsRequest
+from kraft_protocol.wire.messages import CreateAclsRequest, DeleteAclsRequest
 from tests.unit.controller.harness import Quorum
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import RequestContext
 from kraft_node.controller import mutation_quota
 from kraft_node.controller.mutation_quota import KEY, UNBOUNDED, MutationQuotas, Permission
 from kraft_node.metadata.delta import Entity
 from kraft_node.metadata.image import MetadataImage
+from kraft_protocol.errors import ErrorCode, KafkaError
 from tests.unit.controller.harness import FakeTime
 
 STRICT = 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft_node.wire.messages import CreateTopicsRequest
+from kraft_protocol.wire.messages import CreateTopicsRequest
 from tests.unit.controller.on_raft import RaftedController
 from tests.unit.server.raft_world import MemoryStorage, Node
 

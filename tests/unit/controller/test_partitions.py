@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -18,7 +18,7 @@ from kraft_node.wire.messages import (
     ListPartitionReassignmentsRequest,
     UpdateFeaturesRequest,
 )
-from kraft_node.wire.stored import FeatureLevelRecord
+from kraft_protocol.wire.stored import FeatureLevelRecord
 from tests.unit.controller.harness import Quorum, directory, uuid
 
 Reassign = AlterPartitionReassignmentsRequest

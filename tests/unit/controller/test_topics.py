@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import ZERO_UUID
 from kraft_node.controller.topics import PARTITIONS_PER_BATCH_MAX
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import ZERO_UUID
+from kraft_protocol.wire.messages import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -245,7 +245,7 @@ def test_without_any_unfenced_broker_nothing_can_be_created() -> None:
 
 
 def test_below_the_level_of_directories_partitions_have_none() -> None:
-    from kraft_node.wire.stored import FeatureLevelRecord
+    from kraft_protocol.wire.stored import FeatureLevelRecord
 
     quorum = Quorum(bootstrap=[FeatureLevelRecord(name="metadata.version", feature_level=16)])
     quorum.start(1)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.leaders import Leaders
 from kraft_node.controller.plan import Plan
 from kraft_node.controller.topics import Topics
-from kraft_node.wire.messages import CreateTopicsRequest, ListPartitionReassignmentsRequest
-from kraft_node.wire.stored import ConfigRecord, PartitionChangeRecord, TopicRecord
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import CreateTopicsRequest, ListPartitionReassignmentsRequest
+from kraft_protocol.wire.stored import ConfigRecord, PartitionChangeRecord, TopicRecord
 from tests.unit.controller.harness import Quorum, directory, uuid
 from tests.unit.controller.on_raft import RaftedController
 from tests.unit.server.raft_world import MemoryStorage, Node

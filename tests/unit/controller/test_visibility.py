@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire.messages import (
     AlterConfigsRequest,
     ControllerRegistrationRequest,
     CreateAclsRequest,

@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kraft_node.base.env import Env
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import Uuid
 from kraft_node.base.turns import Turns
 from kraft_node.broker.coordinators.group.config import GroupConfig
 from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
 from kraft_node.broker.coordinators.group.seams import Endpoint, StoredRecord
-from kraft_node.records.batch import build_batch, iter_headers
-from kraft_node.wire import codec
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import Uuid
+from kraft_protocol.records.batch import build_batch, iter_headers
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,

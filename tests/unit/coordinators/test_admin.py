@@ -2,9 +2,9 @@
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.broker.coordinators.partitioning import java_hash, partition_for
-from kraft_node.wire.messages import DescribeGroupsRequest, FindCoordinatorRequest
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire.messages import DescribeGroupsRequest, FindCoordinatorRequest
 from tests.unit.coordinators.harness import OFFSETS, Node, Topics, subscription
 
 

@@ -6,11 +6,11 @@ import errno
 from types import SimpleNamespace
 from typing import Any
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.group.loader import Loader
 from kraft_node.broker.coordinators.group.shard import Phase
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import SimHost, SimScheduler, World
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 
 def load(codes: list[ErrorCode], cause: Exception | None = None) -> tuple[list[Exception | None], float]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import Uuid
-from kraft_node.wire.messages import OffsetFetchRequest
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire.messages import OffsetFetchRequest
 from tests.unit.coordinators.harness import Node, Topics, subscription
 
 DAY_MS = 24 * 3_600_000

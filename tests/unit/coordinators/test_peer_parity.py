@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import Uuid
 from kraft_node.broker.coordinators.group import membership
 from kraft_node.broker.coordinators.group.classic import ClassicGroup
 from kraft_node.broker.coordinators.partitioning import java_hash
-from kraft_node.wire import frames
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire import frames
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import (
     CreateTopicsRequest,
     FindCoordinatorRequest,
     MetadataRequest,

@@ -1,6 +1,6 @@
 """Stories of members that come, stay, fall silent and leave."""
 
-from kraft_node.base.errors import ErrorCode
+from kraft_protocol.errors import ErrorCode
 from tests.unit.coordinators.harness import Node, subscription
 
 
@@ -164,7 +164,7 @@ def test_leaving_rebalances_at_once_and_the_last_leaves_an_empty_group():
 
 def test_leaving_before_version_3_names_one_member_and_its_error_is_the_answer():
     node = Node()
-    from kraft_node.wire.messages import LeaveGroupRequest
+    from kraft_protocol.wire.messages import LeaveGroupRequest
 
     (a,), _ = node.stable_group(1)
     assert node.send(LeaveGroupRequest(group_id="g", member_id="?"), 2).error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -220,7 +220,7 @@ def test_the_protocol_is_one_that_all_support_and_most_prefer():
 
 
 def test_sync_group_checks_the_protocol():
-    from kraft_node.wire.messages import SyncGroupRequest
+    from kraft_protocol.wire.messages import SyncGroupRequest
 
     node = Node()
     (a,), generation = node.stable_group(1)

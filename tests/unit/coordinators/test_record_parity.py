@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.ids import ZERO_UUID, Uuid, uuid_text
 from kraft_node.broker.coordinators.group import records
 from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
 from kraft_node.broker.coordinators.group.member import Member
 from kraft_node.broker.coordinators.group.offsets import CommittedOffset
-from kraft_node.records.batch import iter_records
+from kraft_protocol.ids import ZERO_UUID, Uuid, uuid_text
+from kraft_protocol.records.batch import iter_records
 from tests.peer import run_java
 from tests.unit.coordinators.harness import Node, subscription
 

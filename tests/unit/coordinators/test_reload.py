@@ -2,13 +2,13 @@
 
 import struct
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.broker.coordinators.group import records
 from kraft_node.broker.coordinators.group.offsets import CommittedOffset
-from kraft_node.records.batch import build_batch, check_batch
-from kraft_node.records.control import build_marker
-from kraft_node.wire import codec
-from kraft_node.wire.stored import ConsumerGroupMemberMetadataKey, ConsumerGroupMetadataKey, ShareGroupMetadataKey
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.records.batch import build_batch, check_batch
+from kraft_protocol.records.control import build_marker
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.stored import ConsumerGroupMemberMetadataKey, ConsumerGroupMetadataKey, ShareGroupMetadataKey
 from tests.unit.coordinators.harness import OFFSETS, Logs, Node, Topics
 
 
@@ -45,7 +45,7 @@ def test_while_loading_clients_are_told_to_wait():
     assert node.heartbeat(a, generation) is ErrorCode.NONE, "a member is not sent away for that"
     (group,) = node.fetch().response.groups
     assert group.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    from kraft_node.wire.messages import ListGroupsRequest
+    from kraft_protocol.wire.messages import ListGroupsRequest
 
     assert node.send(ListGroupsRequest(), 5).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     node.time.advance()

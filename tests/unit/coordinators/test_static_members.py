@@ -1,6 +1,6 @@
 """Members with an instance id (KIP-345): they keep their place over a restart."""
 
-from kraft_node.base.errors import ErrorCode
+from kraft_protocol.errors import ErrorCode
 from tests.unit.coordinators.harness import Node, subscription
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.store import ImageView, ReplicaStore
 from kraft_node.metadata.image import MetadataImage
-from kraft_node.records.batch import check_batch, iter_records
-from kraft_node.wire.stored import PartitionRecord, RegisterBrokerRecord, TopicRecord
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import check_batch, iter_records
+from kraft_protocol.wire.stored import PartitionRecord, RegisterBrokerRecord, TopicRecord
 
 OFFSETS = "__consumer_offsets"
 TOPIC_ID = b"o" * 16

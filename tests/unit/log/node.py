@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.ids import Uuid
 from kraft_node.log import meta_properties
 from kraft_node.log.config import LogConfig
 from kraft_node.log.errors import CutLater
@@ -18,6 +17,7 @@ from kraft_node.log.meta_properties import MetaProperties
 from kraft_node.log.timing import Timing
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import START_WALL_MS, SimHost, World
+from kraft_protocol.ids import Uuid
 
 ID = Uuid(bytes(range(16)))
 OTHER_ID = Uuid(bytes(range(1, 17)))

@@ -13,8 +13,8 @@ from kraft_node.log.compaction.choice import look
 from kraft_node.log.compaction.cleaning import STOPPED, Cleaning
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
-from kraft_node.records.batch import build_batch, check_batch, iter_headers
-from kraft_node.records.control import build_marker
+from kraft_protocol.records.batch import build_batch, check_batch, iter_headers
+from kraft_protocol.records.control import build_marker
 from tests.unit.log.node import ID, Node
 from tests.unit.log.world import DIR, NOW, LogWorld, all_records, data_records, read_bytes
 

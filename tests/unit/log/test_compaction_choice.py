@@ -8,7 +8,7 @@ from kraft_node.log.compaction import cleaning
 from kraft_node.log.compaction.choice import first_dirty_offset, look
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
-from kraft_node.records.batch import build_batch, iter_headers
+from kraft_protocol.records.batch import build_batch, iter_headers
 from tests.unit.log.node import ID, Node
 from tests.unit.log.world import NOW, LogWorld
 
@@ -82,7 +82,7 @@ def test_an_uncleanable_log_is_counted_and_not_tried_again(monkeypatch: pytest.M
     raw[61] += 2  # the record's length
     header = next(iter_headers(bytes(raw)))
     fields = (0, 0, header.base_timestamp, header.max_timestamp, -1, -1, -1, 1)
-    from kraft_node.records.batch import seal
+    from kraft_protocol.records.batch import seal
 
     bad = seal(1, 0, fields, bytes(raw[61:]))
     log.write_batch((bad,), len(bad), 1, 1, NOW, 0, NOW)

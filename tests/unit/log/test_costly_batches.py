@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log import validate
 from kraft_node.log.validate import INLINE_RECORDS, Checked, LongCheck, output_limit
-from kraft_node.records import compression
-from kraft_node.records.batch import HEADER_SIZE, build_batch, seal
-from kraft_node.records.compression import Compression, compress
-from kraft_node.records.varint import write_varint
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records import compression
+from kraft_protocol.records.batch import HEADER_SIZE, build_batch, seal
+from kraft_protocol.records.compression import Compression, compress
+from kraft_protocol.records.varint import write_varint
 from tests.unit.log.world import NOW, LogWorld
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]

@@ -8,7 +8,7 @@ from kraft_node.log import trimming
 from kraft_node.log.config import make_config
 from kraft_node.log.errors import CutLater
 from kraft_node.log.log import Log
-from kraft_node.records.batch import build_batch
+from kraft_protocol.records.batch import build_batch
 from tests.unit.log.node import ID, Node, recorded
 from tests.unit.log.test_cleaner import CONFIG as COMPACTED
 from tests.unit.log.test_cleaner import compact, put

@@ -13,9 +13,9 @@ from kraft_node.log.config import make_config
 from kraft_node.log.files import FileCache, LogDir
 from kraft_node.log.log import Log
 from kraft_node.log.opening import open_log
-from kraft_node.records.batch import build_batch
-from kraft_node.records.control import build_marker
 from kraft_node.runtime.env import RealEnv
+from kraft_protocol.records.batch import build_batch
+from kraft_protocol.records.control import build_marker
 from tests.peer import require_peer, run_java
 
 NOW = 1_700_000_000_000

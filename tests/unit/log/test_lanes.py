@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from kraft_node.base.errors import KafkaError
 from kraft_node.log.checkpoints import CheckpointText, parse_offsets
 from kraft_node.log.config import make_config
 from kraft_node.log.errors import CutLater
 from kraft_node.log.log import Log
 from kraft_node.log.manager import LogManager
 from kraft_node.log.timestamps import UNREAD_MAX, TimesUnread, read_times
+from kraft_protocol.errors import KafkaError
 from tests.unit.log.node import ID, Node
 from tests.unit.log.world import NOW, LogWorld, batch
 

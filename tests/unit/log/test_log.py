@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from fastcrc.crc32 import iscsi as crc32c
 
-from kraft_node.base.env import FileSlice
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log import appending
 from kraft_node.log.validate import InvalidRecords
-from kraft_node.records.batch import NewRecord, build_batch, check_batch, iter_records, read_header
-from kraft_node.records.control import build_marker
+from kraft_protocol.buffers import FileSlice
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import NewRecord, build_batch, check_batch, iter_records, read_header
+from kraft_protocol.records.control import build_marker
 from tests.unit.log.world import DIR, NOW, LogWorld, all_records, batch, read_bytes, values, whole_headers
 
 

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import uuid_text
 from kraft_node.log import meta_properties
 from kraft_node.log.errors import LogDirFailure, LogDirInvalid
 from kraft_node.log.meta_properties import MetaProperties
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import uuid_text
 from tests.unit.log.node import CLUSTER, ID, Node
 from tests.unit.log.world import NOW, batch, values
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.ids import Uuid
 from kraft_node.log import quorum_state
 from kraft_node.log.errors import LogDirDamaged, LogDirInvalid
 from kraft_node.log.metadata_log import MetadataLog, parse_snapshot_name, snapshot_name
 from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.quorum import QuorumState, ReplicaKey
 from kraft_node.raft.storage import MetadataStorage
-from kraft_node.records.batch import build_batch, iter_all_records, iter_headers
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import SimHost, World
+from kraft_protocol.ids import Uuid
+from kraft_protocol.records.batch import build_batch, iter_all_records, iter_headers
 
 PATH = "/m/__cluster_metadata-0"
 

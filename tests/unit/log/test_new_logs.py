@@ -6,9 +6,9 @@ import errno
 
 import pytest
 
-from kraft_node.base.errors import KafkaError
 from kraft_node.log import flushing, partition_metadata
 from kraft_node.log.config import make_config
+from kraft_protocol.errors import KafkaError
 from tests.unit.log.node import ID, OTHER_ID, Node, recorded
 from tests.unit.log.world import NOW, batch
 

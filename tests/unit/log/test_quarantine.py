@@ -6,10 +6,10 @@ import errno
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log.config import make_config
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.log import Log
+from kraft_protocol.errors import ErrorCode, KafkaError
 from tests.unit.log.node import ID, Node
 from tests.unit.log.world import NOW, batch, values
 

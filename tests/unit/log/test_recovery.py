@@ -7,13 +7,13 @@ import random
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log import flushing, segment, trimming
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.log import Log
-from kraft_node.records.batch import BatchHeader, check_batch, iter_headers
-from kraft_node.records.control import build_marker
 from kraft_node.testing.disk import SimDisk
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import BatchHeader, check_batch, iter_headers
+from kraft_protocol.records.control import build_marker
 from tests.unit.log.world import DIR, NOW, LogWorld, batch, read_bytes, values
 
 PATH = f"{DIR}/t-0"

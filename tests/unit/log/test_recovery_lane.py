@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log import recovery
 from kraft_node.log.config import make_config
 from kraft_node.log.manager import LogManager
 from kraft_node.log.recovery import LogIsRecovering
+from kraft_protocol.errors import ErrorCode, KafkaError
 from tests.unit.log.node import ID, OTHER_ID, Node
 from tests.unit.log.world import NOW, batch, values
 

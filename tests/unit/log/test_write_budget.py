@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log.log import Log
 from kraft_node.log.waiting.write_budget import OWN_BYTES, STEP_BYTES, AppendLater
+from kraft_protocol.errors import ErrorCode, KafkaError
 from tests.unit.log.world import NOW, LogWorld, batch
 
 CEILING = 64_000

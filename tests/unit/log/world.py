@@ -10,9 +10,9 @@ from kraft_node.log.config import make_config
 from kraft_node.log.files import FileCache, LogDir
 from kraft_node.log.log import FetchSlice, Log
 from kraft_node.log.opening import open_log
-from kraft_node.records.batch import Record, build_batch, iter_headers, iter_records
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import START_WALL_MS, SimHost, World
+from kraft_protocol.records.batch import Record, build_batch, iter_headers, iter_records
 
 DIR = "/data"
 NOW = START_WALL_MS

@@ -8,7 +8,7 @@ import pytest
 
 from kraft_node.metadata import features as f
 from kraft_node.metadata.kinds import kind_of
-from kraft_node.wire import stored
+from kraft_protocol.wire import stored
 from tests.peer import run_java
 
 GATES = (

@@ -21,7 +21,7 @@ from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.records import RECORD_TYPES
 from kraft_node.metadata.snapshot import SnapshotCursor
 from kraft_node.metadata.store import MetadataStore
-from kraft_node.wire import stored
+from kraft_protocol.wire import stored
 from tests.property.metadata.naive import Stories
 
 NODE = Path(__file__).parents[3] / "node" / "src" / "kraft_node"

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.ids import uuid_text
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.log_batches import encode_values, snapshot_header_batch
 from kraft_node.metadata.snapshot import SnapshotCursor
 from kraft_node.metadata.snapshot_writer import SnapshotWriting
 from kraft_node.raft.log_view import SnapshotId
-from kraft_node.wire import stored
+from kraft_protocol.ids import uuid_text
+from kraft_protocol.wire import stored
 from tests.peer import run_java, run_metadata_shell
 from tests.property.metadata.naive import Stories
 from tests.unit.server.raft_world import MemoryStorage, World

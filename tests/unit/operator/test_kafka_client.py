@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from kraft_node.wire import messages
-from kraft_node.wire.codec import decode, encode
 from kraft_operator.kafka import schemas
 from kraft_operator.kafka.client import Address, Client, UnreachableError
 from kraft_operator.kafka.codec import ProtocolError, codec
 from kraft_operator.kafka.schemas import Api
+from kraft_protocol.wire import messages
+from kraft_protocol.wire.codec import decode, encode
 from tests.wire_values import random_message
 
 APIS = [value for value in vars(schemas).values() if isinstance(value, Api)]

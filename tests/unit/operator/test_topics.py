@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 
-from kraft_node.wire import messages
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.codec import decode, encode
 from kraft_operator.apply import topics
 from kraft_operator.kafka.client import Address, UnreachableError
 from kraft_operator.plan.record import Claim
@@ -28,6 +25,9 @@ from kraft_operator.plan.topics import (
     plan_topics,
     replicas_of,
 )
+from kraft_protocol.wire import messages
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.codec import decode, encode
 from tests.kip.cluster import Cluster
 
 THERE = TopicSeen("id", 3, 2, {"retention.ms": "5"})

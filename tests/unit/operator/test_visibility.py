@@ -11,7 +11,6 @@ import pytest
 
 from kraft_node.security.names import Operation, PatternType, Permission, ResourceType
 from kraft_node.server.node_status import node_status
-from kraft_node.wire import messages as m
 from kraft_operator.kafka.client import Address, Client, UnreachableError
 from kraft_operator.observe import kafka
 from kraft_operator.observe.kafka import metadata_as_told
@@ -23,6 +22,7 @@ from kraft_operator.plan.gates import isr_without
 from kraft_operator.plan.observed import Metadata, Observed
 from kraft_operator.plan.planner import plan
 from kraft_operator.plan.situation import situation
+from kraft_protocol.wire import messages as m
 from tests.kip.cluster import Cluster
 from tests.unit.operator.test_topics import Simulated
 from tests.unit.operator.world import CLUSTER, World, made, wanted

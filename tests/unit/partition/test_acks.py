@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.partition.acks import Acks
+from kraft_protocol.errors import ErrorCode
 
 COUNT = 5_000
 

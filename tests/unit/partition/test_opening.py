@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.partition.manager import ReplicaManager
+from kraft_protocol.errors import ErrorCode, KafkaError
 from tests.unit.broker.memory import MemoryLog
 from tests.unit.broker.world import Loop, broker_records, make_env, replay, topic_records
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log.config import make_config
 from kraft_node.log.files import FileCache, LogDir
 from kraft_node.log.opening import open_log
@@ -24,8 +23,9 @@ from kraft_node.partition.partition import (
     EpochEnd,
     Partition,
 )
-from kraft_node.records.batch import NewRecord, build_batch, iter_all_records
-from kraft_node.records.control import build_marker
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import NewRecord, build_batch, iter_all_records
+from kraft_protocol.records.control import build_marker
 from tests.unit.broker.world import Loop, make_env, topic_id
 
 NOW_MS = 1_700_000_000_000

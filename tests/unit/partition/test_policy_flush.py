@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import Uuid
 from kraft_node.log.config import make_config
 from kraft_node.log.files import FileCache, LogDir
 from kraft_node.log.log import Log
@@ -14,6 +12,8 @@ from kraft_node.log.opening import open_log
 from kraft_node.metadata.partitions import PartitionState
 from kraft_node.partition.acks import ACKS_ALL, is_acknowledged, when_acknowledged
 from kraft_node.partition.partition import Partition
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import Uuid
 from tests.unit.log.world import DIR, NOW, LogWorld, batch
 from tests.unit.partition.test_partition import state
 

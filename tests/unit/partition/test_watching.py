@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.partition.partition import READ_LOG_END, READ_UNCOMMITTED
+from kraft_protocol.errors import ErrorCode
 from tests.unit.partition.test_partition import NOW_MS, Rig, state
 
 

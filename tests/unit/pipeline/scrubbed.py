@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kraft_node.records.batch import build_batch
+from kraft_protocol.records.batch import build_batch
 
 EPOCHS = [(1, 0), (4, 6)]
 TIMESTAMP = 1_700_000_000_000

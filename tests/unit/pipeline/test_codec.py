@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from kraft_node.records.batch import NewRecord, build_batch
-from kraft_node.records.control import build_marker
 from kraft_pipeline.codec import Aborted, CorruptBatch, Decoder, UnsupportedBatch, scan
 from kraft_pipeline.codec.batches import HEADER_SIZE
 from kraft_pipeline.codec.compression import decompress
+from kraft_protocol.records.batch import NewRecord, build_batch
+from kraft_protocol.records.control import build_marker
 from tests.peer import run_java
 
 

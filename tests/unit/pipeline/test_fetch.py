@@ -7,10 +7,6 @@ from typing import Any
 
 import pytest
 
-from kraft_node.records.batch import NewRecord, build_batch
-from kraft_node.records.control import build_marker
-from kraft_node.wire.codec import encode
-from kraft_node.wire.messages import FetchResponse
 from kraft_pipeline.client import ClientError, DataLossError, fetch, fetch_range
 from kraft_pipeline.client.buffers import Reader
 from kraft_pipeline.client.cluster import Settings
@@ -18,6 +14,10 @@ from kraft_pipeline.client.errors import BrokerError
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.messages import FetchAnswer, PartitionInfo, TopicInfo, read_fetch
 from kraft_pipeline.codec import Decoder
+from kraft_protocol.records.batch import NewRecord, build_batch
+from kraft_protocol.records.control import build_marker
+from kraft_protocol.wire.codec import encode
+from kraft_protocol.wire.messages import FetchResponse
 
 OLD, NEW = b"o" * 16, b"n" * 16
 

@@ -16,10 +16,10 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
-from kraft_node.records.batch import build_batch
 from kraft_pipeline.tables import spec
 from kraft_pipeline.tables.formats import debezium, registry
 from kraft_pipeline.tables.spec import SpecError
+from kraft_protocol.records.batch import build_batch
 from tests.debezium import MYSQL, ORACLE, POSTGRES, ROW, SQLSERVER, event, key
 from tests.feed import Feed
 from tests.registry import RegistryServer

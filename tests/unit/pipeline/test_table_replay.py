@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kraft_node.records.batch import build_batch
 from kraft_pipeline.client.errors import ClientError
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import replay as module
@@ -20,6 +19,7 @@ from kraft_pipeline.tables.opening import open_table
 from kraft_pipeline.tables.replay import Replayed, replay
 from kraft_pipeline.tables.spec import SpecError
 from kraft_pipeline.tables.storage import open_storage
+from kraft_protocol.records.batch import build_batch
 from tests.feed import Feed
 
 

@@ -15,7 +15,6 @@ import yaml
 from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.log_batches import data_batch, snapshot_footer_batch, snapshot_header_batch
 from kraft_node.metadata.records import encode_record
-from kraft_node.wire import stored
 from kraft_pipeline.archive import files
 from kraft_pipeline.archive import run as run_module
 from kraft_pipeline.archive.errors import ArchiveError
@@ -24,6 +23,7 @@ from kraft_pipeline.archive.spec import ArchiveSpec, parse
 from kraft_pipeline.cli.main import main
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.spec import API_VERSION, SpecError
+from kraft_protocol.wire import stored
 
 NOW = 1_760_000_000_000
 TOPIC = bytes([1]) * 16

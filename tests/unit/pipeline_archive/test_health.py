@@ -8,12 +8,12 @@ from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.log_batches import data_batch, leader_change_batch
 from kraft_node.metadata.records import encode_record
 from kraft_node.raft.quorum import ReplicaKey
-from kraft_node.wire import stored
 from kraft_pipeline.archive.changes import Decoder
 from kraft_pipeline.archive.health import Health, Reader
 from kraft_pipeline.archive.report import html, plots
 from kraft_pipeline.archive.skew import skew
 from kraft_pipeline.archive.state import Replay, State
+from kraft_protocol.wire import stored
 
 NOW = 1_760_000_000_000
 TOPIC, OTHER = bytes([1]) * 16, bytes([2]) * 16

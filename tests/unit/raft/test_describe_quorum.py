@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraft_node.base.ids import Uuid
 from kraft_node.raft import messages as m
 from kraft_node.raft import wire_form
 from kraft_node.raft.quorum import ReplicaKey
-from kraft_node.wire.messages import DescribeQuorumRequest
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire.messages import DescribeQuorumRequest
 from tests.unit.raft.test_voter_changes import TWO, Leader
 
 

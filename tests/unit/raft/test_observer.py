@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kraft_node.base.ids import Uuid
 from kraft_node.raft import events
 from kraft_node.raft import messages as m
 from kraft_node.raft.log_view import LogView
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_protocol.ids import Uuid
 from tests.unit.raft.host import QuietHost
 from tests.unit.raft.test_voter_changes import Chance
 

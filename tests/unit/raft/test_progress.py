@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kraft_node.base.ids import Uuid
 from kraft_node.raft.progress import Progress
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
+from kraft_protocol.ids import Uuid
 
 OLD, NEW = (Uuid(bytes([n]) * 16) for n in (8, 9))
 LOCAL = ReplicaKey(1, Uuid(bytes(15) + b"\1"))

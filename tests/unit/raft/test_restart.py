@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.base.ids import Uuid
 from kraft_node.raft import events
 from kraft_node.raft.log_view import LogView
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.states import Role
+from kraft_protocol.ids import Uuid
 from tests.unit.raft.test_voter_changes import Chance
 
 KEYS = {number: ReplicaKey(number, Uuid(bytes(15) + bytes([number]))) for number in (1, 2, 3)}

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.ids import Uuid
 from kraft_node.raft import events, wire_form
 from kraft_node.raft import messages as m
 from kraft_node.raft import ready as do
@@ -16,8 +15,9 @@ from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.states import Role
 from kraft_node.raft.voter_changes import VoterSets, why_not_upgrade
 from kraft_node.raft.voter_history import decode_voters, encode_voters
-from kraft_node.wire import codec
-from kraft_node.wire.api import API, ApiKey
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.api import API, ApiKey
 from tests.unit.raft.host import QuietHost
 
 ONE, TWO = (Voter(ReplicaKey(n, Uuid(bytes([n]) * 16)), {"CONTROLLER": ("host", 9000 + n)}) for n in (1, 2))

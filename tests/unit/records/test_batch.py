@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.records.batch import (
+from kraft_protocol.records.batch import (
     ATTRIBUTES_POSITION,
     HEADER_SIZE,
     NewRecord,
@@ -17,7 +17,7 @@ from kraft_node.records.batch import (
     iter_records,
     read_header,
 )
-from kraft_node.records.errors import CorruptBatch, InvalidBatch, TruncatedBatch, UnsupportedMagic
+from kraft_protocol.records.errors import CorruptBatch, InvalidBatch, TruncatedBatch, UnsupportedMagic
 
 kafka_records = pytest.importorskip("kafka.record.default_records")
 
@@ -97,7 +97,7 @@ def test_other_formats_are_refused_by_name(magic: int) -> None:
 def test_a_count_that_does_not_fit_the_offsets_is_refused() -> None:
     good = build_batch(RECORDS)
     header = read_header(good)
-    from kraft_node.records.batch import seal
+    from kraft_protocol.records.batch import seal
 
     fields = (0, 1, header.base_timestamp, header.max_timestamp, -1, -1, -1, 3)
     with pytest.raises(InvalidBatch, match="3 records cannot span 2"):
@@ -107,7 +107,7 @@ def test_a_count_that_does_not_fit_the_offsets_is_refused() -> None:
 def test_records_must_fill_the_batch() -> None:
     good = build_batch(RECORDS)
     header = read_header(good)
-    from kraft_node.records.batch import seal
+    from kraft_protocol.records.batch import seal
 
     fields = (0, 2, header.base_timestamp, header.max_timestamp, -1, -1, -1, 3)
     for payload in (good[HEADER_SIZE:] + b"\0", good[HEADER_SIZE:-1], b"", b"\xff" * 20):

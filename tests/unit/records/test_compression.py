@@ -8,8 +8,8 @@ import gzip
 import cramjam
 import pytest
 
-from kraft_node.records.compression import Compression, compress, decompress
-from kraft_node.records.errors import CorruptBatch, DecompressionLimit
+from kraft_protocol.records.compression import Compression, compress, decompress
+from kraft_protocol.records.errors import CorruptBatch, DecompressionLimit
 
 SAMPLES = [b"", b"x", b"abc" * 100_000, bytes(range(256)) * 300]
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]

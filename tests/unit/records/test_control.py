@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.records.batch import check_batch, iter_records
-from kraft_node.records.control import (
+from kraft_protocol.records.batch import check_batch, iter_records
+from kraft_protocol.records.control import (
     ControlType,
     build_control_batch,
     build_marker,
@@ -14,7 +14,7 @@ from kraft_node.records.control import (
     parse_control_key,
     parse_marker,
 )
-from kraft_node.records.errors import CorruptBatch
+from kraft_protocol.records.errors import CorruptBatch
 
 
 def test_marker_bytes_are_kafkas() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraft_node.records.batch import NewRecord, build_batch, check_batch, iter_headers, iter_records
+from kraft_protocol.records.batch import NewRecord, build_batch, check_batch, iter_headers, iter_records
 from tests.peer import run_java
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

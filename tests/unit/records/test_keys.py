@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from kraft_node.records import keys
-from kraft_node.records.batch import (
+from kraft_protocol.records import keys
+from kraft_protocol.records.batch import (
     NewRecord,
     build_batch,
     check_batch,
@@ -17,8 +17,8 @@ from kraft_node.records.batch import (
     records_section,
     thin_batch,
 )
-from kraft_node.records.errors import CorruptBatch
-from kraft_node.records.keys import (
+from kraft_protocol.records.errors import CorruptBatch
+from kraft_protocol.records.keys import (
     LONG_KEY,
     TOMBSTONE,
     cut,
@@ -28,7 +28,7 @@ from kraft_node.records.keys import (
     read_keys,
     short_key,
 )
-from kraft_node.records.runs import run_at
+from kraft_protocol.records.runs import run_at
 
 
 def random_batch(rng: random.Random) -> bytes:

@@ -7,11 +7,11 @@ from itertools import islice
 
 import pytest
 
-from kraft_node.records import places as module
-from kraft_node.records.batch import build_batch, iter_records, seal
-from kraft_node.records.compression import Compression, compress
-from kraft_node.records.errors import CorruptBatch
-from kraft_node.records.places import Place, places
+from kraft_protocol.records import places as module
+from kraft_protocol.records.batch import build_batch, iter_records, seal
+from kraft_protocol.records.compression import Compression, compress
+from kraft_protocol.records.errors import CorruptBatch
+from kraft_protocol.records.places import Place, places
 
 RECORD = b"\x0c\x00\x00\x00\x01\x00\x00"
 """The smallest record: no key, an empty value, offset delta 0."""

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from kraft_node.base.env import Buffer
-from kraft_node.records.batch import NewRecord, build_batch, iter_records, read_header, records_section
-from kraft_node.records.errors import CorruptBatch
-from kraft_node.records.shapes import Columns, VarintTooLong, bounds_hold, check_filled, read_columns, read_shapes
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.records.batch import NewRecord, build_batch, iter_records, read_header, records_section
+from kraft_protocol.records.errors import CorruptBatch
+from kraft_protocol.records.shapes import Columns, VarintTooLong, bounds_hold, check_filled, read_columns, read_shapes
 
 Row = tuple[int, int, int, int]
 """Offset delta, timestamp delta, sizes of key and value."""

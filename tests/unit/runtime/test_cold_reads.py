@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.env import FileSlice
 from kraft_node.runtime import net
 from kraft_node.runtime.env import RealEnv
 from kraft_node.runtime.residency import bring_in, is_resident
+from kraft_protocol.buffers import FileSlice
 from tests.unit.runtime.test_net import Peer, pair, real  # noqa: F401 - a fixture
 
 DATA = random.Random(1).randbytes(3 << 20)

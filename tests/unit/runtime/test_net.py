@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.env import FileSlice
 from kraft_node.runtime.env import RealEnv
+from kraft_protocol.buffers import FileSlice
 
 OPEN: list[Any] = []
 """The transports of the running test."""

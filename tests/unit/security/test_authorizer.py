@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from kraft_node.base.config import NodeConfig
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import Uuid
 from kraft_node.base.request import RequestContext
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.security.authorizer import STANDARD, Authorizer, authorizer_of
 from kraft_node.security.names import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType, type_title
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.stored import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.stored import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from kraft_node.base.env import Env, FileSlice
+from kraft_node.base.env import Env
 from kraft_node.base.net import Outgoing
 from kraft_node.runtime.disk import RealDisk
 from kraft_node.runtime.env import RealRng
@@ -15,6 +15,7 @@ from kraft_node.server.buffers import BufferPool
 from kraft_node.server.connection import Connection
 from kraft_node.server.listener import Gate, Limits, ServerListener
 from kraft_node.server.metrics import RequestMetrics
+from kraft_protocol.buffers import FileSlice
 
 
 class Clock:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.server.channel import PAUSE_MAX_MS, UNDER_WAY_MAX, Channel
 from kraft_node.server.local_channel import LocalChannel
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import (
     FetchRequest,
     HeartbeatRequest,
     HeartbeatResponse,

@@ -7,8 +7,8 @@ from typing import Any
 
 from kraft_node.server.channel import Channel
 from kraft_node.server.channels import Channels
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import HeartbeatRequest, HeartbeatResponse
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import HeartbeatRequest, HeartbeatResponse
 from tests.unit.server.fakes import World
 from tests.unit.server.test_channel import Later, Net, turn
 

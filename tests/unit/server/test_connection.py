@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.server.connection import CORKED_MAX, PIPELINED_MAX, UNSENT_MAX
 from kraft_node.server.listener import Limits
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.frames import decode_response, encode_request
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.frames import decode_response, encode_request
+from kraft_protocol.wire.messages import (
     ApiVersionsRequest,
     HeartbeatRequest,
     HeartbeatResponse,

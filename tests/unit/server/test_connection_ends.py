@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.server.listener import Limits
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import HeartbeatResponse, MetadataRequest, MetadataResponse, ProduceResponse
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import HeartbeatResponse, MetadataRequest, MetadataResponse, ProduceResponse
 from tests.unit.server.fakes import FakeTransport, World, feed
 from tests.unit.server.test_connection import heartbeat, produce, request
 

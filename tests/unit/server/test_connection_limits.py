@@ -7,8 +7,8 @@ from typing import Any
 from kraft_node.base.config import NodeConfig
 from kraft_node.server.listener import Gate, Limits, ServerListener
 from kraft_node.server.node_settings import limits_of
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import HeartbeatResponse, ProduceResponse
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import HeartbeatResponse, ProduceResponse
 from tests.unit.broker.test_fetching import CONFIG
 from tests.unit.server.fakes import FakeTransport, World, feed
 from tests.unit.server.test_connection import heartbeat, produce

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.ids import Uuid
 from kraft_node.controller.leaders import Leaders
 from kraft_node.raft import events
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.raft.ready import Ready
 from kraft_node.server.faults import Faults
-from kraft_node.wire import stored
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire import stored
 from tests.unit.controller.on_raft import RaftedController
 from tests.unit.server.raft_world import Node, append
 from tests.unit.server.test_raft_driver import topic

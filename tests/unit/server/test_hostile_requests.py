@@ -13,7 +13,7 @@ import pytest
 
 from bench import hostile_messages
 from kraft_node.base import turns
-from kraft_node.wire import messages as m
+from kraft_protocol.wire import messages as m
 from tests.kip.cluster import Cluster
 
 MANY = 8_000

@@ -7,11 +7,11 @@ from typing import Any
 from kraft_node.base.turns import STEPS_A_TURN
 from kraft_node.server import large_requests
 from kraft_node.server.connection import COSTLY_BYTES
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import HeartbeatResponse, MetadataRequest, MetadataResponse, ProduceRequest
-from kraft_node.wire.messages import ProduceResponse as Produced
-from kraft_node.wire.runtime import COUNTED_ITEMS, STEP_ITEMS
-from kraft_node.wire.sizes import LONG
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import HeartbeatResponse, MetadataRequest, MetadataResponse, ProduceRequest
+from kraft_protocol.wire.messages import ProduceResponse as Produced
+from kraft_protocol.wire.runtime import COUNTED_ITEMS, STEP_ITEMS
+from kraft_protocol.wire.sizes import LONG
 from tests.unit.server.fakes import World, feed
 from tests.unit.server.test_connection import heartbeat, request
 from tests.unit.server.test_turns import one_turn

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraft_node.metadata.features import LATEST_PRODUCTION_METADATA_VERSION, METADATA_VERSION
-from kraft_node.wire import messages as m
+from kraft_protocol.wire import messages as m
 from tests.kip.cluster import Cluster
 
 

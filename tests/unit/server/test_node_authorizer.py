@@ -7,7 +7,7 @@ import pytest
 from kraft_node.base.config import NodeConfig
 from kraft_node.broker.lifecycle import BrokerState
 from kraft_node.server.node import Node, StartRefused
-from kraft_node.wire import messages as m
+from kraft_protocol.wire import messages as m
 from tests.kip.cluster import Cluster
 from tests.unit.broker.world import Loop, make_env
 

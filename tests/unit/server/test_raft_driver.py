@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, Uuid
 from kraft_node.metadata.log_batches import snapshot_header_batch
 from kraft_node.metadata.overlay import Overlay
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.node import NotLeader
 from kraft_node.raft.snapshots import SnapshotPolicy
-from kraft_node.records.batch import iter_headers
-from kraft_node.records.control import ControlType, iter_control_records
-from kraft_node.wire import codec, messages, stored
+from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, Uuid
+from kraft_protocol.records.batch import iter_headers
+from kraft_protocol.records.control import ControlType, iter_control_records
+from kraft_protocol.wire import codec, messages, stored
 from tests.property.metadata.naive import Stories, dump
 from tests.unit.server.raft_world import DIRECTORY, Context, MemoryStorage, Node, append
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import Uuid
 from kraft_node.metadata.log_batches import snapshot_header_batch
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.raft.voter_history import encode_voters
-from kraft_node.records.control import ControlType
 from kraft_node.server.raft_driver import RaftDriver
-from kraft_node.wire import codec, messages, stored
-from kraft_node.wire.api import API
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import Uuid
+from kraft_protocol.records.control import ControlType
+from kraft_protocol.wire import codec, messages, stored
+from kraft_protocol.wire.api import API
 from tests.unit.server.raft_world import MemoryStorage, World, append
 
 IDS = (1, 2, 3)

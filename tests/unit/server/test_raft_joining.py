@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from kraft_node.base.ids import Uuid
 from kraft_node.metadata.log_batches import leader_change_batch
 from kraft_node.raft import events, voter_changes
 from kraft_node.raft.messages import BeginQuorumEpochRequest
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.voter_history import encode_kraft_version, encode_voters
-from kraft_node.records.control import ControlType
 from kraft_node.server.raft_driver import RaftDriver
-from kraft_node.wire import messages
+from kraft_protocol.ids import Uuid
+from kraft_protocol.records.control import ControlType
+from kraft_protocol.wire import messages
 from tests.unit.server.raft_world import DIRECTORY, MemoryStorage, World
 
 STATED = VoterSet([Voter(ReplicaKey(2, Uuid(bytes([2]) * 16)), {"CONTROLLER": ("host", 9092)})])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kraft_node.server.connection import CLOCK_COSTS, COSTLY_BYTES, COSTS_OF_OTHERS, TURN_COSTS, TURN_MS
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import ApiVersionsRequest, HeartbeatResponse, MetadataRequest, MetadataResponse
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import ApiVersionsRequest, HeartbeatResponse, MetadataRequest, MetadataResponse
 from tests.unit.server.fakes import World, feed
 from tests.unit.server.test_connection import heartbeat, request
 

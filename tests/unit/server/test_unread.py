@@ -8,8 +8,8 @@ import pytest
 
 from kraft_node.server.connection import Connection
 from kraft_node.server.unread import PATIENCE_MS
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import HeartbeatResponse, MetadataRequest, MetadataResponse
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import HeartbeatResponse, MetadataRequest, MetadataResponse
 from tests.unit.server.fakes import FakeTransport, World, feed
 from tests.unit.server.test_connection import heartbeat, request
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kraft_node.wire import codec, messages
-from kraft_node.wire.errors import DecodeError, EncodeError
-from kraft_node.wire.runtime import MAX_ELEMENTS, MAX_STRING_BYTES
+from kraft_protocol.wire import codec, messages
+from kraft_protocol.wire.errors import DecodeError, EncodeError
+from kraft_protocol.wire.runtime import MAX_ELEMENTS, MAX_STRING_BYTES
 
 BIG_VARINT = b"\xff\xff\xff\xff\x0f"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.wire import coordinator, stored
-from kraft_node.wire.errors import DecodeError
+from kraft_protocol.wire import coordinator, stored
+from kraft_protocol.wire.errors import DecodeError
 
 
 def test_a_key_has_its_type_in_front_and_a_value_its_version() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.env import FileSlice
-from kraft_node.wire import frames, messages
-from kraft_node.wire.api import API, ApiKey, name_of
-from kraft_node.wire.errors import DecodeError, EncodeError
+from kraft_protocol.buffers import FileSlice
+from kraft_protocol.wire import frames, messages
+from kraft_protocol.wire.api import API, ApiKey, name_of
+from kraft_protocol.wire.errors import DecodeError, EncodeError
 
 
 def _joined(parts: list[Any]) -> bytes:

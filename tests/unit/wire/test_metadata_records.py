@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kraft_node.metadata.records import RECORD_TYPES, decode_record, decode_record_versioned, encode_record
-from kraft_node.wire import stored
-from kraft_node.wire.errors import DecodeError, EncodeError
+from kraft_protocol.wire import stored
+from kraft_protocol.wire.errors import DecodeError, EncodeError
 
 TOPIC = stored.TopicRecord("t", bytes(range(16)))  # type: ignore[arg-type]
 RAW = b"\x01\x02\x00\x02t" + bytes(range(16)) + b"\x00"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import kraft_node.wire
-from kraft_node.wire import messages, stored
-from kraft_node.wire.schema import MAX_VERSION, block, index, names, parse, parse_versions, snake_case
-from kraft_node.wire.stubs import stub
+import kraft_protocol.wire
+from kraft_protocol.wire import messages, stored
+from kraft_protocol.wire.schema import MAX_VERSION, block, index, names, parse, parse_versions, snake_case
+from kraft_protocol.wire.stubs import stub
 from tests.peer import require_peer
 from tools import import_schemas
 
-WIRE = Path(kraft_node.wire.__file__).parent
+WIRE = Path(kraft_protocol.wire.__file__).parent
 
 
 def test_versions() -> None:

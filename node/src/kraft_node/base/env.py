@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from kraft_node.base.lag import LoopLag
     from kraft_node.base.net import Net
+    from kraft_protocol.buffers import Buffer
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
 T = TypeVar("T")
 
 
@@ -199,25 +199,6 @@ class Env:
     """Changes with each boot of the machine; None if the system does not provide it."""
     lag: LoopLag | None = None
     """Measures the turns of the loop; None if time does not advance in a turn (simulation)."""
-
-
-@dataclass(slots=True, frozen=True)
-class FileSlice:
-    """Bytes in a file that are sent without being read: `runtime` passes them to sendfile.
-
-    Stands for a records field in a response. The file may be renamed or unlinked meanwhile. It stays open until the
-    slice is sent, because the slice references `file`.
-    """
-
-    file: File
-    position: int
-    length: int
-    is_recent: bool = False
-    """Whether it was written recently, so that it is in memory."""
-
-    def read(self) -> bytes:
-        """The bytes, for tests, simulation and connections without sendfile."""
-        return self.file.pread(self.position, self.length)
 
 
 TEMPORARY: Final = ".tmp"

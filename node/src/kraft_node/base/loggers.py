@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.config.definitions import TYPE_IDS
 from kraft_node.base.config.resources import DELETE, SET, check_altered
-from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.base.config.describe import ConfigEntry

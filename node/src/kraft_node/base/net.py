@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from kraft_node.base.env import Buffer, FileSlice
+from kraft_protocol.buffers import Buffer, FileSlice
 
 Outgoing: TypeAlias = Buffer | FileSlice
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.metadata_cache import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from kraft_node.wire.messages import CreateTopicsRequest
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import CreateTopicsRequest
 
 if TYPE_CHECKING:
     from kraft_node.base.config.dynamic import BrokerConfig

@@ -62,12 +62,11 @@ from kraft_node.metadata.features import (
 )
 from kraft_node.partition.manager import ReplicaManager
 from kraft_node.partition.storage import Storage
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
     from kraft_node.base.env import Env
-    from kraft_node.base.ids import Uuid
     from kraft_node.base.request import Handler
     from kraft_node.broker.controller_link import ControllerLink
     from kraft_node.log.errors import LogDirDamaged
@@ -76,6 +75,7 @@ if TYPE_CHECKING:
     from kraft_node.metadata.image import MetadataImage
     from kraft_node.metadata.topics import TopicChange
     from kraft_node.security.authorizer import Authorizer
+    from kraft_protocol.ids import Uuid
 
 log = logging.getLogger(__name__)
 

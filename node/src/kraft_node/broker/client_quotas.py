@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.rates import Rate
 from kraft_node.metadata.client_quotas import quota_of
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kraft_node.base.config.view import ConfigView

@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.wire import codec
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.errors import DecodeError
-from kraft_node.wire.frames import LENGTH_SIZE, decode_response, encode_request
-from kraft_node.wire.messages import EnvelopeRequest
-from kraft_node.wire.stored import DefaultPrincipalData
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.errors import DecodeError
+from kraft_protocol.wire.frames import LENGTH_SIZE, decode_response, encode_request
+from kraft_protocol.wire.messages import EnvelopeRequest
+from kraft_protocol.wire.stored import DefaultPrincipalData
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env, Timer

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import Uuid
-from kraft_node.wire.messages import AssignReplicasToDirsRequest as Request
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire.messages import AssignReplicasToDirsRequest as Request
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Scheduler

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.error_response import error_response
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.error_response import error_response
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext

@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import Uuid, random_uuid
 from kraft_node.metadata.snapshot_state import tell_snapshot
-from kraft_node.wire.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import Uuid, random_uuid
+from kraft_protocol.wire.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
 
 if TYPE_CHECKING:
     from kraft_node.base.config.dynamic import BrokerConfig

@@ -16,12 +16,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.calls import call_each
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import Uuid
 from kraft_node.broker.replication.throttle import EVERYTHING, ReplicationQuota
 from kraft_node.log.errors import CutLater
 from kraft_node.log.futures import check_name
 from kraft_node.log.recovery import LogIsRecovering
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import Uuid
 
 if TYPE_CHECKING:
     from kraft_node.base.config.dynamic import BrokerConfig

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.ids import Uuid
 from kraft_node.partition.table import TopicKey
+from kraft_protocol.ids import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

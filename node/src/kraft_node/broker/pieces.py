@@ -14,13 +14,13 @@ import logging
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import ZERO_UUID
 from kraft_node.base.request import RequestContext
 from kraft_node.security.rewriting import changed
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.error_response import error_response
-from kraft_node.wire.sizes import LONG, is_long
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import ZERO_UUID
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.error_response import error_response
+from kraft_protocol.wire.sizes import LONG, is_long
 
 if TYPE_CHECKING:
     from kraft_node.base.request import Handler

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.calls import call_each
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.wire.messages import AllocateProducerIdsRequest
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import AllocateProducerIdsRequest
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Scheduler

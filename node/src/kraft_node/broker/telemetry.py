@@ -20,10 +20,10 @@ from kraft_node.base.config.client_metrics import parse_match
 from kraft_node.base.config.definitions import CLIENT_METRICS
 from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.config.resources import CLIENT_METRICS_RESOURCE
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import ONE_UUID, ZERO_UUID, Uuid, random_uuid, uuid_text
-from kraft_node.records.compression import Compression, decompress
-from kraft_node.records.errors import CorruptBatch, DecompressionLimit
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import ONE_UUID, ZERO_UUID, Uuid, random_uuid, uuid_text
+from kraft_protocol.records.compression import Compression, decompress
+from kraft_protocol.records.errors import CorruptBatch, DecompressionLimit
 
 if TYPE_CHECKING:
     import re

@@ -9,9 +9,9 @@ from typing import Any, Final
 from kraft_node.base.config.listeners import parse_host_port
 from kraft_node.base.version import VERSION
 from kraft_node.cli.common import ToolError, read_text
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.frames import decode_response, encode_request
-from kraft_node.wire.messages import ApiVersionsRequest
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.frames import decode_response, encode_request
+from kraft_protocol.wire.messages import ApiVersionsRequest
 
 TIMEOUT_S: Final = 30.0
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024

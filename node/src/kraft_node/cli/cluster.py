@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kraft_node.cli.client import Client, connect
 from kraft_node.cli.common import Parser, ToolError, program, run
-from kraft_node.wire.api import API, ApiKey
+from kraft_protocol.wire.api import API, ApiKey
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -59,7 +59,7 @@ def _connect(args: argparse.Namespace) -> Client:
 
 
 def _describe(client: Client, args: argparse.Namespace, *, fenced: bool = False) -> Any:
-    from kraft_node.wire.messages import DescribeClusterRequest
+    from kraft_protocol.wire.messages import DescribeClusterRequest
 
     kind = _BROKERS if args.bootstrap_server else _CONTROLLERS
     request = DescribeClusterRequest(endpoint_type=kind, include_fenced_brokers=fenced)
@@ -70,7 +70,7 @@ def _describe(client: Client, args: argparse.Namespace, *, fenced: bool = False)
 
 def _check(response: Any) -> None:
     if response.error_code:
-        from kraft_node.base.errors import ErrorCode
+        from kraft_protocol.errors import ErrorCode
 
         try:
             name = ErrorCode(response.error_code).name
@@ -87,7 +87,7 @@ def cluster_id(args: argparse.Namespace) -> int:
 
 
 def unregister(args: argparse.Namespace) -> int:
-    from kraft_node.wire.messages import UnregisterBrokerRequest
+    from kraft_protocol.wire.messages import UnregisterBrokerRequest
 
     with _connect(args) as client:
         target = client

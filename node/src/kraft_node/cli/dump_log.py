@@ -121,8 +121,8 @@ def base_offset(path: str) -> int:
 
 def dump_log(path: str, args: argparse.Namespace) -> bool:
     from kraft_node.cli.dump_text import batch_line, record_line
-    from kraft_node.records.batch import check_crc, iter_records, read_header
-    from kraft_node.records.errors import BatchError
+    from kraft_protocol.records.batch import check_crc, iter_records, read_header
+    from kraft_protocol.records.errors import BatchError
 
     _print_start(path)
     data = _open(path)[: args.max_bytes]
@@ -200,8 +200,8 @@ def _multiple(path: str, data: memoryview, layout: struct.Struct) -> bool:
 
 def _batch_at(log: memoryview, position: int) -> Any:
     """The header of the batch at `position`; None if there is none."""
-    from kraft_node.records.batch import read_header
-    from kraft_node.records.errors import BatchError
+    from kraft_protocol.records.batch import read_header
+    from kraft_protocol.records.errors import BatchError
 
     if not 0 <= position < len(log):
         return None
@@ -305,8 +305,8 @@ def dump_transaction_index(path: str, args: argparse.Namespace) -> bool:
 
 def dump_producer_snapshot(path: str, args: argparse.Namespace) -> bool:  # noqa: ARG001  (as the others)
     from kraft_node.cli.dump_text import sequence_after
-    from kraft_node.wire.codec import decode
-    from kraft_node.wire.stored import ProducerSnapshot
+    from kraft_protocol.wire.codec import decode
+    from kraft_protocol.wire.stored import ProducerSnapshot
 
     data = _open(path)
     if len(data) < 6 or struct.unpack_from(">h", data)[0] != 1:

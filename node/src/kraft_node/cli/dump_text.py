@@ -9,12 +9,12 @@ from typing import Any, Final, TypeAlias
 
 from kraft_node.cli import record_text
 from kraft_node.cli.common import ToolError
-from kraft_node.records.batch import BatchHeader, Record
-from kraft_node.records.control import ControlType, parse_control_key, parse_marker
-from kraft_node.records.varint import read_uvarint
-from kraft_node.wire import stored
-from kraft_node.wire.codec import decode
-from kraft_node.wire.errors import DecodeError
+from kraft_protocol.records.batch import BatchHeader, Record
+from kraft_protocol.records.control import ControlType, parse_control_key, parse_marker
+from kraft_protocol.records.varint import read_uvarint
+from kraft_protocol.wire import stored
+from kraft_protocol.wire.codec import decode
+from kraft_protocol.wire.errors import DecodeError
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -114,7 +114,7 @@ def _json(value: Any) -> str:
 def cluster_metadata(record: Record) -> tuple[str | None, str | None]:
     """The records of the metadata log."""
     from kraft_node.metadata.records import decode_record
-    from kraft_node.wire.schema import snake_case
+    from kraft_protocol.wire.schema import snake_case
 
     try:
         message = decode_record(record.value or b"")

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.ids import uuid_text
 from kraft_node.cli.common import Parser, read_config, run
+from kraft_protocol.ids import uuid_text
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig

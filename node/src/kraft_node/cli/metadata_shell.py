@@ -340,7 +340,7 @@ def _controllers(config: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     from kraft_node.metadata.partitions import MetadataError
-    from kraft_node.records.errors import BatchError
+    from kraft_protocol.records.errors import BatchError
 
     parser = _parser()
     args = parser.parse_args(arguments)

@@ -10,13 +10,13 @@ import os
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 from kraft_node.cli.client import Client
 from kraft_node.cli.common import ToolError
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.metadata.log_batches import MetadataBatch, decode_batches
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
+from kraft_protocol.wire.api import ApiKey
 
 CHECKPOINT: Final = ".checkpoint"
 FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -66,8 +66,8 @@ class Source:
 
 
 def _contained_ms(control: Any) -> int:
-    from kraft_node.wire.codec import decode
-    from kraft_node.wire.stored import SnapshotHeaderRecord
+    from kraft_protocol.wire.codec import decode
+    from kraft_protocol.wire.stored import SnapshotHeaderRecord
 
     return int(decode(SnapshotHeaderRecord, bytes(control.value), 0).last_contained_log_timestamp)
 
@@ -173,7 +173,7 @@ class Controllers(Source):
 
     def _fetch(self) -> bool:
         """Fetch until all committed records are here. Returns whether that succeeded."""
-        from kraft_node.wire.messages import FetchRequest
+        from kraft_protocol.wire.messages import FetchRequest
 
         while True:
             row = FetchRequest.FetchPartition(
@@ -229,7 +229,7 @@ class Controllers(Source):
             self.close()
 
     def _fetch_snapshot(self, identity: Any) -> None:
-        from kraft_node.wire.messages import FetchSnapshotRequest as Request
+        from kraft_protocol.wire.messages import FetchSnapshotRequest as Request
 
         data = b""
         while True:
@@ -254,7 +254,7 @@ class Controllers(Source):
 
 
 def _name(code: int) -> str:
-    from kraft_node.base.errors import ErrorCode
+    from kraft_protocol.errors import ErrorCode
 
     try:
         return ErrorCode(code).name

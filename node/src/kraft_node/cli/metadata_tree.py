@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
-from kraft_node.base.ids import Uuid, parse_uuid, uuid_text
 from kraft_node.base.version import COMPATIBLE_KAFKA_VERSION, VERSION
 from kraft_node.metadata.features import METADATA_VERSION, metadata_version
 from kraft_node.metadata.image import MetadataImage
+from kraft_protocol.ids import Uuid, parse_uuid, uuid_text
 
 Node: TypeAlias = "Directory | str"
 

@@ -10,12 +10,12 @@ import struct
 from functools import cache
 from typing import Any
 
-from kraft_node.base.ids import Uuid, uuid_text
-from kraft_node.wire import stored
-from kraft_node.wire.classes import Message
-from kraft_node.wire.codec import decode
-from kraft_node.wire.errors import DecodeError
-from kraft_node.wire.schema import Field, MessageSchema, Struct, blocks, snake_case
+from kraft_protocol.ids import Uuid, uuid_text
+from kraft_protocol.wire import stored
+from kraft_protocol.wire.classes import Message
+from kraft_protocol.wire.codec import decode
+from kraft_protocol.wire.errors import DecodeError
+from kraft_protocol.wire.schema import Field, MessageSchema, Struct, blocks, snake_case
 
 
 def to_json(message: Message, version: int) -> dict[str, Any]:

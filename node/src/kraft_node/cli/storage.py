@@ -19,8 +19,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kraft_node.base.ids import Uuid, random_uuid, uuid_text
 from kraft_node.cli.common import Parser, ToolError, program, read_config, run
+from kraft_protocol.ids import Uuid, random_uuid, uuid_text
 
 
 class _Random:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.config.properties import format_properties, parse_properties
 from kraft_node.base.env import Disk, read_file, write_atomic
-from kraft_node.base.ids import METADATA_TOPIC_NAME, Uuid, uuid_text
 from kraft_node.cli.common import ToolError
 from kraft_node.log import meta_properties
 from kraft_node.metadata.features import METADATA_VERSION, metadata_version
 from kraft_node.runtime.disk import RealDisk
+from kraft_protocol.ids import METADATA_TOPIC_NAME, Uuid, uuid_text
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
@@ -163,10 +163,10 @@ def _write(
 
 def _snapshot(now: int, last_timestamp_ms: int, controls: Sequence[tuple[int, bytes]], records: Sequence[Any]) -> bytes:
     """A snapshot file written at `now`: header (and quorum) control batch, the records, footer (KIP-630)."""
-    from kraft_node.records.batch import build_batch
-    from kraft_node.records.control import ControlType, build_control_batch
-    from kraft_node.wire.codec import encode
-    from kraft_node.wire.stored import SnapshotFooterRecord, SnapshotHeaderRecord
+    from kraft_protocol.records.batch import build_batch
+    from kraft_protocol.records.control import ControlType, build_control_batch
+    from kraft_protocol.wire.codec import encode
+    from kraft_protocol.wire.stored import SnapshotFooterRecord, SnapshotHeaderRecord
 
     header = encode(SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp_ms), 0)
     first = [(int(ControlType.SNAPSHOT_HEADER), header), *controls]
@@ -186,9 +186,9 @@ def _snapshot(now: int, last_timestamp_ms: int, controls: Sequence[tuple[int, by
 def _quorum_controls(voters: Sequence[InitialVoter], listener: str) -> list[tuple[int, bytes]]:
     """The control records that define a dynamic quorum of `voters` (KIP-853)."""
     from kraft_node.metadata.features import KRAFT_VERSION, SUPPORTED_RANGES
-    from kraft_node.records.control import ControlType
-    from kraft_node.wire.codec import encode
-    from kraft_node.wire.stored import KRaftVersionRecord, VotersRecord
+    from kraft_protocol.records.control import ControlType
+    from kraft_protocol.wire.codec import encode
+    from kraft_protocol.wire.stored import KRaftVersionRecord, VotersRecord
 
     supported = SUPPORTED_RANGES[KRAFT_VERSION]
     listed = [

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kraft_node.base.ids import Uuid, parse_uuid, uuid_text
 from kraft_node.cli.common import ToolError
 from kraft_node.metadata.features import (
     KRAFT_VERSION,
@@ -24,6 +23,7 @@ from kraft_node.metadata.features import (
     missing_dependencies,
     parse_metadata_version,
 )
+from kraft_protocol.ids import Uuid, parse_uuid, uuid_text
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
@@ -148,7 +148,7 @@ def _kraft_level(given: int | None, *, dynamic_quorum: bool) -> int:
 
 def bootstrap_records(levels: Mapping[str, int], scram: Sequence[ScramCredential]) -> list[Any]:
     """The first records of a new cluster's metadata log, in Kafka's order. Raises ToolError."""
-    from kraft_node.wire.stored import FeatureLevelRecord, UserScramCredentialRecord
+    from kraft_protocol.wire.stored import FeatureLevelRecord, UserScramCredentialRecord
 
     if scram and levels[METADATA_VERSION] < SCRAM_SUPPORTED:
         first = metadata_version(SCRAM_SUPPORTED).name

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import Uuid, random_uuid
 from kraft_node.controller.cluster import Cluster, check_operation_size
 from kraft_node.controller.plan import Plan
 from kraft_node.security.acl_filter import (
@@ -24,7 +22,9 @@ from kraft_node.security.acl_filter import (
 )
 from kraft_node.security.entries import Resource, Rule, resource_of, rule_of
 from kraft_node.security.names import CLUSTER_NAME, PatternType, ResourceType
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import Uuid, random_uuid
+from kraft_protocol.wire.messages import (
     CreateAclsRequest,
     CreateAclsResponse,
     DeleteAclsRequest,
@@ -32,7 +32,7 @@ from kraft_node.wire.messages import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
-from kraft_node.wire.stored import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from kraft_protocol.wire.stored import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
 DELETIONS_MAX: Final = 10_000
 

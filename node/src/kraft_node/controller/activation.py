@@ -18,7 +18,7 @@ from kraft_node.metadata.features import (
     METADATA_VERSION,
     MINIMUM_METADATA_VERSION,
 )
-from kraft_node.wire.stored import (
+from kraft_protocol.wire.stored import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,

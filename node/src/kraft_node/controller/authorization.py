@@ -11,8 +11,6 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from kraft_node.base.config.resources import BROKER_LOGGER_RESOURCE
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.base.request import Handler, RequestContext
 from kraft_node.controller.topics import FORBIDDEN_NAME, UNKNOWN_ID, UNKNOWN_NAME, repeated
 from kraft_node.metadata.topics import TopicsView
@@ -20,8 +18,10 @@ from kraft_node.security.authorizer import Authorizer
 from kraft_node.security.configs import OWNERS, describe_configs, may
 from kraft_node.security.names import REFUSALS, Operation, ResourceType
 from kraft_node.security.rewriting import answered, changed
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import ZERO_UUID, Uuid
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import (
     AlterConfigsResponse,
     CreatePartitionsResponse,
     CreateTopicsResponse,

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
-from kraft_node.base.ids import Uuid
+from kraft_protocol.ids import Uuid
 
 BLOCK_PARTITIONS: Final = 256
 """Partitions per block. Searching one block takes some 10 microseconds."""

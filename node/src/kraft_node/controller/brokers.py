@@ -14,8 +14,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import RESERVED_DIRECTORY_IDS, uuid_text
 from kraft_node.controller.cluster import Cluster
 from kraft_node.controller.leaders import Leaders
 from kraft_node.controller.plan import Plan
@@ -29,7 +27,9 @@ from kraft_node.metadata.features import (
     METADATA_VERSION,
 )
 from kraft_node.metadata.snapshot_state import told_snapshot
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import RESERVED_DIRECTORY_IDS, uuid_text
+from kraft_protocol.wire.messages import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
@@ -39,7 +39,7 @@ from kraft_node.wire.messages import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
-from kraft_node.wire.stored import (
+from kraft_protocol.wire.stored import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final
 
-from kraft_node.base.ids import Uuid
 from kraft_node.metadata.features import DIRECTORY_ASSIGNMENT_SUPPORTED, NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK
 from kraft_node.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, RECOVERY_UNCHANGED, PartitionState
-from kraft_node.wire.stored import PartitionChangeRecord
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire.stored import PartitionChangeRecord
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1

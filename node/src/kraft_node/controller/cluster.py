@@ -14,8 +14,6 @@ from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.config.node import own_boolean
 from kraft_node.base.config.resources import BROKER_RESOURCE, TOPIC_RESOURCE
 from kraft_node.base.env import Clock, Rng
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, ZERO_UUID, Uuid
 from kraft_node.controller.change import PartitionChange
 from kraft_node.controller.derived import Derived
 from kraft_node.controller.index import PartitionIndex
@@ -29,9 +27,11 @@ from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.overlay import Overlay
 from kraft_node.metadata.partitions import PartitionState, TopicView
 from kraft_node.security.entries import EntryIndex
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
-    from kraft_node.wire.stored import RegisterBrokerRecord
+    from kraft_protocol.wire.stored import RegisterBrokerRecord
 
 RECORDS_PER_USER_OPERATION_MAX: Final = 10_000
 """Maximum of records in one atomic operation of a user; more would stall all others (Kafka's MAX_RECORDS_PER_USER_OP).

@@ -29,19 +29,19 @@ from kraft_node.base.config.resources import (
     TOPIC_RESOURCE,
 )
 from kraft_node.base.config.types import java_int
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.cluster import Cluster, check_operation_size
 from kraft_node.controller.features import MIN_ISR
 from kraft_node.controller.names import check_topic_name
 from kraft_node.controller.plan import Plan
 from kraft_node.metadata.features import CORDONED_LOG_DIRS_SUPPORTED
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from kraft_node.wire.stored import ClearElrRecord, ConfigRecord
+from kraft_protocol.wire.stored import ClearElrRecord, ConfigRecord
 
 VALUE_LENGTH_MAX: Final = 32_767
 """Kafka's limit; brokers of older releases read such values into int16 lengths."""

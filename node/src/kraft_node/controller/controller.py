@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.env import Env
-from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.long_answers import answer
 from kraft_node.base.request import Handler, RequestContext
 from kraft_node.base.turns import Turns
 from kraft_node.controller import loggers
@@ -46,10 +46,10 @@ from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.prepared import Prepared
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.node import NotLeader
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.error_response import error_response
-from kraft_node.wire.long_answers import answer
-from kraft_node.wire.stored import NoOpRecord
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.error_response import error_response
+from kraft_protocol.wire.stored import NoOpRecord
 
 log = logging.getLogger(__name__)
 

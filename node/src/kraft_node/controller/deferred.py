@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import RequestContext
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 DEFERRED_MAX: Final = 20_000
 """Maximum of waiting answers. A connection has one unanswered request, so honest clients never reach this number. If

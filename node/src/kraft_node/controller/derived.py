@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.ids import Uuid
 from kraft_node.controller.index import PartitionIndex
 from kraft_node.controller.names import TopicNames
 from kraft_node.metadata.kinds import kind_of
 from kraft_node.security.entries import EntryIndex
+from kraft_protocol.ids import Uuid
 
 if TYPE_CHECKING:
     from kraft_node.metadata.image import MetadataImage
     from kraft_node.metadata.topics import Topics, TopicsView
-    from kraft_node.wire.classes import Message
+    from kraft_protocol.wire.classes import Message
 
 SLICE_PARTITIONS: Final = 5_000
 """Partitions, or access control entries, per slice: some 3 ms."""

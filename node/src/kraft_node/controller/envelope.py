@@ -13,24 +13,24 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.long_answers import answer_later
 from kraft_node.base.request import Handler, RequestContext
 from kraft_node.base.turns import Turns
-from kraft_node.wire import codec
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.error_response import error_response
-from kraft_node.wire.errors import DecodeError
-from kraft_node.wire.frames import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.error_response import error_response
+from kraft_protocol.wire.errors import DecodeError
+from kraft_protocol.wire.frames import (
     LENGTH_SIZE,
     RequestHeader,
     decode_request_header,
     encode_response,
     encode_response_in_steps,
 )
-from kraft_node.wire.long_answers import answer_later
-from kraft_node.wire.messages import EnvelopeRequest, EnvelopeResponse
-from kraft_node.wire.sizes import is_long
-from kraft_node.wire.stored import DefaultPrincipalData
+from kraft_protocol.wire.messages import EnvelopeRequest, EnvelopeResponse
+from kraft_protocol.wire.sizes import is_long
+from kraft_protocol.wire.stored import DefaultPrincipalData
 
 FORWARDABLE: Final = frozenset(
     {

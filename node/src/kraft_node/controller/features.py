@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kraft_node.base.config.resources import BROKER_RESOURCE
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.cluster import Cluster
 from kraft_node.controller.plan import Plan
 from kraft_node.metadata.features import (
@@ -26,8 +25,9 @@ from kraft_node.metadata.features import (
     metadata_version,
     missing_dependencies,
 )
-from kraft_node.wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
-from kraft_node.wire.stored import ConfigRecord, FeatureLevelRecord, NoOpRecord
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
+from kraft_protocol.wire.stored import ConfigRecord, FeatureLevelRecord, NoOpRecord
 
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from kraft_node.base.ids import Uuid
 from kraft_node.controller.blocks import BLOCK_PARTITIONS, BrokerBlocks
 from kraft_node.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, PartitionState, Topic
 from kraft_node.metadata.topics import TopicsView
+from kraft_protocol.ids import Uuid
 
 if TYPE_CHECKING:
-    from kraft_node.wire.stored import PartitionChangeRecord, PartitionRecord
+    from kraft_protocol.wire.stored import PartitionChangeRecord, PartitionRecord
 
 PartitionSet: TypeAlias = dict[Uuid, int]
 """Topic id -> bit n set for partition n; a topic without partitions in the set is absent."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import Uuid
 from kraft_node.controller.change import RECOVERED, RECOVERING, Election
 from kraft_node.controller.cluster import Cluster
 from kraft_node.controller.plan import Plan
 from kraft_node.metadata.features import DIRECTORY_ASSIGNMENT_SUPPORTED
 from kraft_node.metadata.partitions import PartitionState, TopicView
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire.messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     AssignReplicasToDirsRequest,

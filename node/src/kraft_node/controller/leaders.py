@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import Uuid
 from kraft_node.controller.change import Election
 from kraft_node.controller.cluster import Cluster, check_operation_size
 from kraft_node.controller.index import members
 from kraft_node.controller.plan import Plan
 from kraft_node.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, PartitionState, TopicView
-from kraft_node.wire.messages import ElectLeadersRequest, ElectLeadersResponse
-from kraft_node.wire.stored import PartitionChangeRecord
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire.messages import ElectLeadersRequest, ElectLeadersResponse
+from kraft_protocol.wire.stored import PartitionChangeRecord
 
 SWEEP_ELECTIONS_MAX: Final = 1_000
 """Maximum of elections in one periodic sweep. If there are more, the sweep continues after other waiting work."""

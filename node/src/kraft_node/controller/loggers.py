@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kraft_node.base.config.resources import BROKER_LOGGER_RESOURCE
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.loggers import alter
 from kraft_node.security.rewriting import answered, changed
-from kraft_node.wire.messages import IncrementalAlterConfigsResponse
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import IncrementalAlterConfigsResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import Handler, RequestContext

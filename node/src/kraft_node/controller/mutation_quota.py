@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.metadata.client_quotas import quota_of
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Clock

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 NAME_LENGTH_MAX: Final = 249
 """A log directory is named `topic-partition`, and file systems allow 255 bytes."""

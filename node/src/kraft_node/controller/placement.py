@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kraft_node.base.env import Rng
-from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 REPLICATION_FACTOR_MAX: Final = 32_767
 """The maximum of the protocol's int16."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.cluster import Cluster
 from kraft_node.controller.plan import Plan
-from kraft_node.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from kraft_node.wire.stored import ProducerIdsRecord
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from kraft_protocol.wire.stored import ProducerIdsRecord
 
 BLOCK_SIZE: Final = 1000
 PRODUCER_ID_MAX: Final = (1 << 63) - 1

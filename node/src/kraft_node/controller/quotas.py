@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.cluster import Cluster, check_operation_size
 from kraft_node.controller.plan import Plan
 from kraft_node.metadata.delta import Entity
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
 )
-from kraft_node.wire.stored import ClientQuotaRecord
+from kraft_protocol.wire.stored import ClientQuotaRecord
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.change import Election
 from kraft_node.controller.cluster import Cluster, check_operation_size
 from kraft_node.controller.index import numbers
 from kraft_node.controller.plan import Plan
 from kraft_node.controller.topics import check_manual_assignment
 from kraft_node.metadata.partitions import PartitionState, TopicView
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ListPartitionReassignmentsRequest,

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.cluster import Cluster, check_operation_size
 from kraft_node.controller.plan import Plan
 from kraft_node.metadata.features import SCRAM_SUPPORTED
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
 )
-from kraft_node.wire.stored import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from kraft_protocol.wire.stored import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 
 MECHANISMS: Final = {1: "sha256", 2: "sha512"}
 """SCRAM-SHA-256 and SCRAM-SHA-512."""

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from kraft_node.base.config.describe import describe_topic
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import ZERO_UUID, Uuid, random_uuid
 from kraft_node.controller.cluster import Cluster, check_operation_size
 from kraft_node.controller.configs import Configs
 from kraft_node.controller.mutation_quota import UNBOUNDED, Permission
@@ -22,7 +20,9 @@ from kraft_node.controller.names import check_topic_name
 from kraft_node.controller.placement import REPLICATION_FACTOR_MAX, StripedPlacer
 from kraft_node.controller.plan import Plan
 from kraft_node.metadata.partitions import TopicView
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import ZERO_UUID, Uuid, random_uuid
+from kraft_protocol.wire.messages import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -30,7 +30,7 @@ from kraft_node.wire.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from kraft_node.wire.stored import PartitionRecord, RemoveTopicRecord, TopicRecord
+from kraft_protocol.wire.stored import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 PARTITIONS_PER_BATCH_MAX: Final = 10_000
 """Maximum of partitions that one request may create (Kafka's MAX_PARTITIONS_PER_BATCH)."""

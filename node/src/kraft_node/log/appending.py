@@ -10,8 +10,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.env import Buffer
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log import names, txn_index
 from kraft_node.log.config import LONG_MAX
 from kraft_node.log.errors import is_shortage
@@ -27,7 +25,9 @@ from kraft_node.log.validate import (
     target_codec,
 )
 from kraft_node.log.waiting import policy_flush
-from kraft_node.records.batch import (
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
@@ -35,8 +35,8 @@ from kraft_node.records.batch import (
     check_batch,
     iter_records,
 )
-from kraft_node.records.control import ControlType, parse_control_key, parse_marker
-from kraft_node.records.errors import BatchError, InvalidBatch, UnsupportedMagic
+from kraft_protocol.records.control import ControlType, parse_control_key, parse_marker
+from kraft_protocol.records.errors import BatchError, InvalidBatch, UnsupportedMagic
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log

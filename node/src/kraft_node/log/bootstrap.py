@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kraft_node.base.env import Buffer, Disk, read_file
-from kraft_node.records.batch import check_batch, iter_records
-from kraft_node.records.errors import BatchError
+from kraft_node.base.env import Disk, read_file
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.records.batch import check_batch, iter_records
+from kraft_protocol.records.errors import BatchError
 
 FILE: Final = "bootstrap.checkpoint"
 

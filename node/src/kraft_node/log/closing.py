@@ -11,10 +11,10 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kraft_node.base.env import Buffer
 from kraft_node.base.turns import OneByOne
 from kraft_node.log import flushing
 from kraft_node.log.files import Originals, Put, write_file
+from kraft_protocol.buffers import Buffer
 
 if TYPE_CHECKING:
     from kraft_node.log.directory import Directory

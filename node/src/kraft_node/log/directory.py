@@ -13,13 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from kraft_node.base.env import Disk, DiskLock, Env, FileSystem, Timer, read_file, write_atomic
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import METADATA_TOPIC_NAME, ZERO_UUID, Uuid, random_uuid
 from kraft_node.log import meta_properties, names, trimming
 from kraft_node.log.checkpoints import CheckpointError, CheckpointText, OffsetMap, read_offsets
 from kraft_node.log.errors import CutLater, LogDirDamaged, LogDirInvalid
 from kraft_node.log.files import FileCache, LogDir, Originals
 from kraft_node.log.page_cache import BootMark
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import METADATA_TOPIC_NAME, ZERO_UUID, Uuid, random_uuid
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 from typing import Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 SHORTAGES: Final = (errno.EMFILE, errno.ENFILE)
 

@@ -10,12 +10,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-from kraft_node.base.env import Buffer, Disk, Env, File
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import ZERO_UUID, Uuid
+from kraft_node.base.env import Disk, Env, File
 from kraft_node.base.turns import Turns
 from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirFailure, is_shortage
 from kraft_node.log.waiting.write_budget import WriteBudget
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log

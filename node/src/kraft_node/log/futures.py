@@ -12,12 +12,12 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.log import names, partition_metadata
 from kraft_node.log.directory import NEW_NAMES_SYNC_MS, Directory
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.opening import NEVER_COMPACTED, new_log, open_log
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kraft_node.log.files import LogDir

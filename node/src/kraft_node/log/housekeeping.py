@@ -12,7 +12,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import Timer
-from kraft_node.base.errors import KafkaError
 from kraft_node.log import flushing, names
 from kraft_node.log.closing import keep_producers
 from kraft_node.log.compaction.choice import first_dirty_offset
@@ -21,6 +20,7 @@ from kraft_node.log.config import LONG_MAX
 from kraft_node.log.directory import Directory, directory_of
 from kraft_node.log.log import Log
 from kraft_node.log.trimming import DROP_STEP
+from kraft_protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.log.manager import LogManager

@@ -10,7 +10,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from kraft_node.base.env import Buffer, File
+from kraft_node.base.env import File
+from kraft_protocol.buffers import Buffer
 
 ENTRY: Final = Struct(">II")
 TIME_ENTRY: Final = Struct(">qI")

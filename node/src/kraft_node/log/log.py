@@ -15,9 +15,6 @@ from typing import Final, TypeVar
 
 from fastcrc.crc32 import iscsi as crc32c
 
-from kraft_node.base.env import Buffer
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import Uuid
 from kraft_node.log import appending, flushing, lookup, trimming
 from kraft_node.log.config import LONG_MAX, LogConfig, draw_jitter
 from kraft_node.log.epochs import LeaderEpochs
@@ -32,7 +29,10 @@ from kraft_node.log.timestamps import Partial
 from kraft_node.log.validate import Checked, looks_sound
 from kraft_node.log.waiting import policy_flush
 from kraft_node.log.waiting.write_budget import AppendLater
-from kraft_node.records.batch import (
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import Uuid
+from kraft_protocol.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL_BIT,
@@ -44,7 +44,7 @@ from kraft_node.records.batch import (
     NO_TIMESTAMP,
     BatchHeader,
 )
-from kraft_node.records.errors import BatchError
+from kraft_protocol.records.errors import BatchError
 
 T = TypeVar("T")
 

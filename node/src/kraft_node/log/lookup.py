@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from fastcrc.crc32 import iscsi as crc32c
 
-from kraft_node.base.env import FileSlice
 from kraft_node.log import names, txn_index
 from kraft_node.log.results import FetchSlice
 from kraft_node.log.scan import BadBatch, batches
 from kraft_node.log.timestamps import Partial, TimesUnread
-from kraft_node.records.batch import ATTRIBUTES_POSITION, LOG_OVERHEAD, BatchHeader, Record, iter_records
-from kraft_node.records.places import Place, places
+from kraft_protocol.buffers import FileSlice
+from kraft_protocol.records.batch import ATTRIBUTES_POSITION, LOG_OVERHEAD, BatchHeader, Record, iter_records
+from kraft_protocol.records.places import Place, places
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log

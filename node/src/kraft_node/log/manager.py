@@ -13,8 +13,6 @@ from typing import TypeAlias
 
 from kraft_node.base.config.view import ConfigView
 from kraft_node.base.env import Env
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import ZERO_UUID, Uuid, uuid_text
 from kraft_node.log import names, partition_metadata
 from kraft_node.log.closing import close_directory
 from kraft_node.log.config import LogConfig, make_config
@@ -29,6 +27,8 @@ from kraft_node.log.opening import NEVER_COMPACTED, new_log, open_log
 from kraft_node.log.recovery import LogIsRecovering, Recovery
 from kraft_node.log.timing import Timing
 from kraft_node.log.withdrawals import Withdrawals
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import ZERO_UUID, Uuid, uuid_text
 
 logger = logging.getLogger("kraft_node.log")
 

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.config.properties import format_properties, parse_properties
 from kraft_node.base.env import Disk, read_file, write_atomic
-from kraft_node.base.ids import Uuid, parse_uuid, uuid_text
 from kraft_node.log.errors import LogDirInvalid
 from kraft_node.log.names import META_PROPERTIES
+from kraft_protocol.ids import Uuid, parse_uuid, uuid_text
 
 VERSION: Final = 1
 

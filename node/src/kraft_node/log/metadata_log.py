@@ -17,9 +17,7 @@ from typing import Final, TypeVar
 
 from fastcrc.crc32 import iscsi as crc32c
 
-from kraft_node.base.env import Buffer, DiskLock, Env, File, FileSlice, read_file, write_atomic
-from kraft_node.base.errors import KafkaError
-from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
+from kraft_node.base.env import DiskLock, Env, File, read_file, write_atomic
 from kraft_node.log import bootstrap, flushing, names, partition_metadata, quorum_state, segments
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.directory import lock_directory
@@ -31,6 +29,9 @@ from kraft_node.log.results import whole_batches
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.quorum import QuorumState
 from kraft_node.raft.storage import SnapshotFile, Work
+from kraft_protocol.buffers import Buffer, FileSlice
+from kraft_protocol.errors import KafkaError
+from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 
 T = TypeVar("T")
 

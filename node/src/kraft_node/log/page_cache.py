@@ -19,7 +19,7 @@ from kraft_node.log import names
 from kraft_node.log.files import write_file
 from kraft_node.log.index import ENTRY, ENTRY_SIZE
 from kraft_node.log.scan import BadBatch, batches
-from kraft_node.records.batch import HEADER, HEADER_SIZE, MAGIC, BatchHeader
+from kraft_protocol.records.batch import HEADER, HEADER_SIZE, MAGIC, BatchHeader
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Disk, File

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from kraft_node.base.env import Disk, read_file
-from kraft_node.base.ids import ZERO_UUID, Uuid, parse_uuid, uuid_text
 from kraft_node.log.files import Originals, write_file
 from kraft_node.log.names import PARTITION_METADATA
+from kraft_protocol.ids import ZERO_UUID, Uuid, parse_uuid, uuid_text
 
 _VERSION: Final = "version: 0"
 _ID: Final = "topic_id: "

@@ -12,12 +12,12 @@ from kraft_node.log.files import Put, remove_if_there
 from kraft_node.log.lookup import control_records_of
 from kraft_node.log.producer_snapshot import SnapshotError, decode_snapshot, encode_snapshot
 from kraft_node.log.scan import BadBatch, batches
-from kraft_node.records.control import ControlType, parse_control_key, parse_marker
-from kraft_node.records.errors import BatchError
+from kraft_protocol.records.control import ControlType, parse_control_key, parse_marker
+from kraft_protocol.records.errors import BatchError
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
-    from kraft_node.records.batch import BatchHeader
+    from kraft_protocol.records.batch import BatchHeader
 
 logger = logging.getLogger("kraft_node.log")
 

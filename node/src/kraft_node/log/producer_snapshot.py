@@ -12,8 +12,8 @@ from typing import Final
 
 from fastcrc.crc32 import iscsi as crc32c
 
-from kraft_node.base.env import Buffer
 from kraft_node.log.producers import NONE, SEQUENCE_MAX, BatchMetadata, Producer, Producers
+from kraft_protocol.buffers import Buffer
 
 VERSION: Final = 1
 _HEAD: Final = Struct(">hI")

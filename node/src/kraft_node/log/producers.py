@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.records.batch import BatchHeader
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import BatchHeader
 
 BATCHES_KEPT: Final = 5
 """Kafka's clients have at most five batches in flight, so a repeated batch is among the last five."""

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kraft_node.base.env import Disk, read_file
-from kraft_node.base.ids import ZERO_UUID, parse_uuid, uuid_text
 from kraft_node.raft.epochs import EPOCH_MAX, EpochsExhausted
 from kraft_node.raft.quorum import NOBODY, QuorumState, ReplicaKey
+from kraft_protocol.ids import ZERO_UUID, parse_uuid, uuid_text
 
 FILE: Final = "quorum-state"
 

@@ -15,19 +15,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log import names
 from kraft_node.log.config import LONG_MAX
 from kraft_node.log.files import FileCache, LogDir
 from kraft_node.log.flushing import flush_now
-from kraft_node.records.batch import HEADER, HEADER_SIZE, MAGIC
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import HEADER, HEADER_SIZE, MAGIC
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Buffer, Timer
+    from kraft_node.base.env import Timer
     from kraft_node.log.directory import Directory
     from kraft_node.log.log import Log
     from kraft_node.log.manager import LogManager
     from kraft_node.log.producers import Awaited
+    from kraft_protocol.buffers import Buffer
 
 logger = logging.getLogger("kraft_node.log")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraft_node.base.env import Buffer, FileSlice
 from kraft_node.log.segment import Segment
-from kraft_node.records.batch import HEADER_SIZE, LOG_OVERHEAD
+from kraft_protocol.buffers import Buffer, FileSlice
+from kraft_protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD
 
 
 class AppendInfo(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Final
 from fastcrc.crc32 import iscsi as crc32c
 
 from kraft_node.base.env import File
-from kraft_node.records.batch import (
+from kraft_protocol.records.batch import (
     ATTRIBUTES_POSITION,
     HEADER,
     HEADER_SIZE,

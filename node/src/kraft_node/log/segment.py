@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from kraft_node.base.env import Buffer, File
+from kraft_node.base.env import File
 from kraft_node.log import index, names
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.files import Handle, LogDir, Put, write_file
 from kraft_node.log.index import ENTRY, ENTRY_SIZE, TIME_ENTRY, TIME_ENTRY_SIZE
 from kraft_node.log.scan import BadBatch, batches, find_offset
-from kraft_node.records.batch import HEADER, HEADER_SIZE, BatchHeader
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.records.batch import HEADER, HEADER_SIZE, BatchHeader
 
 log = logging.getLogger("kraft_node.log")
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.files import FileCache, LogDir
 from kraft_node.log.segment import Segment, Unproven
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import KafkaError
 from kraft_node.log import flushing, names, txn_index
 from kraft_node.log.errors import CutLater
 from kraft_node.log.producer_replay import load_producers
 from kraft_node.log.segments import remove_files
 from kraft_node.log.waiting import policy_flush
+from kraft_protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log

@@ -8,7 +8,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from kraft_node.base.env import Buffer, Disk
+from kraft_node.base.env import Disk
+from kraft_protocol.buffers import Buffer
 
 ENTRY: Final = Struct(">hqqqq")
 VERSION: Final = 0

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kraft_node.base.env import Buffer
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.records.alike import Alike, read_alike
-from kraft_node.records.batch import (
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.alike import Alike, read_alike
+from kraft_protocol.records.batch import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
@@ -27,9 +27,9 @@ from kraft_node.records.batch import (
     records_section,
     seal,
 )
-from kraft_node.records.compression import CODEC_NAMES, Compression, compress, decompress, decompress_pieces
-from kraft_node.records.errors import BatchError, CorruptBatch, DecompressionLimit
-from kraft_node.records.shapes import Columns, VarintTooLong, bounds_hold, check_filled, read_columns, read_shapes
+from kraft_protocol.records.compression import CODEC_NAMES, Compression, compress, decompress, decompress_pieces
+from kraft_protocol.records.errors import BatchError, CorruptBatch, DecompressionLimit
+from kraft_protocol.records.shapes import Columns, VarintTooLong, bounds_hold, check_filled, read_columns, read_shapes
 
 if TYPE_CHECKING:
     from kraft_node.log.config import LogConfig

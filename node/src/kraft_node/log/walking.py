@@ -20,7 +20,7 @@ from kraft_node.log.scan import BadBatch, batches
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
-    from kraft_node.records.batch import BatchHeader
+    from kraft_protocol.records.batch import BatchHeader
 
 logger = logging.getLogger("kraft_node.log")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log.directory import Directory, directory_of
 from kraft_node.log.log import Log
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.log.errors import LogDirDamaged

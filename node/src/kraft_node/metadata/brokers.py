@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kraft_node.base.ids import Uuid
+from kraft_protocol.ids import Uuid
 
 if TYPE_CHECKING:
-    from kraft_node.wire.stored import RegisterBrokerRecord, RegisterControllerRecord
+    from kraft_protocol.wire.stored import RegisterBrokerRecord, RegisterControllerRecord
 
 
 class Endpoint(NamedTuple):

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from struct import Struct, pack, unpack
 from typing import Final, TypeVar
 
-from kraft_node.base.ids import Uuid
 from kraft_node.metadata.partitions import WIDTH, Interner, Topic
 from kraft_node.metadata.records import FRAME_VERSION, RECORD_TYPES
 from kraft_node.metadata.topics import Topics
-from kraft_node.wire.runtime import put_uvarint
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire.runtime import put_uvarint
 
 T = TypeVar("T")
 

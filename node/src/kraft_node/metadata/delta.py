@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from kraft_node.base.ids import Uuid
 from kraft_node.metadata.brokers import BrokerRegistration, ControllerRegistration
 from kraft_node.metadata.kinds import SECTION_NAMES
 from kraft_node.metadata.topics import TopicChange
+from kraft_protocol.ids import Uuid
 
 Entity: TypeAlias = tuple[tuple[str, str | None], ...]
 """A client quota's entity: (type, name or None for the default) pairs, sorted by type."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from kraft_node.base.ids import Uuid
 from kraft_node.metadata.brokers import BrokerRegistration, ControllerRegistration
 from kraft_node.metadata.delta import Entity, MetadataDelta
 from kraft_node.metadata.kinds import SECTION_NAMES, kind_of
 from kraft_node.metadata.sections import Section, SectionView
 from kraft_node.metadata.store import MetadataStore
 from kraft_node.metadata.topics import Topics, TopicsView
+from kraft_protocol.ids import Uuid
 
 
 class MetadataView(Protocol):

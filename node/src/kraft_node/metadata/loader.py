@@ -17,7 +17,7 @@ from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.kinds.kind import TransactionMark
 from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.records import decode_record
-from kraft_node.wire.errors import DecodeError
+from kraft_protocol.wire.errors import DecodeError
 
 Publisher: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
 

@@ -7,12 +7,12 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from kraft_node.base.env import Buffer
 from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.records import decode_record, encode_record
 from kraft_node.raft.quorum import ReplicaKey
-from kraft_node.records.batch import (
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -22,11 +22,11 @@ from kraft_node.records.batch import (
     records_section,
     seal,
 )
-from kraft_node.records.control import ControlRecord, ControlType, build_control_batch, iter_control_records
-from kraft_node.records.varint import write_varint
-from kraft_node.wire import stored
-from kraft_node.wire.codec import encode
-from kraft_node.wire.errors import DecodeError
+from kraft_protocol.records.control import ControlRecord, ControlType, build_control_batch, iter_control_records
+from kraft_protocol.records.varint import write_varint
+from kraft_protocol.wire import stored
+from kraft_protocol.wire.codec import encode
+from kraft_protocol.wire.errors import DecodeError
 
 SNAPSHOT_BATCH_BYTES: Final = 16 * 1024
 """Approximate size of a batch in a snapshot. The format allows 8 MiB, but commits wait while a batch is made."""

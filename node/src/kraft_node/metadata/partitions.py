@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
-from kraft_node.base.ids import DIRECTORY_MIGRATING, Uuid
+from kraft_protocol.ids import DIRECTORY_MIGRATING, Uuid
 
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2

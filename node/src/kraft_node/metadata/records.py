@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.wire import codec, stored
-from kraft_node.wire.errors import DecodeError
-from kraft_node.wire.runtime import put_uvarint, uvarint
-from kraft_node.wire.schema import index
+from kraft_protocol.wire import codec, stored
+from kraft_protocol.wire.errors import DecodeError
+from kraft_protocol.wire.runtime import put_uvarint, uvarint
+from kraft_protocol.wire.schema import index
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Buffer
-    from kraft_node.wire.classes import Message
+    from kraft_protocol.buffers import Buffer
+    from kraft_protocol.wire.classes import Message
 
 FRAME_VERSION: Final = 1
 MAX_RECORD_VERSION: Final = 32767

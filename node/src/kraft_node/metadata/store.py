@@ -13,11 +13,11 @@ from kraft_node.metadata.features import METADATA_VERSION, MINIMUM_METADATA_VERS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kraft_node.base.ids import Uuid
     from kraft_node.metadata.brokers import BrokerRegistration, ControllerRegistration
     from kraft_node.metadata.delta import Entity
     from kraft_node.metadata.sections import Cells
     from kraft_node.metadata.topics import TopicStore
+    from kraft_protocol.ids import Uuid
 
 PRODUCER_IDS: Final = "next"
 """The only key of `producer_ids`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
-from kraft_node.base.ids import Uuid, uuid_text
 from kraft_node.metadata.partitions import (
     COLUMN_LEADER,
     COLUMN_REPLICAS,
@@ -16,6 +15,7 @@ from kraft_node.metadata.partitions import (
     TopicView,
 )
 from kraft_node.metadata.sections import Touched
+from kraft_protocol.ids import Uuid, uuid_text
 
 
 class TopicChange:

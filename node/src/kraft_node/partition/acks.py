@@ -10,7 +10,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kraft_node.base.errors import ErrorCode
+from kraft_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kraft_node.partition.partition import Partition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log.trimming import DROP_STEP
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.partition.followers import UNKNOWN, Follower
+from kraft_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kraft_node.metadata.partitions import PartitionState

@@ -10,9 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kraft_node.base.env import Buffer, Env
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import Uuid, uuid_text
+from kraft_node.base.env import Env
 from kraft_node.base.turns import Turns
 from kraft_node.log.errors import is_shortage
 from kraft_node.log.files import SHORTAGE_PAUSE_MS
@@ -21,6 +19,9 @@ from kraft_node.partition.acks import ACKS_ALL
 from kraft_node.partition.partition import READ_LOG_END, Partition
 from kraft_node.partition.surroundings import Alone, Surroundings
 from kraft_node.partition.table import PartitionKey, PartitionTable, TopicKey
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import Uuid, uuid_text
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log

@@ -11,9 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kraft_node.base.calls import call_each
-from kraft_node.base.env import Buffer
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import Uuid
 from kraft_node.log.timestamps import UNREAD_MAX
 from kraft_node.log.trimming import DROP_STEP
 from kraft_node.partition.acks import ACKS_ALL, Acks, Waiter
@@ -21,6 +18,9 @@ from kraft_node.partition.deleting import delete_records
 from kraft_node.partition.leadership import Leadership, Proposal
 from kraft_node.partition.surroundings import Alone, Surroundings
 from kraft_node.partition.watching import Crowd, Watcher, Watchers, added, removed
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import Uuid
 
 if TYPE_CHECKING:
     from kraft_node.base.turns import Turns

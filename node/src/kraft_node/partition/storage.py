@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import DIRECTORY_LOST, RESERVED_DIRECTORY_IDS, ZERO_UUID, Uuid, uuid_text
 from kraft_node.base.turns import Turns
 from kraft_node.log import partition_metadata
 from kraft_node.metadata.partitions import NO_LEADER
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import DIRECTORY_LOST, RESERVED_DIRECTORY_IDS, ZERO_UUID, Uuid, uuid_text
 
 if TYPE_CHECKING:
     from kraft_node.base.config.topic import TopicConfig

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.raft.log_view import EpochEnd, SnapshotId
 from kraft_node.raft.quorum import NOBODY, ReplicaKey, Voter, VoterSet
+from kraft_protocol.ids import ZERO_UUID, Uuid
 
 NONE = 0
 NOT_LEADER_OR_FOLLOWER = 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from kraft_node.base.ids import ZERO_UUID, Uuid
+from kraft_protocol.ids import ZERO_UUID, Uuid
 
 NOBODY = -1
 

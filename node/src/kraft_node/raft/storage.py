@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from kraft_node.base.env import Buffer, FileSlice
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.quorum import QuorumState
+from kraft_protocol.buffers import Buffer, FileSlice
 
 Work: TypeAlias = Callable[[], object]
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.ids import ZERO_UUID
 from kraft_node.raft.messages import (
     DUPLICATE_VOTER,
     FENCED_LEADER_EPOCH,
@@ -39,6 +38,7 @@ from kraft_node.raft.messages import (
 )
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.ready import AppendVoters, Respond
+from kraft_protocol.ids import ZERO_UUID
 
 if TYPE_CHECKING:
     from kraft_node.raft.follower import Follower

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kraft_node.base.env import Buffer
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
-from kraft_node.records.control import ControlType
-from kraft_node.wire import codec, stored
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.records.control import ControlType
+from kraft_protocol.wire import codec, stored
 
 CONTROL_MESSAGE_VERSION: Final = 0
 NOT_IN_LOG: Final = -1

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, ZERO_UUID
 from kraft_node.base.version import VERSION
 from kraft_node.raft.log_view import EpochEnd, SnapshotId
 from kraft_node.raft.messages import (
@@ -45,10 +44,11 @@ from kraft_node.raft.progress import ReplicaProgress
 from kraft_node.raft.quorum import NOBODY, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.states import Role
 from kraft_node.raft.voter_history import decode_voters
-from kraft_node.records.batch import BatchHeader, check_batch
-from kraft_node.records.control import ControlType, iter_control_records
-from kraft_node.wire import messages as wire
-from kraft_node.wire.api import API, ApiKey
+from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, ZERO_UUID
+from kraft_protocol.records.batch import BatchHeader, check_batch
+from kraft_protocol.records.control import ControlType, iter_control_records
+from kraft_protocol.wire import messages as wire
+from kraft_protocol.wire.api import API, ApiKey
 
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 TOP_LEVEL_ERRORS: Final = frozenset({INCONSISTENT_CLUSTER_ID})

@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final, TypeVar
 
-from kraft_node.base.env import Buffer, DirtyRoom
+from kraft_node.base.env import DirtyRoom
 from kraft_node.runtime.dirty_pages import DirtyPages
+from kraft_protocol.buffers import Buffer
 
 IOV_MAX: Final = 1024
 """Buffers that one pwritev may take on Linux and macOS."""

@@ -16,11 +16,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from kraft_node.base.env import Background, FileSlice
+from kraft_node.base.env import Background
 from kraft_node.base.net import Outgoing, Receiver, Transport
 from kraft_node.runtime.connecting import Connecting
 from kraft_node.runtime.loop import READABLE, WRITABLE, Loop
 from kraft_node.runtime.residency import bring_in, is_resident
+from kraft_protocol.buffers import FileSlice
 
 log = logging.getLogger("kraft_node.runtime.net")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final, NamedTuple
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.metadata.image import MetadataView
 from kraft_node.security.names import WILDCARD, Operation, PatternType, Permission, ResourceType
-from kraft_node.wire.messages import DescribeAclsRequest, DescribeAclsResponse
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import DescribeAclsRequest, DescribeAclsResponse
 
 UNKNOWN: Final = 0
 ANY: Final = 1

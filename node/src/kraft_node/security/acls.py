@@ -10,8 +10,8 @@ from bisect import insort
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from kraft_node.base.ids import Uuid
 from kraft_node.security.names import WILDCARD, PatternType
+from kraft_protocol.ids import Uuid
 
 Entries: TypeAlias = "dict[str, list[Any]]"
 """The entries of one resource pattern: AccessControlEntryRecords by principal."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.security.names import ALLOWED_BY, DENIED_BY, WILDCARD, Operation, PatternType, Permission, ResourceType
 from kraft_node.security.names import type_title as title
-from kraft_node.wire.api import API, ApiKey
+from kraft_protocol.wire.api import API, ApiKey
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext

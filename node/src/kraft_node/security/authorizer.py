@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.security import audit
 from kraft_node.security.acls import AclIndex
 from kraft_node.security.names import (
@@ -28,6 +27,7 @@ from kraft_node.security.names import (
     Permission,
     ResourceType,
 )
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig

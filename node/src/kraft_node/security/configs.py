@@ -14,7 +14,7 @@ from kraft_node.base.config.resources import (
 )
 from kraft_node.security.names import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from kraft_node.security.rewriting import answered, changed
-from kraft_node.wire.messages import DescribeConfigsResponse
+from kraft_protocol.wire.messages import DescribeConfigsResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import Handler, RequestContext

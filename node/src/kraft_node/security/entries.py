@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kraft_node.base.ids import Uuid
 from kraft_node.security.acl_filter import ANY, MATCH, RESOURCE_TYPE_MAX
 from kraft_node.security.names import WILDCARD, PatternType
+from kraft_protocol.ids import Uuid
 
 if TYPE_CHECKING:
     from kraft_node.security.acl_filter import AclFilter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from kraft_node.base.errors import ErrorCode
+from kraft_protocol.errors import ErrorCode
 
 
 class Operation(IntEnum):

@@ -11,8 +11,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.server.received import Received
-from kraft_node.wire.errors import WireError
-from kraft_node.wire.frames import encode_response, encode_response_in_steps
+from kraft_protocol.wire.errors import WireError
+from kraft_protocol.wire.frames import encode_response, encode_response_in_steps
 
 if TYPE_CHECKING:
     from kraft_node.base.net import Outgoing, Transport

@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.metadata.features import KRAFT_VERSION, SUPPORTED_RANGES
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.messages import ApiVersionsResponse, SaslHandshakeResponse
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.messages import ApiVersionsResponse, SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import Handler, RequestContext

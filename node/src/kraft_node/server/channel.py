@@ -14,18 +14,18 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.version import VERSION
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.errors import DecodeError, WireError
-from kraft_node.wire.frames import decode_response, encode_request
-from kraft_node.wire.messages import ApiVersionsRequest
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.errors import DecodeError, WireError
+from kraft_protocol.wire.frames import decode_response, encode_request
+from kraft_protocol.wire.messages import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env, Timer
     from kraft_node.base.net import Transport
     from kraft_node.base.request import RequestContext
-    from kraft_node.wire.classes import Message
+    from kraft_protocol.wire.classes import Message
 
 log = logging.getLogger("kraft_node.server.channel")
 

@@ -18,14 +18,14 @@ import logging
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import ANONYMOUS, RequestContext
 from kraft_node.server.answering import PRODUCE, SIZE, Answering
 from kraft_node.server.buffers import LARGE, LARGE_BEGUN
-from kraft_node.wire.codec import decode_few, decode_from
-from kraft_node.wire.error_response import error_response
-from kraft_node.wire.errors import DecodeError, TooManyItems
-from kraft_node.wire.frames import decode_request_header
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.codec import decode_few, decode_from
+from kraft_protocol.wire.error_response import error_response
+from kraft_protocol.wire.errors import DecodeError, TooManyItems
+from kraft_protocol.wire.frames import decode_request_header
 
 if TYPE_CHECKING:
     from kraft_node.base.net import Transport

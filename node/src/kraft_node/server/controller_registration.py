@@ -11,10 +11,10 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import random_uuid
 from kraft_node.metadata.features import CONTROLLER_REGISTRATION_SUPPORTED, METADATA_VERSION, SUPPORTED_RANGES
-from kraft_node.wire.messages import ControllerRegistrationRequest
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import random_uuid
+from kraft_protocol.wire.messages import ControllerRegistrationRequest
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env, Timer

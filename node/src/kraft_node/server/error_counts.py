@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from kraft_node.wire.classes import Message
-    from kraft_node.wire.schema import Struct
+    from kraft_protocol.wire.classes import Message
+    from kraft_protocol.wire.schema import Struct
 
 Codes: TypeAlias = Callable[[Any], list[int]]
 

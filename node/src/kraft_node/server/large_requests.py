@@ -9,15 +9,15 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.turns import OneByOne
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.codec import decode_in_steps
-from kraft_node.wire.errors import TooManyItems
-from kraft_node.wire.frames import decode_request_header
-from kraft_node.wire.runtime import STEP_ITEMS
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.codec import decode_in_steps
+from kraft_protocol.wire.errors import TooManyItems
+from kraft_protocol.wire.frames import decode_request_header
+from kraft_protocol.wire.runtime import STEP_ITEMS
 
 if TYPE_CHECKING:
     from kraft_node.base.turns import Turns
-    from kraft_node.wire.classes import Message
+    from kraft_protocol.wire.classes import Message
 
 ITEMS_MAX: Final = 1 << 20
 """Maximum of items of one request: the maximum number of partitions of a cluster. They use about 250 MB."""

@@ -12,8 +12,8 @@ from kraft_node.server.connection import Connection
 from kraft_node.server.connection_rates import Arrivals
 from kraft_node.server.large_requests import LargeRequests
 from kraft_node.server.unread import Unread
-from kraft_node.wire.api import API, ApiKey, ApiSpec
-from kraft_node.wire.sizes import is_long
+from kraft_protocol.wire.api import API, ApiKey, ApiSpec
+from kraft_protocol.wire.sizes import is_long
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kraft_node.server.buffers import BufferPool
     from kraft_node.server.connection_rates import ConnectionRates
     from kraft_node.server.metrics import ApiMetrics, RequestMetrics
-    from kraft_node.wire.classes import Message
+    from kraft_protocol.wire.classes import Message
 
 log = logging.getLogger("kraft_node.server.listener")
 

@@ -10,15 +10,15 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import ANONYMOUS, RequestContext
-from kraft_node.wire.api import API, ApiKey
-from kraft_node.wire.error_response import error_response
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import API, ApiKey
+from kraft_protocol.wire.error_response import error_response
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env, Timer
     from kraft_node.base.request import Handler
-    from kraft_node.wire.classes import Message
+    from kraft_protocol.wire.classes import Message
 
 log = logging.getLogger("kraft_node.server.local_channel")
 

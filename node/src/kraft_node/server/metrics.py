@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.server.error_counts import codes_of
+from kraft_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kraft_node.server.error_counts import Codes
-    from kraft_node.wire.classes import Message
+    from kraft_protocol.wire.classes import Message
 
 QUANTILES: Final = (("0.50", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.98", 0.98), ("0.99", 0.99), ("0.999", 0.999))
 """The quantiles of Kafka's histograms."""

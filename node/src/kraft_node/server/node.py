@@ -18,7 +18,6 @@ from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.config.effects import refusals
 from kraft_node.base.config.node import own_boolean
 from kraft_node.base.config.resources import BROKER_RESOURCE
-from kraft_node.base.ids import METADATA_TOPIC_NAME
 from kraft_node.broker.controller_link import ActiveControllerLink
 from kraft_node.broker.forward import FORWARDED
 from kraft_node.broker.lifecycle import BrokerState
@@ -45,7 +44,8 @@ from kraft_node.server.node_settings import (
 from kraft_node.server.node_status import node_status
 from kraft_node.server.raft_driver import RaftDriver
 from kraft_node.server.storage import NodeStorage, StorageRefused, open_storage
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.ids import METADATA_TOPIC_NAME
+from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig

@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.env import FileSlice
 from kraft_node.metadata.log_batches import decode_batches, iter_values
 from kraft_node.metadata.partitions import MetadataError
 from kraft_node.raft.voter_history import NOT_IN_LOG
-from kraft_node.records.batch import iter_headers
-from kraft_node.records.control import iter_control_records
+from kraft_protocol.buffers import FileSlice
+from kraft_protocol.records.batch import iter_headers
+from kraft_protocol.records.control import iter_control_records
 
 if TYPE_CHECKING:
     from kraft_node.raft.log_view import SnapshotId

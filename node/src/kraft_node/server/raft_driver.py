@@ -21,8 +21,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kraft_node.base.env import Env
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import METADATA_TOPIC_NAME
 from kraft_node.base.request import RequestContext
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
@@ -53,7 +51,9 @@ from kraft_node.server.raft_commits import Commits
 from kraft_node.server.raft_host import RaftHost
 from kraft_node.server.raft_peers import Peer, RaftPeers
 from kraft_node.server.raft_snapshots import SnapshotKeeper, SnapshotLags
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import METADATA_TOPIC_NAME
+from kraft_protocol.wire.api import ApiKey
 
 DIRECTORIES_DESCRIBED_VERSION: Final = 2
 

@@ -14,8 +14,8 @@ from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.messages import POSITION_OUT_OF_RANGE, SNAPSHOT_NOT_FOUND, VoterChangeReply
 from kraft_node.raft.voter_history import VoterHistory, encode_kraft_version, encode_voters
-from kraft_node.records.batch import iter_headers
-from kraft_node.records.control import ControlType, iter_control_records
+from kraft_protocol.records.batch import iter_headers
+from kraft_protocol.records.control import ControlType, iter_control_records
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Timer

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.metadata.snapshot_state import tell_snapshot
 from kraft_node.raft import events, wire_form
 from kraft_node.raft.messages import (
@@ -25,6 +24,7 @@ from kraft_node.raft.messages import (
     VoteRequest,
 )
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.metadata.delta import MetadataDelta

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.ids import METADATA_TOPIC_NAME, Uuid, uuid_text
 from kraft_node.log import meta_properties
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.directory import lock_directory
@@ -18,6 +17,7 @@ from kraft_node.log.errors import LogDirError
 from kraft_node.log.manager import LogManager, OnFailure, OnWithdrawn
 from kraft_node.log.metadata_log import MetadataLog
 from kraft_node.log.timing import STRAY_DELAY_MS, Timing
+from kraft_protocol.ids import METADATA_TOPIC_NAME, Uuid, uuid_text
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig

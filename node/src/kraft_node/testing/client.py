@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.wire import frames
+from kraft_protocol.wire import frames
 
 if TYPE_CHECKING:
     from kraft_node.base.net import Net, Transport
-    from kraft_node.wire.classes import Message
+    from kraft_protocol.wire.classes import Message
 
 Answered = Callable[["Message | None"], None]
 BUFFER_BYTES: Final = 64 * 1024

@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 from weakref import WeakSet
 
-from kraft_node.base.env import Buffer, DirtyRoom
-from kraft_node.base.ids import METADATA_TOPIC_NAME
+from kraft_node.base.env import DirtyRoom
 from kraft_node.testing.disk_load import DirtyMemory, Spent
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.ids import METADATA_TOPIC_NAME
 
 SECTOR: Final = 512
 DISK_BYTES: Final = 1 << 40

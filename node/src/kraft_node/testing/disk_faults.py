@@ -21,15 +21,15 @@ import errno
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.ids import METADATA_TOPIC_NAME, ZERO_UUID
 from kraft_node.metadata.features import ELR_VERSION
 from kraft_node.metadata.partitions import NO_LEADER
-from kraft_node.records.batch import iter_headers
 from kraft_node.testing.machine import SimCluster, SimMachine
 from kraft_node.testing.misfortune import Misfortune
 from kraft_node.testing.script import Script
 from kraft_node.testing.workloads.rereader import Rereader
 from kraft_node.testing.workloads.voters import CHANGES_MAX_MS
+from kraft_protocol.ids import METADATA_TOPIC_NAME, ZERO_UUID
+from kraft_protocol.records.batch import iter_headers
 
 if TYPE_CHECKING:
     from kraft_node.metadata.image import MetadataImage

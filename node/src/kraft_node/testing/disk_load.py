@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import DirtyRoom
-from kraft_node.base.ids import METADATA_TOPIC_NAME
+from kraft_protocol.ids import METADATA_TOPIC_NAME
 
 if TYPE_CHECKING:
     from kraft_node.testing.disk import Inode

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kraft_node.base.config import NodeConfig
-from kraft_node.base.ids import Uuid, parse_uuid, uuid_text
 from kraft_node.cli import storage_dirs, storage_format
 from kraft_node.cli.storage_format import InitialVoter
 from kraft_node.log import names
@@ -21,6 +20,7 @@ from kraft_node.server.node import Node, StartRefused
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.net import SimNetwork
 from kraft_node.testing.world import START_WALL_MS, ProcessDied, SimHost, SimTimer, World
+from kraft_protocol.ids import Uuid, parse_uuid, uuid_text
 
 CLIENT_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kraft_node.base.env import FileSlice
 from kraft_node.base.net import Listener, Outgoing, Receiver, Transport
 from kraft_node.testing.world import SimHost, World
+from kraft_protocol.buffers import FileSlice
 
 DELAY_MAX_MS: Final = 3.0
 FIRST_EPHEMERAL_PORT: Final = 40_000

@@ -27,12 +27,12 @@ import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.ids import ZERO_UUID
 from kraft_node.metadata.partitions import NO_LEADER
-from kraft_node.records.batch import check_batch, iter_headers
-from kraft_node.records.errors import BatchError
 from kraft_node.testing.controller_laws import ControllerLaws
 from kraft_node.testing.machine import CONTROLLER
+from kraft_protocol.ids import ZERO_UUID
+from kraft_protocol.records.batch import check_batch, iter_headers
+from kraft_protocol.records.errors import BatchError
 
 if TYPE_CHECKING:
     from kraft_node.metadata.partitions import PartitionState

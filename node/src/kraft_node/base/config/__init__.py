@@ -67,7 +67,7 @@ def resolve_topic(broker: ConfigView, overrides: Mapping[str, str]) -> TopicConf
 
 def validate_topic_config(name: str, value: str) -> None:
     """Raise KafkaError INVALID_CONFIG unless the override is valid, regardless of the topic's other overrides."""
-    from kraft_node.base.errors import ErrorCode, KafkaError  # noqa: PLC0415  (start-up does not need it)
+    from kraft_protocol.errors import ErrorCode, KafkaError  # noqa: PLC0415  (start-up does not need it)
 
     try:
         check_topic_value(name, value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraft_node.base.config.types import java_int
-from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.broker.authorization import cluster, groups, metadata, topics
 from kraft_node.broker.authorization.gate import Gate, Guard
 from kraft_node.broker.forward import FORWARDED
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kraft_node.base.request import Handler

@@ -6,14 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.config.resources import BROKER_LOGGER_RESOURCE
-from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.long_answers import answer
 from kraft_node.broker.authorization.gate import Gate, Guard
 from kraft_node.security import acl_filter, configs
 from kraft_node.security.names import REFUSALS, Operation, ResourceType
 from kraft_node.security.rewriting import answered, changed
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.long_answers import answer
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import (
     DescribeLogDirsResponse,
     DescribeTransactionsResponse,
     IncrementalAlterConfigsResponse,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.security.names import REFUSALS, Operation, ResourceType
 from kraft_node.security.rewriting import answered, changed
-from kraft_node.wire.error_response import error_response
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.error_response import error_response
 
 if TYPE_CHECKING:
-    from kraft_node.base.ids import Uuid
     from kraft_node.base.request import Handler, RequestContext
     from kraft_node.broker.broker import Broker
     from kraft_node.security.authorizer import Authorizer
+    from kraft_protocol.ids import Uuid
 
 
 class Gate:

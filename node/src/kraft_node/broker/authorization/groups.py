@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.authorization.gate import Gate, Guard, rest_of, without_topics
 from kraft_node.security.names import REFUSALS, Operation, ResourceType
 from kraft_node.security.rewriting import answered, changed
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
     FindCoordinatorResponse,

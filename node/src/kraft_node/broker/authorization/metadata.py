@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import ZERO_UUID
+from kraft_node.base.long_answers import answer, answer_later
 from kraft_node.base.request import RequestContext
 from kraft_node.broker.authorization.gate import Gate, Guard
 from kraft_node.broker.metadata_cache import is_internal
 from kraft_node.security.names import Operation, ResourceType
 from kraft_node.security.rewriting import answered, changed
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.long_answers import answer, answer_later
-from kraft_node.wire.messages import MetadataResponse
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import ZERO_UUID
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import MetadataResponse
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import KafkaError
-from kraft_node.base.ids import Uuid
 from kraft_node.broker.authorization.gate import Gate, Guard, without_topics
 from kraft_node.broker.metadata_cache import topic_name_error
 from kraft_node.security.names import REFUSALS, Operation, ResourceType
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.errors import KafkaError
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

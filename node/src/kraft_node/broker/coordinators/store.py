@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.group.locate import OFFSETS_TOPIC
 from kraft_node.broker.coordinators.group.seams import Endpoint, StoredRecord
 from kraft_node.partition.manager import whole_batches
 from kraft_node.partition.partition import READ_LOG_END
-from kraft_node.records.batch import build_batch
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import build_batch
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Buffer
-    from kraft_node.base.ids import Uuid
     from kraft_node.base.request import RequestContext
     from kraft_node.metadata.image import MetadataImage
     from kraft_node.partition.manager import ReplicaManager
     from kraft_node.partition.partition import Partition
+    from kraft_protocol.buffers import Buffer
+    from kraft_protocol.ids import Uuid
 
 CreateTopic = Callable[[str, "RequestContext"], None]
 """Has the controller create an internal topic with Kafka's settings; returns at once."""

@@ -12,12 +12,12 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode
+from kraft_node.base.long_answers import answer_later
 from kraft_node.broker.fetch import reader
 from kraft_node.broker.fetch.session import INITIAL_EPOCH, NO_SESSION, ROWS, FetchSession
 from kraft_node.broker.pieces import pieces
-from kraft_node.wire.long_answers import answer_later
-from kraft_node.wire.messages import FetchResponse
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire.messages import FetchResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kraft_node.base.env import FileSlice
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.fetch.session import UNKNOWN, FetchPartition, FetchSession, topic_fields
 from kraft_node.partition.manager import ReplicaManager
 from kraft_node.partition.partition import READ_COMMITTED, Partition
-from kraft_node.wire.messages import FetchResponse
+from kraft_protocol.buffers import FileSlice
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import FetchResponse
 
 if TYPE_CHECKING:
     from kraft_node.broker.replication.throttle import ReplicationQuota

@@ -10,9 +10,9 @@ from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.env import Rng
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.partition.table import PartitionKey
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kraft_node.base.turns import Turns

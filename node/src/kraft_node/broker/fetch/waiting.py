@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base.long_answers import answer_with
 from kraft_node.broker.fetch import reader
 from kraft_node.broker.fetch.large import LargeFetch, rounds
 from kraft_node.broker.fetch.session import NO_SESSION, ROWS, FetchPartition, FetchSession
-from kraft_node.wire.long_answers import answer_with
-from kraft_node.wire.messages import FetchRequest
+from kraft_protocol.wire.messages import FetchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

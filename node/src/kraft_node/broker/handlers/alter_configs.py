@@ -28,9 +28,9 @@ from kraft_node.base.config.resources import (
     TOPIC_RESOURCE,
     check_altered,
 )
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.security.rewriting import changed
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import (
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,

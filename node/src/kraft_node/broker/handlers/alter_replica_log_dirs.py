@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.wire.messages import AlterReplicaLogDirsResponse as Response
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import AlterReplicaLogDirsResponse as Response
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import ExpireDelegationTokenResponse, RenewDelegationTokenResponse
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import ExpireDelegationTokenResponse, RenewDelegationTokenResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext

@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.metadata_cache import is_internal
-from kraft_node.wire.messages import DeleteRecordsResponse as Response
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import DeleteRecordsResponse as Response
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Timer

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.wire.long_answers import answer
-from kraft_node.wire.messages import DescribeClientQuotasResponse as Response
+from kraft_node.base.long_answers import answer
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import DescribeClientQuotasResponse as Response
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.security.names import ALL_OPERATIONS, ResourceType
-from kraft_node.wire.messages import DescribeClusterResponse
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import DescribeClusterResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext

@@ -19,10 +19,10 @@ from kraft_node.base.config.resources import (
     TOPIC_RESOURCE,
     check_described,
 )
-from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.long_answers import answer
 from kraft_node.broker.metadata_cache import topic_name_error
-from kraft_node.wire.long_answers import answer
-from kraft_node.wire.messages import DescribeConfigsResponse as Response
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import DescribeConfigsResponse as Response
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable

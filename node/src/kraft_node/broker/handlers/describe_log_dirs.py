@@ -9,12 +9,12 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import Uuid
+from kraft_node.base.long_answers import answer
 from kraft_node.broker.pieces import pieces
 from kraft_node.metadata.features import CORDONED_LOG_DIRS_SUPPORTED
-from kraft_node.wire.long_answers import answer
-from kraft_node.wire.messages import DescribeLogDirsResponse as Response
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire.messages import DescribeLogDirsResponse as Response
 
 UNKNOWN_LAG: Final = -1
 

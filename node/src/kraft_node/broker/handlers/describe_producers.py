@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kraft_node.base.errors import ErrorCode, KafkaError, fitting
 from kraft_node.broker.metadata_cache import topic_name_error
-from kraft_node.wire.messages import DescribeProducersResponse as Response
+from kraft_protocol.errors import ErrorCode, KafkaError, fitting
+from kraft_protocol.wire.messages import DescribeProducersResponse as Response
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext

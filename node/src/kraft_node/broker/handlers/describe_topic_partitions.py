@@ -9,12 +9,12 @@ from __future__ import annotations
 from heapq import merge
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import ZERO_UUID
+from kraft_node.base.long_answers import answer
 from kraft_node.broker.metadata_cache import is_internal, topic_name_error
 from kraft_node.security.names import ALL_OPERATIONS, ResourceType
-from kraft_node.wire.long_answers import answer
-from kraft_node.wire.messages import DescribeTopicPartitionsResponse as Response
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import ZERO_UUID
+from kraft_protocol.wire.messages import DescribeTopicPartitionsResponse as Response
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, fitting
-from kraft_node.wire.long_answers import answer
-from kraft_node.wire.messages import DescribeUserScramCredentialsResponse as Response
+from kraft_node.base.long_answers import answer
+from kraft_protocol.errors import ErrorCode, fitting
+from kraft_protocol.wire.messages import DescribeUserScramCredentialsResponse as Response
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence

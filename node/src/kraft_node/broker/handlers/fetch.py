@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.turns import Turns
 from kraft_node.broker.fetch import reader
 from kraft_node.broker.fetch.large import FirstRead, LargeFetch, is_large
@@ -22,7 +21,8 @@ from kraft_node.broker.fetch.session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSI
 from kraft_node.broker.fetch.waiting import WAITING_MAX, WaitingFetch, make_room, waits
 from kraft_node.broker.leader_hints import hint_at_leaders
 from kraft_node.partition.partition import READ_LOG_END
-from kraft_node.wire.messages import FetchResponse
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import FetchResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext

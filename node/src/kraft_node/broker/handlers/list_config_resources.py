@@ -11,9 +11,9 @@ from kraft_node.base.config.resources import (
     RESOURCES,
     TOPIC_RESOURCE,
 )
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.wire.long_answers import answer
-from kraft_node.wire.messages import ListConfigResourcesResponse
+from kraft_node.base.long_answers import answer
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import ListConfigResourcesResponse
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log.timestamps import TimesUnread, read_times
 from kraft_node.partition.partition import (
     EARLIEST,
@@ -24,7 +23,8 @@ from kraft_node.partition.partition import (
     READ_LOG_END,
     TimestampOffset,
 )
-from kraft_node.wire.messages import ListOffsetsResponse
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import ListOffsetsResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.turns import OneByOne
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.base.turns import Turns

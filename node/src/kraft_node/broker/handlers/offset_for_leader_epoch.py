@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kraft_node.base.errors import KafkaError
-from kraft_node.wire.messages import OffsetForLeaderEpochResponse as Response
+from kraft_protocol.errors import KafkaError
+from kraft_protocol.wire.messages import OffsetForLeaderEpochResponse as Response
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext

@@ -13,7 +13,6 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.turns import Turns
 from kraft_node.broker.handlers.long_checks import LongChecks
 from kraft_node.broker.leader_hints import hint_at_leaders
@@ -22,7 +21,8 @@ from kraft_node.log.recovery import LogIsRecovering
 from kraft_node.log.validate import Checked, LongCheck, LongRecode
 from kraft_node.log.waiting.write_budget import AppendLater
 from kraft_node.partition.acks import ACKS_ALL, is_acknowledged, when_acknowledged
-from kraft_node.wire.messages import ProduceResponse
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import ProduceResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Timer

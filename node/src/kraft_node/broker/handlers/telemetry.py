@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.ids import Uuid
-from kraft_node.records.compression import Compression
-from kraft_node.wire.messages import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
+from kraft_protocol.ids import Uuid
+from kraft_protocol.records.compression import Compression
+from kraft_protocol.wire.messages import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext

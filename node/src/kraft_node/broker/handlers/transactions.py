@@ -9,8 +9,8 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.wire.messages import DescribeTransactionsResponse, ListTransactionsResponse
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import DescribeTransactionsResponse, ListTransactionsResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext

@@ -12,12 +12,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.replication.fetch_session import FetchSession
 from kraft_node.broker.replication.out_of_range import Reposition
 from kraft_node.broker.replication.throttle import PAUSE_MS, ReplicationQuota
 from kraft_node.broker.replication.truncation import before_first_fetch, cut, parting_offset
-from kraft_node.wire.messages import FetchRequest
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import FetchRequest
 
 if TYPE_CHECKING:
     from kraft_node.base.config.dynamic import BrokerConfig

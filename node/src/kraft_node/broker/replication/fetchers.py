@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kraft_node.base.errors import KafkaError
 from kraft_node.broker.replication.fetcher import Fetcher, Settings
 from kraft_node.broker.replication.throttle import ReplicationQuota
+from kraft_protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.base.config.dynamic import BrokerConfig

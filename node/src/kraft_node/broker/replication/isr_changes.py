@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.partition.leadership import RECOVERED, Proposal
-from kraft_node.wire.messages import AlterPartitionRequest as Request
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import AlterPartitionRequest as Request
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Scheduler

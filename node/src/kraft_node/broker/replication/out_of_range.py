@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.replication.truncation import cut
 from kraft_node.partition.partition import EARLIEST, LATEST
-from kraft_node.wire.messages import ListOffsetsRequest
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import ListOffsetsRequest
 
 if TYPE_CHECKING:
     from kraft_node.broker.controller_link import ControllerLink

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kraft_node.log.validate import codec_level
-from kraft_node.records.batch import (
+from kraft_protocol.records.batch import (
     CONTROL_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -25,13 +25,13 @@ from kraft_node.records.batch import (
     records_section,
     thin_batch,
 )
-from kraft_node.records.keys import cut, cut_and_shift, is_tombstone, read_keys
+from kraft_protocol.records.keys import cut, cut_and_shift, is_tombstone, read_keys
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Buffer
     from kraft_node.log.compaction.key_map import KeyMap
     from kraft_node.log.compaction.transactions import Transactions
     from kraft_node.log.config import LogConfig
+    from kraft_protocol.buffers import Buffer
 
 SPECIAL_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 NO_OFFSET: Final = -1

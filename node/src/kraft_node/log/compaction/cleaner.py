@@ -14,7 +14,7 @@ from kraft_node.log.compaction.choice import Dirt, look
 from kraft_node.log.compaction.cleaning import KEYS_MAX, STOPPED, Cleaning, Steps, Work
 from kraft_node.log.compaction.figures import Figures, PassFigures
 from kraft_node.log.errors import LogDirDamaged
-from kraft_node.records.errors import BatchError
+from kraft_protocol.records.errors import BatchError
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env

@@ -15,7 +15,7 @@ from kraft_node.log.flushing import fsync_path
 from kraft_node.log.scan import BadBatch
 from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
 from kraft_node.log.segments import remove_files
-from kraft_node.records.batch import (
+from kraft_protocol.records.batch import (
     CONTROL_BIT,
     HEADER,
     HEADER_SIZE,
@@ -25,13 +25,13 @@ from kraft_node.records.batch import (
     check_crc,
     records_section,
 )
-from kraft_node.records.errors import BatchError
+from kraft_protocol.records.errors import BatchError
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Buffer
     from kraft_node.log.files import Put
     from kraft_node.log.log import Log
     from kraft_node.log.txn_index import AbortedTxn
+    from kraft_protocol.buffers import Buffer
 
 KEYS_MAX: Final = 200_000
 """Default maximum of keys in the map of one pass; later passes take the rest."""

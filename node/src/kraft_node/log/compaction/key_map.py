@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.records.keys import TOMBSTONE, note_keys
+from kraft_protocol.records.keys import TOMBSTONE, note_keys
 
 if TYPE_CHECKING:
-    from kraft_node.records.batch import BatchHeader
+    from kraft_protocol.records.batch import BatchHeader
 
 BATCH_BITS: Final = 31
 """Bits of a position below its batch: the record's start and TOMBSTONE."""

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kraft_node.log.txn_index import AbortedTxn
-from kraft_node.records.control import ControlType, iter_control_records
+from kraft_protocol.records.control import ControlType, iter_control_records
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Buffer
-    from kraft_node.records.batch import BatchHeader
+    from kraft_protocol.buffers import Buffer
+    from kraft_protocol.records.batch import BatchHeader
 
 
 class Transactions:

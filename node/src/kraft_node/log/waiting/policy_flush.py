@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.base.calls import call_each
-from kraft_node.base.errors import ErrorCode
 from kraft_node.log.errors import is_shortage
 from kraft_node.log.files import SHORTAGE_PAUSE_MS, LogDir
 from kraft_node.log.flushing import Flush
+from kraft_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log

@@ -17,9 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import DirtyRoom, Disk
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log import names
 from kraft_node.log.errors import is_shortage
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.log.files import LogDir

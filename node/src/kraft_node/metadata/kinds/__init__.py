@@ -35,7 +35,7 @@ from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.records import RECORD_TYPES
 
 if TYPE_CHECKING:
-    from kraft_node.wire.classes import Message
+    from kraft_protocol.wire.classes import Message
 
 FAMILIES: Final = (
     feature_levels.KINDS,

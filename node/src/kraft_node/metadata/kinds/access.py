@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.ids import uuid_text
 from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, EntryFollower, RecordKind, Stale
 from kraft_node.metadata.partitions import MetadataError
+from kraft_protocol.ids import uuid_text
 
 if TYPE_CHECKING:
     from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
-    from kraft_node.wire import stored
-    from kraft_node.wire.classes import Message
+    from kraft_protocol.wire import stored
+    from kraft_protocol.wire.classes import Message
 
 
 def _put(store: MetadataStore, record: stored.AccessControlEntryRecord) -> None:

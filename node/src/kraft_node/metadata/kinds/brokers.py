@@ -9,7 +9,7 @@ from kraft_node.metadata import features as levels
 from kraft_node.metadata.brokers import BrokerRegistration, broker_of_record, flat_features
 from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, AppendFollower, RecordKind
 from kraft_node.metadata.partitions import MetadataError
-from kraft_node.wire import stored
+from kraft_protocol.wire import stored
 
 if TYPE_CHECKING:
     from kraft_node.metadata.snapshot import SnapshotCursor

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, AppendFollower, RecordKind
-from kraft_node.wire import stored
+from kraft_protocol.wire import stored
 
 if TYPE_CHECKING:
     from kraft_node.metadata.snapshot import SnapshotCursor

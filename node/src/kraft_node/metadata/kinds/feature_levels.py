@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.metadata.features import KRAFT_VERSION, METADATA_VERSION, metadata_version
 from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, RecordKind
 from kraft_node.metadata.partitions import MetadataError
-from kraft_node.wire import stored
+from kraft_protocol.wire import stored
 
 if TYPE_CHECKING:
     from kraft_node.metadata.snapshot import SnapshotCursor

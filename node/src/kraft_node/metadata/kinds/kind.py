@@ -8,12 +8,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from kraft_node.base.ids import Uuid
     from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
     from kraft_node.metadata.topics import TopicsView
-    from kraft_node.wire.classes import Message
-    from kraft_node.wire.stored import (
+    from kraft_protocol.ids import Uuid
+    from kraft_protocol.wire.classes import Message
+    from kraft_protocol.wire.stored import (
         AccessControlEntryRecord,
         PartitionChangeRecord,
         PartitionRecord,

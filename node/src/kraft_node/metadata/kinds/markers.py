@@ -9,8 +9,8 @@ from kraft_node.metadata.partitions import MetadataError
 
 if TYPE_CHECKING:
     from kraft_node.metadata.store import MetadataStore
-    from kraft_node.wire import stored
-    from kraft_node.wire.classes import Message
+    from kraft_protocol.wire import stored
+    from kraft_protocol.wire.classes import Message
 
 
 def _no_op(store: MetadataStore, record: stored.NoOpRecord) -> None:

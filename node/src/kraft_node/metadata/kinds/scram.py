@@ -10,8 +10,8 @@ from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, RecordKind
 if TYPE_CHECKING:
     from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
-    from kraft_node.wire import stored
-    from kraft_node.wire.classes import Message
+    from kraft_protocol.wire import stored
+    from kraft_protocol.wire.classes import Message
 
 
 def _put(store: MetadataStore, record: stored.UserScramCredentialRecord) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.config.resources import TOPIC_RESOURCE
-from kraft_node.base.ids import Uuid, uuid_text
 from kraft_node.metadata import features as levels
 from kraft_node.metadata.kinds.kind import (
     TOPICS,
@@ -24,14 +23,15 @@ from kraft_node.metadata.kinds.kind import (
 )
 from kraft_node.metadata.partitions import MetadataError, PartitionState
 from kraft_node.metadata.records import encode_record
-from kraft_node.wire import stored
+from kraft_protocol.ids import Uuid, uuid_text
+from kraft_protocol.wire import stored
 
 if TYPE_CHECKING:
     from kraft_node.metadata.bulk import RowWriter
     from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
     from kraft_node.metadata.topics import TopicsView
-    from kraft_node.wire.classes import Message
+    from kraft_protocol.wire.classes import Message
 
 BLOCK_PARTITIONS: Final = 64
 """Partitions that are encoded at once."""

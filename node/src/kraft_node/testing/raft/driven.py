@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.env import Env
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.raft import events, wire_form
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.messages import VersionsRequest
@@ -19,7 +18,6 @@ from kraft_node.raft.node import NotLeader
 from kraft_node.raft.quorum import ReplicaKey, VoterSet
 from kraft_node.raft.ready import Ready
 from kraft_node.raft.snapshots import SnapshotPolicy
-from kraft_node.records.control import ControlType, iter_control_records
 from kraft_node.server.faults import Faults, raising
 from kraft_node.server.raft_driver import RaftDriver
 from kraft_node.testing.raft import judge
@@ -27,8 +25,10 @@ from kraft_node.testing.raft.driven_storage import DrivenStorage
 from kraft_node.testing.raft.driven_voters import HOST, is_versions, supported_versions, tool_request
 from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.replica import TICK, Replica
-from kraft_node.wire import codec, stored
-from kraft_node.wire.api import API
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.control import ControlType, iter_control_records
+from kraft_protocol.wire import codec, stored
+from kraft_protocol.wire.api import API
 
 if TYPE_CHECKING:
     from kraft_node.testing.raft.simulation import Simulation

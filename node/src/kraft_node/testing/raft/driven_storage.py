@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.env import Buffer
 from kraft_node.metadata.log_batches import iter_values
 from kraft_node.metadata.records import decode_record
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.quorum import QuorumState
 from kraft_node.raft.storage import SnapshotFile
-from kraft_node.records.batch import iter_headers
-from kraft_node.records.control import iter_control_records
 from kraft_node.testing.raft.driven_voters import stated_by_snapshot, stated_in
 from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.storage import Entry, Snapshot, make_entry
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.records.batch import iter_headers
+from kraft_protocol.records.control import iter_control_records
 
 if TYPE_CHECKING:
     from kraft_node.testing.raft.driven import DrivenReplica

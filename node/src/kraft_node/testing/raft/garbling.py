@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from kraft_node.raft.epochs import EPOCH_MAX, FREE_MAX, LEAP_MAX
-from kraft_node.records.batch import iter_headers
+from kraft_protocol.records.batch import iter_headers
 
 FAR_OFF: Final = (2**31 - 1, EPOCH_MAX, FREE_MAX + 2 * LEAP_MAX, -1, -(2**31))
 EPOCH_POSITION: Final = 12

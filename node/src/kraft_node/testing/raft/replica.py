@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.raft import events
 from kraft_node.raft import ready as do
 from kraft_node.raft.accumulator import BatchTooLarge
@@ -24,6 +23,7 @@ from kraft_node.testing.raft import judge
 from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.replica_snapshots import ReplicaSnapshots
 from kraft_node.testing.raft.storage import ModelDisk, ModelLog, make_entry
+from kraft_protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kraft_node.testing.raft.simulation import Simulation

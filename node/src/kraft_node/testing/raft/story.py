@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.ids import ZERO_UUID
 from kraft_node.raft.quorum import ReplicaKey
 from kraft_node.testing.raft.storage import Entry
+from kraft_protocol.ids import ZERO_UUID
 
 if TYPE_CHECKING:
     from kraft_node.raft.events import Event

@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.metadata.features import ELR_VERSION, LATEST_PRODUCTION_METADATA_VERSION, METADATA_VERSION
 from kraft_node.testing.workloads.session import BOOTSTRAP, Session
-from kraft_node.wire import messages as m
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.env import Buffer
-from kraft_node.base.errors import ErrorCode
-from kraft_node.records.batch import LOG_OVERHEAD, BatchHeader, check_batch, iter_records
-from kraft_node.records.errors import BatchError
 from kraft_node.testing.workloads.session import METADATA_VERSION, PAUSE_MS, Session
-from kraft_node.wire import messages as m
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.records.batch import LOG_OVERHEAD, BatchHeader, check_batch, iter_records
+from kraft_protocol.records.errors import BatchError
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kraft_node.testing.checker import Checker

@@ -12,14 +12,14 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.records.batch import build_batch, check_batch, iter_headers, iter_records
 from kraft_node.testing.workloads.fetching import FETCH_VERSION, LEADER_GONE, NO_SESSION
 from kraft_node.testing.workloads.producer import RETRIABLE
 from kraft_node.testing.workloads.session import PAUSE_MS, Session
 from kraft_node.testing.world import START_WALL_MS
-from kraft_node.wire import messages as m
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.records.batch import build_batch, check_batch, iter_headers, iter_records
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kraft_node.testing.checker import Checker

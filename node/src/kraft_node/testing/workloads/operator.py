@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kraft_node.testing.workloads.session import BOOTSTRAP, Session
-from kraft_node.wire import messages as m
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster

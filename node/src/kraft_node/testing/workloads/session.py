@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.testing.client import SimClient
 from kraft_node.testing.script import Moment, sleep
-from kraft_node.wire import messages as m
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster

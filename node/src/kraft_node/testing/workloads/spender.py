@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.records.batch import build_batch
 from kraft_node.testing.workloads.session import PAUSE_MS, Session
 from kraft_node.testing.world import START_WALL_MS
-from kraft_node.wire import messages as m
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.records.batch import build_batch
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import METADATA_TOPIC_NAME, ZERO_UUID, Uuid
 from kraft_node.testing.machine import CONTROLLER
 from kraft_node.testing.workloads.session import BOOTSTRAP, Session
-from kraft_node.wire import messages as m
-from kraft_node.wire.api import ApiKey
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.ids import METADATA_TOPIC_NAME, ZERO_UUID, Uuid
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster, SimMachine

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError, fitting
+from kraft_node.base.long_answers import answer
 from kraft_node.broker.coordinators.group.answers import client_error
 from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
 from kraft_node.broker.coordinators.group.records import Change, OffsetChange
 from kraft_node.broker.coordinators.group.shard import Phase
-from kraft_node.wire.long_answers import answer
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError, fitting
+from kraft_protocol.wire.messages import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import ErrorCode
-from kraft_node.wire.messages import JoinGroupResponse, SyncGroupResponse
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire.messages import JoinGroupResponse, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from kraft_node.base.errors import KafkaError
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.coordinators.group.classic import ClassicGroup
     from kraft_node.broker.coordinators.group.member import Member
+    from kraft_protocol.errors import KafkaError
 
 _TRANSLATED: Final = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

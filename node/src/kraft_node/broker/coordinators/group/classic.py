@@ -12,8 +12,8 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.group.subscription import subscribed_topics
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.broker.coordinators.group.classic import State
 from kraft_node.broker.coordinators.group.offsets import CommittedOffset, TopicOffsets
 from kraft_node.broker.coordinators.group.records import SHARE, Change, OffsetChange
-from kraft_node.wire.messages import OffsetFetchResponse
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import ZERO_UUID, Uuid
+from kraft_protocol.wire.messages import OffsetFetchResponse
 
 if TYPE_CHECKING:
     from kraft_node.broker.coordinators.group.classic import ClassicGroup
     from kraft_node.broker.coordinators.group.rebalance import Rebalancer
     from kraft_node.broker.coordinators.group.shard import Shard
-    from kraft_node.wire.messages import OffsetCommitRequest
+    from kraft_protocol.wire.messages import OffsetCommitRequest
 
 FIRST_COMMIT_VERSION_NAMING_MISSING_GROUP: Final = 9
 NO_OFFSET: Final = -1

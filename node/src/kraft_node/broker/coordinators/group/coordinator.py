@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.group import expiry
 from kraft_node.broker.coordinators.group.admin import AdminApi
 from kraft_node.broker.coordinators.group.answers import client_error, join_error
@@ -23,8 +22,9 @@ from kraft_node.broker.coordinators.group.membership import Membership
 from kraft_node.broker.coordinators.group.offset_api import OffsetApi
 from kraft_node.broker.coordinators.group.shard import Phase, Shard
 from kraft_node.broker.coordinators.partitioning import partition_for
-from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -37,11 +37,11 @@ from kraft_node.wire.messages import (
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Clock, Rng, Scheduler, Timer
-    from kraft_node.base.ids import Uuid
     from kraft_node.base.request import RequestContext
     from kraft_node.base.turns import Turns
     from kraft_node.broker.coordinators.group.config import GroupConfig
     from kraft_node.broker.coordinators.group.seams import ClusterView, GroupStore
+    from kraft_protocol.ids import Uuid
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
 from kraft_node.broker.coordinators.group.records import SHARE, Change, OffsetChange
+from kraft_protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable

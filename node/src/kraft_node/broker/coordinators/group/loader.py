@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.group.records import UnknownRecordTypeError, decode_change
 from kraft_node.broker.coordinators.group.shard import Phase
 from kraft_node.log.errors import is_shortage
-from kraft_node.records.batch import iter_headers, iter_records
-from kraft_node.records.control import ControlType, parse_control_key
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import iter_headers, iter_records
+from kraft_protocol.records.control import ControlType, parse_control_key
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Buffer
     from kraft_node.broker.coordinators.group.shard import Shard
-    from kraft_node.records.batch import BatchHeader
+    from kraft_protocol.buffers import Buffer
+    from kraft_protocol.records.batch import BatchHeader
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import ErrorCode
 from kraft_node.broker.coordinators.group.seams import Endpoint
 from kraft_node.broker.coordinators.partitioning import partition_for
-from kraft_node.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.group.answers import (
     answer_join,
     answer_sync,
@@ -23,7 +22,8 @@ from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
 from kraft_node.broker.coordinators.group.member import Member, Protocols
 from kraft_node.broker.coordinators.group.rebalance import Rebalancer
 from kraft_node.broker.coordinators.group.records import SHARE, group_snapshot, new_group
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -33,7 +33,7 @@ from kraft_node.wire.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from kraft_node.wire.runtime import MAX_STRING_BYTES
+from kraft_protocol.wire.runtime import MAX_STRING_BYTES
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Rng

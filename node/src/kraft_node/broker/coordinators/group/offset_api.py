@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import ZERO_UUID
 from kraft_node.broker.coordinators.group import commits
 from kraft_node.broker.coordinators.group.answers import client_error
 from kraft_node.broker.coordinators.group.commits import WantedTopic
 from kraft_node.broker.coordinators.group.offsets import CommittedOffset
 from kraft_node.broker.coordinators.group.records import Change, OffsetChange
-from kraft_node.wire.messages import (
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import ZERO_UUID
+from kraft_protocol.wire.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetDeleteRequest,

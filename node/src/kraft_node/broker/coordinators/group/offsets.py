@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
-from kraft_node.base.ids import ZERO_UUID, Uuid
+from kraft_protocol.ids import ZERO_UUID, Uuid
 
 NO_PRODUCER_ID = -1
 

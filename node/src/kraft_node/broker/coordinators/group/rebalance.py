@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.group.answers import answer_join, answer_sync, client_error, join_error, joined
 from kraft_node.broker.coordinators.group.classic import State
 from kraft_node.broker.coordinators.group.records import group_snapshot
-from kraft_node.wire.messages import SyncGroupResponse
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.messages import SyncGroupResponse
 
 if TYPE_CHECKING:
     from kraft_node.broker.coordinators.group.classic import ClassicGroup

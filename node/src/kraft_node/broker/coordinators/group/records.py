@@ -13,8 +13,8 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kraft_node.broker.coordinators.group.offsets import CommittedOffset
-from kraft_node.wire import codec
-from kraft_node.wire.stored import (
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.stored import (
     GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,
@@ -24,9 +24,9 @@ from kraft_node.wire.stored import (
 )
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Buffer
     from kraft_node.broker.coordinators.group.classic import ClassicGroup
     from kraft_node.broker.coordinators.group.seams import StoredRecord
+    from kraft_protocol.buffers import Buffer
 
 _INT16 = struct.Struct(">h")
 LEGACY_OFFSET_COMMIT: Final = 0

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Buffer
-    from kraft_node.base.ids import Uuid
     from kraft_node.base.request import RequestContext
+    from kraft_protocol.buffers import Buffer
+    from kraft_protocol.ids import Uuid
 
 StoredRecord: TypeAlias = tuple[bytes, bytes | None]
 """Key and value of a record; value None is a tombstone."""

@@ -15,12 +15,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kraft_node.base.calls import call_each
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.group import answers, records
 from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
 from kraft_node.broker.coordinators.group.member import Member
 from kraft_node.broker.coordinators.group.offsets import NO_PRODUCER_ID, OffsetTable
 from kraft_node.broker.coordinators.group.records import Change, ForeignChange, GroupChange, OffsetChange
+from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Clock, Rng, Scheduler, Timer

@@ -1,0 +1,252 @@
+"""The keys and positions of encoded records, for compaction: found without decoding the records.
+
+All functions take the decompressed records of a batch as bytes. A record's start is its position in these bytes. These
+loops are the hot part of compaction. So varints of one and two bytes, which are the most common, are read without a
+call.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from itertools import repeat
+from typing import Final
+
+from kraft_protocol.records.errors import CorruptBatch
+from kraft_protocol.records.runs import NULL, RUN_MIN, run_at
+from kraft_protocol.records.varint import write_varint
+
+TOMBSTONE: Final = 1 << 30
+"""Marks the start of a record without a value; records are decompressed to at most 2^29 bytes."""
+LOOP_MAX: Final = 64
+"""Records that are read one by one before the next look for a run, at most."""
+LONG_KEY: Final = 32
+"""Keys longer than this are stored as a digest of 16 bytes."""
+
+
+def short_key(key: bytes) -> bytes:
+    """The stored form of `key`: the key itself, or its digest."""
+    return key if len(key) <= LONG_KEY else blake2b(key, digest_size=16).digest()
+
+
+def note_keys(data: bytes, count: int, places: dict[bytes, int], base: int) -> None:
+    """Note in `places` the position of the latest record of each key: `base` plus its start, plus TOMBSTONE if it has
+    no value.
+
+    Raises CorruptBatch unless `count` records fill `data`.
+    """
+    position, left, patience = 0, count, 0
+    try:
+        while left >= RUN_MIN:
+            run = run_at(data, position, left)
+            if run is None:
+                patience = min(patience + RUN_MIN, LOOP_MAX)
+                some = min(left, patience)
+                position = _note_some(data, position, some, places, base)
+                left -= some
+                continue
+            patience = 0
+            if run.key_size >= 0:
+                keys = run.keys(data) if run.key_size <= LONG_KEY else map(short_key, run.keys(data))
+                first = base + run.start + (TOMBSTONE if run.is_tombstone else 0)
+                places.update(zip(keys, range(first, first + run.records * run.size, run.size), strict=True))
+            position += run.records * run.size
+            left -= run.records
+        position = _note_some(data, position, left, places, base)
+    except IndexError:
+        raise CorruptBatch("record is cut off") from None
+    _check_end(data, position, count)
+
+
+def _note_some(data: bytes, position: int, count: int, places: dict[bytes, int], base: int) -> int:
+    """Note `count` records, each by itself; where they end. Raises IndexError, CorruptBatch."""
+    null, short = NULL, 2 * LONG_KEY
+    for _ in range(count):
+        start = at = position
+        size = data[at]
+        if size < 0x80:
+            position = at + 1 + (size >> 1)
+            at += 2
+        elif data[at + 1] < 0x80:
+            position = at + 2 + ((size + (data[at + 1] << 7) - 0x80) >> 1)
+            at += 3
+        else:
+            size, at = _length(data, at)
+            position = at + size
+            at += 1
+        while data[at] >= 0x80:  # the timestamp
+            at += 1
+        at += 1
+        while data[at] >= 0x80:  # the offset
+            at += 1
+        length = data[at + 1]
+        if length == null:
+            continue
+        at += 2
+        if length <= short:
+            stop = at + (length >> 1)
+            key = data[at:stop]
+        else:
+            length, at = _length(data, at - 1)
+            stop = at + length
+            key = short_key(data[at:stop])
+        places[key] = base + start if data[stop] != null else base + start + TOMBSTONE
+    return position
+
+
+def read_keys(data: bytes, count: int) -> tuple[list[bytes | None], list[int], bool]:
+    """The keys in stored form, the starts of the records, and whether a record with a key has no value.
+
+    Raises CorruptBatch.
+    """
+    keys: list[bytes | None] = []
+    starts: list[int] = []
+    position, left, patience, tombstones = 0, count, 0, False
+    try:
+        while left >= RUN_MIN:
+            run = run_at(data, position, left)
+            if run is None:
+                patience = min(patience + RUN_MIN, LOOP_MAX)
+                some = min(left, patience)
+                position, found = _read_some(data, position, some, keys, starts)
+                tombstones |= found
+                left -= some
+                continue
+            patience = 0
+            if run.key_size < 0:
+                keys += repeat(None, run.records)
+            else:
+                keys += run.keys(data) if run.key_size <= LONG_KEY else map(short_key, run.keys(data))
+            tombstones |= run.is_tombstone
+            starts += run.starts
+            position += run.records * run.size
+            left -= run.records
+        position, found = _read_some(data, position, left, keys, starts)
+    except IndexError:
+        raise CorruptBatch("record is cut off") from None
+    _check_end(data, position, count)
+    return keys, starts, tombstones or found
+
+
+def _read_some(data: bytes, position: int, count: int, keys: list[bytes | None], starts: list[int]) -> tuple[int, bool]:
+    """Read `count` records, each by itself; where they end, and whether there is a tombstone.
+
+    Raises IndexError, CorruptBatch.
+    """
+    tombstones = False
+    for _ in range(count):
+        starts.append(position)
+        at = position
+        size = data[at]
+        if size < 0x80:
+            position = at + 1 + (size >> 1)
+            at += 2
+        elif data[at + 1] < 0x80:
+            position = at + 2 + ((size + (data[at + 1] << 7) - 0x80) >> 1)
+            at += 3
+        else:
+            size, at = _length(data, at)
+            position = at + size
+            at += 1
+        while data[at] >= 0x80:  # the timestamp
+            at += 1
+        at += 1
+        while data[at] >= 0x80:  # the offset
+            at += 1
+        length = data[at + 1]
+        if length == NULL:
+            keys.append(None)
+            continue
+        at += 2
+        if length < 0x80:
+            stop = at + (length >> 1)
+        else:
+            length, at = _length(data, at - 1)
+            stop = at + length
+        keys.append(data[at:stop] if stop - at <= LONG_KEY else short_key(data[at:stop]))
+        if data[stop] == NULL:
+            tombstones = True
+    return position, tombstones
+
+
+def is_tombstone(data: bytes, start: int) -> bool:
+    """Whether the record at `start` has a key and no value."""
+    _, at = _varint(data, start)
+    _, at = _varint(data, at + 1)
+    _, at = _varint(data, at)
+    length, at = _varint(data, at)
+    return length >= 0 and data[at + length] == NULL
+
+
+def cut(data: bytes, starts: list[int]) -> tuple[bytes, int]:
+    """The records at `starts`, unchanged, and the largest of their timestamp deltas. Raises CorruptBatch."""
+    found: list[bytes] = []
+    latest = -(1 << 63)
+    short: set[int] = set()
+    try:
+        for start in starts:
+            byte = data[start]
+            if byte < 0x80:
+                at, stop = start + 2, start + 1 + (byte >> 1)
+            elif data[start + 1] < 0x80:
+                at, stop = start + 3, start + 2 + ((byte + (data[start + 1] << 7) - 0x80) >> 1)
+            else:
+                size, at = _varint(data, start)
+                stop = at + size
+                at += 1
+            found.append(data[start:stop])
+            byte = data[at]
+            if byte < 0x80:
+                short.add(byte)  # few are different
+            else:
+                latest = max(latest, _varint(data, at)[0])
+    except IndexError:
+        raise CorruptBatch("record is cut off") from None
+    if short:
+        latest = max(latest, *((byte >> 1) ^ -(byte & 1) for byte in short))
+    return b"".join(found), latest
+
+
+def cut_and_shift(data: bytes, starts: list[int], shift: int) -> tuple[bytes, int]:
+    """Like `cut`, with `shift` added to each timestamp delta, because the base timestamp of their batch changes."""
+    out = bytearray()
+    latest = -(1 << 63)
+    try:
+        for start in starts:
+            size, at = _varint(data, start)
+            delta, after = _varint(data, at + 1)
+            delta += shift
+            latest = max(latest, delta)
+            head = bytearray(data[at : at + 1])
+            write_varint(head, delta)
+            write_varint(out, size - (after - at) + len(head))
+            out += head
+            out += data[after : at + size]
+    except IndexError:
+        raise CorruptBatch("record is cut off") from None
+    return bytes(out), latest
+
+
+def _check_end(data: bytes, position: int, count: int) -> None:
+    if position != len(data):
+        raise CorruptBatch(f"{count} records end at byte {position} of {len(data)}")
+
+
+def _length(data: bytes, position: int) -> tuple[int, int]:
+    length, after = _varint(data, position)
+    if length < 0:
+        raise CorruptBatch(f"length {length} at byte {position}")
+    return length, after
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint, and the position after it. Raises IndexError if it is incomplete."""
+    byte = data[position]
+    value, shift = byte & 0x7F, 7
+    while byte >= 0x80:
+        position += 1
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if shift > 70:
+            raise CorruptBatch(f"varint ending at byte {position} is too long")
+    return (value >> 1) ^ -(value & 1), position + 1

@@ -1,0 +1,61 @@
+"""Variable-length integers: seven bits per byte, low bits first; signed integers are zig-zag encoded.
+
+Records use signed varints of up to 32 bits for lengths and of up to 64 bits for timestamps and offsets.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.records.errors import CorruptBatch
+
+MAX_BYTES_32: Final = 5
+MAX_BYTES_64: Final = 10
+
+
+def read_uvarint(buffer: Buffer, position: int, max_bytes: int = MAX_BYTES_32) -> tuple[int, int]:
+    """The unsigned number at `position`, and the position after it.
+
+    Raises CorruptBatch if it is incomplete or too long.
+    """
+    value = shift = 0
+    try:
+        for end in range(position, position + max_bytes):
+            byte = buffer[end]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value, end + 1
+            shift += 7
+    except IndexError:
+        raise CorruptBatch(f"varint at byte {position} is cut off") from None
+    raise CorruptBatch(f"varint at byte {position} has more than {max_bytes} bytes")
+
+
+def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
+    """The signed 64-bit number at `position`, and the position after it."""
+    value, end = read_uvarint(buffer, position, MAX_BYTES_64)
+    return (value >> 1) ^ -(value & 1), end
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    """Append the unsigned `value`."""
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append the signed `value` (up to 64 bits), zig-zag encoded."""
+    number = value << 1 if value >= 0 else ((-value) << 1) - 1
+    while number > 0x7F:
+        out.append((number & 0x7F) | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def varint_size(value: int) -> int:
+    """The size of the signed `value` in bytes."""
+    number = value << 1 if value >= 0 else ((-value) << 1) - 1
+    return max(1, (number.bit_length() + 6) // 7)
