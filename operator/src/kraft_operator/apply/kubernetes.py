@@ -7,7 +7,7 @@ Deletions name the object's uid, so that they never hit a newer object of the sa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
@@ -134,12 +134,25 @@ class Hands:
             raise NotYetError(f"node {node_id} has no pool")
         return pool, node
 
+    def _own_claims(self) -> list[tuple[int, Object]]:
+        """The cluster's claims with their node ids. Only these are written to or deleted.
+
+        A claim of this name and these labels may hold the data of a former cluster, which kept it.
+        """
+        return [
+            (number, dict(claim))
+            for number, claim in by_node(self._seen.claims)
+            if others(self._cluster, claim) is None
+            and claim["metadata"].get("annotations", {}).get(storage.FORMATTED, "")
+            in {"", f"{self._record.cluster_id}/{number}"}
+        ]
+
     def _claims(self, node_id: int, disk: int, volumes: Collection[str] = ()) -> list[Object]:
-        """The claims of a disk; only those of `volumes`, if any are given."""
+        """The cluster's own claims of a disk; only those of `volumes`, if any are given."""
         names = {self._cluster.claim(volume, node_id, disk) for volume in volumes}
         return [
-            dict(claim)
-            for number, claim in by_node(self._seen.claims)
+            claim
+            for number, claim in self._own_claims()
             if number == node_id and disk_of(claim) == disk and (not names or claim["metadata"]["name"] in names)
         ]
 
@@ -173,9 +186,9 @@ class Hands:
         )
 
     async def _mark(self, step: do.MarkFormatted) -> None:
-        pool, _ = self._pool_and(step.node)
-        owner, names = f"{self._record.cluster_id}/{step.node}", [one.name for one in pool.storage.volumes]
-        await self._annotate(step.node, step.disk, storage.FORMATTED, owner, names)
+        await self._annotate(
+            step.node, step.disk, storage.FORMATTED, f"{self._record.cluster_id}/{step.node}", step.volumes
+        )
         await self._drop_jobs(step.node)
 
     async def _annotate(
@@ -282,7 +295,7 @@ class Hands:
             ):
                 self._seen.configs.pop(key[1], None)
                 await self._delete({**one, "kind": key[0]})
-        await self._own(self._seen.claims)
+        await self._own()
         await self._take_up_orphans()
         if refused is not None:
             raise refused
@@ -334,19 +347,19 @@ class Hands:
                 if QUOTA not in str(error):
                     raise PodRefusedError(pool.name, error) from None
 
-    async def _own(self, claims: Iterable[Object]) -> None:
+    async def _own(self) -> None:
         """Set or remove the owner of claims, so that volumes go with the resource or stay, as the pool says."""
-        for number, claim in by_node(claims):
+        for number, claim in self._own_claims():
             node = self._record.node(number)
             pool = self._cluster.pool(node.pool) if node is not None else None
-            if pool is None or "deletionTimestamp" in claim["metadata"] or others(self._cluster, claim) is not None:
+            if pool is None or "deletionTimestamp" in claim["metadata"]:
                 continue
             owners = claim["metadata"].get("ownerReferences", [])
             rest = [one for one in owners if one["uid"] != self._cluster.uid]
             if storage.owned(pool) != (rest != owners):
                 version = {"resourceVersion": claim["metadata"]["resourceVersion"]}
                 wanted = rest + self._cluster.owner() * storage.owned(pool)
-                await self._patch(dict(claim), {"metadata": {**version, "ownerReferences": wanted}})
+                await self._patch(claim, {"metadata": {**version, "ownerReferences": wanted}})
 
     async def _take_up_orphans(self) -> None:
         """Adopt pods that a former resource of this name left behind (`kubectl delete --cascade=orphan`)."""

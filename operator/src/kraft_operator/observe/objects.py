@@ -390,6 +390,7 @@ def job(one: Object, pods: Iterable[Object] = ()) -> Job:
         int(metadata.get("labels", {}).get(VOLUMES, "0")),
         {key.removeprefix(ASPECT): value for key, value in annotations.items() if key.startswith(ASPECT)},
         "deletionTimestamp" in metadata or any(_runs(pod.get("status", {})) for pod in mine),
+        mounted(one.get("spec", {}).get("template", {}).get("spec", {})),
     )
     failed = condition_of(one, "Failed")
     if failed.get("status") == "True":

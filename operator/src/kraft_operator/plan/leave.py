@@ -59,7 +59,9 @@ def _forget(s: Situation, node: Node) -> None:
     disks = [
         disk
         for (owner, disk), volume in s.kube.volumes.items()
-        if owner == node.id and (volume.owned if pool is None else pool.delete_volumes)
+        if owner == node.id
+        and volume.formatted_for in {"", f"{s.record.cluster_id}/{node.id}"}  # others are left untouched
+        and (volume.owned if pool is None else pool.delete_volumes)
     ]
     if disks:
         s.plan.steps += [DeleteVolume(node.id, disk) for disk in disks]

@@ -92,6 +92,8 @@ class Job:
     """The aspects that it was made with. None if a failed job is repeated without a correction."""
     runs: bool = False
     """Whether its container runs or may run."""
+    mounts: frozenset[str] = frozenset()
+    """The volumes that it formats; empty if it formats all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,8 @@ class MarkFormatted:
 
     node: int
     disk: int
+    volumes: tuple[str, ...] = ()
+    """The volumes that the job has formatted: the pool may have got more since. Empty for all volumes of the disk."""
 
 
 @dataclass(frozen=True, slots=True)
