@@ -110,7 +110,10 @@ class _Echoes:
         self.seen: dict[Key, object] = {}
 
     def changed(self, key: Key, mark: object, type_: str | None) -> bool:
-        """Whether an event is a change. `mark` has the relevant parts of the object, without its status."""
+        """Whether an event is a change. `mark` has the relevant parts of the object, without its status.
+
+        It contains the uid: a watch that begins anew does not report that an object was deleted and created again.
+        """
         if type_ == "DELETED":
             self.seen.pop(key, None)
             return True
@@ -125,7 +128,8 @@ def _cluster_wakers(made: kopf.OperatorRegistry, wake: Callable[..., None]) -> N
 
     async def of_cluster(namespace: str | None, name: str | None, meta: Any, type: str | None, **_: Any) -> None:  # noqa: A002
         key = Key(namespace or "", name or "")
-        if echoes.changed(key, (meta.get("generation"), tuple(sorted(meta.get("annotations", {}).items()))), type):
+        annotations = tuple(sorted(meta.get("annotations", {}).items()))
+        if echoes.changed(key, (meta.get("uid"), meta.get("generation"), annotations), type):
             wake(key)
 
     async def of_object(
@@ -154,7 +158,7 @@ def _cluster_wakers(made: kopf.OperatorRegistry, wake: Callable[..., None]) -> N
     ) -> None:
         """Wake the cluster of a topic, and its former cluster."""
         key = Key(namespace or "", f"topic/{name}")
-        before, now = echoes.seen.get(key), (meta.get("generation"), spec.get("cluster"))
+        before, now = echoes.seen.get(key), (meta.get("uid"), spec.get("cluster"), meta.get("generation"))
         if echoes.changed(key, now, type):
             owners = {now[1], before[1] if isinstance(before, tuple) else None}
             for cluster in sorted(filter(None, owners)):
@@ -181,7 +185,7 @@ def _pipeline_wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None]) -
         **_: Any,
     ) -> None:
         key = key_of(namespace or "", body["kind"], name or "")
-        if echoes.changed(key, meta.get("generation"), type):
+        if echoes.changed(key, (meta.get("uid"), meta.get("generation")), type):
             wake(key)
 
     async def of_pipelines_object(namespace: str | None, labels: Any, **_: Any) -> None:

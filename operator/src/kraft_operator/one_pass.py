@@ -125,7 +125,7 @@ class Pass:
         because the steps of a plan do not depend on each other. It is raised at the end.
         """
         refused: ApiError | NotYetError | None = None
-        if not self.cluster.spec.paused and not only_remembers(plan_):
+        if not self.cluster.spec.paused and not only_remembers(plan_) and not self.stopping():
             try:
                 await self._share(plan_.held)
             except (ApiError, NotYetError) as error:

@@ -59,8 +59,9 @@ def store(kubectl: Kubectl, version: str) -> int:
     if any(version not in _served(one) for one in there.values()) or not there:
         raise failure(REFUSED, f"{version} is not served: run `kubectl kraft versions serve` first")
     _apply(kubectl, version, _client(kubectl))
-    if any(_storage(one) != version for one in there.values()):
-        # Every API server learns of it by its own watch. What is written before that is stored as before.
+    if any(one["status"].get("storedVersions") != [version] for one in there.values()):
+        # Every API server learns of it by its own watch. What is written before that is stored as before. An earlier
+        # run may have ended in this pause, so the definition alone is no proof.
         pause(SETTLES_S)
     written = 0
     for name in there:

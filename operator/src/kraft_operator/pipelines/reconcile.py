@@ -127,8 +127,13 @@ class Pipelines:
         self._stopping = False
 
     def stop(self) -> None:
-        """End all rests, because the operator stops."""
+        """Begin no more writes of objects: current passes end after their present write."""
         self._stopping = True
+
+    def _begin(self) -> None:
+        """Permit a write of an object. Raises ApiError if the operator stops: the next leader may already work."""
+        if self._stopping:
+            raise ApiError(0, "Stops", "the operator stops: the next one continues")
 
     def touched(self, key: Key) -> None:
         """Note a change of a pipeline's objects: the next pass reads them again."""
@@ -137,6 +142,8 @@ class Pipelines:
 
     async def reconcile(self, key: Key) -> float | None:
         """Run one pass. Returns the seconds until the next one, or None if the resource is gone. Raises ApiError."""
+        if self._stopping:
+            return LOOK_S
         try:
             async with asyncio.timeout(PASS_S):
                 after_s = await self._glance(key)
@@ -147,7 +154,7 @@ class Pipelines:
     async def _glance(self, key: Key) -> float | None:
         """A short pass over a resting pipeline; None if a whole pass is due."""
         rest = self._rests.get(key)
-        if rest is None or rest.until < self._clock() or self._stopping:
+        if rest is None or rest.until < self._clock():
             return None
         if rest.driver is not None:
             rest.seen = replace(rest.seen, driver=await self._ask(rest.driver))
@@ -257,6 +264,7 @@ class Pipelines:
             for each in there[kind]:
                 mine = [owner["uid"] for owner in each["metadata"].get("ownerReferences", ())] == [one.uid]
                 if mine and (kind, each["metadata"]["name"]) not in names:
+                    self._begin()
                     await self._api.delete(kind, one.namespace, each["metadata"]["name"], each["metadata"]["uid"])
         pods = [pod for pod in there["Pod"] if not executors.is_executor(pod)]
         crew = await self._at_work([pod for pod in there["Pod"] if executors.is_executor(pod)])
@@ -275,6 +283,7 @@ class Pipelines:
         ended = [pod for pod in crew if pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}]
         for pod in ended:
             metadata = pod["metadata"]
+            self._begin()
             await self._api.delete("Pod", metadata["namespace"], metadata["name"], metadata["uid"])
         return [pod for pod in crew if pod not in ended]
 
@@ -290,6 +299,7 @@ class Pipelines:
             return found
         elif found is None and await self._api.get(kind, metadata["namespace"], metadata["name"]) is not None:
             raise InTheWayError(kind, metadata["name"])
+        self._begin()
         return await self._api.apply(wanted)
 
     async def _tell(self, key: Key, kind: Kind, resource: Object, after: Object) -> float:

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from kraft_operator.admission import Server
 from kraft_operator.api.crd import crds
 from kraft_operator.api.versions import ConversionError, answer, converted, definitions
-from kraft_operator.apply.local.resource import parsed
+from kraft_operator.apply.local.resource import BadResourceError, parsed
+from kraft_operator.cli import versions
 from kraft_operator.cli.kubectl import main
 from tests.unit.operator.features.control_plane import MISSING, control_plane, free_port, program
 from tests.unit.operator.sample import ROOT
@@ -80,6 +81,36 @@ def test_a_local_file_may_be_of_either_version() -> None:
     old, new = (yaml.safe_dump(one) for one in (_sample(), converted(_sample(), "v1beta1")))
     assert parsed(new, "x").spec == parsed(old, "x").spec
     assert parsed(new, "x").spec.drain.partitions_at_once == 7
+
+
+def test_a_local_file_of_v1beta1_has_no_names_of_v1alpha1() -> None:
+    """`drain` beside `moves` replaced it without a word."""
+    document = converted(_sample(), "v1beta1")
+    document["spec"]["drain"] = {"partitionsAtOnce": 1}
+    with pytest.raises(BadResourceError, match=r"spec\.drain: unknown field; this version has moves"):
+        parsed(yaml.safe_dump(document), "x")
+
+
+class _Kubectl:
+    """Definitions that store v1beta1, after a run that ended before all API servers knew it."""
+
+    def run(self, *words: str, stdin: str | None = None) -> str:
+        if words[:2] == ("get", "crd"):
+            both = [{"name": name, "served": True, "storage": name == "v1beta1"} for name in ("v1alpha1", "v1beta1")]
+            status = {"storedVersions": ["v1alpha1", "v1beta1"]}
+            one = {"metadata": {"name": "kraftclusters.kraftcluster.io"}, "spec": {"versions": both}}
+            return json.dumps({"items": [{**one, "status": status}]})
+        if words[:2] == ("get", "validatingwebhookconfigurations"):
+            return json.dumps({"items": [{"webhooks": [{"name": versions.WEBHOOK, "clientConfig": CLIENT}]}]})
+        return json.dumps({"items": []}) if words[0] == "get" else ""
+
+
+def test_a_repeated_store_waits_for_all_api_servers_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run ended in the pause; the second took the definition for proof that all API servers know it."""
+    pauses: list[float] = []
+    monkeypatch.setattr(versions, "pause", pauses.append)
+    versions.store(_Kubectl(), "v1beta1")  # type: ignore[arg-type]
+    assert pauses == [versions.SETTLES_S]
 
 
 # The real API server

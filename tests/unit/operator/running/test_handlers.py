@@ -62,3 +62,21 @@ async def _turns(queue: Queue) -> None:
         await asyncio.sleep(0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_resource_that_was_made_again_is_a_change() -> None:
+    """After a gap, a watch lists what exists. A new object of the same generation looked like an echo of the old."""
+    made, woken = kopf.OperatorRegistry(), list[Key]()
+    handlers._pipeline_wakers(made, woken.append)
+    (of_table,) = [one.fn for one in made._watching.get_all_handlers() if one.selector.any_name == "kafkatables"]
+
+    async def event(uid: str) -> None:
+        meta = {"uid": uid, "generation": 1}
+        await of_table(namespace="demo", name="a", body={"kind": "KafkaTable"}, meta=meta, type=None)
+
+    async def main() -> None:
+        for uid in ("u", "u", "v"):
+            await event(uid)
+
+    asyncio.run(main())
+    assert woken == [Key("demo", "KafkaTable/a")] * 2

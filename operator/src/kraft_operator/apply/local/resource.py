@@ -18,7 +18,7 @@ from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.crd import CLUSTER_RULES, cluster_crd, topic_crd
 from kraft_operator.api.problems import problems as problems_of
 from kraft_operator.api.topic import KRaftTopicSpec
-from kraft_operator.api.versions import ConversionError, converted
+from kraft_operator.api.versions import RENAMED, ConversionError, converted
 from kraft_operator.apply.local.cel import CelError, compiled
 
 KIND: Final = "KRaftCluster"
@@ -94,10 +94,15 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
 def _metadata(document: dict[str, Any], where: str) -> tuple[str, dict[str, Any]]:
     """Name and metadata of a KRaftCluster or KRaftTopic; converts the document to the present version."""
     try:
+        renamed = {} if document.get("apiVersion") == API_VERSION else RENAMED.get(str(document.get("kind")), {})
+        spec = document.get("spec")
+        older = sorted(spec.keys() & renamed.keys()) if isinstance(spec, dict) else ()
         document.update(converted(document, VERSION))
     except ConversionError:
         text = f"{API_VERSION} is expected, not {document.get('apiVersion')!r}"
         raise BadResourceError(f"{where}: apiVersion: {text}") from None
+    if older:
+        raise BadResourceError(f"{where}: spec.{older[0]}: unknown field; this version has {renamed[older[0]]}")
     unknown = sorted(document.keys() - {"apiVersion", "kind", "metadata", "spec", "status"})
     if unknown:
         raise BadResourceError(f"{where}: {unknown[0]}: unknown field")

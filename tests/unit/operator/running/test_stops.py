@@ -1,0 +1,25 @@
+"""What an operator that stops leaves to the next leader."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft_operator.kube.client import ApiError
+from tests.unit.operator.test_pipelines import World
+
+
+def test_an_operator_that_stops_begins_no_write_of_a_pipeline() -> None:
+    """A whole pass began or went on, and wrote when the next leader may work already."""
+    world = World("KafkaTable")
+    writes: list[str] = []
+
+    def refuse(verb: str, kind: str, _: str) -> None:
+        writes.append(f"{verb} {kind}")
+        world.pipelines.stop()
+
+    world.api.before = refuse
+    with pytest.raises(ApiError, match="stops"):
+        world.run()
+    assert writes == ["apply ConfigMap"], "the write at hand ends"
+    assert world.run() is not None
+    assert writes == ["apply ConfigMap"]
