@@ -40,6 +40,7 @@ from kraft_operator.observe.cluster import Found, Look, Machines
 from kraft_operator.one_pass import Pass, Shared, Tell, only_remembers
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.conditions import conditions
+from kraft_operator.plan.gates import voters_committed
 from kraft_operator.plan.levels import name_of
 from kraft_operator.plan.observed import Observed
 from kraft_operator.plan.planner import plan
@@ -70,7 +71,7 @@ LEAVES_S: Final = 1.0
 BLOCKED_S: Final = 5.0
 UNKNOWN_S: Final = 10.0
 """Missing or outdated views are reported only after this many seconds."""
-UNKNOWN: Final = frozenset({"QuorumUnknown", "PartitionsUnknown"})
+UNKNOWN: Final = frozenset({"QuorumUnknown", "PartitionsUnknown", "VotersChange"})
 RESTS_S: Final = 1200.0
 """After this many seconds, everything is read again, to revert manual edits that watches do not show."""
 
@@ -347,7 +348,8 @@ class Reconciler:
     def _patience(self, memory: _Memory, s: Situation | None, plan_: do.Plan) -> None:
         """Do not report unknown views yet if they were known up to `UNKNOWN_S` ago: after a step, they are outdated."""
         now = self._clock()
-        if s is not None and s.quorum is not None and s.metadata is not None:
+        known = s is not None and s.quorum is not None and s.metadata is not None
+        if known and s is not None and voters_committed(s) is None:
             memory.known_at = now
         if now - memory.known_at < UNKNOWN_S:
             plan_.waits += [one.message for one in plan_.blocked if one.reason in UNKNOWN]

@@ -7,6 +7,7 @@ says. All laws of the Raft simulator hold after every event.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from random import Random
 
 from kraft_node.raft import events
@@ -18,6 +19,7 @@ from kraft_node.testing.raft.faults import Faults
 from kraft_node.testing.raft.replica import Replica, Token
 from kraft_node.testing.raft.scenes import _can_upgrade
 from kraft_node.testing.raft.simulation import Simulation
+from kraft_operator.observe.kafka import Commits
 from kraft_operator.plan import observed as seen
 
 SECOND_US = 1_000_000
@@ -41,6 +43,7 @@ class Quorum(Simulation):
         self.snapshot_every = self.rng.choice((20, 60, 1_000_000))
         self.propose_us = self.rng.choice((200_000, 1_000_000))
         self.faults = Faults(self)
+        self.commits = Commits()
         self.at(self.propose_us, None, self._propose)
 
     def run_for(self, us: int) -> None:
@@ -85,7 +88,7 @@ class Quorum(Simulation):
             return seen.Replica(max(0, node.log.end_offset - end), max(0, behind_ms), directory)
 
         progress = node.leader.progress
-        return seen.Quorum(
+        found = seen.Quorum(
             leader.id,
             node.epoch,
             {node_id: told(one) for node_id, one in progress.voters.items()},
@@ -96,6 +99,14 @@ class Quorum(Simulation):
                 if one.key.id not in progress.voters or one.last_fetch_ms > progress.voters[one.key.id].last_fetch_ms
             },
         )
+        return replace(found, changing=self.commits.changing(found, node.log.end_offset, node.high_watermark))
+
+    def committed(self) -> frozenset[int]:
+        """The voters that the leader's log keeps for certain; empty without a leader."""
+        leader = self.leading()
+        if leader is None or leader.node is None:
+            return frozenset()
+        return frozenset(leader.node.voter_sets.at(leader.node.high_watermark).ids)
 
     def ask(self, request: AddVoterRequest | RemoveVoterRequest) -> None:
         leader = self.leading()

@@ -28,6 +28,11 @@ def test_a_voter_that_stands_still_for_a_moment_is_no_broken_law(name: str) -> N
     with_chaos(BY_NAME[name], seed=5009)
 
 
+def test_a_voter_whose_removal_may_be_lost_is_not_stopped_for_good() -> None:
+    """It was stopped as soon as the leader's log lacked it: the former voters could count again, without it."""
+    with_chaos(BY_NAME["dynamic five to three"], seed=7000)
+
+
 @pytest.mark.parametrize("writes", [2, 5, 8])
 @pytest.mark.parametrize("name", ["empty disk", "other id", "dynamic empty disk"])
 def test_a_replacement_survives_the_operators_death(name: str, writes: int) -> None:

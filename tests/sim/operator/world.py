@@ -16,6 +16,7 @@ from kraft_node.testing.raft.replica import Replica
 from kraft_operator.plan import observed as seen
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.planner import plan
+from kraft_operator.plan.record import Record
 from kraft_operator.plan.situation import BEHIND_MAX_MS
 from kraft_operator.plan.wanted import Wanted
 from tests.sim.operator.quorum import DYNAMIC, SECOND_US, Quorum
@@ -38,6 +39,8 @@ class SimWorld(World):
         """Controllers that could vote and commit when the operator looked last."""
         self.ends: list[int] = [0]
         self.seen_quorum: seen.Quorum | None = None
+        self.committed: frozenset[int] = frozenset()
+        """The committed voters when the operator looked last."""
         self.shape: object = None
         self.struck = False
         """Something has happened between what was seen and what is done: ISRs may be smaller than they seemed."""
@@ -70,6 +73,7 @@ class SimWorld(World):
 
     def observe(self, rng: random.Random | None = None) -> seen.Observed:
         self.alive = frozenset(i for i in self.sim.replicas if self.counts(i))
+        self.committed = self.sim.committed()
         observed = super().observe(rng)
         kube = observed.kube.value
         assert kube is not None
@@ -125,6 +129,14 @@ class SimWorld(World):
         else:
             super().apply(step)
 
+    def remember(self, record: Record) -> None:
+        """A controller is stopped for good only once the log cannot make it a voter again."""
+        before = {node.id for node in self.record.nodes if node.stopped}
+        for node in record.nodes:
+            if record.dynamic and node.controller and node.stopped and node.id not in before:
+                assert node.id not in self.committed, f"{node.id} is stopped for good, and {self.committed} may count"
+        super().remember(record)
+
     def format_voter(self, step: do.Format) -> None:
         node = self.record.node(step.node)
         if node is None or not node.controller or step.volumes:
@@ -169,6 +181,9 @@ class SimWorld(World):
         """Law 3, by what was alive when the operator looked: of every set that somebody counts with, a majority."""
         if not pod.has("controller") or node_id not in self.alive:
             return
+        if self.record.dynamic and self.seen_quorum is not None and self.committed:
+            voters = set(self.seen_quorum.voters)
+            assert voters == self.committed, f"{node_id} goes down, and of {voters} only {self.committed} is committed"
         pause = any("MetadataPause" in one.accept for one in self.wanted.replacements)
         leader = self.seen_quorum.leader if self.seen_quorum is not None else -1
         sets = {tuple(self.sim.replicas[i].node.voters.ids) for i in self.alive - {node_id} if self._runs(i)}

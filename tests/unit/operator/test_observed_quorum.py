@@ -29,8 +29,9 @@ class Answers:
 
 def _observers(voters: list[dict[str, Any]], observers: list[dict[str, Any]]) -> dict[int, bytes]:
     client = cast(Client, Answers(voters, observers))
-    quorum = asyncio.run(quorum_as_told(client, Address("localhost", 9093)))
-    assert quorum is not None
+    found = asyncio.run(quorum_as_told(client, Address("localhost", 9093)))
+    assert found is not None
+    quorum, _, _ = found
     return {node_id: one.directory for node_id, one in quorum.observers.items()}
 
 
@@ -48,7 +49,8 @@ def test_of_two_disks_of_one_node_the_one_that_fetches_counts() -> None:
     former, present = _replica(3, 3, end=39, ago_ms=92_907), _replica(3, 4)
     for observers in ([former, present], [present, former]):
         client = cast(Client, Answers(voters, observers))
-        quorum = asyncio.run(quorum_as_told(client, Address("localhost", 9093)))
-        assert quorum is not None
+        found = asyncio.run(quorum_as_told(client, Address("localhost", 9093)))
+        assert found is not None
+        quorum, _, _ = found
         assert (quorum.observers[3].lag, quorum.observers[3].behind_ms) == (0, 300)
         assert quorum.observers[3].directory == present["directory"]

@@ -112,6 +112,10 @@ class World:
     """Of a dynamic quorum: voter -> the disk by which it is known."""
     pods_changed: int = 1000
     led: int | None = None
+    uncommitted: bool = False
+    """Whether the voters in the log may be lost again."""
+    registered_at: dict[int, str] = field(default_factory=dict)
+    """Where the log has a voter, if it has moved since."""
 
     # What is true
 
@@ -149,13 +153,18 @@ class World:
         """As the leader tells it."""
         if self.log_voters is not None:
             known = self.log_voters.items()
-            voters = {i: _replica(i, disk, current=self.votes_in_log(i)) for i, disk in known}
+            voters = {
+                i: replace(
+                    _replica(i, disk, current=self.votes_in_log(i)), address=self.registered_at.get(i, f"{i}.svc:9090")
+                )
+                for i, disk in known
+            }
             others = {
                 i: _replica(i, pod.disk, current=True)
                 for i, pod in self.pods.items()
                 if self.counts(i) and self.log_voters.get(i) != pod.disk
             }
-            return seen.Quorum(leader, 1, voters, others)
+            return seen.Quorum(leader, 1, voters, others, changing=self.uncommitted)
         # Who was started with voters that the leader is not among does not follow it: so it is with real nodes.
         follows = {i: self.counts(i) and leader in pod.voters for i, pod in self.pods.items()}
         replicas = {i: _replica(i, 0, current=follows[i]) for i in self.pods}
@@ -174,6 +183,7 @@ class World:
                 rack=self.racks.get(i, ""),
                 message="ErrImagePull" if pod.broken else "",
                 missing=pod.missing,
+                addresses=frozenset({f"{i}.svc:9090"}),
             )
             for i, pod in self.pods.items()
         }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kraft_operator.kafka import schemas
@@ -28,6 +29,7 @@ from kraft_operator.plan.observed import (
     Replica,
     Seen,
 )
+from kraft_operator.specs.properties import CONTROLLER_LISTENER
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -44,8 +46,30 @@ DENIED: Final = 29
 NAMED_MAX: Final = 5
 """The most topics that a message names."""
 
+Described = tuple[Quorum, int, int]
+"""The quorum, the end of the leader's log, and the leader's high watermark."""
 Clock = Callable[[], float]
 """Monotonic seconds."""
+
+
+class Commits:
+    """Tells whether the voters that a leader describes are certainly committed.
+
+    The answer has no offset of the record with the voters. The record is in the log when a leader's voters are first
+    seen. So the voters are committed once the high watermark has reached the end that the log had then.
+    """
+
+    def __init__(self) -> None:
+        self._voters: object = None
+        self._end = 0
+
+    def changing(self, found: Quorum, end: int, high_watermark: int) -> bool:
+        """Whether the voters of `found` may not be committed. `end` is the end of the leader's log."""
+        voters = frozenset((i, one.directory, one.address) for i, one in found.voters.items())
+        key = (found.leader, found.epoch, voters)
+        if key != self._voters:
+            self._voters, self._end = key, end
+        return high_watermark < self._end
 
 
 class View:
@@ -55,6 +79,7 @@ class View:
         self._client = client
         self._clock = clock
         self._quorum: tuple[float, Quorum] | None = None
+        self._commits = Commits()
         self._metadata: tuple[float, Metadata] | None = None
         self._hint: int | None = None
         self._disks: dict[int, tuple[float, Disks]] = {}
@@ -119,10 +144,10 @@ class View:
         answers = await _all(quorum_as_told(self._client, one) for one in controllers.values())
         if not answers:
             return False
-        best = max(answers, key=lambda answer: answer.epoch)
+        best, end, high_watermark = max(answers, key=lambda answer: answer[0].epoch)
         if self._quorum is not None and best.epoch < self._quorum[1].epoch:
             return False
-        self._quorum = (asked_at, best)
+        self._quorum = (asked_at, replace(best, changing=self._commits.changing(best, end, high_watermark)))
         return True
 
     async def _look_at_metadata(self, brokers: Mapping[int, Address], statuses: Mapping[int, Address]) -> None:
@@ -141,13 +166,16 @@ class View:
                 return
 
 
-async def _all(questions: Iterable[Awaitable[Quorum | None]]) -> list[Quorum]:
+async def _all(questions: Iterable[Awaitable[Described | None]]) -> list[Described]:
     answers = await asyncio.gather(*questions)
     return [answer for answer in answers if answer is not None]
 
 
-async def quorum_as_told(client: Client, controller: Address) -> Quorum | None:
-    """Ask one controller for the quorum. Returns None if it does not lead or does not answer."""
+async def quorum_as_told(client: Client, controller: Address) -> Described | None:
+    """Ask one controller for the quorum. Returns None if it does not lead or does not answer.
+
+    The result has the end of the leader's log and its high watermark, too.
+    """
     topics = [{"name": METADATA_TOPIC, "partitions": [{"index": 0}]}]
     try:
         answer = await client.ask(controller, schemas.DESCRIBE_QUORUM, topics=topics)
@@ -161,10 +189,17 @@ async def quorum_as_told(client: Client, controller: Address) -> Quorum | None:
     now = next((one["caught_up"] for one in told["voters"] if one["id"] == told["leader"]), -1)
     end = next((one["end"] for one in told["voters"] if one["id"] == told["leader"]), told["high_watermark"])
 
+    hosts = {
+        one["id"]: f"{listener['host']}:{listener['port']}"
+        for one in answer.get("nodes", ())
+        for listener in one["listeners"]
+        if listener["name"] == CONTROLLER_LISTENER
+    }
+
     def replica(one: dict[str, Any]) -> Replica:
         # All times are of the leader's clock. A replica that never caught up has -1.
         behind_ms = max(0, now - one["caught_up"]) if one["caught_up"] >= 0 and now >= 0 else UNKNOWN_MS
-        return Replica(max(0, end - one["end"]), behind_ms, one["directory"])
+        return Replica(max(0, end - one["end"]), behind_ms, one["directory"], hosts.get(one["id"], ""))
 
     try:
         cluster = await client.ask(controller, schemas.DESCRIBE_CLUSTER, operations=False, endpoints=2, fenced=False)
@@ -173,13 +208,14 @@ async def quorum_as_told(client: Client, controller: Address) -> Quorum | None:
     # A replaced disk stays on the list for five more minutes. The replica that fetched last is the running one.
     fetched = {one["id"]: one["fetched"] for one in told["voters"]}
     observers = sorted(told["observers"], key=lambda one: one["fetched"])
-    return Quorum(
+    quorum = Quorum(
         told["leader"],
         told["epoch"],
         {one["id"]: replica(one) for one in told["voters"]},
         {one["id"]: replica(one) for one in observers if one["fetched"] > fetched.get(one["id"], -1)},
         "" if cluster["error"] else cluster["cluster_id"],
     )
+    return quorum, end, told["high_watermark"]
 
 
 async def metadata_as_told(client: Client, broker: Address, status: Address | None = None) -> Metadata:

@@ -49,8 +49,9 @@ def kube(
     """
     pods, claims, formatting, told = list(pods), list(claims), list(job_pods), told or {}
     there = {one["metadata"]["name"] for one in configs}
+    machines = racks or {}
     seen = {
-        number: pod(one, (racks or {}).get(one["spec"].get("nodeName", ""), ""), told.get(number))
+        number: _reached(cluster, one, pod(one, machines.get(one["spec"].get("nodeName", ""), ""), told.get(number)))
         for number, one in by_node(pods)
     }
     return Kube(
@@ -174,6 +175,15 @@ def _complete(cluster: Cluster, number: int, one: Object, seen: Pod, configs: Co
         config_map(cluster, made, Node(number, made.name, False, False), seen.aspects)["metadata"]["name"],
     }
     return replace(seen, missing=f"ConfigMap {name}", restorable=known)
+
+
+def _reached(cluster: Cluster, one: Object, seen: Pod) -> Pod:
+    """Add the addresses of a running controller: by the name of its pod, and by the pod's IP address."""
+    if not seen.running or not is_controller(seen):
+        return seen
+    number = int(one["metadata"]["labels"][NODE_LABEL])
+    hosts = {cluster.host(number), one.get("status", {}).get("podIP", "")} - {""}
+    return replace(seen, addresses=frozenset(f"{host}:{CONTROLLER_PORT}" for host in hosts))
 
 
 def _grown(one: Object, seen: Pod, claims: Iterable[Object]) -> Pod:

@@ -30,6 +30,8 @@ tests/sim/operator asserts them over real Raft cores:
    sets in force then share a voter, so two leaders of one epoch are impossible (Raft's dissertation, 4.1). The
    exception is a host that is replaced by another id while it is down. The old host must be stopped for good first;
    the majorities without it then share a voter again.
+   Voters in the log change only if the last change is committed and the log has the address of every voter that stays.
+   While a change may not be committed, no live controller goes down, and no removed voter is stopped for good.
 5. A broker is taken down only if every partition keeps min.insync.replicas without it. `unavailableTopics` are exempt.
 6. An id is assigned once. A disk is formatted once. A lost disk is made again only if a replacement asks for it, and
    then under a new name, so nothing is ever erased.

@@ -32,12 +32,16 @@ def voter_sets(s: Situation, without: int) -> set[tuple[int, ...]]:
 def quorum_without(s: Situation, gone: int, *, pause_accepted: bool = False) -> Blocked | None:
     """Law 3: return the reason against taking controller `gone` down, or None.
 
-    `pause_accepted` permits the loss of the majority if all remaining voters are live.
+    `pause_accepted` permits the loss of the majority if all remaining voters are live. While voters in the log may not
+    be committed, no live controller goes down: the former voters may count again.
     """
     if s.quorum is None:
         text = f"the state of the quorum is unknown: controller {gone} stays up until one of them says who leads"
         return Blocked("QuorumUnknown", text)
     live = s.live_voters()
+    change = voters_committed(s)
+    if change is not None and gone in live:
+        return Blocked(change.reason, f"{change.message}: controller {gone} stays up until they are")
     stopped = {node.id for node in s.record.nodes if node.stopped}
     for voters in sorted(voter_sets(s, gone)):
         others = set(voters) - {gone} - stopped
@@ -51,6 +55,37 @@ def quorum_without(s: Situation, gone: int, *, pause_accepted: bool = False) -> 
                 text = f"there is no voter to spare: {text}; have more of them"
             return Blocked("QuorumAtRisk", text)
     return None
+
+
+def voters_committed(s: Situation) -> Blocked | None:
+    """Return the reason not to rely on the voters in the log, or None. Static voters are in the configuration."""
+    if s.static or s.quorum is None or not s.quorum.changing:
+        return None
+    text = f"voters {sorted(s.quorum.voters)} are in the log of leader {s.quorum.leader}, and may not be committed yet"
+    return Blocked("VotersChange", text)
+
+
+def voters_found(s: Situation, gone: int | None = None) -> Blocked | None:
+    """Return the reason against a change of the voters in the log, or None: a voter that stays has moved.
+
+    Say the leader stops with an uncommitted record that removes the second of three voters. Then it needs the vote of
+    the third, and asks at the address in its log. The third lacks that record, so it cannot be elected itself.
+    """
+    if s.static or s.quorum is None:
+        return None
+    for node_id, voter in sorted(s.quorum.voters.items()):
+        pod = s.kube.pods.get(node_id)
+        now = sorted(pod.addresses) if pod is not None and node_id != gone else []
+        if now and voter.address and not any(_is_at(voter.address, one) for one in now):
+            text = f"voter {node_id} listens at {now[0]}, and the other voters look for it at {voter.address}: the"
+            return Blocked("VoterMoved", f"{text} voters stay as they are until the log has its new address")
+    return None
+
+
+def _is_at(registered: str, address: str) -> bool:
+    """Whether both are the same `HOST:PORT`. A node may have registered the longer form of its host's name."""
+    (host, _, port), (short, _, other) = registered.rpartition(":"), address.rpartition(":")
+    return port == other and (host == short or host.startswith(f"{short}."))
 
 
 def partitions_known(s: Situation) -> Blocked | None:

@@ -58,6 +58,8 @@ class Pod:
     """The missing object can be created again with its former content."""
     volumes: frozenset[str] = frozenset()
     """Names of the volumes that it mounts; empty if unknown."""
+    addresses: frozenset[str] = frozenset()
+    """`HOST:PORT` by which it is reached as a controller; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,8 @@ class Replica:
     """Milliseconds since it last had the leader's whole log."""
     directory: bytes = bytes(16)
     """The id of its metadata directory, which identifies voters of dynamic quorums."""
+    address: str = ""
+    """`HOST:PORT` where the others look for this voter, as the log has it; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,9 @@ class Quorum:
     observers: Mapping[int, Replica] = field(default_factory=dict)
     cluster_id: str = ""
     """The cluster id that the leader returns; empty if unknown."""
+    changing: bool = False
+    """The log may lose these voters again: the leader was not seen to commit what the log held when they were first
+    seen."""
 
 
 @dataclass(frozen=True, slots=True)

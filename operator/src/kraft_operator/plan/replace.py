@@ -17,7 +17,14 @@ import dataclasses
 
 from kraft_operator.plan import wanted as asked
 from kraft_operator.plan.assign import next_id
-from kraft_operator.plan.gates import isr_without, node_without, partitions_known, quorum_without, voter_sets
+from kraft_operator.plan.gates import (
+    isr_without,
+    node_without,
+    partitions_known,
+    quorum_without,
+    voter_sets,
+    voters_committed,
+)
 from kraft_operator.plan.record import Node, Replacement
 from kraft_operator.plan.situation import Situation
 from kraft_operator.plan.steps import Blocked, MarkReplaced, Remember, Stop
@@ -193,7 +200,8 @@ def _not_yet(s: Situation, node: Node) -> str | None:
         return f"{node.kind} is not ready"
     if s.votes(node) and node.id not in s.live_voters():
         return f"voter {node.id} catches up"
-    if node.controller and not s.static and (node.id not in _voters(s) or stale(s, node.id)):
+    change = voters_committed(s) if node.controller else None
+    if node.controller and not s.static and (node.id not in _voters(s) or stale(s, node.id) or change is not None):
         return f"controller {node.id} does not vote with its new disk yet"
     if node.broker:
         unknown = partitions_known(s)

@@ -13,7 +13,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kraft_operator.plan.gates import isr_without, majority, node_without, quorum_without
+from kraft_operator.plan.gates import (
+    isr_without,
+    majority,
+    node_without,
+    quorum_without,
+    voters_committed,
+    voters_found,
+)
 from kraft_operator.plan.record import Node
 from kraft_operator.plan.situation import Situation, pod_voters
 from kraft_operator.plan.steps import AddVoter, Blocked, Remember, RemoveVoter, Restart, SetFeature, Stop
@@ -182,28 +189,39 @@ def _behind(s: Situation, node_id: int) -> bool:
 
 
 def former(s: Situation, node: Node) -> bool:
-    """Whether a controller has certainly left the quorum: no other controller counts it as a voter."""
+    """Whether a controller has certainly left the quorum: no other controller counts it as a voter.
+
+    A removal that is not committed may be lost with the leader. Then the controller votes again.
+    """
     if not s.static:
-        return s.quorum is not None and node.id not in s.quorum.voters
+        return s.quorum is not None and not s.quorum.changing and node.id not in s.quorum.voters
     return node.id not in s.record.voters and not s.counted(node.id)
 
 
 def dynamic_voters(s: Situation) -> bool:
     """Plan one change of a dynamic quorum's voters. Returns whether a change is under way.
 
-    Raft permits one change at a time (KIP-853).
+    Raft permits one change at a time (KIP-853). The next one waits until the last one is committed and the log has the
+    present address of every voter.
     """
     wanted = set(s.voters_wanted())
     if s.quorum is None or not wanted:
         return False
     present, leader = set(s.quorum.voters), s.quorum.leader
     live = s.live_voters()
+    change = voters_committed(s)
+    if change is not None:
+        s.plan.waits.append(change.message)
+        return True
     for node_id in sorted(present & wanted):
         if stale(s, node_id):
             _remove_voter(s, node_id, f"voter {node_id} has another disk")
             return True
     for node_id in sorted(wanted - present):
-        if node_id in live:
+        moved = voters_found(s)
+        if moved is not None:
+            s.plan.block(moved.reason, moved.message)
+        elif node_id in live:
             s.plan.steps.append(AddVoter(node_id))
         else:
             s.plan.waits.append(f"controller {node_id} catches up before it votes")
@@ -223,7 +241,7 @@ def stale(s: Situation, node_id: int) -> bool:
 
 
 def _remove_voter(s: Situation, node_id: int, why: str) -> None:
-    blocked = quorum_without(s, node_id)
+    blocked = quorum_without(s, node_id) or voters_found(s, node_id)
     if blocked is not None:
         s.plan.block(blocked.reason, blocked.message)
     else:

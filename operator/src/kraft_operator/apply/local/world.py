@@ -150,8 +150,16 @@ class World:
                 self._press(node_id, process, stopping)
             ready = lacks is None and stopping is None
             mounted = _mounted(self.folder.node(node_id) / PROPERTIES)
-            stops = stopping is not None
-            return Pod(True, ready, process.what, terminating=stops, message=lacks or "", volumes=mounted)
+            port = self.memory.ports.get(key(node_id, CONTROLLER))
+            return Pod(
+                True,
+                ready,
+                process.what,
+                terminating=stopping is not None,
+                message=lacks or "",
+                volumes=mounted,
+                addresses=frozenset() if port is None else frozenset({f"{HOST}:{port}"}),
+            )
         if not self._acts:
             return Pod(False, False, process.what, message="has ended")
         if stopping is None:
