@@ -40,6 +40,10 @@ class Feed:
         self._given, self._logs, self._end = given, dict[int, bytes](), 0
         self._runner: Any = Runner(given, Fed(self._logs))
 
+    def begin(self) -> None:
+        """Take over a table that another writer has made."""
+        self._runner.begin()
+
     def values(self, *values: bytes | None) -> None:
         """One batch of values."""
         start, end = self._end, self._end + len(values)

@@ -21,8 +21,10 @@ FLAGS = (
     "--allow-unsafe",  # lock setuptools, which pip calls unsafe, too
 )
 
-PIPELINE = ("pipeline", "delta", "iceberg", "avro")
+PIPELINE = ("pipeline", "delta", "iceberg", "avro", "protobuf", "jsonschema")
 """The extras of the pipeline's image."""
+TESTED = ("python-dateutil<3",)
+"""Limits by which the image has the versions of the tests: botocore, which moto needs, excludes later ones."""
 
 
 def wanted() -> dict[str, list[str]]:
@@ -35,7 +37,7 @@ def wanted() -> dict[str, list[str]]:
     return {
         "node": node,
         "operator": extras["operator"] + metrics,
-        "pipeline": [*node, *(one for name in PIPELINE for one in extras[name])],
+        "pipeline": [*node, *(one for name in PIPELINE for one in extras[name]), *TESTED],
         "build": [*project["build-system"]["requires"], "setuptools", "wheel"],  # the last two build PySpark's wheel
     }
 

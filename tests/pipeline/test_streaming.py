@@ -185,6 +185,23 @@ def test_new_fields_and_dead_letters_as_without_spark(spark: Any, cluster: Ours,
         assert found[0]
 
 
+def test_a_table_by_key_grows_from_a_first_batch_of_dead_letters(
+    spark: Any, cluster: Ours, name: str, tmp_path: Path
+) -> None:
+    """The run ended: 'spec.table.key: there is no column id'."""
+    create(cluster, name)
+    table = {"mode": "upsert", "key": ["id"], "partitionBy": ["country"]}
+    given = document(
+        cluster, name, tmp_path / "t", "delta", value={"format": "json", "evolve": "additive"}, table=table
+    )
+    for sent in ([b"no object", b"{}"], [b'{"id": 1, "country": "de"}'], [b'{"id": 1, "country": "fr"}', b"[]"]):
+        send(cluster, name, sent)
+        runner.Runner(spec.parse(given), SparkEngine(spark)).run(once=True)
+    assert [(row["id"], row["country"]) for row in rows(tmp_path / "t", "delta")] == [(1, "fr")]
+    found = sorted(str(row["code"]) for row in rows(f"{tmp_path}/t_dead_letters", "delta"))
+    assert found == ["json.object", "json.syntax", "partition.unknown"]
+
+
 def test_a_task_that_spark_runs_twice_leaves_no_file(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
     """As speculation and lost executors do: the files of one attempt are committed, those of the other removed."""
     create(cluster, name, 2)

@@ -140,7 +140,9 @@ class DeltaTableOf:
             self._load()
         assert self._table is not None
         there = self._table.metadata().partition_columns
-        if partition_by != there:
+        if partition_by and not there and not self._live():
+            self._partition(schema, partition_by)
+        elif partition_by != there:
             raise ValueError(f"table {self._uri} is partitioned by {there}, not by {partition_by}")
         known = {field.name: field for field in self._table.schema().fields}
         wider = Schema.from_arrow(widened(pa.schema(self._table.schema().to_arrow()), schema))
@@ -149,6 +151,24 @@ class DeltaTableOf:
             with self._told():
                 self._table.alter.add_columns(new)
             self._load()
+
+    def _partition(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        """Partition a table without files, in a commit that keeps its transactions. Raises ConflictError."""
+        assert self._table is not None
+        metadata, there = self._table.metadata(), pa.schema(self._table.schema().to_arrow())
+        with self._told():
+            DeltaTable.create(
+                self._uri,
+                widened(there, schema),
+                mode="overwrite",
+                partition_by=list(partition_by),
+                name=metadata.name,
+                description=metadata.description,
+                configuration=metadata.configuration,
+                storage_options=self._storage or None,
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        self._load()
 
     def commit(
         self, batch: int, position: Position, files: Sequence[Added], *, after: int, removed: Sequence[str] = ()

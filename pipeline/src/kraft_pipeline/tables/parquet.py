@@ -87,10 +87,11 @@ class ParquetTable:
         """
         self._refresh()
         schema, partition_by = with_columns(schema, levels), tuple(by.name for by in levels)
-        if self._schema is not None and partition_by != self._partition_by:
+        partitioned = self._schema is not None and partition_by == self._partition_by
+        if self._schema is not None and not partitioned and (self._partition_by or self.files()):
             raise ValueError(f"the table is partitioned by {self._partition_by}, not by {partition_by}")
         wider = schema if self._schema is None else widened(self._schema, schema)
-        if self._schema is None or not self._schema.equals(wider):
+        if self._schema is None or not self._schema.equals(wider) or not partitioned:
             self._append({"schema": _schema_text(wider), "partitionBy": list(partition_by)})
         if self._shown is None or not self._shown.equals(wider):
             out = pa.BufferOutputStream()

@@ -64,6 +64,16 @@ def parse(entries: Sequence[str], schema: pa.Schema) -> list[By]:
     return found
 
 
+def column_of(entry: str, schema: pa.Schema) -> str:
+    """The column that an entry of `partitionBy` needs in rows of `schema`, which may lack it."""
+    parts = OF_COLUMN.fullmatch(entry)
+    if parts:
+        return parts[2]
+    if entry in FORMATS and entry not in schema.names:
+        return "_timestamp" if "_timestamp" in schema.names else "timestamp"
+    return entry
+
+
 def with_columns(schema: pa.Schema, levels: Sequence[By]) -> pa.Schema:
     """The table's schema: the columns that transforms compute come last, as strings."""
     return pa.schema([*schema, *(pa.field(by.name, pa.string()) for by in levels if by.transform)])
@@ -124,8 +134,13 @@ def unfiled(rows: pa.Table, entries: Sequence[str]) -> dict[int, Bad]:
     """Rows that no partition can hold, by their index, and why."""
     found: dict[int, Bad] = {}
     for entry in entries:
-        found |= _untimely(rows, entry)
-        kind = rows.schema.field(entry).type if entry in rows.column_names else pa.null()
+        name = column_of(entry, rows.schema)
+        if name not in rows.column_names:  # rows without fields, before a record tells the type of the column
+            bad = Bad("partition.unknown", f"the record has no {name}, and no record before it has told its type")
+            found |= dict.fromkeys(range(rows.num_rows), bad)
+            continue
+        found |= _untimely(rows, entry, name)
+        kind = rows.schema.field(name).type if name == entry else pa.null()
         if pa.types.is_string(kind) or pa.types.is_binary(kind):
             encoded = rows.column(entry).combine_chunks().dictionary_encode()
             reasons = [_no_folder(entry, value) for value in encoded.dictionary.cast(pa.binary()).to_pylist()]
@@ -138,13 +153,9 @@ def unfiled(rows: pa.Table, entries: Sequence[str]) -> dict[int, Bad]:
     return found
 
 
-def _untimely(rows: pa.Table, entry: str) -> dict[int, Bad]:
+def _untimely(rows: pa.Table, entry: str, name: str) -> dict[int, Bad]:
     """Rows whose year does not have four digits: its text would not sort, and PyIceberg does not support it."""
-    parts, names = OF_COLUMN.fullmatch(entry), rows.column_names
-    name = parts[2] if parts else entry
-    if entry in FORMATS and entry not in names:
-        name = "_timestamp" if "_timestamp" in names else "timestamp"
-    kind = rows.schema.field(name).type if name in names else pa.null()
+    kind = rows.schema.field(name).type
     if not (pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
         return {}
     whole = rows.column(name).combine_chunks()

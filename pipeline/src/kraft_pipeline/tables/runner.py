@@ -261,6 +261,8 @@ class Runner:
     def _written(self, number: int, tasks: Sequence[Range], first: Record) -> list[Result]:
         """Run the tasks, and repeat them with more columns as long as values have new fields."""
         there = self._table.schema()
+        if there is not None and self._transform is None and values.lacking(self.spec, there):
+            there = None  # no batch had a row yet, so the columns are as open as those of a new table
         given = there is None or self._transform is not None
         fields = self._first_fields if given else values.fields_of(self.spec, there)
         if there is not None and self.spec.format == "iceberg":  # the spec may have widened a type
@@ -309,9 +311,9 @@ class Runner:
         return self._transform.run(self._job(number, self._first_fields), [f for r in results for f in r.files])
 
     def _changes(self, number: int, files: Sequence[Added], size: int) -> Changes | None:
-        """Gather the changes of a batch by key on the engine; None if rows are appended."""
+        """Gather the changes of a batch by key on the engine; None if rows are appended, or if there are none."""
         schema = self._table.schema()
-        if not self.spec.keys:
+        if not (self.spec.keys and files):
             return None
         assert schema is not None, "it has been created"
         levels = partitions.parse(
@@ -341,12 +343,14 @@ class Runner:
         return intents.batch(open_storage(path, self.spec.storage), self._app, self._epoch, number)
 
     def _create(self, fields: pa.Schema) -> None:
-        schema = values.schema_of(self.spec, fields)
+        """Create the table or add columns. Without `fields`, keys and partitions wait for the batch that has some."""
+        schema, levels = values.schema_of(self.spec, fields), list[partitions.By]()
         if self._transform is not None:
             schema = self._transform.columns(self._table.schema())
-        changes.check(self.spec.keys, schema)
-        changes.order_of(schema, self.spec.order_by)
-        levels = partitions.parse(self.spec.partition_by, schema)
+        if len(fields) or self._transform is not None or not values.lacking(self.spec, schema):
+            changes.check(self.spec.keys, schema)
+            changes.order_of(schema, self.spec.order_by)
+            levels = partitions.parse(self.spec.partition_by, schema)
         tried(lambda: self._table.create(schema, levels))
         if self._epoch == 0:
             self.begin()

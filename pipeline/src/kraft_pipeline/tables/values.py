@@ -142,6 +142,19 @@ def schema_of(spec: TableSpec, fields: pa.Schema) -> pa.Schema:
     return pa.schema([*fields, *_said(spec), *(pa.field(column, TYPES[name]) for name, column in META.items())])
 
 
+def lacking(spec: TableSpec, schema: pa.Schema) -> list[str]:
+    """Names that `key`, `orderBy` and `partitionBy` have for fields of values that the schema lacks.
+
+    A table whose first batches had no fields (dead letters, tombstones, gaps) lacks them. None for raw records, whose
+    columns are known.
+    """
+    if spec.value.format == "raw":
+        return []
+    wanted = [*spec.keys, *([spec.order_by] if spec.order_by else [])]
+    wanted += [entry for entry in spec.partition_by if partitions.column_of(entry, schema) not in schema.names]
+    return [name for name in wanted if name not in schema.names]
+
+
 def fields_of(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
     """The fields of values in the schema of an existing table."""
     if spec.value.format == "raw":
@@ -288,12 +301,16 @@ def _by_their_keys(
 ) -> tuple[Rows, pa.Table, dict[int, Bad]]:
     """Fill missing key columns of deletions from the record's key. Returns rows, their records, and unreadable keys.
 
-    A tombstone whose key lacks columns of the table's key is left out: the event before it has deleted the row.
+    A tombstone whose key lacks columns of the table's key is left out: the event before it has deleted the row. So are
+    all tombstones before the first event, which tells the columns of the key.
     """
     rows, keys = found.rows, [name for name in spec.keys if name in found.fields.names]
     lacking = np.zeros(rows.num_rows, bool)
     for name in keys:
         lacking |= np.asarray(rows.column(name).is_null())
+    if len(keys) < len(spec.keys):  # no event has come yet, so there is no row to delete
+        kept = pa.array(~np.asarray(records.column("value").is_null()))
+        return found._replace(rows=rows.filter(kept)), records.filter(kept), {}
     some = np.flatnonzero(lacking & _deleted(rows, records))
     if not len(some):
         return found, records, {}
@@ -344,8 +361,9 @@ def _keyless(rows: pa.Table, spec: TableSpec) -> dict[int, Bad]:
     """Rows whose key is null, by index, and why."""
     nulls = np.zeros(rows.num_rows, bool)
     for key in spec.keys:
-        if key in rows.column_names:  # a missing key column is reported when the table is created
-            nulls |= np.asarray(rows.column(key).is_null())
+        # If no record has had the column yet, no row is written: the run fails when the table is created, or all
+        # records of the batch are without fields.
+        nulls |= np.asarray(rows.column(key).is_null()) if key in rows.column_names else True
     gone = rows.column(DELETED)
     return {
         place: Bad("key", f"{'a tombstone' if gone[place].as_py() else 'the record'} has no {' and '.join(spec.keys)}")

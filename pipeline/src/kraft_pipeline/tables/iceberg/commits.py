@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
+import pyarrow as pa
 from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT
 
+from kraft_pipeline.tables.iceberg.fields import spec_of
 from kraft_pipeline.tables.intents import Work
+from kraft_pipeline.tables.partitions import By
 
 T = TypeVar("T")
 
@@ -68,3 +72,18 @@ def tag(work: Work) -> uuid.UUID:
     """A new UUID for names of manifests; its first half identifies the work."""
     first = hashlib.sha256(work.folder.encode()).digest()
     return uuid.UUID(bytes=first[:8] + uuid.uuid4().bytes[8:])
+
+
+def evolve(tx: Transaction, schema: pa.Schema) -> None:
+    """Add and widen columns."""
+    with tx.update_schema() as update:
+        update.union_by_name(schema)
+
+
+def partition(tx: Transaction, schema: pa.Schema, levels: Sequence[By]) -> None:
+    """Add columns and partitions to a table without files."""
+    evolve(tx, schema)
+    wanted = spec_of(tx.table_metadata.schema(), levels)
+    with tx.update_spec() as update:
+        for by, field in zip(levels, wanted.fields, strict=True):
+            update.add_field(by.column, field.transform, field.name)

@@ -44,7 +44,7 @@ from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import intents
 from kraft_pipeline.tables.bykey.merging import Merge
 from kraft_pipeline.tables.committer import Added, Changes, ConflictError, Each, State
-from kraft_pipeline.tables.iceberg.commits import TAG_CHARACTERS, Overwrite, shared, tag
+from kraft_pipeline.tables.iceberg.commits import TAG_CHARACTERS, Overwrite, evolve, partition, shared, tag
 from kraft_pipeline.tables.iceberg.expiry import Expired, due, referred
 from kraft_pipeline.tables.iceberg.fields import bounds, bounds_of, levels_of, number, shown, small, spec_of, text_of
 from kraft_pipeline.tables.iceberg.path import FOLDER, PathCatalog
@@ -186,13 +186,16 @@ class IcebergTable:
             self._create(fields, spec_of(fields, levels))
         assert self._table is not None
         there = self._table.spec()
+        if levels and not there.fields and not self.files():
+            self._transact(lambda tx: partition(tx, schema, levels))
+            return
         wanted = spec_of(self._table.schema(), levels)
         if not there.compatible_with(wanted):
             raise ValueError(f"table {self._uri} is partitioned by {shown(there)}, not by {shown(wanted)}")
         known = self.schema()
         assert known is not None
         if any(field.name not in known.names or known.field(field.name).type != field.type for field in schema):
-            self._transact(lambda tx: _evolve(tx, schema))
+            self._transact(lambda tx: evolve(tx, schema))
 
     def commit(
         self, batch: int, position: Position, files: Sequence[Added], *, after: int, removed: Sequence[str] = ()
@@ -485,11 +488,6 @@ class IcebergTable:
 
 def _told(snapshot: Snapshot) -> Mapping[str, str]:
     return {} if snapshot.summary is None else snapshot.summary.additional_properties
-
-
-def _evolve(tx: Transaction, schema: pa.Schema) -> None:
-    with tx.update_schema() as update:
-        update.union_by_name(schema)
 
 
 def _expire(tx: Transaction, snapshots: Sequence[Snapshot]) -> None:

@@ -1,0 +1,154 @@
+"""First batches without a row: dead letters, tombstones and gaps must neither stop a table nor settle its columns."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.table import StaticTable
+
+from kraft_pipeline.tables import maintenance, spec
+from kraft_pipeline.tables.opening import open_table
+from kraft_pipeline.tables.spec import SpecError
+from kraft_protocol.records.batch import build_batch
+from tests.debezium import event
+from tests.feed import Feed
+from tests.unit.pipeline.test_table_debezium import Topic
+
+BY_ID = {"mode": "upsert", "key": ["id"]}
+FIRSTS: dict[str, list[bytes | None]] = {
+    "malformed": [b"no json", b"\xff"],
+    "tombstones": [None, None],
+    "nothing": [],
+    "objects without fields": [b"{}", b"{}"],
+    "some of each": [None, b"no json", b"{}", b"[]"],
+}
+
+
+def table(path: Path, value: dict[str, Any] | None = None, **more: Any) -> spec.TableSpec:
+    document = {
+        "apiVersion": spec.API_VERSION,
+        "kind": spec.KIND,
+        "metadata": {"name": "t"},
+        "spec": {
+            "bootstrapServers": "nowhere:1",
+            "topics": {"names": ["t"]},
+            "engine": {"mode": "inline"},
+            "value": {"format": "json", "evolve": "additive", **(value or {})},
+            "table": {"path": str(path), **more},
+        },
+    }
+    return spec.parse(document)
+
+
+def rows(given: spec.TableSpec) -> list[dict[str, Any]]:
+    """The rows with fields, by readers of other projects."""
+    if given.format == "delta":
+        found = DeltaTable(given.path).to_pyarrow_table()
+    elif given.format == "iceberg":
+        found = StaticTable.from_metadata(given.path).scan().to_arrow()
+    else:
+        paths = [f"{given.path}/{file.path}" for file in open_table(given).live()]
+        if not paths:
+            return []
+        found = duckdb.read_parquet(paths, hive_partitioning=True, union_by_name=True).to_arrow_table()
+    return [row for row in found.to_pylist() if row.get("id") is not None]
+
+
+def dead(given: spec.TableSpec) -> list[str]:
+    found = open_table(given, dead_letters=True)
+    if found.schema() is None:
+        return []
+    if given.format == "iceberg":
+        return [row["code"] for row in StaticTable.from_metadata(given.dead_letter_path).scan().to_arrow().to_pylist()]
+    texts = [f"{given.dead_letter_path}/{file.path}" for file in found.live()]
+    return [code for text in texts for (code,) in duckdb.read_parquet(text).project("code").fetchall()]
+
+
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "delta": ("delta", {}),
+    "iceberg": ("iceberg", {}),
+    "parquet": ("parquet", {}),
+    "delta by key": ("delta", BY_ID),
+    "iceberg by key": ("iceberg", BY_ID),
+}
+
+
+@pytest.mark.parametrize("by", [[], ["country"], ["date", "country"]], ids=["whole", "country", "both"])
+@pytest.mark.parametrize("table_of", KINDS)
+@pytest.mark.parametrize("first", FIRSTS)
+def test_a_table_grows_from_a_first_batch_without_fields(
+    tmp_path: Path, first: str, table_of: str, by: list[str]
+) -> None:
+    """A table by key ended the run: 'there is no column id'; so did `partitionBy` of a field."""
+    kind, mode = KINDS[table_of]
+    given = table(tmp_path / "t", format=kind, partitionBy=by, **mode)
+    feed = Feed(given)
+    feed.values(*FIRSTS[first])
+    assert rows(given) == []
+    assert open_table(given).state().batch == 0
+    feed.values(*FIRSTS[first])
+    feed.values(b'{"id":1,"country":"de"}', b'{"id":2,"country":"fr"}', b'{"id":1,"country":"fr"}', b"no json")
+    feed.values(b'{"id":3,"country":"de","more":1.5}')
+    expected = [(2, "fr"), (1, "fr"), (3, "de")] if mode else [(1, "de"), (2, "fr"), (1, "fr"), (3, "de")]
+    assert sorted((row["id"], row["country"]) for row in rows(given)) == sorted(expected)
+    assert open_table(given).state().batch == 3
+    assert [code for code in dead(given) if code.startswith("json")].count("defect") == 0
+    maintenance.compact(given)
+    assert sorted((row["id"], row["country"]) for row in rows(given)) == sorted(expected)
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_another_writer_goes_on_from_a_batch_without_fields(tmp_path: Path, kind: str) -> None:
+    """As after a restart: the second writer finds the table, and the first one is fenced."""
+    given = table(tmp_path / "t", format=kind, partitionBy=["country"], **BY_ID)
+    logs, ends = itertools.count(), [b"no json", b'{"id":1,"country":"de"}', b'{"id":1,"country":"fr"}']
+    for number, value in zip(logs, ends, strict=False):
+        feed = Feed(given)
+        feed.begin()
+        feed.put(number, number + 1, build_batch([(b"k", value)], base_offset=number))
+    assert [(row["id"], row["country"]) for row in rows(given)] == [(1, "fr")]
+    assert len(dead(given)) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"mode": "upsert", "key": ["idd"]}, "spec.table.key: there is no column 'idd'"),
+        ({**BY_ID, "orderBy": "when"}, "spec.table.orderBy: there is no column 'when'"),
+        ({"partitionBy": ["land"]}, "spec.table.partitionBy: 'land' is neither a column"),
+    ],
+)
+@pytest.mark.parametrize("first", [[], [b"no json"]])
+def test_a_wrong_name_is_told_with_the_first_fields(
+    tmp_path: Path, first: list[bytes], more: dict[str, Any], message: str
+) -> None:
+    """A batch without fields does not tell a wrong name from a right one; a batch with fields does."""
+    feed = Feed(table(tmp_path / "t", **more))
+    if first:
+        feed.values(*first)
+    with pytest.raises(SpecError, match=f"^{message}"):
+        feed.values(b'{"id":1,"country":"de"}')
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+def test_a_table_with_rows_keeps_its_partitions(tmp_path: Path, kind: str) -> None:
+    """Only a table without files may be partitioned anew."""
+    Feed(table(tmp_path / "t", format=kind)).values(b'{"id":1,"country":"de"}')
+    other = Feed(table(tmp_path / "t", format=kind, partitionBy=["country"]))
+    other.begin()
+    with pytest.raises(ValueError, match="is partitioned by"):
+        other.values(b'{"id":1,"country":"de"}')
+
+
+def test_tombstones_before_the_first_change_event_are_left_out(tmp_path: Path) -> None:
+    """A compacted topic may keep only the tombstone of a row; its key's columns are unknown until an event comes."""
+    topic = Topic(table(tmp_path / "t", {"envelope": "debezium"}, **BY_ID))
+    topic.put((b'{"id":1}', None), (b'{"id":2}', None))
+    assert topic.dead() == []
+    topic.put((b'{"id":3}', event("c", None, {"id": 3, "name": "ada"})))
+    assert topic.rows("id", "name") == [{"id": 3, "name": "ada"}]
