@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
-from kraft_pipeline.tables import maintenance, spec
+from kraft_pipeline.tables import maintenance, spec, values
+from kraft_pipeline.tables.formats import jsonvalues
 from kraft_pipeline.tables.opening import open_table
 from kraft_pipeline.tables.spec import SpecError
 from kraft_protocol.records.batch import build_batch
 from tests.debezium import event
 from tests.feed import Feed
+from tests.unit.pipeline.test_table_changes import records
 from tests.unit.pipeline.test_table_debezium import Topic
 
 BY_ID = {"mode": "upsert", "key": ["id"]}
@@ -143,6 +147,18 @@ def test_a_table_with_rows_keeps_its_partitions(tmp_path: Path, kind: str) -> No
     other.begin()
     with pytest.raises(ValueError, match="is partitioned by"):
         other.values(b'{"id":1,"country":"de"}')
+
+
+def test_a_column_that_a_transform_makes_is_not_missed() -> None:
+    """Every record of a table that is partitioned by a column of the SELECT became a dead letter."""
+    given = replace(
+        table(Path("/t"), partitionBy=["tag", "country"]), transform="SELECT 'x' AS tag, country FROM records"
+    )
+    some = records((b"k", b'{"country":"de"}'), (b"k", b'{"country":"%s"}' % (b"x" * 300)))
+    fields = pa.schema([("country", pa.string())])
+    found = values.decode(some, given, fields, 0, additive=False, parse=jsonvalues.parse)
+    assert found.rows.column("country").to_pylist() == ["de"]
+    assert found.dead.column("code").to_pylist() == ["partition.name"]
 
 
 def test_tombstones_before_the_first_change_event_are_left_out(tmp_path: Path) -> None:

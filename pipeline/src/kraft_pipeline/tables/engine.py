@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kraft_pipeline.client import Cluster
 from kraft_pipeline.client.fetch import Range
-from kraft_pipeline.tables.errors import Failure, TaskError, failure_of
+from kraft_pipeline.tables.errors import SPARK, Failure, TaskError, failure_of
 from kraft_pipeline.tables.feeds import Writer, poll
 from kraft_pipeline.tables.spec import EngineSpec, SpecError, TableSpec
 from kraft_pipeline.tables.tasks import Job, Result, run_task
@@ -272,8 +272,8 @@ class SparkEngine:
         if self.is_gone:
             return Failure("spark.ended", "environment", False, f"Spark has ended: {text}", str(error))
         if isinstance(error, Py4JError | PySparkException | OSError):
-            return Failure("spark", "environment", True, text, str(error))
-        return Failure("spark", "defect", False, text, str(error))
+            return Failure(SPARK, "environment", True, text, str(error))
+        return Failure(SPARK, "defect", False, text, str(error))
 
     @contextmanager
     def beside(self) -> Iterator[None]:

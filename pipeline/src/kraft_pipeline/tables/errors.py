@@ -13,6 +13,8 @@ from kraft_pipeline.client.errors import RETRIABLE
 from kraft_pipeline.codec import CodecError
 from kraft_pipeline.tables.spec import SpecError
 
+SPARK: Final = "spark"
+"""Code of a failure of Spark itself: lost executors, killed workers, too little memory."""
 REASON_CHARACTERS: Final = 200
 """Maximum length of a dead letter's reason."""
 

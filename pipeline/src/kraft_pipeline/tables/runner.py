@@ -22,7 +22,7 @@ from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.caretaker import Caretaker
 from kraft_pipeline.tables.committer import Added, Changes, Committer, ConflictError, Keyed, is_left, tried
 from kraft_pipeline.tables.engine import Engine
-from kraft_pipeline.tables.errors import TaskError, failure_of
+from kraft_pipeline.tables.errors import SPARK, TaskError, failure_of
 from kraft_pipeline.tables.feeds import POLL_S, Feed, pieces
 from kraft_pipeline.tables.intents import Work
 from kraft_pipeline.tables.losses import Losses, judged
@@ -40,6 +40,9 @@ SCHEMA_TRIES: Final = 10
 """Attempts to write a batch whose values have new fields: each attempt of a task may find others."""
 WAIT_S_MAX: Final = 30.0
 """Maximum seconds between retries of a run while brokers, disk or registry are unavailable."""
+SPARK_TRIES: Final = 4
+"""Attempts of a batch that Spark itself fails, as many as Spark gives a task (`spark.task.maxFailures`). A batch that
+is too large for the memory would fail in the same way forever."""
 LATE_S: Final = 30.0
 """Interval of checks for files that a task attempt has written after the commit of its batch. Spark ends such attempts
 within seconds, but does not wait for them."""
@@ -93,7 +96,7 @@ class Runner:
         self._dead = open_table(spec, dead_letters=True, backfill=backfill)
         self.sizes = Sizes(spec, self._options)
         self.feed = Feed(spec, once=True, backfill=backfill)
-        self._rows, self._pause_s = 0, POLL_S
+        self._rows, self._pause_s, self._spark_failures = 0, POLL_S, 0
         self._settled = time.monotonic()
         self._losses = Losses(open_storage(spec.path, spec.storage), spec.app_id)
         self._run = uuid.uuid4().hex[:8]
@@ -146,10 +149,19 @@ class Runner:
             except (ClientError, TaskError, OSError) as e:
                 if once or not may_pass(e):
                     raise
+                self._count(e)
                 self._wait(" ".join(re.sub(r"\x1b\[\d+m", "", str(e)).split()))  # delta-rs' texts are coloured
                 self._sleep(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, WAIT_S_MAX)
         return self._rows
+
+    def _count(self, error: Exception) -> None:
+        """Count a failure of Spark since the last batch. Raises TaskError for the last of SPARK_TRIES."""
+        failure = failure_of(error)
+        self._spark_failures += failure.code == SPARK
+        if failure.code == SPARK and self._spark_failures >= SPARK_TRIES:
+            text = f"Spark has failed a batch {self._spark_failures} times (is spec.engine.memory enough?)"
+            raise TaskError(failure._replace(retriable=False, message=f"{text}: {failure.message}")) from error
 
     def between(self) -> None:
         """Start due maintenance and remove late files. Raises FencedError if another writer has taken over."""
@@ -248,7 +260,7 @@ class Runner:
         self._tell_group(cluster, plan.end)
         rows, settled = sum(result.rows for result in made), sum(map(len, first.dead.values()))
         self.behind = plan.lag
-        self._rows, self._pause_s = self._rows + rows, POLL_S
+        self._rows, self._pause_s, self._spark_failures = self._rows + rows, POLL_S, 0
         self._tell(Progress(number, rows, dead + settled, len(files), time.monotonic() - begun, plan.lag, settled))
 
     def _first_attempt(self, number: int, plan: Plan) -> Record:
