@@ -3,8 +3,8 @@
     export KRAFT_NAMESPACES=demo KRAFT_NODE_IMAGE=kraftcluster:dev
     kopf run -m kraft_operator.app -n demo --standalone --liveness=http://127.0.0.1:8081/healthz
 
-It runs on your machine with your kubeconfig; pods' addresses must be reachable from there. Without KRAFT_LEASE it works
-at once, so scale the operator in the cluster to 0 first.
+It runs on your machine with your kubeconfig, and must reach the addresses of pods. Without KRAFT_LEASE it starts to
+work at once, so scale the operator in the cluster to 0 first.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The command lines: `kraftcluster` for a cluster of local processes, `kubectl kraft` for one on Kubernetes.
 
-The same commands and tables for both, on two kinds of target. They ask for what shall be (annotations and fields of
-the specification, or their local counterparts) and tell what is (the status); what is done about it the planner
-decides, in the reconciler or the supervisor.
+Both have the same commands and tables, on two kinds of target. Commands write requests (annotations and fields of the
+specification, or their local counterparts) and show the status. The planner, in the reconciler or the supervisor,
+decides what to do about a request.
 
-- `target`    what a target can do; how commands end (exit codes)
-- `commands`  the commands that both have
-- `kraftcluster`  the program of that name: `up` and `down` too;  `local` its target;  `screen` what `up` shows
-- `kubectl`   the program `kubectl-kraft`, whose target goes through kubectl itself
+- `target`    protocol of a target; exit codes
+- `commands`  the commands of both programs
+- `kraftcluster`  the program of that name, with `up` and `down`;  `local` its target;  `screen` the output of `up`
+- `kubectl`   the program `kubectl-kraft`, whose target runs kubectl
 
 Exit codes: 0 done, or ready; 1 not ready, or not done in time; 2 wrong arguments or a wrong file; 3 refused, with the
-reason; 4 nothing runs there, or somebody else drives it.
+reason; 4 no cluster runs there, or another supervisor drives it.
 """

@@ -1,4 +1,4 @@
-"""The commands that both worlds have. Made for a world by `shared`, which is given how a target is found."""
+"""The commands of both programs. `shared` builds them for a program, which passes a function that finds a target."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kraft_operator.cli.target import FAILED, REFUSED, WRONG, Target, failure, w
 from kraft_operator.specs.wishes import APPROVE, REBALANCE, ROLL, SKIP, rolls_of
 
 TIMEOUT_S: Final = 600.0
-"""To wait for what was asked: a roll of many brokers takes minutes; it goes on after that anyway."""
+"""Time to wait for a request. A roll of many brokers takes minutes, and continues after this time."""
 REFUSED_S: Final = 15.0
-"""A refusal that lasts so long is one: views are renewed every second or two."""
+"""Time after which a refusal is final. Views are renewed every second or two."""
 
 FILE_COLUMNS: Final = 200
-"""Of a table that goes into a file or to another program."""
+"""Width of a table in a file or a pipe, in characters."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Selects = Callable[[Command], Command]
@@ -43,12 +43,12 @@ def waiting(command: Command) -> Command:
 
 
 def named(command: Command) -> Command:
-    """The cluster's name as an argument too, where there is no other argument."""
+    """Accept the cluster's name as an argument, in commands without other arguments."""
     return click.argument("named", metavar="[CLUSTER]", required=False)(command)
 
 
 def show(resource: Mapping[str, Any], renderable: Any, output: str, part: Any = None) -> None:
-    """As a table or as JSON."""
+    """Print as tables or as JSON."""
     if output == "json":
         click.echo(json.dumps(resource if part is None else part, indent=2))
         return
@@ -61,7 +61,10 @@ def show(resource: Mapping[str, Any], renderable: Any, output: str, part: Any = 
 
 
 def shared(group: click.Group, selects: Selects[Any], find: Find) -> None:
-    """Add the commands to `group`. `selects` decorates with the options that name a target, `find` takes them."""
+    """Add the commands to `group`.
+
+    `selects` decorates a command with options that name a target; `find` takes these options.
+    """
     for make in (_status, _plan, _top, _logs, _approve, _roll, _replace, _rebalance, _skip, _flags):
         make(group, selects, find)
 
@@ -73,7 +76,7 @@ def _status(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @named
     @selects
     def status(watch: bool, output: str, **selected: Any) -> None:
-        """Quorum, brokers, partitions, and what is being done. Exit code 0 if it is ready, else 1."""
+        """Show quorum, brokers, partitions, and the current step. Exit code 0 if the cluster is ready, else 1."""
         from kraft_operator.report import tables
 
         target = find(**selected)
@@ -96,7 +99,7 @@ def _plan(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @named
     @selects
     def plan(output: str, **selected: Any) -> None:
-        """What is done next, what it waits for, and who needs a restart."""
+        """Show the next steps, what they wait for, and which nodes need a restart."""
         from rich.console import Group
 
         from kraft_operator.report import tables
@@ -111,7 +114,7 @@ def _top(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @named
     @selects
     def top(output: str, **selected: Any) -> None:
-        """Processor time and memory of every node."""
+        """Show processor time and memory of every node."""
         from kraft_operator.report import tables
 
         target = find(**selected)
@@ -128,7 +131,7 @@ def _logs(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @click.option("--tail", "lines", default=100, show_default=True, help="so many lines of the last")
     @selects
     def logs(node: int, follow: bool, lines: int, **selected: Any) -> None:
-        """What a node said."""
+        """Print the log of a node."""
         target = find(**selected)
         for line in target.log(_node(target.resource(), node), lines, follow):
             click.echo(line, nl=False)
@@ -148,7 +151,7 @@ def _approve(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @named
     @selects
     def approve(**selected: Any) -> None:
-        """Let the restarts begin that the plan shows (updateStrategy.supervised)."""
+        """Approve the restarts that the plan shows (updateStrategy.supervised)."""
         target = find(**selected)
         target.driven()
         revision = target.resource().get("status", {}).get("revision", "")
@@ -164,7 +167,7 @@ def _roll(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @waiting
     @selects
     def roll(nodes: tuple[int, ...], wait: bool, timeout: float, **selected: Any) -> None:
-        """Restart NODES one after the other, or all of them, without a partition or the quorum noticing."""
+        """Restart NODES, or all nodes, one after the other. Partitions and the quorum stay available."""
         target = find(**selected)
         target.driven()
         resource = target.resource()
@@ -185,7 +188,7 @@ def _roll(group: click.Group, selects: Selects[Any], find: Find) -> None:
 
 
 def _not_rolled(resource: Mapping[str, Any], before: str) -> str | None:
-    """What a roll that was asked for after revision `before` waits for."""
+    """Describe what a roll that was requested after revision `before` waits for."""
     status = resource.get("status", {})
     if status.get("revision", "") == before:
         return "it has not been noticed yet"
@@ -193,7 +196,7 @@ def _not_rolled(resource: Mapping[str, Any], before: str) -> str | None:
 
 
 def _unsettled(resource: Mapping[str, Any]) -> str | None:
-    """Who has to restart, or is not ready."""
+    """Describe which nodes have to restart or are not ready."""
     late = [one for one in resource.get("status", {}).get("nodes", ()) if one.get("needsRestart")]
     if late:
         blocked = _says(resource, "Degraded") or _says(resource, "Paused")
@@ -225,7 +228,7 @@ def _replace(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @waiting
     @selects
     def replace(node: int, new_id: bool, accept: tuple[str, ...], wait: bool, timeout: float, **selected: Any) -> None:
-        """Give NODE an empty disk, or replace it by a node of another id. Refused while that is not safe."""
+        """Give NODE an empty disk, or replace it by a node with another id. Refused while this is not safe."""
         target = find(**selected)
         target.driven()
         resource = target.resource()
@@ -238,7 +241,7 @@ def _replace(group: click.Group, selects: Selects[Any], find: Find) -> None:
 
 
 def _free_name(resource: Mapping[str, Any], node: int) -> str:
-    """A replacement is carried out once under its name, also under one that nobody remembers."""
+    """A new name. A replacement runs only once under its name, even if it was forgotten since."""
     asked = resource.get("spec", {}).get("replacements", ())
     taken = {one["name"] for one in (*asked, *resource.get("status", {}).get("replacements", ()))}
     begin = f"node-{node}-{datetime.now(UTC).strftime('%y%m%d%H%M%S')}"
@@ -277,7 +280,7 @@ def _rebalance(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @waiting
     @selects
     def rebalance(wait: bool, timeout: float, **selected: Any) -> None:
-        """Move replicas until every broker has its share, by count and rack, with as few moves as there can be."""
+        """Move replicas until every broker has its share, by count and rack, with as few moves as possible."""
         target = find(**selected)
         target.driven()
         token = _token()
@@ -296,7 +299,7 @@ def _rebalance(group: click.Group, selects: Selects[Any], find: Find) -> None:
 
 
 def _token() -> str:
-    """A word that has not been used before."""
+    """A word that was not used before."""
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
@@ -305,7 +308,7 @@ def _skip(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @click.argument("nodes", type=int, nargs=-1)
     @selects
     def skip(nodes: tuple[int, ...], **selected: Any) -> None:
-        """Leave NODES alone until told otherwise; without any, none is left alone."""
+        """Do not change NODES until the next `skip`; without NODES, end this for all nodes."""
         target = find(**selected)
         resource = target.resource()
         for node_id in nodes:
@@ -316,8 +319,8 @@ def _skip(group: click.Group, selects: Selects[Any], find: Find) -> None:
 
 
 FLAGS: Final = {
-    "pause": ("paused", True, "Only watch from now on: nothing is started, stopped or changed."),
-    "resume": ("paused", False, "Go on after `pause`."),
+    "pause": ("paused", True, "Only watch the cluster: start, stop and change nothing."),
+    "resume": ("paused", False, "Continue after `pause`."),
     "hibernate": ("hibernated", True, "Stop all nodes, brokers first; their volumes stay."),
     "wake": ("hibernated", False, "Start the nodes again after `hibernate`."),
 }

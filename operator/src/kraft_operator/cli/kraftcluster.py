@@ -32,7 +32,7 @@ LOOK_S: Final = 0.1
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 def main() -> None:
-    """A Kafka cluster of local processes, kept as a KRaftCluster file wants it."""
+    """Run a Kafka cluster of local processes, as a KRaftCluster file describes it."""
 
 
 DATA: Final = click.option("--data", type=PATH, help="where clusters live (default: .kraft beside the file, or here)")
@@ -40,9 +40,9 @@ FILE: Final = click.option("-f", "--file", type=PATH, help="the cluster's file (
 
 
 def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which cluster is meant."""
+    """Add the options that select a cluster."""
     command = click.option("-c", "--cluster", help="its name, if there are several")(command)
-    short = () if command.__name__ == "logs" else ("-f",)  # which follows there, as kubectl's
+    short = () if command.__name__ == "logs" else ("-f",)  # there -f means "follow", as in kubectl
     return click.option(*short, "--file", type=PATH, help="the cluster's file")(DATA(command))
 
 
@@ -59,7 +59,7 @@ def _find(data: Path | None, file: Path | None, cluster: str | None, named: str 
 @DATA
 @FILE
 def up(detach: bool, timeout: float, port: int | None, data: Path | None, file: Path | None) -> None:
-    """Start the cluster, or take over what runs; keep it as the file wants it, also when the file changes."""
+    """Start the cluster, or take over its running nodes. Keep it as the file describes, also when the file changes."""
     from kraft_operator.apply.local.folder import Folder
     from kraft_operator.cli.local import DEFAULT_FILE, base_of, name_of
 
@@ -84,7 +84,7 @@ def up(detach: bool, timeout: float, port: int | None, data: Path | None, file: 
 
 
 async def _driven(folder: Any, file: Path, port: int | None) -> int:
-    """Until a signal, or until nobody reads any more what it shows. The exit code."""
+    """Run until a signal, or until the reader of the output is gone. Returns the exit code."""
     from kraft_operator.apply.local.resource import BadResourceError
     from kraft_operator.apply.local.supervisor import Supervisor
     from kraft_operator.cli.screen import Heard, Lines, Screen
@@ -97,7 +97,7 @@ async def _driven(folder: Any, file: Path, port: int | None) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, signalled)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # else started by nohup
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # an ignored SIGHUP means: started by nohup
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop.set)
     supervisor = Supervisor(folder, file, screen)
     try:
@@ -118,7 +118,7 @@ async def _driven(folder: Any, file: Path, port: int | None) -> int:
 
 
 def _offset(supervisor: Any, file: Path, port: int | None) -> int:
-    """Of all ports from those in the file."""
+    """The difference between all ports and those in the file."""
     if port is None:
         return int(supervisor.memory.offset)
     from kraft_operator.apply.local.resource import BadResourceError, parsed
@@ -134,7 +134,7 @@ def _offset(supervisor: Any, file: Path, port: int | None) -> int:
 
 
 def _detached(folder: Any, file: Path, port: int | None, timeout: float) -> None:
-    """Start a supervisor that stays, unless one runs with this file; wait until the cluster is ready."""
+    """Start a supervisor in the background, unless it runs with this file already; wait until the cluster is ready."""
     from kraft_operator.apply.local.supervisor import Supervisor
     from kraft_operator.cli.local import LocalTarget, Silent
     from kraft_operator.cli.screen import greeting
@@ -171,7 +171,7 @@ def _detached(folder: Any, file: Path, port: int | None, timeout: float) -> None
 
     wait_for(target, max(0.0, until - time.monotonic()), waits)
     if process is not None:
-        process.returncode = 0  # it stays
+        process.returncode = 0  # the supervisor stays
     click.echo(greeting(target.resource()) + "\n  it stays when you leave; `kraftcluster down` stops it\n")
 
 
@@ -189,7 +189,7 @@ def down(wipe: bool, timeout: float, **selected: Any) -> None:
         clean = _ended(folder, holder, timeout)
     until = time.monotonic() + timeout
     while not folder.lock.take():
-        # Who lets go of it says so before it does.
+        # A supervisor writes that it stops before it releases the lock.
         if folder.lock.holder() is not None or time.monotonic() > until:
             raise failure(NOT_THERE, f"somebody else drives {folder.root.name} now")
         time.sleep(LOOK_S)
@@ -205,7 +205,7 @@ def down(wipe: bool, timeout: float, **selected: Any) -> None:
 
 
 def _ended(folder: Any, holder: tuple[int, str], timeout: float) -> bool:
-    """Ask the supervisor to stop, which stops its nodes; whether it did in time."""
+    """Ask the supervisor to stop itself and its nodes. Returns whether it did in time."""
     from kraft_operator.apply.local.processes import send
 
     send(*holder, signal.SIGTERM)
@@ -219,7 +219,7 @@ def _ended(folder: Any, holder: tuple[int, str], timeout: float) -> bool:
 
 
 async def _stopped(folder: Any, timeout: float) -> bool:
-    """Stop what runs without a supervisor; whether all stopped by themselves."""
+    """Stop nodes without a supervisor. Returns whether all stopped cleanly."""
     from kraft_operator.apply.local.supervisor import Supervisor
     from kraft_operator.cli.local import Silent
 
@@ -237,7 +237,7 @@ async def _stopped(folder: Any, timeout: float) -> bool:
 @DATA
 @FILE
 def preview(output: str, data: Path | None, file: Path | None) -> None:
-    """What a changed file (-f) would begin with, without doing it."""
+    """Show what a changed file (-f) would change, without changing it."""
     from rich.console import Group
 
     from kraft_operator.apply.local.resource import BadResourceError
@@ -256,12 +256,12 @@ def preview(output: str, data: Path | None, file: Path | None) -> None:
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes SHELL complete this program's words: put it where your shell looks."""
+    """Print the completion script of this program for SHELL. Put it where your shell looks for such scripts."""
     print_completion(main, "kraftcluster", shell)
 
 
 def print_completion(group: click.Command, name: str, shell: str) -> None:
-    """Click's own script."""
+    """The script that click generates."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)
@@ -273,7 +273,7 @@ shared(main, _selects, _find)
 
 
 def entry() -> None:
-    """The program."""
+    """Run the program."""
     main(prog_name=os.path.basename(sys.argv[0]) if sys.argv[0].endswith("kraftcluster") else "kraftcluster")
 
 

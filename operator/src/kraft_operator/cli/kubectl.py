@@ -1,7 +1,7 @@
-"""`kubectl-kraft`, which kubectl runs as `kubectl kraft`: how a KRaftCluster is, and requests to its operator.
+"""`kubectl-kraft`, which kubectl runs as `kubectl kraft`: the state of a KRaftCluster, and requests to its operator.
 
-It goes through kubectl itself, with whatever login and context that has; it needs no rights but to read and patch
-KRaftClusters, and for `logs` and `top` those of `kubectl logs` and `kubectl top`.
+It runs kubectl, with its login and context. It needs the rights to read and patch KRaftClusters. `logs` and `top` need
+those of `kubectl logs` and `kubectl top`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from kraft_operator.cli.versions import register as register_versions
 from kraft_operator.specs.wishes import REPLACE, request_text
 
 NO_FILES: Final = 4
-"""Cobra's directive: names of files complete nothing."""
+"""Cobra's directive: do not complete names of files."""
 API_VERSION: Final = "v1alpha1"
 KIND: Final = f"kraftclusters.{API_VERSION}.kraftcluster.io"
-"""By version: kubectl would take the newest that is served."""
+"""The resource with its version. Without a version, kubectl would use the newest served version."""
 MANAGER: Final = "kubectl-kraft"
 INSTANCE: Final = "app.kubernetes.io/instance"
 NODE: Final = "kraftcluster.io/node"
@@ -37,11 +37,11 @@ _SAYS: Final = {
     NOT_THERE: ("NotFound", "not found", "was refused", "Unable to connect", "does not exist", "no configuration"),
     REFUSED: ("Forbidden", "is invalid", "Unauthorized", "be logged in"),
 }
-"""Exit codes by what kubectl says."""
+"""Exit codes by parts of kubectl's messages."""
 
 
 class Kubectl:
-    """The program, with the words that say which API server and namespace."""
+    """kubectl with the options that select API server and namespace."""
 
     def __init__(self, words: Sequence[str]) -> None:
         program = os.environ.get("KUBECTL") or shutil.which("kubectl")
@@ -50,14 +50,14 @@ class Kubectl:
         self.command = [program, *words]
 
     def run(self, *words: str, stdin: str | None = None) -> str:
-        """What it prints. Raises click.ClickException with what it complains of."""
+        """Run kubectl and return its output. Raises click.ClickException with its error message."""
         done = subprocess.run([*self.command, *words], input=stdin, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode:
             raise _complaint(done.stderr, done.returncode)
         return done.stdout
 
     def lines(self, *words: str) -> Iterator[str]:
-        """What it prints, as it comes."""
+        """Run kubectl and yield its output line by line."""
         with subprocess.Popen([*self.command, *words], stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
             assert process.stdout is not None
             yield from process.stdout
@@ -66,7 +66,7 @@ class Kubectl:
 
 
 def _complaint(stderr: str, code: int) -> click.ClickException:
-    """What kubectl complains of, without the log lines of its libraries, and as an exit code of ours."""
+    """Convert kubectl's error output, without the log lines of its libraries, to an error with our exit code."""
     lines = [line for line in stderr.splitlines() if not _LOGGED.match(line)]
     said = "\n".join(lines).strip().removeprefix("error: ") or f"kubectl ended with {code}"
     if "have a resource type" in said:
@@ -76,7 +76,7 @@ def _complaint(stderr: str, code: int) -> click.ClickException:
 
 
 class KubeTarget:
-    """One KRaftCluster."""
+    """A KRaftCluster as a target."""
 
     def __init__(self, kubectl: Kubectl, name: str) -> None:
         self._kubectl = kubectl
@@ -87,7 +87,7 @@ class KubeTarget:
         return found
 
     def pods(self) -> list[dict[str, Any]]:
-        """Of its nodes."""
+        """Labels that select its nodes."""
         selector = f"{INSTANCE}={self.name},app.kubernetes.io/name=kraftcluster"
         found: list[dict[str, Any]] = json.loads(self._kubectl.run("get", "pods", "-l", selector, "-o", "json"))[
             "items"
@@ -95,7 +95,7 @@ class KubeTarget:
         return found
 
     def driven(self) -> None:
-        """Whether an operator runs is not for everybody to see: what is asked for stays until one does."""
+        """Do nothing: users may lack the right to see the operator. A request stays until an operator runs."""
 
     def annotate(self, values: Mapping[str, str]) -> None:
         self._patch({"metadata": {"annotations": dict(values)}})
@@ -104,7 +104,7 @@ class KubeTarget:
         self._patch({"spec": {name: value}})
 
     def ask_replacement(self, item: Mapping[str, Any]) -> None:
-        """By an annotation, which the operator removes: nothing stays that a later `kubectl apply` would ask again."""
+        """Write an annotation. The operator removes it, so that no later `kubectl apply` repeats the request."""
         self.annotate({f"{REPLACE}{item['name']}": request_text(item)})
 
     def withdraw_replacement(self, name: str) -> None:
@@ -129,7 +129,7 @@ class KubeTarget:
 
 
 def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which cluster is meant."""
+    """Add the options that select a cluster."""
     for option in (
         click.option("-c", "--cluster", help="its name, if there are several in the namespace"),
         click.option("-n", "--namespace", help="as of kubectl"),
@@ -143,9 +143,9 @@ def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @_selects
 def main(**_: str | None) -> None:
-    """Look after KRaftClusters: how they are, and requests to their operator.
+    """Show KRaftClusters, and send requests to their operator.
 
-    Options that say which cluster is meant stand before or behind the command, as kubectl's do.
+    Options that select a cluster stand before or after the command, as in kubectl.
     """
 
 
@@ -176,9 +176,9 @@ def _find(cluster: str | None, named: str | None = None, **flags: str | None) ->
 @named
 @_selects
 def preview(file: Any, node_image: str, output: str, **selected: Any) -> None:
-    """What an operator of this version would restart and change, before it is upgraded or FILE is applied.
+    """Show what an operator of this version would restart and change, before it is upgraded or FILE is applied.
 
-    Exit code 0 if it would do nothing, else 1.
+    Exit code 0 if it would change nothing, else 1.
     """
     import yaml
     from pydantic import ValidationError
@@ -215,7 +215,7 @@ def _is(one: Any, name: str) -> bool:
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes SHELL complete the words of `kubectl-kraft`."""
+    """Print the completion script of `kubectl-kraft` for SHELL."""
     print_completion(main, "kubectl-kraft", shell)
 
 
@@ -224,12 +224,12 @@ register_versions(main, lambda: _kubectl(context=None, kubeconfig=None))
 
 
 def entry() -> None:
-    """The program."""
+    """Run the program."""
     main(prog_name="kubectl kraft")
 
 
 def complete() -> None:
-    """`kubectl_complete-kraft`, which kubectl asks when the words behind `kubectl kraft` are to be completed."""
+    """`kubectl_complete-kraft`: kubectl runs it to complete words after `kubectl kraft`."""
     from click.shell_completion import ShellComplete
 
     *words, begun = sys.argv[1:] or [""]

@@ -1,4 +1,4 @@
-"""A cluster of local processes as a target: its folder, and whoever drives it."""
+"""A cluster of local processes as a target: its folder and its supervisor."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ DEFAULT_FILE: Final = "kraftcluster.yaml"
 DEFAULT_DATA: Final = ".kraft"
 FOLLOW_S: Final = 0.2
 USE_S: Final = 1.0
-"""Between the two looks at processor times."""
+"""Seconds between the two samples of processor times."""
 
 
 class Silent:
-    """Shows nothing."""
+    """An output that shows nothing."""
 
     def event(self, text: str) -> None:
         """Not shown."""
@@ -38,7 +38,7 @@ class Silent:
 
 
 class LocalTarget:
-    """One folder."""
+    """The cluster of a folder."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class LocalTarget:
         return self.folder.root.name
 
     def resource(self) -> dict[str, Any]:
-        """As its supervisor told last; without one, as a look of our own finds it."""
+        """The resource with the last status of its supervisor. Without a supervisor, the status is computed here."""
         holder = self.folder.lock.holder()
         told = self.folder.status()
         if holder is not None and told is not None and told["local"]["driver"] == holder[0]:
@@ -65,7 +65,7 @@ class LocalTarget:
             requests.annotations.update(values)
 
     def flag(self, name: str, value: bool) -> None:
-        """Of the requests; what the file says itself stays."""
+        """Set a field of the requests. Raises click.ClickException if the file itself sets it."""
         spec = self.folder.memory().accepted or {}
         if not value and spec.get(name):
             raise failure(WRONG, f"the file of {self.name} says spec.{name}: true; change it there")
@@ -111,7 +111,7 @@ class LocalTarget:
 
 
 def _kept_by_nobody(resource: dict[str, Any]) -> dict[str, Any]:
-    """As it is: what would be done about it (`plan`) is not being done."""
+    """The resource with its status, without a plan: nothing is being done."""
     status, local = resource["status"], resource["local"]
     local["driver"] = None
     status.pop("step", None)
@@ -125,7 +125,7 @@ def _kept_by_nobody(resource: dict[str, Any]) -> dict[str, Any]:
 
 
 async def looked(folder: Folder, file: Path, preview: Path | None = None) -> dict[str, Any]:
-    """What is there now, and what would be done next; with `preview` as if that file were in force."""
+    """Compute situation and plan; with `preview`, as if that file were in force."""
     looker = Supervisor(folder, file, Silent(), acts=False)
     if preview is not None:
         memory = looker.memory
@@ -137,7 +137,7 @@ async def looked(folder: Folder, file: Path, preview: Path | None = None) -> dic
 
 
 def read(path: Path) -> str:
-    """A file's text. Raises BadResourceError."""
+    """Read a file. Raises BadResourceError."""
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -145,7 +145,7 @@ def read(path: Path) -> str:
 
 
 def found_folder(data: Path | None, file: Path | None, name: str | None) -> Folder:
-    """The cluster that is meant: named, or that of the file, or the only one there. Raises click.ClickException."""
+    """The selected cluster: by name, else the file's, else the only cluster there. Raises click.ClickException."""
     if file is not None:
         name = name or name_of(file)
     base = base_of(data, file)
@@ -162,22 +162,22 @@ def found_folder(data: Path | None, file: Path | None, name: str | None) -> Fold
 
 
 def base_of(data: Path | None, file: Path | None) -> Path:
-    """Where clusters live: as said, or beside the file, or here."""
+    """The folder of clusters: the given folder, else beside the file, else in the working directory."""
     if data is not None:
         return data.absolute()
     return (file.absolute().parent if file is not None else Path.cwd()) / DEFAULT_DATA
 
 
 def name_of(file: Path) -> str:
-    """`metadata.name` of a file; all else about it is looked at later. Raises click.ClickException."""
+    """`metadata.name` of a file; other fields are checked later. Raises click.ClickException."""
     try:
         for document in yaml.safe_load_all(read(file)):
             if isinstance(document, dict) and document.get("kind") == "KRaftCluster":
                 name = document["metadata"]["name"]
-                if re.fullmatch(CLUSTER_NAME, name):  # it becomes a folder
+                if re.fullmatch(CLUSTER_NAME, name):  # the name becomes a folder
                     return str(name)
                 break
-        parsed(read(file), str(file))  # which says what is wrong
+        parsed(read(file), str(file))  # raises an error that says what is wrong
     except BadResourceError as error:
         raise failure(WRONG, str(error)) from None
     except (yaml.YAMLError, KeyError, TypeError):
@@ -189,7 +189,7 @@ def name_of(file: Path) -> str:
 
 
 def _cpu_s(pids: Mapping[int, int]) -> dict[int, tuple[float, int]]:
-    """Processor seconds and resident bytes."""
+    """Processor seconds and resident bytes of a process."""
     found = {}
     for node_id, pid in pids.items():
         try:

@@ -1,4 +1,4 @@
-"""What `kraftcluster up` shows: events as lines; on a terminal, the tables below them, kept up to date."""
+"""The output of `kraftcluster up`: events as lines; on a terminal, also the current tables below them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LASTS_S: Final = 3.0
 
 
 def greeting(resource: dict[str, Any]) -> str:
-    """What a new user needs to know."""
+    """The first lines for a new user: bootstrap servers and a command to try."""
     servers = resource["local"]["bootstrap"]
     if shutil.which("kcat"):
         line = f"echo hello | kcat -b {servers} -P -t greetings && kcat -b {servers} -C -t greetings -e"
@@ -25,7 +25,7 @@ def greeting(resource: dict[str, Any]) -> str:
 
 
 class Heard:
-    """Passes on what is to be shown as long as somebody reads it: a terminal, a pipe or a connection may go."""
+    """Forwards output while it has a reader: a terminal, a pipe or a connection may close."""
 
     def __init__(self, shown: Lines, lost: Callable[[], None]) -> None:
         self._shown: Lines | None = shown
@@ -50,7 +50,7 @@ class Heard:
 
 
 class Lines:
-    """For a file or a pipe."""
+    """Output to a file or a pipe."""
 
     def __init__(self, hint: str) -> None:
         self._hint = hint
@@ -68,7 +68,7 @@ class Lines:
             click.echo(greeting(resource) + f"\n  {self._hint}\n")
 
     def _tell_blocked(self, degraded: Mapping[str, Any]) -> None:
-        """Once, and only what lasts: right after a change, views are too old to permit the next one."""
+        """Print a wait once, and only if it lasts: right after a change, views are too old to permit the next step."""
         message = degraded["message"] if degraded.get("status") == "True" else ""
         told, since = self._blocked
         if message != told:
@@ -78,11 +78,11 @@ class Lines:
             self.event(f"blocked: {message}")
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no tables are kept."""
 
 
 class Screen(Lines):
-    """For a terminal."""
+    """Output to a terminal."""
 
     def __init__(self, hint: str) -> None:
         super().__init__(hint)

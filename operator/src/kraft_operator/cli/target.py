@@ -1,4 +1,4 @@
-"""What commands work on, and how they end."""
+"""The target of commands, and their exit codes."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ _KINDS: Final = {WRONG: _Wrong, REFUSED: _Refused, NOT_THERE: _NotThere}
 
 
 def failure(code: int, message: str) -> click.ClickException:
-    """What ends the program with a message and an exit code: one of the above, else 1."""
+    """An error that ends the program with a message and an exit code."""
     return _KINDS.get(code, click.ClickException)(message)
 
 
 class Target(Protocol):
-    """One cluster. Raises click.ClickException where it cannot be reached."""
+    """A cluster. Methods raise click.ClickException if it cannot be reached."""
 
     @property
     def name(self) -> str: ...
 
     def resource(self) -> dict[str, Any]:
-        """With its status, as newest known."""
+        """The resource with its newest status."""
         ...
 
     def driven(self) -> None:
-        """Raises click.ClickException if nobody would do anything about a request."""
+        """Raise click.ClickException if no supervisor would handle a request."""
         ...
 
     def annotate(self, values: Mapping[str, str]) -> None: ...
 
     def flag(self, name: str, value: bool) -> None:
-        """`paused` or `hibernated`."""
+        """Set the field `paused` or `hibernated`."""
         ...
 
     def ask_replacement(self, item: Mapping[str, Any]) -> None: ...
@@ -61,22 +61,25 @@ class Target(Protocol):
     def withdraw_replacement(self, name: str) -> None: ...
 
     def log(self, node: Mapping[str, Any], lines: int, follow: bool) -> Iterator[str]:
-        """Lines with their ends. `node` is an entry of the status."""
+        """Lines of a node's log, with line ends. `node` is an entry of the status."""
         ...
 
     def use(self, nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
-        """Node, role, CPU, memory."""
+        """Node, role, CPU and memory of each node."""
         ...
 
 
 pause: Callable[[float], None] = time.sleep
-"""A name of its own: tests play what happens meanwhile in its place, and other threads sleep, too."""
+"""Sleep. A function of its own, so that tests can replace it without changing `time.sleep` of other threads."""
 
 
 def wait_for(
     target: Target, timeout_s: float, check: Callable[[dict[str, Any]], str | None], looks_s: float = LOOK_S
 ) -> None:
-    """Until `check` says None to the resource; what else it says is waited for. Raises when time is up."""
+    """Wait until `check` returns None for the resource; a text is what the command waits for.
+
+    Raises after the time-out.
+    """
     until = time.monotonic() + timeout_s
     while (waits := check(target.resource())) is not None:
         if time.monotonic() > until:

@@ -1,6 +1,6 @@
-"""`kubectl kraft versions`: which versions of the resources are served and stored, and the steps from one to another.
+"""`kubectl kraft versions`: which versions of the resources are served and stored, and the steps between versions.
 
-It goes through kubectl with the rights of an administrator, as definitions belong to the whole Kubernetes cluster.
+It runs kubectl and needs the rights of an administrator, because definitions belong to the whole Kubernetes cluster.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 MANAGER: Final = "kubectl-kraft"
 WEBHOOK: Final = "kraftclusters.kraftcluster.io"
-"""The name of the admission webhook, by which the operator is found."""
+"""The name of the admission webhook, which has the operator's address."""
 TRIES: Final = 5
 SETTLES_S: Final = 10.0
-"""Until all API servers store the new version: their watches take milliseconds."""
+"""Seconds until all API servers store the new version. Their watches need milliseconds."""
 NAMES: Final = tuple(crd["metadata"]["name"] for crd in crds())
 
 
@@ -36,7 +36,7 @@ def found(kubectl: Kubectl) -> dict[str, dict[str, Any]]:
 
 
 def rows(there: Mapping[str, Any]) -> list[str]:
-    """A line for each definition."""
+    """A line of text for each definition."""
     lines = []
     for name, crd in sorted(there.items()):
         served = [one["name"] for one in crd["spec"]["versions"] if one["served"]]
@@ -48,20 +48,20 @@ def rows(there: Mapping[str, Any]) -> list[str]:
 
 
 def serve(kubectl: Kubectl) -> None:
-    """Serve both versions. What is stored stays as it is. Raises click.ClickException without a webhook."""
+    """Serve both versions. Stored objects do not change. Raises click.ClickException without a webhook."""
     stored = {_storage(one) for one in found(kubectl).values()} or {VERSION}
     _apply(kubectl, BETA if stored == {BETA} else VERSION, _client(kubectl))
 
 
 def store(kubectl: Kubectl, version: str) -> int:
-    """Store all objects as `version`; how many were written anew."""
+    """Store all objects as `version`. Returns how many objects were rewritten."""
     there = found(kubectl)
     if any(version not in _served(one) for one in there.values()) or not there:
         raise failure(REFUSED, f"{version} is not served: run `kubectl kraft versions serve` first")
     _apply(kubectl, version, _client(kubectl))
     if any(one["status"].get("storedVersions") != [version] for one in there.values()):
-        # Every API server learns of it by its own watch. What is written before that is stored as before. An earlier
-        # run may have ended in this pause, so the definition alone is no proof.
+        # Every API server learns of it by its own watch. Until then it stores the former version. An earlier run may
+        # have ended in this pause, so the definition alone is no proof.
         pause(SETTLES_S)
     written = 0
     for name in there:
@@ -100,7 +100,7 @@ def _apply(kubectl: Kubectl, storage: str, client: Mapping[str, Any] | None) -> 
 
 
 def _client(kubectl: Kubectl) -> dict[str, Any]:
-    """How the API server reaches the operator's webhook: as for admission, by another path."""
+    """The address of the conversion webhook: as for admission, with another path."""
     hooks = json.loads(kubectl.run("get", "validatingwebhookconfigurations", "-o", "json"))["items"]
     for hook in (hook for item in hooks for hook in item.get("webhooks", ())):
         if hook["name"] == WEBHOOK:
@@ -114,7 +114,10 @@ def _client(kubectl: Kubectl) -> dict[str, Any]:
 
 
 def _rewrite(kubectl: Kubectl, name: str, one: dict[str, Any]) -> int:
-    """Write an object as it is, which stores it in the present version. One that has gone meanwhile is no matter."""
+    """Write an object unchanged, which stores it in the present version.
+
+    Ignore an object that was deleted meanwhile.
+    """
     where = ("-n", one["metadata"]["namespace"])
     for _ in range(TRIES):
         try:
@@ -131,19 +134,19 @@ def _rewrite(kubectl: Kubectl, name: str, one: dict[str, Any]) -> int:
 
 
 def register(main: click.Group, kubectl_of: Callable[[], Kubectl]) -> None:
-    """The group of commands."""
+    """The group of commands `versions`."""
 
     @main.group(invoke_without_command=True)
     @click.pass_context
     def versions(context: click.Context) -> None:
-        """Show which versions of the resources are served and stored; serve or store another one."""
+        """Show which versions of the resources are served and stored; serve or store another version."""
         if context.invoked_subcommand is None:
             for line in rows(found(kubectl_of())):
                 click.echo(line)
 
     @versions.command("serve")
     def serve_both() -> None:
-        """Serve v1beta1 beside v1alpha1, converted by the operator's webhook. What is stored stays as it is."""
+        """Serve v1beta1 beside v1alpha1, converted by the operator's webhook. Stored objects do not change."""
         serve(kubectl_of())
         for line in rows(found(kubectl_of())):
             click.echo(line)
@@ -151,7 +154,7 @@ def register(main: click.Group, kubectl_of: Callable[[], Kubectl]) -> None:
     @versions.command("store")
     @click.argument("version", type=click.Choice(VERSIONS))
     def store_as(version: str) -> None:
-        """Store all objects as VERSION, and write those anew that are stored as another one."""
+        """Store all objects as VERSION, and rewrite those that are stored as another version."""
         click.echo(f"{store(kubectl_of(), version)} objects are stored as {version}")
 
     @versions.command("withdraw")

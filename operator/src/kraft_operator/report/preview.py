@@ -1,6 +1,7 @@
-"""What this version of the operator would restart and why, before it is installed or a change is applied.
+"""Preview: what this version of the operator would restart and why, before it is installed or a change is applied.
 
-Pure, from the resource and the cluster's pods. It knows neither quorum nor partitions, so it says what, not when.
+Pure functions of the resource and the cluster's pods. They do not know the quorum and the partitions, so the preview
+says what restarts, not when.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """All of it; empty where nothing would be done."""
+    """The changes that the operator would make; empty if it would make none."""
 
     restarts: Mapping[int, list[str]] = field(default_factory=dict)
     """Aspects that differ, by node."""
@@ -33,18 +34,18 @@ class Preview:
     """Dynamic values that are set without a restart."""
     remove: tuple[str, ...] = ()
     replicas: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Nodes now and then, by pool, where they differ."""
+    """Number of nodes before and after, by pool, if it changes."""
     emptied: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """Volumes that leave, by node."""
+    """Removed volumes, by node."""
     deleted: tuple[int, ...] = ()
-    """Nodes whose claims are deleted once they are empty."""
+    """Nodes whose removed claims are deleted when they are empty."""
 
     balance: tuple[str, ...] = ()
-    """Partitions that would move to balance the load, as the operator found in its last pass."""
+    """Partitions that would move to balance the load, from the operator's last pass."""
 
     @property
     def lines(self) -> list[str]:
-        """For people."""
+        """The preview as lines of text."""
         found = [f"pool {name}: {now} -> {then} nodes" for name, (now, then) in self.replicas.items()]
         for node, names in sorted(self.emptied.items()):
             then = "deleted" if node in self.deleted else "kept"
@@ -57,7 +58,8 @@ class Preview:
 
 
 def preview(resource: Object, pods: Iterable[Object], changed: Object | None = None, image: str = "") -> Preview:
-    """`changed` is the resource as it would be applied; `image` is what the operator gives to clusters that name none.
+    """Compute a preview. `changed` is the resource as it would be applied; `image` is the operator's default image.
+
 
     Raises pydantic.ValidationError for a specification that is not understood.
     """
@@ -87,7 +89,7 @@ def preview(resource: Object, pods: Iterable[Object], changed: Object | None = N
 
 
 def _leaving(record: Record, wanted: Wanted) -> tuple[dict[int, tuple[str, ...]], tuple[int, ...]]:
-    """Volumes that pools have no more, by node; nodes whose pool says that claims are deleted."""
+    """Volumes that left their pools, by node; and nodes whose pool deletes claims."""
     found, deleted = {}, set()
     for node in record.nodes:
         pool = wanted.pool(node.pool)
@@ -99,14 +101,14 @@ def _leaving(record: Record, wanted: Wanted) -> tuple[dict[int, tuple[str, ...]]
 
 
 def _dynamic(resource: Object) -> Iterable[tuple[str, str]]:
-    """What the operator has set so far, with the values of the specification as it is."""
+    """The dynamic values that the operator has set so far, from the present specification."""
     config = resource["spec"].get("config", {})
     managed = resource.get("status", {}).get("managedConfig", ())
     return ((key, config.get(key, "")) for key in managed)
 
 
 def _image(pods: Iterable[Object]) -> str:
-    """What nodes run now: the operator's own image for them is not to be seen from here."""
+    """The image that the nodes run now. The operator's default image is not visible here."""
     images = (
         container["image"] for one in pods for container in one["spec"]["containers"] if container["name"] == "node"
     )

@@ -1,4 +1,4 @@
-"""Record, situation and plan as the status of the resource. Pure: the same pass says the same thing."""
+"""The status of the resource from record, situation and plan. Pure: equal input gives an equal status."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from kraft_operator.specs.cluster import INSTANCE, Cluster
 from kraft_operator.specs.remembered import remembered
 
 LISTED_MAX: Final = 5
-"""Things that a step's words name."""
+"""Maximum number of names in the text of a step."""
 PLAN_LINES_MAX: Final = 20
-"""Of what comes next; more is in the nodes' `needsRestart`."""
+"""Maximum number of next steps. The nodes' `needsRestart` has all of them."""
 
 
 def status(
@@ -41,10 +41,10 @@ def status(
     version: str = "",
     revision: str = "",
 ) -> KRaftClusterStatus:
-    """The whole status. `now` is written only where something has changed since `before`.
+    """The whole status. `now` is written only to conditions that changed since `before`.
 
-    `record` is the one in force, which is newer than the situation's when the plan had it remembered. `version` is the
-    finalized metadata.version, empty when unknown.
+    `record` is the record in force; it is newer than the situation's if the plan changed it. `version` is the
+    finalized metadata.version, empty if unknown.
     """
     nodes = [_node(cluster, node, s) for node in record.nodes]
     values: dict[str, Any] = {
@@ -69,14 +69,14 @@ def status(
 
 
 def document(status: KRaftClusterStatus) -> dict[str, Any]:
-    """As the resource has it."""
+    """The phase as a text of the resource."""
     return status.model_dump(by_alias=True, exclude_none=True)
 
 
 def _conditions(
     s: Situation | None, plan: Plan, before: KRaftClusterStatus, generation: int, now: str
 ) -> list[Condition]:
-    """With the time at which each last changed."""
+    """The conditions, each with the time of its last change."""
     old = {condition.type: condition for condition in before.conditions}
     found = []
     for told in conditions(s, plan):
@@ -115,13 +115,13 @@ def _node(cluster: Cluster, node: Node, s: Situation | None) -> NodeStatus:
         if node.controller:
             votes = "voter" if node.id in s.quorum.voters else "observer"
             found.quorum = "leader" if node.id == s.quorum.leader else votes
-        # Whoever fetches twice a second is a record or two behind at any moment: nothing to tell, let alone to write.
+        # A follower that fetches twice a second is always a record or two behind: not worth a write of the status.
         found.lag = None if replica is None else replica.lag if replica.behind_ms > BEHIND_MAX_MS else 0
     return found
 
 
 def state(node: Node, s: Situation) -> str:
-    """One word or two on how it is."""
+    """The state of a node in one or two words."""
     pod = s.kube.pods.get(node.id)
     if pod is None:
         if node.stopped or s.wanted.hibernated:
@@ -144,19 +144,19 @@ def _share(nodes: list[NodeStatus], role: str) -> str:
 
 
 def _scaled(cluster: Cluster, record: Record) -> int:
-    """Nodes there are in the pool that `spec.replicas` is for."""
+    """The number of nodes in the pool that `spec.replicas` scales."""
     names = {pool.name for pool in cluster.spec.node_pools if pool.replicas is None}
     return sum(node.pool in names and not node.stopped for node in record.nodes)
 
 
 def _scaled_label(cluster: Cluster) -> str:
-    """Of their pods; of all brokers where no pool follows `spec.replicas`."""
+    """The selector of their pods; of all brokers if no pool follows `spec.replicas`."""
     pool = next((pool.name for pool in cluster.spec.node_pools if pool.replicas is None), None)
     return f"{GROUP}/broker=true" if pool is None else f"{GROUP}/pool={pool}"
 
 
 def _partitions(metadata: Metadata) -> PartitionsStatus:
-    """What is wrong with partitions: those that take no writes first."""
+    """Partitions with problems; those that refuse writes come first."""
     found = metadata.partitions
     behind = [one for one in found if len(one.isr) < len(one.replicas)]
     refused = {one.name for one in behind if len(one.isr) < min(one.min_isr, len(one.replicas))}
@@ -178,7 +178,7 @@ def _ids(ids: Iterable[int]) -> str:
 
 
 def nodes_of(step: Step) -> list[int]:
-    """Whom a step is done to."""
+    """The nodes that a step changes."""
     nodes = getattr(step, "nodes", None)
     if nodes is not None:
         return list(nodes)
@@ -187,12 +187,12 @@ def nodes_of(step: Step) -> list[int]:
 
 
 def said(step: Step) -> str:
-    """A step in words: what, to which nodes, and why or what it changes."""
+    """A step in words: its kind, its nodes, and its reason or its effect."""
     return said_together([step])[0]
 
 
 def said_together(steps: Iterable[Step]) -> list[str]:
-    """Steps of one kind in words: those that differ in their node only share a sentence."""
+    """Steps of the same kind in words. Steps that differ only in their node share a sentence."""
     groups: dict[tuple[str, str], list[str]] = {}
     for step in steps:
         what = getattr(step, "why", "") or _changes(step)
@@ -204,7 +204,7 @@ def said_together(steps: Iterable[Step]) -> list[str]:
 
 
 def _changes(step: Step) -> str:
-    """What a step without a reason of its own changes."""
+    """The effect of a step without a reason."""
     match step:
         case do.CreateVolume(disk=disk):
             return f"the claims of disk {disk} are created"
@@ -264,7 +264,7 @@ def _step(plan: Plan) -> StepStatus | None:
 
 
 def _lines(nodes: list[NodeStatus], plan: Plan) -> list[str]:
-    """What is done, what it waits for, and who comes after it."""
+    """The current step, what it waits for, and the nodes that follow."""
     lines = [said(step) for step in plan.steps]
     if plan.pending is not None:
         lines.append(f"{said(plan.pending)} (waits for approval)")

@@ -1,4 +1,4 @@
-"""A resource with its status as tables for a terminal. The same for both worlds; a local cluster has addresses too."""
+"""Tables for a terminal, of a resource with its status. A local cluster's tables also have addresses."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ BAD: Final = "red"
 UNSURE: Final = "yellow"
 DIM: Final = "dim"
 STATES: Final = {"Ready": GOOD, "Failing": BAD, "Fenced": UNSURE, "Stopped": DIM, "": DIM}
-"""Every other state is on its way to one of these."""
+"""Final states; any other state changes to one of these."""
 GOOD_WHEN_FALSE: Final = frozenset({"Degraded", "Paused"})
 NOT_TOLD: Final = "nobody has looked at it yet: does an operator run that looks after its namespace?"
 NEUTRAL: Final = frozenset({"Progressing"})
 
 
 def condition(resource: Resource, kind: str) -> Mapping[str, Any]:
-    """One condition of the status; empty if there is none yet."""
+    """A condition of the status; empty if it does not exist yet."""
     found = resource.get("status", {}).get("conditions", ())
     return next((one for one in found if one["type"] == kind), {})
 
@@ -33,7 +33,7 @@ def is_ready(resource: Resource) -> bool:
 
 
 def summary(resource: Resource) -> Group:
-    """All of it."""
+    """All tables of a cluster."""
     parts: list[RenderableType] = [headline(resource), *_conditions(resource), Text()]
     if not resource.get("status"):
         return Group(headline(resource), Text(f"  {NOT_TOLD}", UNSURE))
@@ -44,7 +44,7 @@ def summary(resource: Resource) -> Group:
 
 
 def headline(resource: Resource) -> Text:
-    """One line on the whole cluster."""
+    """The headline: a line on the whole cluster."""
     status = resource.get("status", {})
     line = Text.assemble((resource["metadata"]["name"], "bold"), "  ")
     ready = condition(resource, "Ready")
@@ -65,7 +65,7 @@ def headline(resource: Resource) -> Text:
 
 
 def _conditions(resource: Resource) -> list[Text]:
-    """Those that say something that the headline does not."""
+    """Conditions that say more than the headline."""
     lines = []
     for one in resource.get("status", {}).get("conditions", ()):
         kind, holds = one["type"], one["status"]
@@ -97,7 +97,7 @@ def _state(node: Mapping[str, Any]) -> Text:
 
 
 def controllers(resource: Resource) -> Table:
-    """The quorum: who leads, who votes, how far behind everybody is."""
+    """The quorum: leader, voters, observers, and their lag."""
     status = resource.get("status", {})
     nodes = _nodes(resource, "controller")
     epoch = next((one["epoch"] for one in nodes if one.get("epoch") is not None), None)
@@ -165,7 +165,7 @@ def _partitions(resource: Resource) -> list[Text]:
 
 
 def _step(resource: Resource) -> list[Text]:
-    """What is being done."""
+    """The current step."""
     step = resource.get("status", {}).get("step")
     if not step:
         return []
@@ -179,7 +179,7 @@ def _step(resource: Resource) -> list[Text]:
 
 
 def plan_lines(resource: Resource) -> list[Text]:
-    """What comes next."""
+    """The next steps."""
     if not resource.get("status"):
         return [Text(NOT_TOLD, UNSURE)]
     lines = resource["status"].get("plan", ())
@@ -187,7 +187,7 @@ def plan_lines(resource: Resource) -> list[Text]:
 
 
 def top(rows: list[tuple[str, str, str, str]]) -> Table:
-    """Node, role, CPU, memory."""
+    """A table of nodes with role, CPU and memory."""
     table = _table("Use")
     for name, justify in (("node", "left"), ("role", "left"), ("cpu", "right"), ("memory", "right")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""One `KRaftCluster` with its names: what every manifest is made from."""
+"""A `KRaftCluster` with its names: the input of every manifest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraft_operator.api.cluster import KRaftClusterSpec, Listener
 from kraft_operator.api.pools import NodePool
 
 MANAGER: Final = "kraft-operator"
-"""Field manager of every write, and the label `app.kubernetes.io/managed-by`."""
+"""Field manager of every write, and value of the label `app.kubernetes.io/managed-by`."""
 INSTANCE: Final = "app.kubernetes.io/instance"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 DIGEST_CHARS: Final = 12
@@ -20,36 +20,36 @@ DIGEST_CHARS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The resource: where it is, who it is, and what it asks for."""
+    """A resource: its namespace, name, uid and specification."""
 
     name: str
     namespace: str
     uid: str
     spec: KRaftClusterSpec
     default_image: str = ""
-    """The operator's, for a resource that names none."""
+    """The operator's default image, for a resource without an image."""
 
     @property
     def image(self) -> str:
-        """What its nodes run."""
+        """The image of its nodes."""
         return self.spec.image or self.default_image
 
     # Names
 
     def node(self, node_id: int) -> str:
-        """Pod, host name, configuration and per-node services of a node."""
+        """Name of a node's pod, host, configuration and services."""
         return f"{self.name}-{node_id}"
 
     @property
     def nodes_service(self) -> str:
-        """The headless service that gives every node its stable name."""
+        """Name of the headless service that gives every node a stable host name."""
         return f"{self.name}-nodes"
 
     def host(self, node_id: int) -> str:
         return f"{self.node(node_id)}.{self.nodes_service}.{self.namespace}.svc"
 
     def external_service(self, node_id: int, listener: str) -> str:
-        """What one broker is reached by outside."""
+        """Name of a broker's service for clients outside Kubernetes."""
         return f"{self.node(node_id)}-{listener}"
 
     def claim(self, volume: str, node_id: int, disk: int) -> str:
@@ -95,7 +95,7 @@ class Cluster:
 
     @property
     def external(self) -> list[Listener]:
-        """Listeners by which each broker is reached outside."""
+        """Listeners for clients outside Kubernetes, with an address for each broker."""
         return [listener for listener in self.spec.listeners if listener.type != "Internal"]
 
     def pool(self, name: str) -> NodePool | None:
@@ -106,6 +106,6 @@ class Cluster:
 
 
 def digest(value: object) -> str:
-    """Of anything that is JSON: the same for the same value, whatever its order."""
+    """Digest of a JSON value. Equal values have equal digests, whatever the order of their keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARS]

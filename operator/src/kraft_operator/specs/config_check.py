@@ -1,7 +1,7 @@
-"""Mistakes in Kafka's configuration, named before anything is restarted: unknown keys, values that no node takes.
+"""Checks of Kafka's configuration before any node restarts: unknown keys, and values that every node refuses.
 
-The keys are the node's own (`config_keys`). What needs several keys, or the machine, is the node's to refuse: the
-check takes nothing for wrong that a node takes.
+The keys are the node's (`config_keys`). Only the node checks combinations of keys, and values that depend on its
+machine. The check never refuses a value that a node accepts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.specs import config_keys
 
 ALIKE: Final = 0.6
-"""How alike a name must be to be suggested."""
+"""Least similarity of a suggested name, from 0 to 1."""
 _BLANKS: Final = "".join(map(chr, range(0x21)))
 _INTEGER: Final = re.compile(r"[+-]?\d{1,400}")
 _DECIMAL: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
@@ -24,7 +24,7 @@ _BITS: Final = {"short": 15, "int": 31, "long": 63}
 
 
 class ConfigKeyFacts(NamedTuple):
-    """What is known of a key."""
+    """Type and constraint of a key."""
 
     kind: str
     constraint: str
@@ -37,7 +37,7 @@ def _keys(table: str) -> Mapping[str, ConfigKeyFacts]:
 
 
 def cluster_config_problems(spec: KRaftClusterSpec) -> list[str]:
-    """One line for each mistake in `spec.config` and the pools' own, with its field."""
+    """Return a line for each error in `spec.config` and in the pools' `config`, with its field."""
     parts = [("spec.config", spec.config)]
     parts += [(f"spec.nodePools {pool.name} config", pool.config) for pool in spec.node_pools]
     refuse = spec.unknown_config == "Refuse"
@@ -45,12 +45,12 @@ def cluster_config_problems(spec: KRaftClusterSpec) -> list[str]:
 
 
 def topic_config_problems(texts: Mapping[str, str]) -> list[str]:
-    """One line for each mistake in a KRaftTopic's `spec.config`."""
+    """Return a line for each error in a KRaftTopic's `spec.config`."""
     return list(config_problems("spec.config", texts, config_keys.TOPIC, True))
 
 
 def config_problems(where: str, texts: Mapping[str, str], table: str, refuse_unknown: bool) -> Iterable[str]:
-    """Mistakes of keys and values, in the order of the keys."""
+    """Return errors of keys and values, in the order of the keys."""
     keys = _keys(table)
     for name, text in sorted(texts.items()):
         facts = keys.get(name)
@@ -65,7 +65,7 @@ def config_problems(where: str, texts: Mapping[str, str], table: str, refuse_unk
 
 
 def _expected(facts: ConfigKeyFacts, text: str) -> str:
-    """What is expected in place of `text`; empty if it will do."""
+    """Describe the values that are expected instead of `text`; empty if `text` is valid."""
     word = text.strip(_BLANKS)
     if facts.kind == "boolean":
         return "" if word.lower() in {"true", "false"} else "true or false"

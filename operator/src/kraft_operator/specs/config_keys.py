@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 LISTENER_PREFIX: Final = "listener.name."
-"""Of keys for one listener."""
+"""Prefix of keys for a single listener."""
 
 BROKER: Final = """\
 add.partitions.to.txn.retry.backoff.max.ms int range:0..

@@ -1,6 +1,6 @@
-"""Kafka's keys that all brokers take over at run time, of 4.3.1: no restart for them.
+"""Keys of Kafka 4.3.1 that all brokers change at run time, without a restart.
 
-Facts of the node's configuration tables, which the operator does not import; a test holds the two to each other.
+A copy from the node's configuration tables, which the operator does not import. A test compares the two.
 """
 
 from __future__ import annotations

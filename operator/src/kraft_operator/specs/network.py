@@ -1,4 +1,4 @@
-"""How nodes and clients find each other, and what evictions may take at once."""
+"""Services, disruption budgets and network policies of a cluster."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kraft_operator.plan.record import Node
 from kraft_operator.specs.cluster import Cluster
 
 MANAGER_APP: Final = "kraftcluster-operator"
-"""The label `app.kubernetes.io/name` of the operator's own pods, as its chart has it."""
+"""The label `app.kubernetes.io/name` of the operator's pods, as in its chart."""
 PIPELINE_APP: Final = "kraft-pipeline"
-"""The same label of pipelines' pods, and by which they name their cluster."""
+"""The label `app.kubernetes.io/name` of pipelines' pods, and the label that names their cluster."""
 PIPELINES_CLUSTER: Final = f"{GROUP}/cluster"
 
 
@@ -31,7 +31,10 @@ def _service(cluster: Cluster, name: str, spec: dict[str, Any], node_id: int | N
 
 
 def nodes_service(cluster: Cluster) -> dict[str, Any]:
-    """A stable name for every node, also while it is not ready: a quorum that starts cold has to find itself."""
+    """The headless service.
+
+    It also resolves nodes that are not ready, because voters must find each other before any is.
+    """
     ports = [{"name": "controller", "port": CONTROLLER_PORT}]
     ports += [{"name": listener.name, "port": listener.port} for listener in cluster.spec.listeners]
     selector = {"app.kubernetes.io/instance": cluster.name, "app.kubernetes.io/name": "kraftcluster"}
@@ -63,13 +66,13 @@ def external_bootstrap(cluster: Cluster, listener: Listener) -> dict[str, Any]:
 
 
 def external_broker(cluster: Cluster, listener: Listener, node_id: int, place: int) -> dict[str, Any]:
-    """One broker's address outside; `place` counts brokers from 0, for listeners with fixed ports."""
+    """The external address of a broker. `place` numbers brokers from 0, for listeners with fixed ports."""
     port: dict[str, Any] = {"name": listener.name, "port": listener.port}
     if listener.type == "NodePort" and listener.first_node_port is not None:
         port["nodePort"] = listener.first_node_port + place
     spec = {
         "type": listener.type,
-        # A client that was told of this broker must reach it before it is ready to lead, and wait for its answer.
+        # A client may learn of this broker from metadata before the broker is ready, and must reach it then.
         "publishNotReadyAddresses": True,
         "selector": {"app.kubernetes.io/instance": cluster.name, f"{GROUP}/node": str(node_id)},
         "ports": [port],
@@ -80,12 +83,11 @@ def external_broker(cluster: Cluster, listener: Listener, node_id: int, place: i
 def disruption_budgets(
     cluster: Cluster, nodes: Iterable[Node], held: frozenset[str] = frozenset()
 ) -> list[dict[str, Any]]:
-    """One of `nodes` at a time: of each role, or of all where some have both, as nobody can evict a pod of two budgets.
+    """Budgets that allow one eviction at a time per role, and no eviction of `held` roles.
 
-    Of the roles that are `held`, none.
-
-    They say how many stay, not how many may go: that Kubernetes would reckon from the resource's scale, which is the
-    size of one pool of brokers.
+    If a node has both roles, a single budget covers all nodes, because Kubernetes evicts no pod with two budgets.
+    Budgets use `minAvailable`: for `maxUnavailable`, Kubernetes takes the size from the resource's scale, which counts
+    a single pool.
     """
     if not cluster.spec.pod_disruption_budget.enabled:
         return []
@@ -111,10 +113,10 @@ def _budget(cluster: Cluster, whose: str, selector: dict[str, str], stay: int) -
 
 
 def network_policies(cluster: Cluster) -> list[dict[str, Any]]:
-    """Who may reach the nodes: clients the brokers' listeners; the cluster's own nodes and pipelines, and the operator,
-    all of them.
+    """Network policies of the cluster.
 
-    Format jobs reach nobody and are reached by nobody. Where a network does not enforce policies, nothing is lost.
+    Clients reach the brokers' listeners. The cluster's nodes, its pipelines and the operator reach all ports. Format
+    jobs have no network access. If the network does not enforce policies, everything still works.
     """
     policies = cluster.spec.network_policies
     if not policies.enabled:

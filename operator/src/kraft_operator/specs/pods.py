@@ -1,5 +1,7 @@
-"""A node's pod and its configuration file. Hardened for the `restricted` pod security standard: nothing runs as root,
-can become root, writes outside its volumes or knows the API server.
+"""A node's pod and its configuration file.
+
+The pod meets the `restricted` pod security standard: no process runs as root, can become root, writes outside its
+volumes or has a token for the API server.
 """
 
 from __future__ import annotations
@@ -21,21 +23,22 @@ from kraft_operator.specs.properties import DATA, External, advertised, properti
 CONFIG: Final = "/etc/kraft"
 FILE: Final = "server.properties"
 ASPECT: Final = f"aspect.{GROUP}/"
-"""What a pod was made with, as annotations."""
+"""Prefix of the annotations with the aspects that a pod was created with."""
 CLAIM: Final = "volume-"
-"""Before the names of a pool's volumes in a pod; those of templates are never named so."""
+"""Prefix of the names of a pool's volumes in a pod. Names of a template's volumes never have it."""
 REVISION: Final = "config.revision"
-"""A key of the file that the node repeats in `/status`: which file it has read."""
+"""A key of the file that the node repeats in `/status`. It shows which file the node has read."""
 STARTING_S_MAX: Final = 600
-"""Before the kubelet kills a node that starts: recovery of many logs after a crash takes its time."""
+"""Time until the kubelet kills a starting node. Recovery of many logs after a crash takes long."""
 
 
 def config_map(
     cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str], *, name: str = ""
 ) -> dict[str, Any]:
-    """The file of one node. Its name says what is in it, and it never changes: no kubelet can have an older one.
+    """The ConfigMap with a node's file. It is named by its content and never changes, so no kubelet has an older
+    version.
 
-    `name` is for pods of older operators, which refer to one of a fixed name.
+    `name` is for pods of older operators, which refer to a fixed name.
     """
     pool, rack = keeping(pool, aspects), aspects.get("rack", "")
     values = properties(
@@ -48,17 +51,17 @@ def config_map(
 
 
 def config_name(spec: Mapping[str, Any]) -> str | None:
-    """The ConfigMap that a pod's specification refers to."""
+    """The name of the ConfigMap in a pod's specification."""
     volumes = (one for one in spec.get("volumes", ()) if one["name"] == "config")
     return next((one["configMap"]["name"] for one in volumes if "configMap" in one), None)
 
 
 def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str], external: External) -> dict[str, Any]:
-    """The pod that is to have `aspects`; `external` are its addresses outside."""
+    """A node's pod with `aspects`. `external` has its addresses outside Kubernetes."""
     pool, roles = keeping(pool, aspects), _roles(aspects)
     metadata = cluster.metadata(cluster.node(node.id), node_id=node.id, pool=pool.name)
     marks = metadata["labels"] | {f"{GROUP}/{role}": "true" for role in roles}
-    metadata["labels"] = pool.pod.labels | marks  # those by which it is found come last
+    metadata["labels"] = pool.pod.labels | marks  # the labels by which pods are found take precedence
     metadata["annotations"] = {**pool.pod.annotations, **{ASPECT + key: value for key, value in aspects.items()}}
     command = ["kafka-server-start", f"{CONFIG}/{FILE}"]
     if "broker" in roles:
@@ -76,7 +79,7 @@ def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str]
         "resources": pool.resources.model_dump(),
         "securityContext": template.container_security(pool.pod.container_security_context),
         "volumeMounts": [*mounts(pool), *template.mounts(pool.pod.mounts)],
-        "terminationMessagePolicy": "FallbackToLogsOnError",  # why it does not start, for the status
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # the status shows why a node does not start
         **_probes(cluster, pool.pod.probes),
     }
     spec: dict[str, Any] = {
@@ -97,7 +100,7 @@ def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str]
 
 
 def keeping(pool: NodePool, aspects: Mapping[str, str]) -> NodePool:
-    """The pool with volumes that it has no more behind its own, as long as a pod has to mount them."""
+    """The pool with its volumes, followed by removed volumes that a pod still has to mount."""
     names = [name for name in aspects.get(KEEPS, "").split(",") if name]
     if not names:
         return pool
@@ -107,13 +110,13 @@ def keeping(pool: NodePool, aspects: Mapping[str, str]) -> NodePool:
 
 
 def mounted(spec: Mapping[str, Any]) -> frozenset[str]:
-    """Names of the pool's volumes that a pod's specification has."""
+    """Names of the pool's volumes in a pod's specification."""
     names = (one["name"] for one in spec.get("volumes", ()) if "persistentVolumeClaim" in one)
     return frozenset(name.removeprefix(CLAIM) for name in names if name.startswith(CLAIM))
 
 
 def rehearsal(cluster: Cluster, pool: NodePool) -> dict[str, Any]:
-    """A pod as restarts of this pool make it, under a name that no node has."""
+    """A pod like those of this pool's next restart, with a name that no node has."""
     node = Node(pool.first_node_id, pool.name, "controller" in pool.roles, "broker" in pool.roles)
     aspects = {"roles": ",".join(sorted(pool.roles)), "voters": str(pool.first_node_id)}
     external = {one.name: ("example.invalid", one.port) for one in cluster.external}
@@ -123,7 +126,7 @@ def rehearsal(cluster: Cluster, pool: NodePool) -> dict[str, Any]:
 
 
 def base(cluster: Cluster, pool: NodePool, node: Node, config: str) -> dict[str, Any]:
-    """What a node's pod and its format job's have in common: who they are, where they run, what they see."""
+    """Common parts of the specifications of a node's pod and of its format job: account, placement, volumes."""
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -148,7 +151,7 @@ def base(cluster: Cluster, pool: NodePool, node: Node, config: str) -> dict[str,
 
 
 def mounts(pool: NodePool) -> list[dict[str, Any]]:
-    """Of the configuration, the volumes and the only other place that can be written."""
+    """Mounts of the configuration, of the volumes, and of the temporary folder."""
     return [
         {"name": "config", "mountPath": CONFIG, "readOnly": True},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  (an emptyDir of the pod's own)
@@ -157,7 +160,7 @@ def mounts(pool: NodePool) -> list[dict[str, Any]]:
 
 
 def placement(of: PodTemplate | Driver, image_pull_secrets: Sequence[str]) -> dict[str, Any]:
-    """Where a pod may run and how urgent it is, of what was asked for; and who may pull its image."""
+    """Placement, priority and pull secrets from the pool's template."""
     spec: dict[str, Any] = {}
     if image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in image_pull_secrets]
@@ -177,12 +180,12 @@ def _roles(aspects: Mapping[str, str]) -> list[str]:
 
 
 def ids(aspects: Mapping[str, str], aspect: str) -> list[int]:
-    """Node ids that an aspect names."""
+    """Node ids in the value of an aspect."""
     return [int(word) for word in aspects.get(aspect, "").split(",") if word]
 
 
 def _near(label: str, rack: str, affinity: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Rather on a machine of the rack that its `broker.rack` says: elsewhere it would be restarted with another one."""
+    """Prefer a machine of the rack in `broker.rack`: in another rack the node would restart again to change it."""
     found: dict[str, Any] = {**(affinity or {})}
     machines = {**found.get("nodeAffinity", {})}
     wish = {"matchExpressions": [{"key": label, "operator": "In", "values": [rack]}]}
@@ -194,7 +197,7 @@ def _near(label: str, rack: str, affinity: Mapping[str, Any] | None) -> dict[str
 def _ports(cluster: Cluster, roles: list[str]) -> list[dict[str, Any]]:
     ports = []
     if "broker" in roles:
-        # A listener's name may be longer than a port's, and of two the same up to there.
+        # A listener's name may be longer than the maximum of a port's name, and two may have equal beginnings.
         ports += [{"name": f"listener-{one.port}", "containerPort": one.port} for one in cluster.spec.listeners]
     if "controller" in roles:
         ports.append({"name": "controller", "containerPort": CONTROLLER_PORT})
@@ -204,7 +207,10 @@ def _ports(cluster: Cluster, roles: list[str]) -> list[dict[str, Any]]:
 
 
 def _probes(cluster: Cluster, asked: Probes) -> dict[str, Any]:
-    """`/livez` while its loop turns, `/readyz` once a broker is unfenced, a controller follows a leader."""
+    """Probes.
+
+    `/livez` answers while the event loop runs, `/readyz` once a broker is unfenced or a controller follows a leader.
+    """
     port = cluster.spec.metrics.port
 
     def probe(path: str, period_s: int, failures: int) -> dict[str, Any]:

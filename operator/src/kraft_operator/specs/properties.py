@@ -15,19 +15,19 @@ from kraft_operator.specs.dynamic_keys import DYNAMIC
 DATA: Final = "/var/lib/kraft"
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 MANIFESTS: Final = "manifests"
-"""The aspect of what the operator itself puts into pods: probes, security contexts, mounts, the command."""
+"""Aspect with the revision of what the operator itself puts into pods: probes, security contexts, mounts, command."""
 FIRST_REVISION: Final = "1"
-"""Of pods that have no such aspect."""
+"""Revision of pods without this aspect."""
 REVISION: str = FIRST_REVISION
-"""Of that. Count it up with each change of `specs.pods` that shall reach pods that run: every node is restarted for it.
-`kubectl kraft preview` of the new version shows that before the operator is upgraded."""
+"""Current revision. Raise it with each change of `specs.pods` that running pods must get: every node restarts for it.
+`kubectl kraft preview` of the new version shows these restarts before the operator is upgraded."""
 
 External = Mapping[str, tuple[str, int]]
-"""Host and port outside Kubernetes by listener. A host may be `$(HOST_IP)`, which the pod's start fills in."""
+"""Host and port outside Kubernetes, by listener. A host may be `$(HOST_IP)`, which is replaced when the pod starts."""
 
 
 def listener_name(listener: Listener) -> str:
-    """Kafka's names are upper case."""
+    """The listener's name in Kafka, which is upper case."""
     return listener.name.upper().replace("-", "_")
 
 
@@ -37,7 +37,7 @@ def log_dir(volume: str) -> str:
 
 
 def volume_of(path: str) -> str:
-    """Inverse of `log_dir`; another path is its own name."""
+    """Inverse of `log_dir`. Any other path is returned unchanged."""
     return path.removeprefix(f"{DATA}/").removesuffix("/log")
 
 
@@ -50,9 +50,9 @@ def properties(
     bootstrap: Collection[int] = (),
     rack: str = "",
 ) -> dict[str, str]:
-    """Everything but `advertised.listeners`, which only the pod knows.
+    """A node's properties, without `advertised.listeners`, which need the addresses of its pod.
 
-    `voters` of a static quorum, or `bootstrap`: controllers that know who leads a dynamic one.
+    `voters` is for a static quorum, `bootstrap` (controllers to ask for the leader) for a dynamic quorum.
     """
     spec = cluster.spec
     found = {**spec.config, **pool.config}
@@ -79,7 +79,7 @@ def properties(
     if broker:
         internal = next(one for one in spec.listeners if one.type == "Internal")
         found["inter.broker.listener.name"] = listener_name(internal)
-    found["http.listener"] = f":{spec.metrics.port}"  # probes ask there, whoever else does
+    found["http.listener"] = f":{spec.metrics.port}"  # probes need it, even if nothing else uses it
     return dict(sorted(found.items()))
 
 
@@ -93,12 +93,15 @@ def advertised(cluster: Cluster, node_id: int, external: External) -> str:
 
 
 def text(values: Mapping[str, str]) -> str:
-    """The text of a properties file, which Java reads back as the same values."""
+    """Format a properties file. Java reads the same values from it."""
     return "".join(f"{_escaped(key, ' =:#!')}={_escaped(value)}\n" for key, value in values.items())
 
 
 def _escaped(word: str, signs: str = "") -> str:
-    """`signs`, a blank in front and backslashes behind a backslash; what is not ASCII or ends a line as its number."""
+    """Escape a word:
+
+    `signs`, a leading blank and backslashes by a backslash, other non-printable characters by number.
+    """
     found = "".join(f"\\{c}" if c in f"\\{signs}" else c if " " <= c <= "~" else _numbered(c) for c in word)
     return f"\\{found}" if found.startswith(" ") else found
 
@@ -109,19 +112,19 @@ def _numbered(char: str) -> str:
 
 
 def dynamic_values(spec: KRaftClusterSpec) -> dict[str, str]:
-    """Of `spec.config`, what brokers take over as they run.
+    """The keys of `spec.config` that brokers change at run time.
 
-    Not what some pool has a value of its own for: a cluster-wide dynamic value goes before those of files.
+    Keys in the `config` of a pool are left out: a cluster-wide dynamic value would override the pool's file.
     """
     own = {key for pool in spec.node_pools for key in pool.config}
     return {key: value for key, value in spec.config.items() if key in DYNAMIC and key not in own}
 
 
 def aspects(cluster: Cluster, pool: NodePool) -> dict[str, str]:
-    """What a pod of this pool must have; roles and voters are the planner's own aspects.
+    """Aspects that a pod of this pool must have. The planner adds those of roles and voters.
 
-    Digests leave out fields that have their default: a later operator with more fields comes to the same digests, and
-    restarts nobody for them.
+    Digests leave out fields with their default value, so a later operator with more fields computes equal digests and
+    restarts no node for them.
     """
     dynamic = dynamic_values(cluster.spec)
     return {
@@ -133,7 +136,7 @@ def aspects(cluster: Cluster, pool: NodePool) -> dict[str, str]:
 
 
 def aspects_of_before(cluster: Cluster, pool: NodePool) -> dict[str, str]:
-    """The same wishes as an operator before this one wrote them on its pods, whose digests had all defaults in them."""
+    """The same aspects with the digests of earlier operators, which included fields with their default value."""
     return {**_digests(cluster, pool, defaults=True), **({MANIFESTS: ""} if REVISION == FIRST_REVISION else {})}
 
 

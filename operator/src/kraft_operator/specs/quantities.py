@@ -1,4 +1,4 @@
-"""Kubernetes' quantities in bytes."""
+"""Conversion of Kubernetes' quantities to bytes."""
 
 from __future__ import annotations
 

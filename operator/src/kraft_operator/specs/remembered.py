@@ -1,4 +1,4 @@
-"""Status as the planner's record, and the record as a part of the status."""
+"""Conversion between the status and the planner's record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kraft_operator.plan.record import Claim, Node, Record, Replacement
 
 
 def record_of(status: KRaftClusterStatus) -> Record:
-    """What was remembered."""
+    """Read the record from a status."""
     return Record(
         cluster_id=status.cluster_id,
         nodes=tuple(
@@ -43,7 +43,7 @@ def record_of(status: KRaftClusterStatus) -> Record:
 
 
 def remembered(record: Record) -> dict[str, Any]:
-    """The part of the status that is remembered, in the resource's form."""
+    """The part of the status that holds the record."""
     return {
         "clusterId": record.cluster_id,
         "nodes": [

@@ -1,4 +1,4 @@
-"""A disk of a node: its volume claims, and the job that formats them once."""
+"""A node's disk: its volume claims, and the job that formats them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ from kraft_operator.specs.pods import ASPECT, CONFIG, FILE, base, mounts
 from kraft_operator.specs.template import container_security
 
 FORMATTED: Final = f"{GROUP}/formatted-for"
-"""On a claim: `CLUSTER-ID/NODE-ID`, written after its job is done."""
+"""Annotation of a claim: `CLUSTER-ID/NODE-ID`, written when its format job is done."""
 REPLACED: Final = f"{GROUP}/replaced"
 """Annotation of a claim: the names of its node's finished replacements, separated by commas."""
 VOLUME_MARK: Final = f"{GROUP}/volume"
-"""On a claim that its pool has no more: `Emptying`, or `Empty` once the broker has said so."""
+"""Annotation of a claim whose volume left its pool: `Emptying`, or `Empty` once the broker reports it empty."""
 DISK: Final = f"{GROUP}/disk"
 VOLUMES: Final = f"{GROUP}/volumes"
-"""On a format job: how many volumes it formats."""
+"""Annotation of a format job: the number of volumes that it formats."""
 ATTEMPTS_MAX: Final = 3
 FORMATS: Final = "format"
-"""The container of the job that formats."""
+"""The container of a format job."""
 
 
 def directory_id(cluster_id: str, node_id: int) -> str:
-    """Of the metadata directory of one of a dynamic quorum's first voters: all their jobs must say the same."""
+    """Directory id of the metadata directory of a dynamic quorum's first voter.
+
+    All format jobs must use the same ids.
+    """
     raw = hashlib.sha256(f"{cluster_id}/{node_id}/directory".encode()).digest()[:16]
     return base64.urlsafe_b64encode(raw).decode().rstrip("=").replace("-", "_", 1)
 
@@ -52,7 +55,7 @@ def claims(cluster: Cluster, pool: NodePool, node: Node) -> list[dict[str, Any]]
 
 
 def owned(pool: NodePool) -> bool:
-    """Whether volumes are deleted with the resource."""
+    """Whether a pool's volumes are deleted with the resource."""
     return pool.storage.deletion_policy == "Delete"
 
 
@@ -66,12 +69,15 @@ def format_job(
     volumes: int = 0,
     aspects: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """`kafka-storage format`, which refuses directories of another cluster or node.
+    """The job that runs `kafka-storage format`, which refuses directories of another cluster or node.
 
-    `config`: the ConfigMap with its file.
-    `dynamic`, for a controller of a dynamic quorum: `initial` its first voters in Kafka's form, or empty to join.
-    `volumes`: how many there are by now, where some came later; those that are formatted already are left as they are.
-    `aspects`: what it is made with. It has as much time as it takes to get an image or a machine.
+    - `config`: name of the ConfigMap with the node's file.
+    - `dynamic`: for a controller of a dynamic quorum. `initial` has the first voters in Kafka's form, or is empty to
+      join.
+    - `volumes`: the number of volumes, if some were added later. Formatted volumes stay unchanged.
+    - `aspects`: the aspects that the job is created with.
+
+    The job has no deadline, because its pod may wait for an image or a machine.
     """
     command = ["kafka-storage", "format", "-c", f"{CONFIG}/{FILE}", "-t", cluster_id, "-g"]
     if dynamic is not None:
@@ -83,7 +89,8 @@ def format_job(
         "image": cluster.image,
         "imagePullPolicy": cluster.spec.image_pull_policy,
         "command": command,
-        # Its node's: it decides on which machine the volume is, and must not starve beside nodes that run.
+        # The node's resources: the job decides on which machine the volume is, and must not starve beside running
+        # nodes.
         "resources": pool.resources.model_dump(),
         "securityContext": container_security(),
         "volumeMounts": mounts(pool),
@@ -99,7 +106,7 @@ def format_job(
         "spec": {
             "backoffLimit": ATTEMPTS_MAX - 1,
             "template": {
-                # It decides where its volumes are: what spreads the nodes has to find it among them.
+                # The job decides where its volumes are, so it has the label by which nodes are spread.
                 "metadata": {
                     "labels": {
                         **pool.pod.labels,

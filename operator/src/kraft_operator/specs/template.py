@@ -1,4 +1,4 @@
-"""A pool's pod template as pieces of a pod: what was asked for, over what the operator gives every pod."""
+"""A pool's pod template as parts of a pod. The template's fields override the operator's defaults."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from kraft_operator.api.template import ContainerSecurity, EnvVar, ExtraVolume, 
 from kraft_operator.specs.cluster import INSTANCE, Cluster
 
 USER: Final = 10001
-"""Of the image; volumes belong to this group."""
+"""User and group of the image's process. The group owns the volumes."""
 MACHINE: Final = "kubernetes.io/hostname"
-"""The label of a machine by which nodes are kept apart."""
+"""The label of machines by which nodes are kept apart."""
 POOL: Final = f"{GROUP}/pool"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def given(part: Model) -> dict[str, Any]:
-    """The fields of it that were given, in Kubernetes' words."""
+    """The given fields of `part`, under their names in Kubernetes."""
     return {key: value for key, value in part.model_dump(by_alias=True, exclude_none=True).items() if value != []}
 
 
 def variables(env: Iterable[EnvVar]) -> list[dict[str, Any]]:
-    """Of a container."""
+    """`env` of a container."""
     found: list[dict[str, Any]] = []
     for one in env:
         if one.value_from is None:
@@ -36,17 +36,17 @@ def variables(env: Iterable[EnvVar]) -> list[dict[str, Any]]:
 
 
 def volume(one: ExtraVolume) -> dict[str, Any]:
-    """Of a pod."""
+    """A volume of a pod."""
     return given(one)
 
 
 def mounts(asked: Iterable[Mount]) -> list[dict[str, Any]]:
-    """Of a container."""
+    """`volumeMounts` of a container."""
     return [given(one) for one in asked]
 
 
 def sidecar(one: Sidecar) -> dict[str, Any]:
-    """A container beside the node's."""
+    """A container beside the node container."""
     plain = given(one)
     for key in ("env", "mounts", "resources", "securityContext"):
         plain.pop(key, None)
@@ -61,7 +61,7 @@ def sidecar(one: Sidecar) -> dict[str, Any]:
 
 
 def pod_security(asked: PodSecurity | None = None) -> dict[str, Any]:
-    """A user of no rights, to which the volumes belong."""
+    """`securityContext` of a pod: a user without privileges, which owns the volumes."""
     return {
         "runAsNonRoot": True,
         "runAsUser": USER,
@@ -74,7 +74,7 @@ def pod_security(asked: PodSecurity | None = None) -> dict[str, Any]:
 
 
 def container_security(asked: ContainerSecurity | None = None) -> dict[str, Any]:
-    """No way to more rights than it has."""
+    """`securityContext` of a container: no privileges and no way to get any."""
     return {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -84,16 +84,17 @@ def container_security(asked: ContainerSecurity | None = None) -> dict[str, Any]
 
 
 def affinity(cluster: Cluster, pool: NodePool) -> dict[str, Any]:
-    """What was asked for, and apart from the nodes that must not fail with it; empty for nothing.
+    """`affinity` of a pod: the template's, and away from nodes that must not fail together with it. May be empty.
 
-    Pools are the mark, as jobs that format have it, too: where volumes stay on their machine, the job decides.
+    It selects by the label of the pool, which format jobs have, too: if volumes are bound to a machine, the job
+    decides.
     """
     found: dict[str, Any] = {**(pool.pod.affinity or {})}
     if pool.pod.anti_affinity == "None":
         return found
     apart: Mapping[str, Any] = found.get("podAntiAffinity", {})
     if apart and pool.pod.anti_affinity == "Preferred":
-        return found  # the author has said it in more words
+        return found  # the template has its own rule
     pools = [one.name for one in cluster.spec.node_pools if "controller" in one.roles]
     if "controller" not in pool.roles:
         pools = [pool.name]

@@ -1,4 +1,4 @@
-"""Whether a maintenance window is open, and when that changes. Pure."""
+"""Maintenance windows: whether a window is open, and when this changes. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kraft_operator.api.windows import DAYS, MaintenanceWindow
 
 
 class WindowState(NamedTuple):
-    """Whether a window is open now, and the time at which that changes; None for never."""
+    """Whether a window is open now, and the time at which this changes; None if it never changes."""
 
     is_open: bool
     changes: datetime | None
 
 
 def window_problems(spec: KRaftClusterSpec) -> list[str]:
-    """Time zones that do not exist."""
+    """Return an error for each time zone that does not exist."""
     lines = []
     for number, window in enumerate(spec.update_strategy.maintenance_windows):
         try:
@@ -32,7 +32,7 @@ def window_problems(spec: KRaftClusterSpec) -> list[str]:
 
 
 def window_state(windows: Sequence[MaintenanceWindow], now: datetime) -> WindowState:
-    """Without windows it is always open."""
+    """Return whether a window is open at `now`. Without windows, it is always open."""
     if not windows:
         return WindowState(True, None)
     spans = sorted(span for window in windows for span in _spans(window, now))
@@ -46,7 +46,7 @@ def window_state(windows: Sequence[MaintenanceWindow], now: datetime) -> WindowS
 
 
 def _spans(window: MaintenanceWindow, now: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """Those that have begun yesterday, or begin within a week, in UTC."""
+    """Windows that began since yesterday or begin within a week, in UTC."""
     zone = ZoneInfo(window.timezone)
     today = now.astimezone(zone).date()
     for offset in range(-2, 9):
@@ -56,7 +56,7 @@ def _spans(window: MaintenanceWindow, now: datetime) -> Iterator[tuple[datetime,
         begin, end = (_at(day.isoformat(), text, zone) for text in (window.begin, window.end))
         if window.end <= window.begin:
             end = _at((day + timedelta(days=1)).isoformat(), window.end, zone)
-        if end > begin:  # an hour that a change of clocks leaves out is no window
+        if end > begin:  # a window inside an hour that a clock change skips does not exist
             yield begin, end
 
 
@@ -65,7 +65,7 @@ def _at(day: str, time: str, zone: ZoneInfo) -> datetime:
 
 
 def closed_text(windows: Iterable[MaintenanceWindow], now: datetime) -> str:
-    """Why nodes are not restarted now; empty while a window is open."""
+    """Why nodes do not restart now; empty while a window is open."""
     state = window_state(tuple(windows), now)
     if state.is_open:
         return ""

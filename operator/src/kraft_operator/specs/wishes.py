@@ -1,4 +1,4 @@
-"""Specification and annotations as the planner wants them."""
+"""Specification and annotations as the planner's input."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from kraft_operator.specs.quantities import as_bytes
 from kraft_operator.specs.windows import closed_text
 
 SKIP: Final = f"{GROUP}/skip"
-"""`3,101`: nodes that the operator leaves alone."""
+"""Annotation, such as `3,101`: nodes that the operator does not change."""
 ROLL: Final = f"{GROUP}/roll"
-"""`101=2026-01-01,102=x`: restarts by hand; a new word behind the id is a new restart."""
+"""Annotation, such as `101=2026-01-01,102=x`: requested restarts. A new word after an id requests a new restart."""
 REBALANCE: Final = f"{GROUP}/rebalance"
-"""Any word: replicas are balanced once for it."""
+"""Annotation with any word: the operator balances replicas once for each new word."""
 REPLACE: Final = f"replace.{GROUP}/"
-"""Before the name of a replacement: `3 EmptyDisk`, `3 NewId MetadataPause`. Removed once it is done."""
+"""Prefix of the annotation of a replacement: `3 EmptyDisk`, `3 NewId MetadataPause`. Removed when the replacement is
+done."""
 WAYS: Final = frozenset({"EmptyDisk", "NewId"})
 RISKS: Final = frozenset({"MetadataPause", "DataLoss"})
 APPROVE: Final = f"{GROUP}/approve"
-"""The revision that somebody approves."""
+"""Annotation with the approved revision."""
 
 
 def wishes(cluster: Cluster, annotations: Mapping[str, str], now: datetime | None = None) -> Wanted:
-    """What the planner works on. Without `now`, maintenance windows are open. Non-numeric ids are ignored."""
+    """Build the planner's input. Without `now`, maintenance windows are open. Non-numeric ids are ignored."""
     spec = cluster.spec
     asked, malformed = requests_of(annotations)
     named = {one.name for one in asked}
@@ -90,7 +91,7 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str], now: datetime | Non
 
 
 def requests_of(annotations: Mapping[str, str]) -> tuple[tuple[Replacement, ...], tuple[str, ...]]:
-    """The replacements that annotations ask for, and what is wrong with those that cannot be read."""
+    """Replacements that annotations request, and errors of annotations that cannot be parsed."""
     found, wrong = [], []
     for key, text in sorted(annotations.items()):
         if not key.startswith(REPLACE):
@@ -107,12 +108,12 @@ def requests_of(annotations: Mapping[str, str]) -> tuple[tuple[Replacement, ...]
 
 
 def request_text(item: Mapping[str, Any]) -> str:
-    """The annotation's value for an entry as `spec.replacements` has it."""
+    """The annotation's value for an entry in the form of `spec.replacements`."""
     return " ".join([str(item["node"]), str(item["by"]), *item.get("accept", ())])
 
 
 def rolls_of(text: str) -> dict[int, str]:
-    """The annotation ROLL by node."""
+    """The words of the annotation ROLL by node."""
     found = {}
     for word in text.split(","):
         node_id, _, token = word.strip().partition("=")
