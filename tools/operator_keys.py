@@ -36,7 +36,7 @@ def module() -> str:
     """The text of the generated module."""
     own = "".join(f"{name} string ~ - l\n" for name in sorted({*OWN_DEFAULTS, *PLUGIN_KEYS}))
     broker = rows(tables.BROKER, tables.BROKER_DYNAMIC_ONLY, own)
-    text = HEADER + f'LISTENER_PREFIX: Final = "{LISTENER_PREFIX}"\n"""Of keys for one listener."""\n\n'
+    text = HEADER + f'LISTENER_PREFIX: Final = "{LISTENER_PREFIX}"\n"""Prefix of keys for a single listener."""\n\n'
     text += f'BROKER: Final = """\\\n{broker}"""\n\nTOPIC: Final = """\\\n{rows(tables.TOPIC)}"""\n'
     return text
 

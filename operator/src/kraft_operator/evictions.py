@@ -45,8 +45,8 @@ async def refuse_eviction(api: Api, namespace: str, name: str, *, dryrun: bool) 
         try:
             await api.patch("Pod", namespace, name, change)
         except ApiError as error:  # `kubectl drain` tries again, and then this handler does, too
-            return f"pod {name} could not be marked for a restart: {error}"
-    text = f"pod {name} is a node of a Kafka cluster: the operator restarts it once no partition and no quorum is at"
+            return f"pod {name} could not be annotated for a restart: {error}"
+    text = f"pod {name} is a node of a Kafka cluster: the operator restarts it when no partition and no quorum is at"
     return f"{text} risk (kubectl kraft status tells what it waits for)"
 
 

@@ -198,7 +198,7 @@ class Operator:
         assert self._queue is not None
         assert self._others is not None
         assert self._reconciler is not None
-        log.info("the operator stops: steps at hand are ended")
+        log.info("the operator stops: it ends the current steps")
         self._reconciler.stop()
         if self._pipelines is not None:
             self._pipelines.stop()

@@ -27,8 +27,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.leader = Gauge("kraft_operator_leader", "1 where this replica holds the Lease", registry=self.registry)
-        self.clusters = Gauge("kraft_operator_clusters", "clusters that are looked after", registry=self.registry)
+        self.leader = Gauge("kraft_operator_leader", "1 if this replica holds the Lease", registry=self.registry)
+        self.clusters = Gauge("kraft_operator_clusters", "clusters that this operator watches", registry=self.registry)
         self.queued = Gauge("kraft_operator_queue_length", "clusters that wait for a pass", registry=self.registry)
         self.reconciles = Counter(
             "kraft_operator_reconciles_total", "passes, by result", [*CLUSTER, "result"], registry=self.registry
@@ -46,7 +46,7 @@ class Metrics:
             "kraft_operator_condition", "1 true, 0 false, -1 unknown", [*CLUSTER, "type"], registry=self.registry
         )
         self.blocked = Gauge(
-            "kraft_operator_blocked", "what is wanted and cannot be done", [*CLUSTER, "reason"], registry=self.registry
+            "kraft_operator_blocked", "changes that are blocked", [*CLUSTER, "reason"], registry=self.registry
         )
         self.waiting = Gauge("kraft_operator_waits", "things that a pass waits for", CLUSTER, registry=self.registry)
         self.steps = Counter("kraft_operator_steps_total", "steps taken", [*CLUSTER, "step"], registry=self.registry)
@@ -79,13 +79,13 @@ class Metrics:
     def _add_times(self) -> None:
         self.blocked_since = Gauge(
             "kraft_operator_blocked_since_timestamp_seconds",
-            "since when a gate has been closed, as far as this process knows",
+            "time since when a gate has been closed, as far as this process knows",
             [*CLUSTER, "reason"],
             registry=self.registry,
         )
         self.waiting_since = Gauge(
             "kraft_operator_waits_since_timestamp_seconds",
-            "since when passes have waited for the same, 0 where nothing is waited for",
+            "time since when passes have waited for the same reason, 0 if they do not wait",
             CLUSTER,
             registry=self.registry,
         )

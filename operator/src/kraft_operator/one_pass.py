@@ -240,7 +240,7 @@ class Pass:
 
         async def remember(now: Mapping[str, Claim]) -> None:
             owned = replace(record, topics=tuple(now[topic] for topic in sorted(now)))
-            await self._remember(do.Remember(owned, "topics that go with their resources"))
+            await self._remember(do.Remember(owned, "topics that are deleted with their resources"))
 
         keeper = TopicObjects(self.api, events, self.cluster.namespace, found, self.resource, remember)
         await keeper.tell(states)
@@ -259,7 +259,12 @@ class Pass:
             try:
                 self.resource = await self.api.patch("KRaftCluster", self.cluster.namespace, self.cluster.name, patch)
             except ApiError as error:  # the request has no effect any more, and the next pass removes it
-                log.warning("%s/%s: requests that are done stay: %s", self.cluster.namespace, self.cluster.name, error)
+                log.warning(
+                    "%s/%s: finished requests could not be removed: %s",
+                    self.cluster.namespace,
+                    self.cluster.name,
+                    error,
+                )
 
     # The status
 

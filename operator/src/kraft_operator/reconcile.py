@@ -166,7 +166,7 @@ class Reconciler:
                     after_s = await self._glance(key)
                     return after_s if after_s is not None else await self._pass(key)
             except TimeoutError:
-                raise ApiError(0, "TooLate", f"a pass takes longer than {PASS_S:g} s, and is begun anew") from None
+                raise ApiError(0, "TooLate", f"a pass takes longer than {PASS_S:g} s, and starts again") from None
         except (ApiError, RefusedError, UnreachableError, NotYetError) as error:
             self._metrics.failed(*key, took_s=self._clock() - began)
             log.warning("%s/%s: %s", *key, error)
@@ -335,7 +335,7 @@ class Reconciler:
             return None
         cluster = Cluster(key.name, key.namespace, resource["metadata"]["uid"], spec, self._node_image)
         if not cluster.image:
-            message = "neither spec.image nor the operator names an image: set one of them"
+            message = "neither spec.image nor the operator's settings name an image: set either"
             await memory.teller.wrong(resource, "NoImage", message)
             return None
         try:
@@ -357,7 +357,7 @@ class Reconciler:
 
     def _racks(self, cluster: Cluster, plan_: do.Plan) -> None:
         if cluster.spec.rack is not None and not self._machines.allowed:
-            text = "spec.rack asks for racks, and the operator may not read machines' labels: install it with"
+            text = "spec.rack needs machines' labels, and the operator may not read them: install it with"
             plan_.block("RacksUnknown", f"{text} watch.nodes=true, or leave spec.rack out")
 
     def _told(self, resource: dict[str, Any]) -> Tell:

@@ -90,5 +90,5 @@ def _number(env: Mapping[str, str], name: str, default: float) -> float:
 
 def _level(name: str) -> str:
     if name.upper() not in logging.getLevelNamesMapping():
-        raise ValueError(f"KRAFT_LOG_LEVEL is no level, such as INFO: {name!r}")
+        raise ValueError(f"KRAFT_LOG_LEVEL is not a level such as INFO: {name!r}")
     return name.upper()

@@ -156,8 +156,8 @@ def test_a_cluster_that_no_operator_has_looked_at_is_told_so(api: Api) -> None:
     for words, code in ((["status"], 1), (["plan"], 0)):
         answer = api.run(*words)
         assert answer.exit_code == code
-        assert "does an operator run that looks after its namespace?" in answer.output
-        assert "nothing is left to do" not in answer.output
+        assert "does an operator run that watches its namespace?" in answer.output
+        assert "nothing to do" not in answer.output
     answer = api.run("roll")
     assert (answer.exit_code, answer.output) == (1, "Error: smoke has no nodes yet\n")
 
@@ -238,7 +238,7 @@ def test_what_is_not_done_in_time_is_one_with_what_it_waits_for(api: Api) -> Non
     api.change(lambda r: r["status"].update(revision="another"))
     done = api.run("roll", "101", "--timeout", "0")
     assert done.exit_code == 1
-    assert "not done in 0 s, it goes on: it has not been noticed yet" in done.output
+    assert "not done in 0 s, it continues: the request was not read yet" in done.output
 
 
 @pytest.mark.parametrize("words", [["replace", "2"], ["rebalance"]])
@@ -250,7 +250,7 @@ def test_what_waits_because_the_cluster_is_paused_says_so(api: Api, words: list[
     api.change(paused)
     done = api.run(*words, "--timeout", "0")
     assert done.exit_code == 1
-    assert "not done in 0 s, it goes on: spec.paused is set" in done.output
+    assert "not done in 0 s, it continues: spec.paused is set" in done.output
 
 
 def test_replace_asks_by_an_annotation_and_leaves_the_specification_alone(api: Api) -> None:
@@ -258,7 +258,7 @@ def test_replace_asks_by_an_annotation_and_leaves_the_specification_alone(api: A
     done = api.run("replace", "2", "--new-id", "--accept", "MetadataPause", "--no-wait")
     assert done.exit_code == 0, done.output
     assert api.resource["spec"] == before, "Git would ask for it again"
-    (name,) = re.findall(r"replacement (\S+) is asked for", done.output)
+    (name,) = re.findall(r"replacement (\S+) is requested", done.output)
     assert api.resource["metadata"]["annotations"][f"replace.kraftcluster.io/{name}"] == "2 NewId MetadataPause"
 
 
@@ -321,7 +321,7 @@ def test_a_script_for_the_shell(api: Api, shell: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "status\tQuorum, brokers, partitions"),
+        ([], "status\tShow quorum, brokers, partitions"),
         (["st"], "status"),
         (["replace", "--acc"], "--accept"),
         (["replace", "--accept", ""], "MetadataPause"),

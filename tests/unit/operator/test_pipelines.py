@@ -173,7 +173,7 @@ def test_a_scrub_without_a_schedule_is_one_job_for_each_specification() -> None:
 def test_a_drivers_answer_is_the_status() -> None:
     world = World("KafkaTable")
     assert world.run() == 1.0
-    assert world.conditions()["Progressing"] == ("True", "Starting", "the driver's pod is to be made")
+    assert world.conditions()["Progressing"] == ("True", "Starting", "the driver's pod is not created yet")
     world.pod(ready=True)
     world.answer = {"name": "one", "rows": 5, "deadLetters": 1, "lag": 3}
     world.run()
@@ -263,7 +263,7 @@ def test_a_scrub_that_found_nothing_is_ready() -> None:
 def test_a_cluster_that_is_not_there_is_named_and_nothing_is_made(kind: str) -> None:
     world = World(kind, clusterRef="other")
     world.run()
-    assert world.conditions()["Degraded"] == ("True", "ClusterNotFound", "there is no KRaftCluster other in demo")
+    assert world.conditions()["Degraded"] == ("True", "ClusterNotFound", "KRaftCluster other does not exist in demo")
     assert {one for one, *_ in world.api.objects} == {"KRaftCluster", "ServiceAccount", kind, "Event"}
 
 
@@ -289,7 +289,7 @@ def test_what_somebody_else_has_made_is_not_taken_over() -> None:
     foreign = world.made("NetworkPolicy")[0]
     world.run(2)
     assert world.made("NetworkPolicy") == [foreign]
-    assert f"NetworkPolicy {name} is there and somebody else's" in world.conditions()["Degraded"][2]
+    assert f"NetworkPolicy {name} exists and belongs to another owner" in world.conditions()["Degraded"][2]
 
 
 def test_what_is_not_understood_is_said() -> None:

@@ -138,7 +138,7 @@ def test_the_level_stays_unless_asked_for() -> None:
 @pytest.mark.parametrize(
     ("level", "reason", "said"),
     [
-        (28, "MetadataVersionBehind", "finalized at 4.2-IV1 and does not go back to 4.2-IV0"),
+        (28, "MetadataVersionBehind", "finalized at 4.2-IV1 and cannot go back to 4.2-IV0"),
         (31, "MetadataVersionUnsupported", "the image supports metadata.version up to 4.3-IV0"),
         (0, "MetadataVersionUnknown", "3.3-IV3 to 4.3-IV0"),
     ],

@@ -109,7 +109,7 @@ def test_what_somebody_else_has_made_is_neither_taken_over_nor_deleted() -> None
         assert pods_of(api) == ["sample-1", "sample-101", "sample-2", "sample-3"], "all others go on"
         degraded = condition(api, "Degraded")
         assert degraded["reason"] == "StepRefused"
-        assert "Service sample-102-external is there and somebody else's" in degraded["message"]
+        assert "Service sample-102-external exists and belongs to another owner" in degraded["message"]
         for one in (service, claim):
             del api.objects[one["kind"], "demo", one["metadata"]["name"]]
         await settle(api, operator)

@@ -33,7 +33,7 @@ def test_a_topic_without_its_cluster_says_so() -> None:
             assert await operator.reconcile(KEY) is None
         (condition,) = api.objects["KRaftTopic", "demo", "t"]["status"]["conditions"]
         assert (condition["status"], condition["reason"]) == ("False", "ClusterMissing")
-        assert "there is no KRaftCluster sample in this namespace" in condition["message"]
+        assert "KRaftCluster sample does not exist in this namespace" in condition["message"]
         assert [write for write in api.writes if write[1] == "KRaftTopic"] == [("patch", "KRaftTopic", "t")]
         assert _events(api) == [("KRaftTopic", "ClusterMissing")]
         operator.close()

@@ -25,7 +25,7 @@ STEPS: dict[type, tuple[do.Step, str]] = {
     ),
     do.MarkReplaced: (
         do.MarkReplaced(1, 1, ("disk",)),
-        "MarkReplaced 1: the claims of disk 1 tell that replacement disk is done",
+        "MarkReplaced 1: the claims of disk 1 record that replacement disk is done",
     ),
     do.GrowVolume: (do.GrowVolume(1, 0, {"data": 1}), "GrowVolume 1: data to 1 bytes"),
     do.DeleteVolume: (

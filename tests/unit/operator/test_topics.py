@@ -299,7 +299,7 @@ class Operator:
         self.announced: list[str] = []
 
     def settle(self, *resources: dict[str, Any]) -> dict[str, bool]:
-        """Passes until nothing is left to do; who is ready."""
+        """Passes until nothing to do; who is ready."""
         specs = {name: {"cluster": "c", **DEFAULTS, **spec} for one in resources for name, spec in one.items()}
         for _ in range(10):
             self.resources = [_resource(name, spec, **self.statuses.get(name, {})) for name, spec in specs.items()]

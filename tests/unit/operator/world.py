@@ -480,7 +480,7 @@ class World:
             self.partitions["t", number] = Partition(replicas, set(replicas), min_isr=min(2, rf))
 
     def settle(self, passes: int = 400) -> None:
-        """Until nothing is left to do, which has to come."""
+        """Until nothing to do, which has to come."""
         for _ in range(passes):
             if not (self.step().steps or self.last.waits or self.last.blocked or self.pods_changed < 20):
                 return

@@ -98,7 +98,7 @@ class NodePool(Model):
             Field(
                 ge=0,
                 le=POOL_REPLICAS_MAX,
-                description="default: spec.replicas; only one pool of brokers may leave it out",
+                description="default: spec.replicas; only one pool of brokers may omit it",
             ),
         ]
         | None

@@ -99,5 +99,5 @@ def _check_claim(claim: Mapping[str, Any] | None, name: str, namespace: str) -> 
         text = f"the claim {name} is a node's or a pipeline's: it cannot be an extra volume; name another claim"
         raise UngrantedError("ClaimNotAllowed", text)
     if not _is_allowed(claim):
-        text = f"node pools may not mount the claim {name}: an administrator makes it, and allows it by"
+        text = f"node pools may not mount the claim {name}: an administrator creates it, and allows it by"
         raise UngrantedError("ClaimNotAllowed", f"{text} kubectl label pvc {name} -n {namespace} {ALLOWED}=allowed")

@@ -52,7 +52,7 @@ class InTheWayError(ApiError):
 
     def __init__(self, kind: str, name: str) -> None:
         text = (
-            f"{kind} {name} is there and somebody else's: it is left untouched; delete it, or choose another name here"
+            f"{kind} {name} exists and belongs to another owner: it stays unchanged; delete it, or choose another name"
         )
         super().__init__(CONFLICT, "InTheWay", text)
 

@@ -66,7 +66,7 @@ class RecordObject:
             raise InTheWayError(KIND, self.name)
         owners = {one["uid"] for one in metadata.get("ownerReferences", ())}
         if "deletionTimestamp" in metadata or not owners <= {self._cluster.uid}:
-            raise NotYetError(f"ConfigMap {self.name} goes with the KRaftCluster of before: it is not gone yet")
+            raise NotYetError(f"ConfigMap {self.name} belongs to a deleted KRaftCluster and is not deleted yet")
         return self._parsed(self._there.get("data", {}))
 
     def _parsed(self, data: dict[str, str]) -> Record:

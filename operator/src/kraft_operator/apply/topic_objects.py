@@ -104,5 +104,5 @@ def _name_and_uid(one: Mapping[str, Any]) -> tuple[str, str]:
 
 def cluster_missing(name: str, wishes: Iterable[str]) -> dict[str, TopicState]:
     """The states of KRaftTopics whose KRaftCluster does not exist. `wishes` are the names of the resources."""
-    text = f"there is no KRaftCluster {name} in this namespace: make it, or delete this KRaftTopic"
+    text = f"KRaftCluster {name} does not exist in this namespace: create it, or delete this KRaftTopic"
     return {wish: TopicState(False, "ClusterMissing", text) for wish in wishes}

@@ -141,9 +141,9 @@ async def look(client: Client, broker: Address, names: Sequence[str], cluster_id
 
 def _hidden(name: str, operation: str, error: int) -> str:
     if error == DENIED:
-        text = f"the operator may not see the topic {name}: allow its principal the operation {operation} on it"
+        text = f"the operator may not describe the topic {name}: allow its principal the operation {operation} on it"
         return f"{text}; until then the topic is neither created, changed nor deleted"
-    return f"the cluster does not tell how the topic {name} is (error {error}): the operator asks again"
+    return f"the cluster does not describe the topic {name} (error {error}): the operator asks again"
 
 
 def _seen(topic: Mapping[str, Any], configs: Iterable[Mapping[str, Any]]) -> TopicSeen:

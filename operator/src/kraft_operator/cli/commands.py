@@ -37,7 +37,7 @@ def output(command: Command) -> Command:
 
 def waiting(command: Command) -> Command:
     """`--no-wait`, `--timeout`."""
-    wait = click.option("--wait/--no-wait", default=True, show_default=True, help="until it is done")
+    wait = click.option("--wait/--no-wait", default=True, show_default=True, help="wait until it is done")
     timeout = click.option("--timeout", default=TIMEOUT_S, show_default=True, help="seconds to wait")
     return wait(timeout(command))
 
@@ -71,7 +71,7 @@ def shared(group: click.Group, selects: Selects[Any], find: Find) -> None:
 
 def _status(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @group.command()
-    @click.option("-w", "--watch", is_flag=True, help="again and again, until Ctrl-C")
+    @click.option("-w", "--watch", is_flag=True, help="repeat until Ctrl-C")
     @output
     @named
     @selects
@@ -127,8 +127,8 @@ def _top(group: click.Group, selects: Selects[Any], find: Find) -> None:
 def _logs(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @group.command()
     @click.argument("node", type=int)
-    @click.option("-f", "--follow", is_flag=True, help="go on as more comes, until Ctrl-C")
-    @click.option("--tail", "lines", default=100, show_default=True, help="so many lines of the last")
+    @click.option("-f", "--follow", is_flag=True, help="follow the log until Ctrl-C")
+    @click.option("--tail", "lines", default=100, show_default=True, help="number of last lines")
     @selects
     def logs(node: int, follow: bool, lines: int, **selected: Any) -> None:
         """Print the log of a node."""
@@ -142,7 +142,7 @@ def _node(resource: Mapping[str, Any], node_id: int) -> Mapping[str, Any]:
     found = next((one for one in nodes if one["id"] == node_id), None)
     if found is None:
         ids = ", ".join(str(one["id"]) for one in nodes) or "none yet"
-        raise failure(WRONG, f"there is no node {node_id} in {resource['metadata']['name']}; there are: {ids}")
+        raise failure(WRONG, f"node {node_id} does not exist in {resource['metadata']['name']}; its nodes: {ids}")
     return found  # type: ignore[no-any-return]
 
 
@@ -191,7 +191,7 @@ def _not_rolled(resource: Mapping[str, Any], before: str) -> str | None:
     """Describe what a roll that was requested after revision `before` waits for."""
     status = resource.get("status", {})
     if status.get("revision", "") == before:
-        return "it has not been noticed yet"
+        return "the request was not read yet"
     return _unsettled(resource)
 
 
@@ -218,12 +218,16 @@ def _not_ready(resource: Mapping[str, Any]) -> str | None:
 def _replace(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @group.command()
     @click.argument("node", type=int)
-    @click.option("--new-id", is_flag=True, help="another node takes over and this id retires; else it gets a new disk")
+    @click.option(
+        "--new-id",
+        is_flag=True,
+        help="a node with a new id takes over and this id retires; without it, the node gets a new disk",
+    )
     @click.option(
         "--accept",
         type=click.Choice(["MetadataPause", "DataLoss"]),
         multiple=True,
-        help="a risk taken knowingly: no change of metadata for a moment; the loss of last copies",
+        help="accept a risk: a pause of metadata changes; the loss of last copies",
     )
     @waiting
     @selects
@@ -235,7 +239,7 @@ def _replace(group: click.Group, selects: Selects[Any], find: Find) -> None:
         _node(resource, node)
         item = {"name": _free_name(resource, node), "node": node, "by": "NewId" if new_id else "EmptyDisk"}
         target.ask_replacement({**item, "accept": sorted(set(accept))})
-        click.echo(f"{target.name}: replacement {item['name']} is asked for")
+        click.echo(f"{target.name}: replacement {item['name']} is requested")
         if wait:
             _until_replaced(target, str(item["name"]), timeout)
 
@@ -263,7 +267,7 @@ def _until_replaced(target: Target, name: str, timeout: float) -> None:
         told = _says(resource, "Degraded")
         if f"replacement {name} " not in told:
             refused_since = None
-            return _says(resource, "Paused") or "it has not been noticed yet"
+            return _says(resource, "Paused") or "the request was not read yet"
         refused_since = refused_since or time.monotonic()
         if time.monotonic() - refused_since > REFUSED_S:
             target.withdraw_replacement(name)
@@ -291,7 +295,7 @@ def _rebalance(group: click.Group, selects: Selects[Any], find: Find) -> None:
             if resource.get("status", {}).get("balancedFor") == token:
                 return None
             told = (_says(resource, kind) for kind in ("Degraded", "Paused", "Progressing"))
-            return next(filter(None, told), "it has not been noticed yet")
+            return next(filter(None, told), "the request was not read yet")
 
         if wait:
             wait_for(target, timeout, waits)

@@ -25,7 +25,7 @@ from kraft_operator.cli.target import FAILED, NOT_THERE, REFUSED, WRONG, failure
 
 READY_S: Final = 120.0
 DOWN_S: Final = 120.0
-HINT: Final = "kill any node (it comes back); Ctrl-C stops all, the data stays"
+HINT: Final = "kill any node (it restarts); Ctrl-C stops all nodes, the data stays"
 PATH: Final = click.Path(path_type=Path)
 LOOK_S: Final = 0.1
 
@@ -35,7 +35,7 @@ def main() -> None:
     """Run a Kafka cluster of local processes, as a KRaftCluster file describes it."""
 
 
-DATA: Final = click.option("--data", type=PATH, help="where clusters live (default: .kraft beside the file, or here)")
+DATA: Final = click.option("--data", type=PATH, help="folder of clusters (default: .kraft beside the file, or here)")
 FILE: Final = click.option("-f", "--file", type=PATH, help="the cluster's file (default: kraftcluster.yaml)")
 
 
@@ -53,9 +53,11 @@ def _find(data: Path | None, file: Path | None, cluster: str | None, named: str 
 
 
 @main.command()
-@click.option("--detach", is_flag=True, help="leave it running in the background, once it is ready")
-@click.option("--timeout", default=READY_S, show_default=True, help="with --detach: seconds until it has to be ready")
-@click.option("--port", type=click.IntRange(1, 60000), help="of the first broker, all others likewise; fixed from then")
+@click.option("--detach", is_flag=True, help="return when it is ready, and leave it running in the background")
+@click.option("--timeout", default=READY_S, show_default=True, help="with --detach: seconds to wait until it is ready")
+@click.option(
+    "--port", type=click.IntRange(1, 60000), help="port of the first broker, from which all others follow; set once"
+)
 @DATA
 @FILE
 def up(detach: bool, timeout: float, port: int | None, data: Path | None, file: Path | None) -> None:
@@ -109,7 +111,7 @@ async def _driven(folder: Any, file: Path, port: int | None) -> int:
             raise failure(WRONG if new else REFUSED, str(error)) from None
         async with supervisor.client:
             await supervisor.run(stop)
-            screen.event("stopping; once more Ctrl-C stops at once")
+            screen.event("stopping; Ctrl-C again stops at once")
             clean = await supervisor.stop_all(at_once)
             screen.event("stopped; the data stays" if clean else "stopped, not cleanly; the data stays")
     finally:
@@ -129,7 +131,7 @@ def _offset(supervisor: Any, file: Path, port: int | None) -> int:
     except BadResourceError as error:
         raise failure(WRONG if supervisor.memory.accepted is None else REFUSED, str(error)) from None
     if supervisor.memory.ports and port - first != supervisor.memory.offset:
-        raise failure(REFUSED, f"ports are given once: this cluster's begin at {first + supervisor.memory.offset}")
+        raise failure(REFUSED, f"ports cannot change: this cluster's begin at {first + supervisor.memory.offset}")
     return port - first
 
 
@@ -161,7 +163,7 @@ def _detached(folder: Any, file: Path, port: int | None, timeout: float) -> None
             said = folder.supervisor_log().read_text().strip().removeprefix("Error: ")
             raise failure(process.returncode or FAILED, said or "it has ended")
         if time.monotonic() > until:
-            raise failure(FAILED, f"nothing happens in {timeout:g} s: see {folder.supervisor_log()}")
+            raise failure(FAILED, f"no progress in {timeout:g} s: see {folder.supervisor_log()}")
         time.sleep(LOOK_S)
 
     def waits(resource: dict[str, Any]) -> str | None:
@@ -172,12 +174,12 @@ def _detached(folder: Any, file: Path, port: int | None, timeout: float) -> None
     wait_for(target, max(0.0, until - time.monotonic()), waits)
     if process is not None:
         process.returncode = 0  # the supervisor stays
-    click.echo(greeting(target.resource()) + "\n  it stays when you leave; `kraftcluster down` stops it\n")
+    click.echo(greeting(target.resource()) + "\n  it runs in the background; `kraftcluster down` stops it\n")
 
 
 @main.command()
-@click.option("--wipe", is_flag=True, help="and remove it with all of its data")
-@click.option("--timeout", default=DOWN_S, show_default=True, help="seconds; what runs then is ended")
+@click.option("--wipe", is_flag=True, help="remove the cluster with all of its data, too")
+@click.option("--timeout", default=DOWN_S, show_default=True, help="seconds until running nodes are killed")
 @named
 @_selects
 def down(wipe: bool, timeout: float, **selected: Any) -> None:
@@ -191,7 +193,7 @@ def down(wipe: bool, timeout: float, **selected: Any) -> None:
     while not folder.lock.take():
         # A supervisor writes that it stops before it releases the lock.
         if folder.lock.holder() is not None or time.monotonic() > until:
-            raise failure(NOT_THERE, f"somebody else drives {folder.root.name} now")
+            raise failure(NOT_THERE, f"another supervisor drives {folder.root.name} now")
         time.sleep(LOOK_S)
     try:
         clean = asyncio.run(_stopped(folder, timeout)) and clean

@@ -164,14 +164,14 @@ def _find(cluster: str | None, named: str | None = None, **flags: str | None) ->
         if len(there) != 1:
             names = ", ".join(item.partition("/")[2] for item in there)
             what = f"{len(there)} KRaftClusters ({names}): name one" if there else "no KRaftCluster"
-            raise failure(WRONG if there else NOT_THERE, f"in this namespace there is {what}")
+            raise failure(WRONG if there else NOT_THERE, f"this namespace has {what}")
         name = there[0].partition("/")[2]
     return KubeTarget(kubectl, name)
 
 
 @main.command()
-@click.option("-f", "--file", type=click.File(), help="the resource as it is to be applied; else as it is")
-@click.option("--node-image", default="", help="of clusters that name none: the new operator's nodeImage")
+@click.option("-f", "--file", type=click.File(), help="a changed resource; without it, the resource of the cluster")
+@click.option("--node-image", default="", help="image of clusters without an image: the new operator's nodeImage")
 @output
 @named
 @_selects

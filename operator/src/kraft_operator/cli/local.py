@@ -68,7 +68,7 @@ class LocalTarget:
         """Set a field of the requests. Raises click.ClickException if the file itself sets it."""
         spec = self.folder.memory().accepted or {}
         if not value and spec.get(name):
-            raise failure(WRONG, f"the file of {self.name} says spec.{name}: true; change it there")
+            raise failure(WRONG, f"the file of {self.name} has spec.{name}: true; change it there")
         with self.folder.asking() as requests:
             setattr(requests, name, value)
 
@@ -85,7 +85,7 @@ class LocalTarget:
         try:
             file = path.open(errors="replace")
         except FileNotFoundError:
-            raise failure(NOT_THERE, f"node {node['id']} has said nothing yet: there is no {path}") from None
+            raise failure(NOT_THERE, f"node {node['id']} has no log yet: {path} does not exist") from None
         with file:
             yield from deque(file, maxlen=lines)
             while follow:
@@ -120,7 +120,7 @@ def _kept_by_nobody(resource: dict[str, Any]) -> dict[str, Any]:
             node["state"] = "Stopped"
     for condition in status["conditions"]:
         if condition["type"] == "Progressing":
-            condition.update(status="False", reason="KeptByNobody", message="`kraftcluster up` goes on")
+            condition.update(status="False", reason="KeptByNobody", message="`kraftcluster up` continues")
     return resource
 
 
@@ -152,12 +152,12 @@ def found_folder(data: Path | None, file: Path | None, name: str | None) -> Fold
     if name is not None:
         folder = Folder(base / name)
         if not folder.exists():
-            raise failure(NOT_THERE, f"there is no cluster {name} in {base}: `kraftcluster up` makes it")
+            raise failure(NOT_THERE, f"cluster {name} does not exist in {base}: `kraftcluster up` creates it")
         return folder
     there = sorted(path.parent.name for path in base.glob("*/cluster.json"))
     if len(there) != 1:
         what = f"{len(there)} clusters ({', '.join(there)}): name one with --cluster" if there else "no cluster"
-        raise failure(WRONG if there else NOT_THERE, f"in {base} there is {what}")
+        raise failure(WRONG if there else NOT_THERE, f"{base} has {what}")
     return Folder(base / there[0])
 
 

@@ -83,5 +83,5 @@ def wait_for(
     until = time.monotonic() + timeout_s
     while (waits := check(target.resource())) is not None:
         if time.monotonic() > until:
-            raise failure(FAILED, f"not done in {timeout_s:g} s, it goes on: {waits}")
+            raise failure(FAILED, f"not done in {timeout_s:g} s, it continues: {waits}")
         pause(looks_s)

@@ -130,7 +130,7 @@ def _rewrite(kubectl: Kubectl, name: str, one: dict[str, Any]) -> int:
         if not text.strip():
             return 0
         one = json.loads(text)
-    raise failure(REFUSED, f"{name} {one['metadata']['name']} changes all the time: try again")
+    raise failure(REFUSED, f"{name} {one['metadata']['name']} changes too often: try again")
 
 
 def register(main: click.Group, kubectl_of: Callable[[], Kubectl]) -> None:

@@ -314,11 +314,11 @@ def _unseen(hidden: Mapping[str, int], missing: int) -> str:
     if missing:
         parts.append(f"{missing} topics are hidden from the operator")
     if denied:
-        parts.append(f"the operator may not see the topics {_some(denied)}")
+        parts.append(f"the operator may not describe the topics {_some(denied)}")
     if missing or denied:
         parts.append("allow its principal Describe and DescribeConfigs on all topics")
     if others:
-        parts.append(f"the broker does not tell how these topics are: {_some(others)}")
+        parts.append(f"the broker does not describe these topics: {_some(others)}")
     return "; ".join(parts)
 
 

@@ -72,14 +72,16 @@ def secrets(spec: PipelineSpec) -> Iterable[tuple[str, str]]:
 
 def _check_claim(claim: dict[str, Any] | None, name: str) -> None:
     if claim is None:
-        text = f"there is no claim {name}: make it, with the label {ALLOWED}=allowed, or give size instead of claimName"
+        text = (
+            f"claim {name} does not exist: create it with the label {ALLOWED}=allowed, or set size instead of claimName"
+        )
         raise NotGrantedError("ClaimNotFound", text)
     labels = claim["metadata"].get("labels", {})
     if labels.get(MANAGED_BY) == MANAGER and labels.get("app.kubernetes.io/name") != PIPELINE_APP:
-        text = f"the claim {name} is a node's: a pipeline that mounted it would read and change a broker's log"
+        text = f"claim {name} belongs to a node: a pipeline that mounts it could read and change a broker's log"
         raise NotGrantedError("ClaimNotAllowed", text)
     if labels.get(ALLOWED) != "allowed":
-        text = f"pipelines may not mount the claim {name}: an administrator allows it by kubectl label pvc {name}"
+        text = f"pipelines may not mount claim {name}: an administrator allows it by kubectl label pvc {name}"
         raise NotGrantedError("ClaimNotAllowed", f"{text} {ALLOWED}=allowed")
 
 

@@ -149,7 +149,7 @@ class Pipelines:
                 after_s = await self._glance(key)
                 return after_s if after_s is not None else await self._pass(key)
         except TimeoutError:
-            raise ApiError(0, "TooLate", f"a pass takes longer than {PASS_S:g} s, and is begun anew") from None
+            raise ApiError(0, "TooLate", f"a pass takes longer than {PASS_S:g} s, and starts again") from None
 
     async def _glance(self, key: Key) -> float | None:
         """A short pass over a resting pipeline; None if a whole pass is due."""
@@ -220,7 +220,7 @@ class Pipelines:
             raise _RefusedError("PlainPassword", f"spec.value.registry.password: {IN_PLAIN}")
         image = spec.driver.image or self._image
         if not image:
-            raise _RefusedError("NoImage", "neither driver.image nor the operator names an image")
+            raise _RefusedError("NoImage", "neither driver.image nor the operator's settings name an image")
         servers = await self._servers(metadata["namespace"], spec.cluster_ref)
         try:
             await grants.check(self._api, metadata["namespace"], spec)
@@ -236,7 +236,7 @@ class Pipelines:
         for name in (claim_name(one, volume) for volume in one.spec.driver.volumes):
             claim = await self._api.get("PersistentVolumeClaim", one.namespace, name)
             if claim is not None and not SHARED & set(claim["spec"]["accessModes"]):
-                text = f"executors mount the claim {name}, too, on any machine: it has to be ReadWriteMany"
+                text = f"executors on any machine mount the claim {name}, too: it must be ReadWriteMany"
                 raise _RefusedError("ClaimNotShared", text)
 
     async def _servers(self, namespace: str, cluster_name: str | None) -> dict[str, str]:
@@ -245,7 +245,7 @@ class Pipelines:
             return {}
         cluster = await self._api.get("KRaftCluster", namespace, cluster_name)
         if cluster is None:
-            raise _RefusedError("ClusterNotFound", f"there is no KRaftCluster {cluster_name} in {namespace}")
+            raise _RefusedError("ClusterNotFound", f"KRaftCluster {cluster_name} does not exist in {namespace}")
         listeners = KRaftClusterSpec.model_validate(cluster["spec"], extra="ignore").listeners
         port = next(one.port for one in listeners if one.type == "Internal")
         return {"bootstrapServers": f"{cluster_name}-bootstrap.{namespace}.svc:{port}"}

@@ -44,13 +44,13 @@ def table_verdict(one: Pipeline, seen: Seen) -> Verdict:
     """The state of a table's driver, which runs in a Deployment."""
     if one.spec.paused:
         stopped = not seen.pods
-        return Verdict("Idle" if stopped else "Progressing", "Paused", "" if stopped else "the writer is being stopped")
+        return Verdict("Idle" if stopped else "Progressing", "Paused", "" if stopped else "the writer is stopping")
     failure = condition_of(seen.workload or {}, "ReplicaFailure")
     if failure.get("status") == "True":
         return Verdict("Degraded", failure.get("reason", "NoPod"), failure.get("message", ""))
     pod = _newest(seen.pods)
     if pod is None:
-        return Verdict("Progressing", "Starting", "the driver's pod is to be made")
+        return Verdict("Progressing", "Starting", "the driver's pod is not created yet")
     if condition_of(pod, "Ready").get("status") == "True":
         # A driver waits silently for executors that cannot start.
         wrong = next(filter(None, map(_wrong, seen.executors)), None)

@@ -57,7 +57,7 @@ def _ready(s: Situation | None) -> Told:
 
 def _quorum(s: Situation | None) -> Told:
     if s is None or s.quorum is None:
-        return Told("QuorumHealthy", "Unknown", "QuorumUnknown", "no controller has said who leads")
+        return Told("QuorumHealthy", "Unknown", "QuorumUnknown", "no controller has named the leader")
     behind = sorted(set(s.quorum.voters) - s.live_voters())
     if behind:
         names = ", ".join(map(str, behind))
@@ -76,9 +76,7 @@ def _progressing(s: Situation | None, plan: Plan) -> Told:
     missing = s.unsettled() if s is not None and not s.wanted.hibernated and not s.wanted.paused else []
     if missing:
         return Told("Progressing", "True", "Waiting", _said(missing))
-    return Told(
-        "Progressing", "False", "Settled", "nothing is left to do" if not plan.blocked else "see Degraded, Paused"
-    )
+    return Told("Progressing", "False", "Settled", "nothing to do" if not plan.blocked else "see Degraded, Paused")
 
 
 def _degraded(plan: Plan) -> Told:

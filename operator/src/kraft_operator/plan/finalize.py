@@ -27,10 +27,10 @@ def finalize(s: Situation) -> None:
     if level is None or level == present:
         return
     if level == UNKNOWN:
-        text = f"spec.metadataVersion is no version that is known: there are {NAMES[0]} to {NAMES[-1]}"
+        text = f"spec.metadataVersion is unknown: known versions are {NAMES[0]} to {NAMES[-1]}"
         s.plan.block("MetadataVersionUnknown", text)
     elif level < present:
-        text = f"metadata.version is finalized at {name_of(present)} and does not go back to {name_of(level)}: what was"
+        text = f"metadata.version is finalized at {name_of(present)} and cannot go back to {name_of(level)}: records"
         s.plan.block(
             "MetadataVersionBehind", text + " written since would be lost; raise spec.metadataVersion, or leave it out"
         )

@@ -36,7 +36,7 @@ def quorum_without(s: Situation, gone: int, *, pause_accepted: bool = False) -> 
     be committed, no live controller goes down: the former voters may count again.
     """
     if s.quorum is None:
-        text = f"the state of the quorum is unknown: controller {gone} stays up until one of them says who leads"
+        text = f"the state of the quorum is unknown: controller {gone} stays up until a controller names the leader"
         return Blocked("QuorumUnknown", text)
     live = s.live_voters()
     change = voters_committed(s)
@@ -52,7 +52,7 @@ def quorum_without(s: Situation, gone: int, *, pause_accepted: bool = False) -> 
             if down:
                 text = f"voter {down[0]} is behind or down: {text}; wait for it, or replace it: spec.replacements"
             else:
-                text = f"there is no voter to spare: {text}; have more of them"
+                text = f"no voter can be spared: {text}; add voters"
             return Blocked("QuorumAtRisk", text)
     return None
 

@@ -30,7 +30,7 @@ def by_load(s: Situation, metadata: Metadata, brokers: list[int], room: int) -> 
     """The next moves; `plan.load` lists them, too. Empty if balanced, if sizes are unknown, or for a preview."""
     sizes = _sizes(s.disks, brokers)
     if sizes is None:
-        s.plan.waits.append("load: not every broker tells what is in its log directories")
+        s.plan.waits.append("load: not every broker reports what its log directories hold")
         return {}
     percent, least = s.wanted.load_percent, s.wanted.load_bytes
     moves = balanced_bytes(metadata, brokers, sizes, min(room, MOVES_MAX), percent, least)

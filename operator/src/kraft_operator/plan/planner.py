@@ -39,7 +39,7 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
     """
     s = situation(record, wanted, observed)
     if s is None:
-        return Plan(blocked=[Blocked("KubernetesUnknown", "pods and volumes are not known well enough to do anything")])
+        return Plan(blocked=[Blocked("KubernetesUnknown", "pods and volumes are not known well enough to take a step")])
     if wanted.paused:
         return Plan(blocked=[Blocked("Paused", "spec.paused is set: the operator only watches")])
     now = assigned(record, wanted, s.kube, fresh_id)

@@ -168,6 +168,6 @@ def _follow(s: Situation, node: Node, job: Job, what: str) -> None:
         s.plan.steps.append(DropJob(node.id, node.disk))
     elif job.state == "failed":
         text = f"{node.kind}: {what} was not formatted: {job.message}"
-        s.plan.block("FormatFailed", text + "; correct what is wrong, or delete the job to have it tried again")
+        s.plan.block("FormatFailed", text + "; correct the cause, or delete the job to run it again")
     else:
         s.plan.waits.append(f"{node.kind}: {what} is being formatted" + (f": {job.message}" if job.message else ""))

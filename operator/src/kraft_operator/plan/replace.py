@@ -83,7 +83,9 @@ def marked(s: Situation, item: Replacement, node_id: int) -> bool:
 def _begin(s: Situation, request: asked.Replacement) -> bool:
     node = s.record.node(request.node)
     if node is None or node.leaving:
-        s.plan.block("ReplacementRefused", f"replacement {request.name}: there is no node {request.node}, or it leaves")
+        s.plan.block(
+            "ReplacementRefused", f"replacement {request.name}: node {request.node} does not exist or is leaving"
+        )
         return False
     refused = _refused(s, node, request)
     if refused is not None:
@@ -115,7 +117,7 @@ def _refused(s: Situation, node: Node, request: asked.Replacement) -> Blocked | 
         blocked = _others_live(s, node)
         if blocked is None and request.by == "EmptyDisk" and len(_voters(s)) <= 2:
             # The other voters would not be a majority: they could not commit or prove what is committed.
-            text = f"of voters {_voters(s)} none can lose its disk: have three first, or replace it by NewId"
+            text = f"none of the voters {_voters(s)} can lose its disk: have three voters first, or replace it by NewId"
             blocked = Blocked("QuorumAtRisk", text)
         if blocked is None and request.by == "NewId" and s.static and node.id not in s.live_voters() and not pause:
             text = f"voter {node.id} is down: replace it by EmptyDisk first, or accept MetadataPause"
@@ -132,9 +134,7 @@ def _others_live(s: Situation, node: Node) -> Blocked | None:
     if s.quorum is None:
         return Blocked("QuorumUnknown", "the state of the quorum is unknown")
     if s.static and voter_sets(s, node.id) != {s.record.voters}:
-        return Blocked(
-            "QuorumAtRisk", f"the voters change to {list(s.record.voters)} at present: wait for the restarts"
-        )
+        return Blocked("QuorumAtRisk", f"the voters change to {list(s.record.voters)}: wait for the restarts")
     stopped = {other.id for other in s.record.nodes if other.stopped}
     behind = sorted(set(_voters(s)) - {node.id} - stopped - s.live_voters())
     return Blocked("QuorumAtRisk", f"voter {behind[0]} is behind or down: bring it back first") if behind else None

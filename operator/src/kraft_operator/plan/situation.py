@@ -215,7 +215,7 @@ class Situation:
     def format_aspects(self, node: Node) -> dict[str, str]:
         """The aspects that the format job of a node's disk must have."""
         pool = self.wanted.pool(node.pool)
-        assert pool is not None, "law: nothing is formatted for a pool that is gone"
+        assert pool is not None, "law: nothing is formatted for a removed pool"
         level = self.wanted.metadata_version
         first = self.record.voters if self.record.dynamic and node.controller else ()
         return {
@@ -314,7 +314,7 @@ def situation(record: Record, wanted: Wanted, observed: Observed) -> Situation |
     for who, view in (("the active controller", quorum), ("a broker", metadata)):
         if view is not None and record.cluster_id is not None and view.cluster_id not in {"", record.cluster_id}:
             text = f"{who} of this cluster's pods belongs to cluster {view.cluster_id}, not to {record.cluster_id}:"
-            text += " nothing that it says counts; find out whose process answers at the pod's address"
+            text += " its answers are ignored; find out which process answers at the pod's address"
             found.plan.block("AnotherCluster", text)
             found.quorum = found.metadata = None
     return found

@@ -179,7 +179,7 @@ def _holders(
     unread = {one.topic: one for one in declared.unread if one.topic_id}
     for wish in sorted(declared.wishes, key=lambda wish: _order(wish, seen.there.get(wish.topic), claims)):
         if wish.topic in INTERNAL or ((there := seen.there.get(wish.topic)) is not None and there.internal):
-            text = f"the topic {wish.topic} is the cluster's own: choose another spec.topicName"
+            text = f"the topic {wish.topic} is internal: choose another spec.topicName"
             plan.states[wish.resource] = TopicState(False, "InternalTopic", text, known=True)
             continue
         first = found.setdefault(wish.topic, wish).resource
@@ -269,5 +269,5 @@ def _change(plan: TopicPlan, wish: TopicWish, there: TopicSeen) -> TopicState:
         return TopicState(False, "TooManyPartitions", text + " away: raise spec.partitions")
     if wish.replicas is not None and there.replicas != wish.replicas:
         text = f"{wish.topic} has {there.replicas} replicas, {wish.replicas} are asked for: the cluster's conditions"
-        return TopicState(False, "ReplicasMove", text + " tell what they wait for")
+        return TopicState(False, "ReplicasMove", text + " say what they wait for")
     return TopicState(False, "Changing") if put or remove or grows else TopicState(True, "InForce")

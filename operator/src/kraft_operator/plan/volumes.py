@@ -122,7 +122,7 @@ def _next(s: Situation, node: Node, volume: Volume, disks: Disks, name: str) -> 
             s.plan.block("VolumeNotSeen", f"{text} what is in it is not known, and the volume stays")
     elif directory.error:
         text = f"volume {name} of {node.kind} is to be removed, and its log directory has failed (error"
-        s.plan.block("VolumeFailed", f"{text} {directory.error}): what is in it is not known; replace the node's disk")
+        s.plan.block("VolumeFailed", f"{text} {directory.error}): its content is unknown; replace the node's disk")
     elif not directory.replicas and not directory.coming:
         if mark != EMPTY:
             s.plan.steps.append(MarkVolume(node.id, node.disk, (name,), EMPTY))
@@ -218,10 +218,8 @@ def volumes_empty(s: Situation, node: Node) -> Blocked | None:
     for name in sorted(s.dropped(node)):
         directory = None if disks is None else disks.directories.get(name)
         if disks is None or directory is None or directory.error:
-            text = f"volume {name} of {node.kind} is to be removed, and what is in it is not known"
+            text = f"volume {name} of {node.kind} is to be removed, and its content is unknown"
             return Blocked("VolumeNotSeen", f"{text}: the broker stays up until it tells it")
         if directory.replicas or directory.coming or directory.path not in disks.cordoned:
-            return Blocked(
-                "VolumeNotEmpty", f"volume {name} of {node.kind} is to be removed, and is not empty any more"
-            )
+            return Blocked("VolumeNotEmpty", f"volume {name} of {node.kind} is to be removed, but is no longer empty")
     return None

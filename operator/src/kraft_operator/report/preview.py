@@ -49,7 +49,7 @@ class Preview:
         found = [f"pool {name}: {now} -> {then} nodes" for name, (now, then) in self.replicas.items()]
         for node, names in sorted(self.emptied.items()):
             then = "deleted" if node in self.deleted else "kept"
-            found += [f"volume {name} of node {node} is emptied, then left out; its claim is {then}" for name in names]
+            found += [f"volume {name} of node {node} is emptied, then removed; its claim is {then}" for name in names]
         found += [f"node {node} is restarted: {', '.join(why)}" for node, why in sorted(self.restarts.items())]
         found += [f"{key}={value} is set, without a restart" for key, value in sorted(self.put.items())]
         found += [f"{key} is taken back, without a restart" for key in self.remove]

@@ -215,7 +215,7 @@ def _changes(step: Step) -> str:
         case do.MarkFormatted(disk=disk):
             return f"disk {disk} is formatted, and its claims are marked as the node's"
         case do.MarkReplaced(disk=disk, names=names):
-            return f"the claims of disk {disk} tell that replacement {_listed(list(names))} is done"
+            return f"the claims of disk {disk} record that replacement {_listed(list(names))} is done"
         case do.GrowVolume(size_bytes=sizes):
             return _listed([f"{name} to {size} bytes" for name, size in sorted(sizes.items())])
         case do.MarkVolume(volumes=volumes, mark=mark):

@@ -18,7 +18,7 @@ DIM: Final = "dim"
 STATES: Final = {"Ready": GOOD, "Failing": BAD, "Fenced": UNSURE, "Stopped": DIM, "": DIM}
 """Final states; any other state changes to one of these."""
 GOOD_WHEN_FALSE: Final = frozenset({"Degraded", "Paused"})
-NOT_TOLD: Final = "nobody has looked at it yet: does an operator run that looks after its namespace?"
+NOT_TOLD: Final = "no operator has reconciled it yet: does an operator run that watches its namespace?"
 NEUTRAL: Final = frozenset({"Progressing"})
 
 
@@ -76,7 +76,7 @@ def _conditions(resource: Resource) -> list[Text]:
         style = UNSURE if kind in NEUTRAL or holds == "Unknown" or kind == "Paused" else BAD
         lines.append(Text.assemble(("  " + kind, style), f"  {one['reason']}: {one['message']}"))
     if resource.get("local", {}).get("driver", 0) is None:
-        lines.append(Text("  nobody keeps it: `kraftcluster up` does", UNSURE))
+        lines.append(Text("  no supervisor runs: start `kraftcluster up`", UNSURE))
     trouble = resource.get("local", {}).get("trouble")
     if trouble:
         lines.append(Text.assemble(("  File", BAD), f"  {trouble}"))
@@ -183,7 +183,7 @@ def plan_lines(resource: Resource) -> list[Text]:
     if not resource.get("status"):
         return [Text(NOT_TOLD, UNSURE)]
     lines = resource["status"].get("plan", ())
-    return [Text(line) for line in lines] or [Text("nothing is left to do", GOOD)]
+    return [Text(line) for line in lines] or [Text("nothing to do", GOOD)]
 
 
 def top(rows: list[tuple[str, str, str, str]]) -> Table:

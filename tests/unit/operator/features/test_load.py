@@ -78,7 +78,7 @@ def test_nothing_moves_unless_asked_for_and_known(load: str) -> None:
     for _ in range(10):
         world.step()
     assert _moves(world) == {}
-    assert world.last.waits == (["load: not every broker tells what is in its log directories"] if load else [])
+    assert world.last.waits == (["load: not every broker reports what its log directories hold"] if load else [])
 
 
 def test_nothing_moves_within_the_threshold_or_below_the_least_difference() -> None:

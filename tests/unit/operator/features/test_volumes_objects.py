@@ -127,4 +127,4 @@ def test_a_preview_names_the_volumes_that_are_emptied() -> None:
     nodes = [{"id": 101, "pool": "brokers", "roles": ["broker"], "formatted": True, "volumes": ["data", "more"]}]
     resource["status"] = {"clusterId": CLUSTER_ID, "nodes": nodes, "voters": [1]}
     lines = preview(resource, [], image="x").lines
-    assert "volume more of node 101 is emptied, then left out; its claim is kept" in lines
+    assert "volume more of node 101 is emptied, then removed; its claim is kept" in lines

@@ -104,7 +104,7 @@ def test_a_port_that_is_taken_is_not_given() -> None:
     nodes = [Node(101, "brokers", False, True), Node(102, "brokers", False, True)]
     said: list[str] = []
     ports = given(sample(), nodes, {}, 0, lambda port: port not in {9092, 9404}, said.append)
-    assert [text.split(":")[0] for text in said] == [f"port {n} is taken by another program" for n in (9092, 9404)]
+    assert [text.split(":")[0] for text in said] == [f"port {n} is used by another program" for n in (9092, 9404)]
     assert {k: v for k, v in ports.items() if k.startswith("101/")} == {
         "101/plain": 9192,
         "101/external": 9094,

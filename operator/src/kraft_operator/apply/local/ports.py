@@ -74,5 +74,5 @@ def _next(taken: Ports, first: int, apart: int, free: Callable[[int], bool], say
         if port not in used:
             if free(port):
                 return port
-            say(f"port {port} is taken by another program: the next one is given, for good")
+            say(f"port {port} is used by another program: the node gets the next port, permanently")
     raise NoPortError(f"no port from {first} on is free, in steps of {apart}")

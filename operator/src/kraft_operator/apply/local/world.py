@@ -298,9 +298,9 @@ class World:
 
     def _node(self, cluster: Cluster, node_id: int) -> tuple[Node, NodePool]:
         node = self.memory.record.node(node_id)
-        assert node is not None, f"node {node_id} is not remembered"
+        assert node is not None, f"node {node_id} is not in the record"
         pool = cluster.pool(node.pool)
-        assert pool is not None, f"node {node_id} is of no pool that there is"
+        assert pool is not None, f"node {node_id} belongs to no existing pool"
         return node, pool
 
     def _make(self, cluster: Cluster, node_id: int, disk: int) -> None:
