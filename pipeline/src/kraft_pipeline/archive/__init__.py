@@ -1,20 +1,20 @@
-"""`KafkaMetadataArchive`: the metadata log (KIP-631) and its snapshots (KIP-630) as tables, and what they tell.
+"""`KafkaMetadataArchive`: the metadata log (KIP-631) and its snapshots (KIP-630) as tables, with reports on them.
 
-A cluster forgets: its metadata log is trimmed behind a snapshot. An archive keeps every change with its offset, time
-and controller epoch, and can say what the cluster was like at any of them.
+A cluster trims its metadata log behind a snapshot. An archive keeps every change with its offset, time and controller
+epoch, and can compute the state of the cluster at any of them.
 
-- `schema`: the records as data; `generic`: any one record to a mapping, the decoder that is right and slow.
-- `changes`: batches to rows, partitions by the shape of their records, a million of them a second and more.
+- `schema`: the records as data; `generic`: decodes any record to a mapping, slowly; the reference for `changes`.
+- `changes`: batches to rows; partition records by their shape, more than a million per second.
 - `files`: segments and snapshots of a directory in order; `live`: the same from the controllers, up to the high
   watermark.
 - `state`: rows of changes to the state after them, partitions in columns.
 - `tables`: changes appended as transactions of KafkaTable's committers, and the state as tables of its own.
-- `spread`: the same by tasks, a file of the log or of the archive each, for what is large.
-- `run`: one run of an archive, and the state at an offset or a time; `spec`: its YAML.
-- `health`: what happened to partitions, brokers and controllers; `skew`: how evenly load lies; `report`: both as a
+- `spread`: the same in tasks, one for each file of a large log or archive.
+- `run`: a run of an archive, and the state at an offset or a time; `spec`: its YAML.
+- `health`: history of partitions, brokers and controllers; `skew`: distribution of load; `report`: both as a
   page.
-- `plan`: a reassignment that levels the cluster with few moves; `sizes`: the bytes that it may go by.
+- `plan`: a reassignment that balances the cluster with few moves; `sizes`: bytes of partitions for it.
 
-Called by `cli.meta`. What is small works in one process, without Spark: NumPy decodes, a second thread writes. Must not
-import the node or Spark: what it reads is held against the node's codec, Apache Kafka's tools and brokers in tests.
+Called by `cli.meta`. Small archives need a single process without Spark: NumPy decodes, a second thread writes. The
+package must not import the node or Spark. Tests compare it with the node's codec, Apache Kafka's tools and brokers.
 """

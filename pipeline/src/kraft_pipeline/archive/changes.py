@@ -1,9 +1,9 @@
-"""Batches of the metadata log to rows: one row a record, partitions in columns, everything else as JSON.
+"""Decodes batches of the metadata log to rows: a row for each record, partitions in columns, other records as JSON.
 
-Nearly all records of a large cluster are about partitions. They are decoded by shape: of all values of one type,
-version and length one is walked by `generic`, which says where its fields lie; the bytes between the fields (counts,
-tags, lengths) are what makes the shape. Whoever has the same bytes in these places is laid out the same way, so all of
-them are read as one array of NumPy. Values of shapes that are too rare to pay for it go through `generic` one by one.
+Nearly all records of a large cluster are about partitions. They are decoded by shape. For each type, version and
+length, `generic` decodes a value and reports where its fields are. The bytes between the fields (counts, tags, lengths)
+are the shape. Values with equal bytes in these places have the same layout, so NumPy reads all of them as an array.
+Values of rare shapes go through `generic` one by one.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ SCHEMA: Final = pa.schema(
         pa.field("fields", pa.string()),
     ]
 )
-"""A row a record. `epoch` is the controller's, `snapshot` says that the row comes from a snapshot (its `offset` is then
-the last one that the snapshot covers). Of a partition's record the columns are what it says, null where it says
-nothing; `fields` has the fields of all other records as JSON."""
+"""A row for each record. `epoch` is the controller's. If `snapshot` is true, the row comes from a snapshot, and
+`offset` is the last offset that the snapshot covers. Partition records fill the columns, with null for absent fields;
+`fields` has the fields of all other records as JSON."""
 
 NUMBERS: Final = {
     "partitionId": "partition",
@@ -79,23 +79,23 @@ LEADER_RECOVERY: Final = "leader_recovery"
 UNCHANGED: Final = {
     f.name: f.default for f in records()[PARTITION_CHANGE].fields if f.tag >= 0 and f.default is not None
 }
-"""Numbers of a PARTITION_CHANGE_RECORD that say nothing."""
+"""Values of fields in a PARTITION_CHANGE_RECORD that mean "unchanged"."""
 
 GROUP_BYTES: Final = 8 * 1024 * 1024
-"""Of records that become one RecordBatch: enough that NumPy's fixed cost is nothing, little enough for caches."""
+"""Bytes of records in a RecordBatch: enough to amortize NumPy's fixed cost, few enough for caches."""
 SHAPES_MAX: Final = 64
-"""Of one type, version and length; ISRs and replicas of any size between them are fewer."""
+"""Maximum shapes of a type, version and length. ISRs and replicas of all sizes have fewer shapes."""
 RARE: Final = 8
-"""Fewer values than this are not worth a shape of their own."""
+"""Fewer values than this are decoded one by one."""
 
 _PARTITION_NAMES: Final = tuple(records()[number].name for number in (PARTITION, PARTITION_CHANGE))
 _BIG: Final = {"i8": ">i1", "i32": ">i4", "uuid": "V16"}
 _EPOCH_AT: Final = 12 - HEADER_SIZE
-"""Where a batch has its leader epoch, before its records."""
+"""Position of the leader epoch in the header of a batch."""
 
 
 class Layout(NamedTuple):
-    """A shape: the places that make it and what they hold, and how to read what has it."""
+    """A shape: its fixed places with their bytes, and how to read values of this shape."""
 
     where: NDArray[np.intp]
     holds: Bytes
@@ -104,7 +104,7 @@ class Layout(NamedTuple):
 
 
 class Decoder:
-    """Decodes batches of a metadata log or a snapshot. Keeps the shapes that it has met; one thread only."""
+    """Decodes batches of a metadata log or a snapshot. Keeps the shapes that it has seen. Not thread-safe."""
 
     def __init__(self) -> None:
         self._shapes: dict[int, list[Layout]] = {}
@@ -112,9 +112,9 @@ class Decoder:
     def decode(
         self, data: Buffer, start: int = 0, end: int = 1 << 62, snapshot_offset: int = -1
     ) -> Iterator[pa.RecordBatch]:
-        """The records with offsets in [start, end), as rows in SCHEMA; a last batch that is cut off is left out.
+        """Decode the records with offsets in [start, end) to rows in SCHEMA. An incomplete last batch is ignored.
 
-        `snapshot_offset`: the batches are a snapshot's, and this is the last offset that it covers. Raises CodecError
+        `snapshot_offset`: for batches of a snapshot, the last offset that it covers. Raises CodecError
         with the offset of the batch.
         """
         group: list[Batch] = []
@@ -165,14 +165,14 @@ def _epochs(data: Bytes, begins: Ints) -> NDArray[np.int32]:
 
 
 class _Rows:
-    """Columns under construction, of the values between `begins` and `ends`."""
+    """Columns under construction, from the values between `begins` and `ends`."""
 
     def __init__(self, data: Bytes, begins: Ints, ends: Ints) -> None:
         self._data, self._begins, self._ends = data, begins, ends
         count = len(begins)
         self._count = count
         self._types = np.zeros(count, np.int32)
-        """Into `_names`."""
+        """Indexes into `_names`."""
         self._names: dict[str, int] = {}
         self._versions = np.zeros(count, np.int16)
         self._topic_ids = np.zeros(count, "V16")
@@ -182,7 +182,7 @@ class _Rows:
         self._fields: dict[int, str] = {}
 
     def add_controls(self, keys: tuple[Ints, Ints], offsets: Ints) -> None:
-        """The values are those of control records."""
+        """Add values of control records."""
         for row, (begin, end) in enumerate(zip(keys[0].tolist(), keys[1].tolist(), strict=True)):
             key = self._data[begin : max(begin, end)].tobytes()
             try:
@@ -191,7 +191,7 @@ class _Rows:
                 raise DecodeError(e.reason, int(offsets[row])) from None
 
     def add(self, shapes: dict[int, list[Layout]], offsets: Ints) -> None:
-        """The values are metadata records."""
+        """Add values of metadata records."""
         at, lengths = self._begins, self._ends - self._begins
         types = self._data.take(at + 1, mode="clip")
         versions = self._data.take(at + 2, mode="clip")
@@ -214,7 +214,7 @@ class _Rows:
     def _add_shapes(
         self, shapes: dict[int, list[Layout]], key: int, rows: NDArray[np.intp], offsets: Ints
     ) -> NDArray[np.intp]:
-        """Values of one type, version and length; what is left for the slow decoder."""
+        """Decode values of the same type, version and length. Returns those left for the slow decoder."""
         length = key & 0xFFFFFFFF
         places = np.ndarray((len(self._data) - length + 1,), f"V{length}", self._data, strides=(1,))
         values = places[self._begins[rows]]
@@ -339,7 +339,7 @@ class _Rows:
 
 
 def _layout(value: bytes) -> Layout | None:
-    """How values of the shape of this one are read; None where they are of a release that is not known."""
+    """Return the shape of this value; None if its type or version is unknown."""
     found, spans = decode_spans(value)
     if not found.is_known:
         return None
@@ -359,7 +359,8 @@ def _layout(value: bytes) -> Layout | None:
 
 
 def _list(kind: pa.DataType, count: int, parts: Sequence[tuple[NDArray[np.intp], NDArray[Any]]]) -> pa.Array:
-    """Lists of `kind` in rows that `parts` name, a matrix of equally long ones each; null in the others."""
+    """Lists of `kind` in the rows of `parts`, each of which is a matrix of lists of equal length; null in other
+    rows."""
     sizes = np.full(count, -1, np.int32)
     for rows, matrix in parts:
         sizes[rows] = matrix.shape[1]
@@ -378,7 +379,7 @@ def _list(kind: pa.DataType, count: int, parts: Sequence[tuple[NDArray[np.intp],
 
 
 def _ids(raw: NDArray[np.void], nulls: NDArray[np.bool_] | None) -> pa.DictionaryArray:
-    """UUIDs as text, each distinct one once."""
+    """UUIDs as text; each distinct UUID is converted once."""
     if nulls is not None and not nulls.any():
         nulls = None
     buffers = [validity(nulls), pa.py_buffer(np.ascontiguousarray(raw))]

@@ -1,4 +1,4 @@
-"""The files of a metadata log: segments and snapshots, in the order in which they are to be read."""
+"""The files of a metadata log: segments and snapshots, in reading order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ END: Final = 1 << 62
 
 
 class Piece(NamedTuple):
-    """What is to be read of one file: records with offsets in [start, end), or a whole snapshot."""
+    """The part of a file to read: records with offsets in [start, end), or a whole snapshot."""
 
     path: str
     start: int
@@ -34,10 +34,10 @@ class Piece(NamedTuple):
 
 
 def pieces(paths: Sequence[str | Path], start: int = 0) -> list[Piece]:
-    """What is to be read of a directory (`__cluster_metadata-0`, or one that holds it) or of single files.
+    """The parts to read of a directory (`__cluster_metadata-0`, or its parent) or of single files.
 
-    With `start`, an archive has everything before that offset: no snapshot is read then. A log whose beginning has been
-    deleted is read with the oldest snapshot that it can go on from. Raises ArchiveError where records are missing.
+    `start`: an archive has everything before this offset, so no snapshot is read. If the beginning of a log was
+    deleted, the oldest snapshot that the log continues is read first. Raises ArchiveError if records are missing.
     """
     if len(paths) == 1 and Path(paths[0]).is_dir():
         folder = Path(paths[0])
@@ -61,9 +61,9 @@ def pieces(paths: Sequence[str | Path], start: int = 0) -> list[Piece]:
 
 
 def spans(paths: Sequence[str | Path], start: int = 0) -> list[Span]:
-    """The epochs of the records of a directory's log, of the segment that holds `start` and of later ones.
+    """The epochs of records in a directory's log, from the segment that holds `start`.
 
-    A snapshot's name tells that of the last record below it. Nothing of a log that is given as files. Raises OSError.
+    A snapshot's name has the epoch of the last record that it covers. Empty for a log given as files. Raises OSError.
     """
     folder = Path(paths[0]) if len(paths) == 1 else Path()
     folder = folder / FOLDER if (folder / FOLDER).is_dir() else folder
@@ -79,7 +79,7 @@ def spans(paths: Sequence[str | Path], start: int = 0) -> list[Span]:
 
 
 def _spans(path: Path) -> list[Span]:
-    """Of one segment; neighbours of one epoch are one span."""
+    """The epochs of a segment; consecutive batches of the same epoch are a span."""
     found: list[Span] = []
     with open(path, "rb") as file:
         if not file.seek(0, 2):

@@ -1,9 +1,8 @@
-"""One record at a time, whatever it is: its value to a mapping as kafka-dump-log prints it, and where its fields lie.
+"""Decodes any record to a mapping, as kafka-dump-log prints it, and reports where its fields are.
 
-This is the slow decoder, and the one that decides what is right: `changes` asks it once for each shape of partition
-records, and for everything else. UUIDs are 22 characters of base64, bytes base64; tagged fields at their default are
-left out. Records of a type or version that this release does not know are kept as bytes, so that an archive loses
-nothing.
+This decoder is slow, and the reference: `changes` uses it once for each shape of partition records, and for all other
+records. UUIDs are 22 characters of base64, bytes are base64. Tagged fields with their default are omitted. Records of
+an unknown type or version are kept as bytes, so that an archive loses nothing.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from kraft_pipeline.codec.errors import CodecError
 
 FRAME_VERSION: Final = 1
 UNKNOWN: Final = "UNKNOWN"
-"""How names of types begin that are not known; the type's number follows."""
+"""Prefix of the names of unknown types; the type's number follows."""
 BYTES: Final = "bytes"
-"""The one field of a record that is not known: its whole value in base64."""
+"""The only field of an unknown record: its whole value in base64."""
 
 NUMBERS: Final = {"bool": ">?", "i8": ">b", "i16": ">h", "u16": ">H", "i32": ">i", "i64": ">q", "f64": ">d"}
 _STRUCT: Final = {name: struct.Struct(code) for name, code in NUMBERS.items()}
@@ -28,11 +27,11 @@ _CONTROL_KEY: Final = struct.Struct(">hh")
 
 
 class DecodeError(CodecError):
-    """A value that is no record; the message says at which byte."""
+    """The value is not a record; the message names the byte."""
 
 
 class Decoded(NamedTuple):
-    """A record: what it is, and its fields by name."""
+    """A record: its type, and its fields by name."""
 
     number: int
     version: int
@@ -52,11 +51,11 @@ class Span(NamedTuple):
     type: str
     at: int
     size: int
-    """How many; -1: a single value, not an array."""
+    """Number of values; -1 for a single value that is not an array."""
 
 
 class _Walk:
-    """Takes one value after another; `spans` notes where those of the record itself lie."""
+    """Reads values in sequence; `spans` records where the record's own fields are."""
 
     __slots__ = ("at", "data", "spans")
 
@@ -104,7 +103,7 @@ class _Walk:
         return found
 
     def value(self, field: Field, version: int, *, is_top: bool) -> Any:
-        """One field, array or not."""
+        """Read a field, which may be an array."""
         if not field.is_array:
             return self.one(field, version, field if is_top else None)
         count = self.uvarint() - 1
@@ -119,7 +118,7 @@ class _Walk:
         return [self.one(field, version, None) for _ in range(count)]
 
     def one(self, field: Field, version: int, noted: Field | None) -> Any:
-        """One value; its place is noted where it is `noted`."""
+        """Read a value; `noted` records its place."""
         kind = field.type
         if kind in NUMBERS or kind == "uuid":
             if noted is not None:
@@ -144,18 +143,18 @@ class _Walk:
 
 
 def decode(value: bytes) -> Decoded:
-    """The record in a value. Raises DecodeError."""
+    """Decode a metadata record. Raises DecodeError."""
     return _decoded(value, None)
 
 
 def decode_spans(value: bytes) -> tuple[Decoded, list[Span]]:
-    """The record in a value, and where its own fields of fixed size lie. Raises DecodeError."""
+    """Decode a metadata record, with the places of its own fields of fixed size. Raises DecodeError."""
     spans: list[Span] = []
     return _decoded(value, spans), spans
 
 
 def decode_control(key: bytes, value: bytes) -> Decoded:
-    """A control record. Raises DecodeError."""
+    """Decode a control record. Raises DecodeError."""
     if len(key) < _CONTROL_KEY.size:
         raise DecodeError(f"a control record's key of {len(key)} bytes")
     number = _CONTROL_KEY.unpack_from(key)[1]
@@ -186,5 +185,5 @@ def _record(walk: _Walk, kind: Record | None, number: int, version: int) -> Deco
 
 
 def uuid_text(raw: bytes) -> str:
-    """As Kafka writes it."""
+    """Format a UUID like Kafka."""
     return base64.urlsafe_b64encode(raw)[:22].decode()

@@ -1,9 +1,9 @@
-"""What has happened to a cluster: partitions that were under-replicated or offline over time, leaders that moved, ISRs
-that shrank and grew, brokers that came and went, controllers that took over.
+"""The history of a cluster: under-replicated and offline partitions over time, moves of leaders, changes of ISRs,
+registrations of brokers, elections of controllers.
 
-Made of the rows of changes in one go: partitions' rows are sorted by partition, and what each of them changed is then
-known from the row before it. A partition is under-replicated while its ISR is smaller than its replicas, those being
-added by a reassignment left out (as kafka-topics counts), and offline while it has no leader.
+Computed from all rows of changes at once. Rows of partitions are sorted by partition, so a row shows its change by
+comparison with the row before. A partition is offline while it has no leader. It is under-replicated while its ISR is
+smaller than its replicas, without those that a reassignment adds (as kafka-topics counts).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 BUCKETS: Final = 200
-"""Of the time from the first row to the last, in a report."""
+"""Number of buckets of the time between the first and the last row, in a report."""
 TOP: Final = 20
-"""As many topics and partitions are named."""
+"""Number of topics and partitions that are named."""
 _WANTED: Final = frozenset({"PARTITION_RECORD", "PARTITION_CHANGE_RECORD"})
 _BROKERS: Final = frozenset(
     {
@@ -38,16 +38,16 @@ NO_LEADER: Final = -1
 
 @dataclass(slots=True)
 class Broker:
-    """What a broker went through."""
+    """The history of a broker."""
 
     events: list[tuple[int, int, str]] = field(default_factory=list)
-    """Offset, time (ms) and what: registered, fenced, unfenced, shutting down, unregistered."""
+    """Offset, time (ms) and event: registered, fenced, unfenced, shutting down, unregistered."""
     fenced_ms: int = 0
-    """For how long it was fenced, registrations included."""
+    """Milliseconds for which it was fenced, registrations included."""
 
     @property
     def flaps(self) -> int:
-        """How often it was fenced after it had served."""
+        """How often it was fenced after it had been unfenced."""
         served, count = False, 0
         for _, _, what in self.events:
             count += what == "fenced" and served
@@ -57,14 +57,14 @@ class Broker:
 
 @dataclass(slots=True)
 class Health:
-    """The report; times are milliseconds since 1970. Lists over time have one entry a bucket of `times`."""
+    """The report; times are milliseconds since 1970. Lists over time have an entry for each bucket of `times`."""
 
     first_offset: int = -1
     last_offset: int = -1
     times: list[int] = field(default_factory=list)
     """The ends of the buckets."""
     under_replicated: list[int] = field(default_factory=list)
-    """Partitions, the most at any time in the bucket."""
+    """Maximum number of partitions in each bucket."""
     offline: list[int] = field(default_factory=list)
     leader_moves: list[int] = field(default_factory=list)
     isr_shrinks: list[int] = field(default_factory=list)
@@ -73,34 +73,34 @@ class Health:
     offline_now: int = 0
     partitions: int = 0
     moved_most: list[tuple[str, int, int]] = field(default_factory=list)
-    """Topic, partition and how often its leader moved."""
+    """Topic, partition and number of leader moves."""
     churned_most: list[tuple[str, int, int]] = field(default_factory=list)
-    """Topic, partition and how often its ISR shrank."""
+    """Topic, partition and number of ISR shrinks."""
     brokers: dict[int, Broker] = field(default_factory=dict)
     controllers: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Offset, time, epoch and leader of each election of an active controller."""
 
     def to_json(self) -> dict[str, Any]:
-        """As `json` writes it."""
+        """The report as JSON values."""
         flaps = {str(number): broker.flaps for number, broker in self.brokers.items()}
         return {**asdict(self), "broker_flaps": flaps}
 
 
 class Reader:
-    """Takes rows of changes in their order and keeps the columns that matter; `report` is of all of them."""
+    """Collects rows of changes in their order, and keeps the columns that matter; `report` covers all of them."""
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
         self._names: dict[str, str] = {}
         self._columns: dict[str, list[NDArray[Any]]] = defaultdict(list)
         self._removed: list[tuple[int, int, str]] = []
-        """Time, place among all rows and topic id."""
+        """Time, index among all rows, and topic id."""
         self._report = Health()
         self._ends: list[tuple[int, int]] = []
         self._seen = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """The next rows, in `changes.SCHEMA`."""
+        """Add the next rows, in `changes.SCHEMA`."""
         if not batch.num_rows:
             return
         kinds = batch.column("type").dictionary.to_pylist()
@@ -149,7 +149,7 @@ class Reader:
             events += [(offset, time, what) for what in _events(kind, record)]
 
     def report(self) -> Health:
-        """What has happened."""
+        """Compute the report."""
         found = self._report
         if not self._ends:
             return found
@@ -217,7 +217,7 @@ class Reader:
 
 
 def _events(kind: str, record: dict[str, Any]) -> list[str]:
-    """What a record says happened to its broker."""
+    """The events of a broker in a record."""
     if kind == "REGISTER_BROKER_RECORD":
         return ["registered", *([] if record["fenced"] else ["unfenced"])]
     if kind == "UNREGISTER_BROKER_RECORD":
@@ -246,7 +246,7 @@ def _fenced_times(brokers: dict[int, Broker], end: int) -> None:
 
 
 def _filled(values: NDArray[Any], is_first: NDArray[np.bool_]) -> NDArray[Any]:
-    """What is not told (-9) is as in the row before, of the same partition."""
+    """Replace unchanged values (-9) by those of the former row of the same partition."""
     rows = np.where((values != -9) | is_first, np.arange(len(values)), 0)
     return values[np.maximum.accumulate(rows)]
 
@@ -258,7 +258,7 @@ def _differs(values: NDArray[Any], is_first: NDArray[np.bool_]) -> NDArray[np.bo
 
 
 def _most_at_once(steps: list[tuple[Any, Any, Any]], begin: int, width: int, count: int) -> list[int]:
-    """The largest sum of all steps so far within each bucket; where nothing happens it stays as it was."""
+    """The maximum of the running sum of `steps` in each bucket. A bucket without steps has the last sum."""
     places, times, deltas = (np.concatenate([step[part] for step in steps]) for part in range(3))
     changing = deltas != 0
     order = np.argsort(places[changing], kind="stable")

@@ -1,7 +1,7 @@
-"""The metadata log from the controllers, as an observer reads it (KIP-595, KIP-630), up to the high watermark.
+"""Reads the metadata log from the controllers, like an observer (KIP-595, KIP-630), up to the high watermark.
 
-Only the leader answers. Whoever else is asked names it, with its address since Apache Kafka 3.9; where an address is
-missing, the controllers are asked one after the other. Brokers do not serve the log; they name the controllers
+Only the leader serves the log. Other controllers name the leader, since Apache Kafka 3.9 with its address. Without an
+address, the controllers are tried one after the other. Brokers do not serve the log; they name the controllers
 (DescribeQuorum, KIP-853).
 """
 
@@ -33,29 +33,30 @@ OF_BROKERS: Final = {m.API_VERSIONS: 3, DESCRIBE_QUORUM: 2}
 FETCH_BYTES: Final = 8 * 1024 * 1024
 CONTROLLERS_ENDPOINT: Final = 2
 _PASSING: Final = frozenset({5, 6, 7, 41, 74, 75, 91})
-"""No leader, another one, another epoch, or one that does not know its high watermark yet."""
+"""Errors that are retried: no leader, another leader or epoch, or a leader that does not know its high watermark
+yet."""
 _SNAPSHOT_NOT_FOUND: Final = 98
 _DIVERGING, _LEADER, _SNAPSHOT = range(3)
-"""Tags of a partition in the answer to Fetch."""
+"""Tags of a partition in a Fetch response."""
 
 
 class Fetched(NamedTuple):
-    """An answer to Fetch."""
+    """A Fetch response."""
 
     error: int
     high_watermark: int
     leader: tuple[int, int]
-    """Id and epoch, -1 where they are not known."""
+    """Leader id and epoch; -1 if unknown."""
     snapshot: tuple[int, int] | None
-    """End offset and epoch of the one to read first."""
+    """End offset and epoch of the snapshot to read first."""
     diverging: tuple[int, int] | None
-    """The epoch that the log has in the place of the one that was named, and where it ends; None if it has that one."""
+    """If the log does not have the given epoch: the epoch that it has instead, and its end offset. Otherwise None."""
     addresses: dict[int, tuple[str, int]]
     records: memoryview
 
 
 class Controllers:
-    """The quorum of a cluster; a context manager. One thread only."""
+    """The quorum of a cluster; a context manager. Not thread-safe."""
 
     def __init__(self, settings: Settings, *, of_brokers: bool = False) -> None:
         """`of_brokers`: the addresses are those of brokers, which name the controllers."""
@@ -63,7 +64,7 @@ class Controllers:
         self._servers = settings.servers()
         self._of_brokers = of_brokers
         self._connection: Connection | None = None
-        self._epoch = 0  # an answer tells the true one
+        self._epoch = 0  # a response has the true epoch
         self._decoder = Decoder()
         self.cluster_id = ""
 
@@ -80,10 +81,10 @@ class Controllers:
             self._connection = None
 
     def read(self, start: int = 0, epoch: int = 0) -> Iterator[pa.RecordBatch]:
-        """Everything committed from offset `start` on, in `changes.SCHEMA`; `epoch` is that of the record before.
+        """Yield all committed records from offset `start`, in `changes.SCHEMA`; `epoch` is that of the record before.
 
-        Where the log no longer reaches back as far, the snapshot comes first that it begins with. Raises ClientError
-        when no leader answers for `Settings.retry_s`, ArchiveError for a log that is another one.
+        If the log begins later, its first snapshot comes first. Raises ClientError if no leader answers for
+        `Settings.retry_s`, ArchiveError if the log is another log.
         """
         while True:
             found, snapshot = self._answer(start, epoch)
@@ -104,15 +105,16 @@ class Controllers:
                 return
 
     def parted(self, start: int, epoch: int) -> tuple[int, int] | None:
-        """None if the log has record `start` - 1 of `epoch`, or begins later; else an epoch that it has, and its end.
+        """Return None if the log has record `start` - 1 of `epoch`, or begins later; else an epoch that it has, and its
+        end.
 
         Raises ClientError as `read` does.
         """
         return self._answer(start, epoch, with_snapshot=False)[0].diverging
 
     def _answer(self, start: int, epoch: int, *, with_snapshot: bool = True) -> tuple[Fetched, bytes | None]:
-        """The leader's answer to a fetch, and the snapshot that it names."""
-        self._epoch = max(self._epoch, epoch)  # Kafka refuses a leader's epoch before that of the last record
+        """The leader's response to a fetch, and the snapshot that it names."""
+        self._epoch = max(self._epoch, epoch)  # Kafka refuses a leader epoch below that of the last record
         patience = self._patience()
         while True:
             try:
@@ -154,7 +156,7 @@ class Controllers:
         return Connection(host, port, client_id=given.client_id, versions=versions, **times)
 
     def _ask_brokers(self) -> list[tuple[str, int]]:
-        """Where the controllers listen. Raises OSError where no broker can be reached."""
+        """The addresses of the controllers. Raises OSError if no broker can be reached."""
         error: OSError = ConnectionError(f"no broker of {self._settings.bootstrap} can be reached")
         for host, port in self._servers:
             try:
@@ -175,7 +177,7 @@ class Controllers:
         return _read_fetch(self._connected().ask(m.FETCH, body))
 
     def _follow(self, found: Fetched) -> None:
-        """Take the epoch that an answer tells, and go to the leader that it names."""
+        """Adopt the epoch of a response, and connect to the leader that it names."""
         leader, epoch = found.leader
         self._epoch = max(self._epoch, epoch)
         address = found.addresses.get(leader)
@@ -192,7 +194,7 @@ class Controllers:
         self.close()
 
     def _snapshot(self, end: int, epoch: int) -> bytes:
-        """The bytes of a snapshot."""
+        """Fetch the bytes of a snapshot."""
         data = bytearray()
         while True:
             body = Writer().i32(-1).i32(FETCH_BYTES).length(1).string(TOPIC).length(1)
@@ -208,7 +210,7 @@ class Controllers:
 
 
 def _tagged(reader: Reader) -> dict[int, Reader]:
-    """The tagged fields at the end of a struct."""
+    """Read the tagged fields at the end of a struct."""
     found = {}
     for _ in range(reader.uvarint()):
         tag = reader.uvarint()

@@ -1,14 +1,15 @@
-"""A reassignment that balances replicas, leaders, racks and bytes over the brokers, and moves as little as it can.
+"""A reassignment that balances replicas, leaders, racks and bytes over the brokers, with as few moves as possible.
 
-What has to move, moves first: replicas on brokers that are to have none, and those that share a rack while another has
-none. Then counts are levelled: a broker may have the average rounded down or up, those that have most keep the
-rounding, so that as few replicas move as any plan needs that ends as level; where no replica may go from a full broker
-to an empty one directly, it goes by way of a third (an augmenting path). Where racks allow no such shares, the others
-are levelled among themselves. Leaders are levelled the same way, by the order of the replicas alone: that moves
-nothing. Where sizes are known, small partitions are preferred for moving, and then replicas are swapped between the
-brokers with most and fewest bytes until these are within a tolerance.
+1. Required moves: replicas on brokers that must have none, and replicas that share a rack while another rack has none.
+2. Counts: a broker gets the average, rounded down or up. The brokers with most replicas get the average rounded up, so
+   no plan with the same balance moves fewer replicas. If no replica may move directly from a full broker to an empty
+   broker, it moves by way of a third broker (an augmenting path). If racks do not allow equal shares, the other brokers
+   are balanced among themselves.
+3. Leaders: balanced in the same way, by the order of the replicas alone, which moves no data.
+4. Bytes, if sizes are known: small partitions are preferred for moves. Then replicas are swapped between the brokers
+   with most and fewest bytes until these are within a tolerance.
 
-The result is what `kafka-reassign-partitions --execute` takes.
+The result is the input of `kafka-reassign-partitions --execute`.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ Key = tuple[str, int]
 Assignment = dict[Key, list[int]]
 
 TOLERANCE: Final = 0.05
-"""Of bytes: no broker is to have more than this above the average, where swaps can do it."""
+"""Tolerance of bytes: the share above the average that no broker should exceed, if swaps can achieve it."""
 SWAPS_MAX: Final = 10_000
 SEARCHED: Final = 200
-"""Replicas that are looked at for one swap."""
+"""Replicas that are considered for a swap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How level an assignment is, and what it takes to come to it from another one."""
+    """The balance of an assignment, and the cost to reach it from another assignment."""
 
     moved_replicas: int
     moved_bytes: int
@@ -45,7 +46,7 @@ class Score:
     bytes_min: int
     bytes_max: int
     rack_violations: int
-    """Replicas that share a rack though there are racks without one."""
+    """Replicas that share a rack although other racks have none."""
 
     def to_json(self) -> dict[str, int]:
         """The fields by name, for JSON."""
@@ -53,7 +54,7 @@ class Score:
 
 
 def of_state(state: State, topics: Iterable[str] | None = None) -> Assignment:
-    """The replicas of a state's partitions. Partitions that are being reassigned are left out."""
+    """The replicas of a state's partitions, without partitions that are being reassigned."""
     wanted = None if topics is None else set(topics)
     rows = state.partitions
     names = rows.column("topic").to_pylist()
@@ -71,13 +72,13 @@ def racks_of(state: State) -> dict[int, str | None]:
 
 
 def to_json(assignment: Mapping[Key, Sequence[int]]) -> dict[str, Any]:
-    """As kafka-reassign-partitions reads it."""
+    """The assignment in the JSON of kafka-reassign-partitions."""
     rows = [{"topic": t, "partition": p, "replicas": list(r)} for (t, p), r in sorted(assignment.items())]
     return {"version": 1, "partitions": rows}
 
 
 def from_json(document: Mapping[str, Any]) -> Assignment:
-    """What `to_json` gives, or kafka-reassign-partitions --generate prints. Raises ArchiveError."""
+    """Parse the output of `to_json` or of kafka-reassign-partitions --generate. Raises ArchiveError."""
     try:
         return {(row["topic"], int(row["partition"])): list(row["replicas"]) for row in document["partitions"]}
     except (KeyError, TypeError, ValueError) as e:
@@ -87,7 +88,7 @@ def from_json(document: Mapping[str, Any]) -> Assignment:
 def score(
     before: Assignment, after: Mapping[Key, Sequence[int]], racks: Mapping[int, str | None], sizes: Mapping[Key, int]
 ) -> Score:
-    """Of `after`, which need not name partitions that stay as they are."""
+    """The balance of `after`, which may omit unchanged partitions."""
     whole = {**before, **after}
     moved = {key: len(set(now) - set(before[key])) for key, now in after.items() if key in before}
     replicas: Counter[int] = Counter(dict.fromkeys(racks, 0))
@@ -116,14 +117,14 @@ def score(
 
 
 class _Limits:
-    """How many replicas of a partition a rack may have: all the same number, rounded up."""
+    """Maximum replicas of a partition in a rack: an equal share, rounded up."""
 
     def __init__(self, racks: Mapping[int, str | None]) -> None:
         self.racks = racks
         self._names = {rack for rack in racks.values() if rack}
 
     def fits(self, others: Sequence[int], broker: int) -> bool:
-        """Whether a replica may be on that broker beside the others."""
+        """Whether a replica may be on that broker, given the partition's other replicas."""
         if broker in others:
             return False
         rack = self.racks.get(broker)
@@ -133,7 +134,7 @@ class _Limits:
         return sum(1 for other in others if self.racks.get(other) == rack) < limit
 
     def excess(self, replicas: Sequence[int]) -> int:
-        """How many of the replicas are more than their racks may have."""
+        """Number of replicas above the maximum of their racks."""
         if len(self._names) < 2:
             return 0
         limit = -(-len(replicas) // len(self._names))
@@ -148,9 +149,9 @@ def plan(
     *,
     tolerance: float = TOLERANCE,
 ) -> Assignment:
-    """The partitions that change, and their replicas then: on the brokers of `racks` and no others.
+    """The changed partitions with their new replicas, on the brokers of `racks` only.
 
-    Raises ArchiveError where there are fewer brokers than a partition has replicas.
+    Raises ArchiveError if a partition has more replicas than there are brokers.
     """
     most = max((len(replicas) for replicas in before.values()), default=0)
     if most > len(racks):
@@ -166,7 +167,7 @@ def plan(
 
 
 class _Balance:
-    """An assignment that is being changed."""
+    """An assignment under construction."""
 
     def __init__(self, before: Assignment, racks: Mapping[int, str | None], sizes: Mapping[Key, int]) -> None:
         self.keys = list(before)
@@ -177,7 +178,7 @@ class _Balance:
         self._counts = dict.fromkeys(self._brokers, 0)
         self._bytes = dict.fromkeys(self._brokers, 0)
         self._on: dict[int, list[int]] = {broker: [] for broker in self._brokers}
-        """The partitions on each broker, small ones first; entries may be of the past."""
+        """The partitions on each broker, smallest first. Entries may be stale."""
         self._scanned: dict[tuple[int, int], int] = {}
         for number in sorted(range(len(self.keys)), key=self._sizes.__getitem__):
             for broker in self.replicas[number]:
@@ -200,22 +201,22 @@ class _Balance:
         return self._limits.fits([b for b in self.replicas[number] if b != source], target)
 
     def _emptiest(self, number: int, source: int) -> int | None:
-        """The broker that can have this replica best."""
+        """The best broker for this replica."""
         fitting = [b for b in self._brokers if b != source and self._fits(number, source, b)]
         return min(fitting, key=lambda b: (self._counts[b], self._bytes[b], b), default=None)
 
     def evict(self) -> None:
-        """Replicas leave brokers that are to have none."""
+        """Move replicas off brokers that must have none."""
         for number, replicas in enumerate(self.replicas):
             for source in [b for b in replicas if b not in self._counts]:
                 target = self._emptiest(number, source)
-                if target is None:  # the racks of the others do not allow any: anywhere, then
+                if target is None:  # the racks of the other replicas allow no broker: choose any
                     free = [b for b in self._brokers if b not in replicas]
                     target = min(free, key=lambda b: (self._counts[b], b))
                 self._move(number, source, target)
 
     def spread(self) -> None:
-        """Replicas that share a rack go to one that has too few."""
+        """Move replicas that share a rack to a rack with too few."""
         for number, replicas in enumerate(self.replicas):
             while self._limits.excess(replicas):
                 excess = self._limits.excess(replicas)
@@ -230,14 +231,14 @@ class _Balance:
                     break
 
     def level(self) -> None:
-        """Counts of replicas: from brokers above their share to those below it."""
+        """Balance counts of replicas: from brokers above their share to brokers below it."""
         shares, is_settled = _shares(self._counts), True
         while True:
             path = _path(self._counts, shares, self._candidate) or _uneven(self._counts, self._candidate)
             if path is None:
-                if is_settled:  # as it was when all was looked at
+                if is_settled:  # unchanged since all brokers were considered
                     return
-                self._scanned.clear()  # what did not fit when it was looked at may fit by now
+                self._scanned.clear()  # a move that did not fit before may fit now
                 is_settled = True
                 continue
             is_settled = False
@@ -247,7 +248,8 @@ class _Balance:
                 self._move(number, source, target)
 
     def _candidate(self, source: int, target: int) -> int | None:
-        """A partition whose replica may go from `source` to `target`, one that `source` does not lead if there is."""
+        """A partition whose replica may move from `source` to `target`, preferably a partition that `source` does not
+        lead."""
         on, leading = self._on[source], None
         at = self._scanned.get((source, target), 0)
         for place in range(at, len(on)):
@@ -265,7 +267,7 @@ class _Balance:
         return leading
 
     def swap(self, tolerance: float) -> None:
-        """Bytes: large replicas against small ones, between the fullest broker and others."""
+        """Balance bytes: swap large replicas of the fullest broker with small replicas of other brokers."""
         average = sum(self._bytes.values()) / max(1, len(self._bytes))
         for _ in range(SWAPS_MAX):
             full = max(self._bytes, key=self._bytes.__getitem__)
@@ -281,7 +283,7 @@ class _Balance:
                 return
 
     def _pair(self, full: int, empty: int) -> tuple[int, int] | None:
-        """A replica of each that changes places, so that the larger of the two loads becomes as small as it can."""
+        """A replica of each broker to swap, so that the larger of the two loads becomes as small as possible."""
         here = self._present(full)[-SEARCHED:]
         there = self._present(empty)[:SEARCHED]
         best = 0

@@ -1,4 +1,4 @@
-"""One run of an archive: what is new since the last one, to its tables."""
+"""A run of an archive: append new changes to its tables."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 
 Gaps: TypeAlias = Sequence[tuple[int, int]]
 SPREAD_BYTES: Final = 256 * 1024 * 1024
-"""Of files from which on tasks are worth it: less is done before Spark has begun."""
+"""Bytes of files from which tasks pay off: less is done before Spark has started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a run has done."""
+    """The result of a run."""
 
     rows: int
     """New changes."""
     offset: int
-    """The last one of the archive."""
+    """The last offset of the archive."""
     partitions: int
     topics: int
     brokers: int
     files: int
     seconds: float
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """First and last offsets of changes that were trimmed before they were archived."""
+    """First and last offset of changes that were trimmed before they were archived."""
     cut: int | None = None
-    """First offset of archived records that were not committed and were replaced by the log's; None if all were."""
+    """First offset of archived records that were never committed and were replaced; None if all were committed."""
 
     def to_json(self) -> dict[str, Any]:
         """The fields by name, for JSON."""
@@ -59,9 +59,9 @@ class Done:
 def archive(
     spec: ArchiveSpec, tell: Callable[[int], None] = lambda _: None, engine: Callable[[], Engine] | None = None
 ) -> Done:
-    """Bring the archive up to date; `tell` is given the number of rows that have been added since it was called last.
+    """Bring the archive up to date. `tell` gets the number of rows that were added since its last call.
 
-    `engine` opens what runs tasks, for logs and archives of many files that are large together (`SPREAD_BYTES`).
+    `engine` opens the engine for tasks, if the files of the log and the archive are large together (`SPREAD_BYTES`).
     Raises ArchiveError, ConflictError, ClientError, TaskError and OSError.
     """
     began = time.monotonic()
@@ -132,15 +132,18 @@ def _is_large(before: Sequence[Added], pieces: Sequence[files.Piece]) -> bool:
 
 
 class Source:
-    """The metadata log itself, from an offset on; `epoch` is to be that of the record before it."""
+    """The metadata log, from an offset on; `epoch` must be that of the record before it."""
 
     def __init__(self, spec: ArchiveSpec, start: int = 0) -> None:
         self._spec, self._start, self.epoch = spec, start, 0
         self.cluster_id = _cluster_of(spec.paths)
-        """Known for controllers once rows have been read, "" where nothing tells it."""
+        """The cluster id; "" if unknown. Controllers tell it with the first rows."""
 
     def rows(self, since: Position | None = None) -> Iterator[pa.RecordBatch]:
-        """In `changes.SCHEMA`. Raises ArchiveError for another cluster than that of `since`, and what readers raise."""
+        """Yield rows in `changes.SCHEMA`.
+
+        Raises ArchiveError if the cluster differs from that of `since`; errors of readers.
+        """
         if self._spec.paths:
             self.check(since)
             for piece in files.pieces(self._spec.paths, self._start):
@@ -164,9 +167,9 @@ class Source:
         self._start, self.epoch = start, epoch
 
     def parted(self, changes: Changes) -> int | None:
-        """The first offset from which on the archive has records that were never committed, and the log others.
+        """The first offset at which the archive has records that were never committed and the log has others.
 
-        Raises ArchiveError for a log that is behind, or another one, and what readers raise.
+        Raises ArchiveError if the log is behind the archive or another log; and errors of readers.
         """
         since = changes.position
         if since is None:
@@ -190,7 +193,7 @@ class Source:
         return cut
 
     def _parted_live(self, changes: Changes, last: int, epoch: int) -> int | None:
-        """By the controllers, which name an epoch of theirs and its end for one that they do not have."""
+        """Ask the controllers: for an epoch that they do not have, they name one of theirs and its end."""
         at = Last(last, epoch)
         with self._controllers() as controllers:
             while (found := controllers.parted(at.offset + 1, at.epoch)) is not None:
@@ -203,24 +206,24 @@ class Source:
         return None if at.offset == last else at.offset + 1
 
     def check(self, since: Position | None) -> None:
-        """Raises ArchiveError for another cluster than that of `since`."""
+        """Raise ArchiveError if the cluster differs from that of `since`."""
         if since is not None and since.cluster and self.cluster_id and since.cluster != self.cluster_id:
             raise ArchiveError(f"the archive is of cluster {since.cluster}, this is cluster {self.cluster_id}")
 
 
 def _before(changes: Changes, epoch: int, end: int) -> Last | None:
-    """The last record of the archive below `end`, and of no later epoch than that."""
+    """The last record of the archive below the end, and with no later epoch."""
     for rows in changes.ends():
         good = np.flatnonzero((rows.offsets < end) & (rows.epochs <= epoch))
         if rows.settled[good[-1] + 1 if len(good) else 0 :].any():
-            return None  # what a snapshot has is committed, and the log must have it
+            return None  # records of a snapshot are committed, so the log must have them
         if len(good):
             return Last(int(rows.offsets[good[-1]]), int(rows.epochs[good[-1]]))
     return None
 
 
 def archived(spec: ArchiveSpec) -> Iterator[pa.RecordBatch]:
-    """The rows of an archive's table of changes. Raises ArchiveError where there is none."""
+    """The rows of an archive's table of changes. Raises ArchiveError if the table does not exist."""
     table = open_changes(spec)
     if table.state().position is None:
         raise ArchiveError(f"{spec.path} is no archive yet")
@@ -230,7 +233,7 @@ def archived(spec: ArchiveSpec) -> Iterator[pa.RecordBatch]:
 
 
 def _cluster_of(paths: tuple[str, ...]) -> str:
-    """The cluster's id, where there is a meta.properties beside."""
+    """The cluster id, if a meta.properties lies beside the log."""
     for path in paths:
         for folder in (Path(path), Path(path).parent, Path(path).parent.parent):
             meta = folder / "meta.properties"
@@ -241,19 +244,19 @@ def _cluster_of(paths: tuple[str, ...]) -> str:
 
 
 def gaps_of(spec: ArchiveSpec) -> Gaps:
-    """What an archive lacks, as `state_at` takes it."""
+    """The gaps of an archive, for `state_at`."""
     position = open_changes(spec).state().position
     return [] if position is None else [(first, known - 1) for (_, first), known in sorted(position.begun.items())]
 
 
 def _snapshot_end(batch: pa.RecordBatch) -> int:
-    """The offset from which on a snapshot in these rows tells the state; 0 without one."""
+    """The offset from which a snapshot in these rows gives the state; 0 without a snapshot."""
     offsets = batch.filter(batch.column("snapshot")).column("offset")
     return 0 if not len(offsets) else int(offsets[0].as_py()) + 1
 
 
 def _known(gaps: Gaps, before: int, after: int | None) -> None:
-    """Raises ArchiveError if the state after `before`, with nothing up to `after`, lies in a gap."""
+    """Raise ArchiveError if the state between the records `before` and `after` is in a gap."""
     for first, last in gaps:
         if before < last and (before >= first or (after is not None and after >= first)):
             raise ArchiveError(
@@ -265,8 +268,8 @@ def _known(gaps: Gaps, before: int, after: int | None) -> None:
 def state_at(
     batches: Iterator[pa.RecordBatch], *, offset: int | None = None, time_ms: int | None = None, gaps: Gaps = ()
 ) -> State:
-    """The state after the record at `offset`, or after the last one that is not younger than `time_ms`; the last state
-    there is without either. Raises ArchiveError where that lies before the beginning, or in one of the `gaps`."""
+    """The state after the record at `offset`, or after the last record not later than `time_ms`; without both, the last
+    state. Raises ArchiveError if the state is before the beginning, or in one of the `gaps`."""
     if offset is not None:
         _known(gaps, offset, None)
     before = -1

@@ -1,9 +1,9 @@
-"""The records of the metadata log and of snapshots as data, in a notation of our own; facts of Apache Kafka 4.3.1.
+"""The records of the metadata log and of snapshots in Apache Kafka 4.3.1, as data in a notation of our own.
 
-A line (what is indented goes on with it): number, name as kafka-dump-log prints it, newest version, then the fields in
-the order of the wire. A field is `name type`, then, where it is so, `N+` (there since that version), `#N` (tagged, left
-out at its default) and `=default`. Types: bool, i8, i16, u16, i32, i64, f64, uuid, string, bytes; `[…]` an array; `?`
-may be null; a word with a capital is a struct from the lines below. All versions are flexible (KIP-482).
+A line, continued by indented lines: number, name as kafka-dump-log prints it, newest version, then the fields in wire
+order. A field is `name type`, optionally followed by `N+` (since version N), `#N` (tagged, omitted at its default) and
+`=default`. Types: bool, i8, i16, u16, i32, i64, f64, uuid, string, bytes; `[…]` is an array; `?` may be null; a
+capitalized word is a struct from the lines below. All versions are flexible (KIP-482).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _FIELD: Final = re.compile(r"(\w+) (\[?)(\w+)\]?(\??)(?: (\d+)\+)?(?: #(\d+))?(?
 
 
 class Field(NamedTuple):
-    """One field of a record or a struct."""
+    """A field of a record or a struct."""
 
     name: str
     type: str
@@ -83,12 +83,12 @@ class Field(NamedTuple):
     nullable: bool
     since: int
     tag: int
-    """-1 for a field in its place."""
+    """The tag; -1 for a field without a tag."""
     default: Any
 
 
 class Record(NamedTuple):
-    """A kind of record."""
+    """A type of record."""
 
     number: int
     name: str
@@ -96,12 +96,12 @@ class Record(NamedTuple):
     fields: tuple[Field, ...]
 
     def at(self, version: int) -> tuple[tuple[Field, ...], dict[int, Field]]:
-        """The fields in their places and the tagged ones of a version."""
+        """The plain fields and the tagged fields of a version."""
         return fields_at(self.fields, version)
 
 
 def fields_at(fields: tuple[Field, ...], version: int) -> tuple[tuple[Field, ...], dict[int, Field]]:
-    """Of some fields those of a version: in their places, and by tag."""
+    """Select the fields of a version: plain fields in order, and tagged fields by tag."""
     there = [field for field in fields if version >= field.since]
     return tuple(f for f in there if f.tag < 0), {f.tag: f for f in there if f.tag >= 0}
 

@@ -54,7 +54,10 @@ def _add(found: Sizes, reader: Reader) -> None:
 
 
 def of_file(path: Path) -> Sizes:
-    """From what `kafka-log-dirs --describe` prints. Raises ArchiveError for anything else, OSError."""
+    """Parse the output of `kafka-log-dirs --describe`.
+
+    Raises ArchiveError if the file is something else, and OSError.
+    """
     text = path.read_text()
     found: Sizes = {}
     try:

@@ -1,4 +1,4 @@
-"""How evenly a state's replicas, leaders and bytes lie on brokers and racks."""
+"""The distribution of a state's replicas, leaders and bytes over brokers and racks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kraft_pipeline.archive.state import State
 
 
 class Load(NamedTuple):
-    """What a broker, or a rack, has."""
+    """The load of a broker or a rack."""
 
     name: str
     rack: str
@@ -21,32 +21,32 @@ class Load(NamedTuple):
     replicas: int
     leaders: int
     preferred_leaders: int
-    """Partitions that list it first."""
+    """Partitions whose preferred leader it is."""
     out_of_sync: int
     """Replicas that are in no ISR."""
     bytes: int | None
-    """None where sizes are not known."""
+    """Bytes; None if sizes are unknown."""
 
 
 class Skew(NamedTuple):
-    """Of all brokers, those without a replica included."""
+    """Load of all brokers, including brokers without a replica."""
 
     brokers: list[Load]
     racks: list[Load]
     replicas_ratio: float
-    """The most against the average; 1 is even."""
+    """Maximum divided by average; 1 is even."""
     leaders_ratio: float
     not_preferred: int
-    """Partitions that another replica than their first one leads."""
+    """Partitions that are not led by their preferred leader."""
 
     def to_json(self) -> dict[str, Any]:
-        """As `json` writes it."""
+        """The distribution as JSON values."""
         named = {"brokers": [b._asdict() for b in self.brokers], "racks": [r._asdict() for r in self.racks]}
         return {**self._asdict(), **named}
 
 
 def skew(state: State, sizes: Mapping[tuple[str, int], int] | None = None) -> Skew:
-    """The load of each broker; `sizes` are bytes of partitions, where they are known."""
+    """The load of each broker. `sizes` has the bytes of partitions, if known."""
     rows = state.partitions
     replicas = rows.column("replicas").combine_chunks()
     flat = replicas.flatten().to_numpy()

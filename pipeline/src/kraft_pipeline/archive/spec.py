@@ -20,7 +20,7 @@ OPERATORS: Final = ("clusterRef", "schedule", "driver", "paused")
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSpec:
-    """Where the metadata comes from (exactly one of the first three), and where its archive is."""
+    """The source of the metadata (exactly one of the first three fields), and the archive."""
 
     paths: tuple[str, ...] = ()
     """A directory, or files."""
@@ -34,12 +34,12 @@ class ArchiveSpec:
 
     @property
     def app_id(self) -> str:
-        """What names this writer in the table's transactions and files."""
-        return "kafkametadataarchive-metadata"  # whatever the resource is called: a path has one archive
+        """The name of this writer in the table's transactions and files."""
+        return "kafkametadataarchive-metadata"  # independent of the resource's name: a path has a single archive
 
 
 def load(path: Path) -> ArchiveSpec:
-    """The spec in a file. Raises SpecError, and OSError where it cannot be read."""
+    """Load the spec from a file. Raises SpecError, and OSError if the file cannot be read."""
     try:
         return parse(yaml.safe_load(path.read_text()))
     except yaml.YAMLError as e:
@@ -47,7 +47,7 @@ def load(path: Path) -> ArchiveSpec:
 
 
 def parse(document: Any) -> ArchiveSpec:
-    """The spec that a document is. Raises SpecError naming the field."""
+    """Parse a document. Raises SpecError, which names the field."""
     top = Section(KIND, document)
     if top.text("apiVersion") != API_VERSION or top.text("kind") != KIND:
         raise SpecError(f"apiVersion and kind must be {API_VERSION} and {KIND}")

@@ -1,8 +1,9 @@
-"""An archive's files and those of the log, each in a task of its own: what makes state of many rows goes to executors.
+"""Processes the files of a large log or archive in tasks on executors, a task for each file.
 
-A task decodes a segment or a snapshot, writes its rows as files of the table of changes, and leaves beside them what
-they come to: rows that lead to the same state, but one a partition and without those that mean nothing. The driver
-replays these in the order of the log, and commits the files. Files must be reachable by the same path everywhere.
+A task decodes a segment or a snapshot and writes its rows as files of the table of changes. Beside them it writes a
+summary: rows that lead to the same state, with a single row for each partition and without rows that have no effect.
+The driver replays the summaries in the order of the log, and commits the files. All processes must reach the files by
+the same path.
 """
 
 from __future__ import annotations
@@ -26,29 +27,29 @@ from kraft_pipeline.tables.engine import Engine
 from kraft_pipeline.tables.storage import Storage
 
 FOLDER: Final = "_state"
-"""Of what rows come to, beside the files of changes; read and removed by the run that had it written."""
+"""Suffix of summaries, beside the files of changes. The run that ordered a summary reads and removes it."""
 RUNS_MAX: Final = 64
-"""Of one file: rows with more transactions than that stay as they are."""
+"""Maximum transactions of a file; rows with more transactions are not summarized."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What the tasks of one run have in common. Goes to executors."""
+    """Common parameters of the tasks of a run. Sent to executors."""
 
     storage: Storage
-    """Of the table of changes."""
+    """Folder of the table of changes."""
     begin: str
-    """How the names of files begin that it makes."""
+    """Prefix of the names of new files."""
 
     def archived(self, there: Sequence[Added], engine: Engine) -> Iterator[pa.RecordBatch]:
-        """What the files of the table come to. Raises TaskError, OSError."""
+        """The summaries of the table's files. Raises TaskError, OSError."""
         for part in engine.map(self._archived, there):
             yield from self._taken(part)
 
     def decoded(
         self, pieces: Sequence[files.Piece], engine: Engine, take: Callable[[list[Added]], None]
     ) -> Iterator[pa.RecordBatch]:
-        """What segments and snapshots come to; `take` is given their files. Raises TaskError, OSError."""
+        """The summaries of segments and snapshots; `take` gets their files. Raises TaskError, OSError."""
         for part in engine.map(self._decoded, list(enumerate(pieces))):
             take(part.added)
             yield from self._taken(part)
@@ -79,7 +80,7 @@ class Spread:
 
 
 class Part(NamedTuple):
-    """What a task has written: paths of what its rows come to, and files of changes."""
+    """The output of a task: paths of summaries, and files of changes."""
 
     left: list[str]
     added: list[Added]
@@ -97,7 +98,10 @@ def _by_files(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch
 
 
 def reduced(batches: list[pa.RecordBatch]) -> pa.Table:
-    """Rows in `changes.SCHEMA` that lead to the same state as these, in the same order, and end with the same one."""
+    """Summarize rows in `changes.SCHEMA`:
+
+    fewer rows in the same order, with the same final state and the same last row.
+    """
     whole = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
     (kind,) = whole.column("type").chunks
     kinds, codes = kind.dictionary.to_pylist(), kind.indices.to_numpy()
@@ -115,7 +119,7 @@ def reduced(batches: list[pa.RecordBatch]) -> pa.Table:
     found, last = folded(pa.table({name: columns[name] for name in PART_NAMES}), RUNS_MAX * len(ids.dictionary))
 
     is_other = ~is_partition & ~is_idle
-    is_other[[0, -1]] = ~is_partition[[0, -1]]  # of whatever kind: where a log begins and ends is told by them
+    is_other[[0, -1]] = ~is_partition[[0, -1]]  # of any type: they show where a log begins and ends
     others = np.flatnonzero(is_other)
     columns = dict(zip(SCHEMA.names, whole.take(fixed(pa.int64(), at[last])).columns, strict=True))
     columns |= {name: found.column(name) for name in found.column_names if name in SCHEMA.names}
@@ -127,7 +131,7 @@ def reduced(batches: list[pa.RecordBatch]) -> pa.Table:
 
 
 def _runs(rows: pa.Table, is_special: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Numbers of runs, within which rows may change places: not across a transaction's bounds or into a snapshot."""
+    """Number the runs of rows that may be reordered: not across bounds of transactions and snapshots."""
     snapshots = np.where(rows.column("snapshot").to_numpy(), rows.column("offset").to_numpy(), -1)
     ends = is_special[:-1] | (snapshots[1:] != snapshots[:-1])
     return np.concatenate([[0], np.cumsum(ends)])

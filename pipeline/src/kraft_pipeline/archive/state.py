@@ -1,9 +1,8 @@
-"""Rows of changes to the state of the cluster: what brokers, topics, partitions, configurations and features there are.
+"""Replays rows of changes to the state of the cluster: brokers, topics, partitions, configurations and features.
 
-Partitions are replayed in columns. Of each column the last row of a partition that says something counts, and epochs
-are counted: a partition's goes up with each change, a leader's with each that names one (KIP-631). Everything else is
-so little that it is replayed one record after the other. Records of a transaction that was aborted, or that has not
-ended (KIP-868), are as if they had never been.
+Partitions are replayed in columns. In each column, the last row of a partition with a value counts. Epochs are
+computed: a partition epoch rises with each change, a leader epoch with each change that names a leader (KIP-631). Other
+records are few and replayed one by one. Records of an aborted or unfinished transaction (KIP-868) are ignored.
 """
 
 from __future__ import annotations
@@ -45,21 +44,21 @@ PARTITIONS: Final = pa.schema(
         *(SCHEMA.field(name) for name in ("leader_epoch", "partition_epoch", *LISTS)),
     ]
 )
-"""The state of each partition; `leader` -1 for none."""
+"""The state of each partition; `leader` is -1 without a leader."""
 
 FOLD_ROWS: Final = 1 << 24
-"""Rows of partitions that are kept before they are made one row a partition: some gigabyte."""
+"""Maximum rows of partitions before they are merged to a row for each partition: about a gigabyte."""
 _ROW: Final = ("offset", "topic_id", "partition", *NUMBERS, "leader_epoch", "partition_epoch", *LISTS)
 
 
 @dataclass(slots=True)
 class Small:
-    """What is replayed one record after the other."""
+    """State that is replayed record by record."""
 
     topics: dict[str, str] = field(default_factory=dict)
     """Names by id."""
     brokers: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """Registrations as their records have them, `fenced` as it is now."""
+    """Registrations with the fields of their records; `fenced` is the present value."""
     controllers: dict[int, dict[str, Any]] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
@@ -74,34 +73,34 @@ class Small:
 
 @dataclass(slots=True)
 class State:
-    """A cluster at one offset."""
+    """The state of a cluster at an offset."""
 
     offset: int
     epoch: int
     timestamp_ms: int
     small: Small
     partitions: pa.Table
-    """In PARTITIONS, in the order of topics' creation."""
+    """Rows in PARTITIONS, in the order of topics' creation."""
 
 
 class Replay:
-    """Takes rows of changes in their order; `state` tells what they have led to, at any time."""
+    """Replays rows of changes in their order. `state` can be read at any time."""
 
     def __init__(self) -> None:
         self._small = Small()
         self._codes: dict[str, int] = {}
         self._parts: list[pa.RecordBatch] = []
-        """Rows of partitions, their topics' ids replaced by codes."""
+        """Rows of partitions, with codes instead of topic ids."""
         self._rows = 0
         self._last = (-1, 0, 0)
         self._transaction: tuple[Small, int] | None = None
-        """What was before it: the rest, and how many of `_parts` there were."""
+        """The state before it: the rest, and the number of `_parts`."""
         self._begun = False
         self._snapshot = -1
         """The offset of the snapshot that it began with."""
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Rows in `changes.SCHEMA`. Raises ArchiveError for records that do not fit what came before."""
+        """Replay rows in `changes.SCHEMA`. Raises ArchiveError for records that do not fit the state."""
         if not batch.num_rows:
             return
         kinds = batch.column("type").dictionary.to_pylist()
@@ -109,7 +108,7 @@ class Replay:
             self._add(part, kinds, part.column("type").indices.to_numpy(zero_copy_only=False))
 
     def _begins(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows from where there is something to begin with: offset 0, or a snapshot, each of which begins anew."""
+        """The rows from a beginning: offset 0, or a snapshot, which replaces the state."""
         flags = batch.column("snapshot")
         offsets = batch.column("offset").to_numpy()
         if not self._begun and offsets[0] == 0:
@@ -147,7 +146,7 @@ class Replay:
         )
 
     def state(self) -> State:
-        """As of the last row. Raises ArchiveError where there was nothing to begin with."""
+        """The state after the last row. Raises ArchiveError if the rows had no beginning."""
         if not self._begun:
             raise ArchiveError("there is neither the beginning of the log nor a snapshot before that")
         small, parts = self._small, self._parts
@@ -199,7 +198,7 @@ class Replay:
             self._clear_elr({i for i, n in self._small.topics.items() if not name or n == name})
 
     def _clear_elr(self, topics: set[str]) -> None:
-        """A change of those partitions that have eligible leaders."""
+        """A change of partitions that have eligible leader replicas."""
         now = self._partitions(self._parts, self._small)
         there = np.isin(now.column("topic").to_numpy(), [self._codes[t] for t in topics if t in self._codes])
         has = np.zeros(now.num_rows, np.bool_)
@@ -216,13 +215,13 @@ class Replay:
         self._parts.append(pa.RecordBatch.from_arrays([columns[n] for n in PART_NAMES], names=list(PART_NAMES)))
 
     def _fold(self, now: pa.Table) -> None:
-        """Go on from one row a partition."""
+        """Continue from a row for each partition."""
         whole = now.append_column("record", [mask(np.ones(now.num_rows, np.bool_))])
         self._parts = whole.select(PART_NAMES).combine_chunks().to_batches()
         self._rows = now.num_rows
 
     def _partitions(self, parts: list[pa.RecordBatch], small: Small) -> pa.Table:
-        """One row a partition that there is, by the codes of topics."""
+        """A row for each existing partition, by the codes of topics."""
         alive = np.zeros(len(self._codes), np.bool_)
         alive[[self._codes[t] for t in small.topics if t in self._codes]] = True
         if not parts:
@@ -239,7 +238,7 @@ class Replay:
         return pa.table({name: lists.get(name, now.column(name)) for name in PART_NAMES if name != "record"})
 
     def _named(self, now: pa.Table, small: Small) -> pa.Table:
-        """In PARTITIONS: with the names and ids of topics."""
+        """Convert to PARTITIONS, with the names and ids of topics."""
         codes = now.column("topic").combine_chunks()
         ids = list(self._codes)
         names = pa.array([small.topics.get(i, "") for i in ids], pa.string())
@@ -251,7 +250,7 @@ class Replay:
         return pa.table([columns[name] for name in PARTITIONS.names], schema=PARTITIONS)
 
     def _one(self, kind: str, text: str) -> None:
-        """A record that is no partition's."""
+        """Replay a record that is not about a partition."""
         record = json.loads(text)
         if record.keys() == {BYTES}:
             raise ArchiveError("it is of a release that is not known")
@@ -276,10 +275,11 @@ _EMPTY: Final = pa.table(
 
 
 def folded(rows: pa.Table, topics: int) -> tuple[pa.Table, NDArray[np.int64]]:
-    """One row a partition, in `PART_NAMES`, and of each its last one of `rows`; topics are numbers below `topics`.
+    """Merge `rows` to a row for each partition, in `PART_NAMES`, and its last index in `rows`; topics are numbers below
+    `topics`.
 
-    Where no record is among the rows of a partition, its row is a change that says what all of them say, its epochs
-    being by how much they are raised: such a change counts as all that it stands for. Raises ArchiveError.
+    If the rows of a partition hold only changes, the merged row is a change with the effect of all of them; its epochs
+    are the sums of their increments. Raises ArchiveError.
     """
     topic, number = rows.column("topic").to_numpy(), rows.column("partition").to_numpy()
     is_record = rows.column("record").to_numpy(zero_copy_only=False)
@@ -313,15 +313,15 @@ def _code(kinds: list[str], kind: str) -> int:
 
 
 def mask(flags: NDArray[np.bool_]) -> pa.Array:
-    """As Arrow has it."""
+    """Convert to Arrow."""
     return pa.Array.from_buffers(pa.bool_(), len(flags), [None, pa.py_buffer(np.packbits(flags, bitorder="little"))])
 
 
 def _last(slots: NDArray[np.int64], wanted: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
-    """Of each slot the last row that is wanted, -1 for none."""
+    """The last wanted row of each slot; -1 if it has none."""
     found = np.full(count, -1, np.int64)
     rows = np.flatnonzero(wanted)
-    found[slots[rows]] = rows  # the last of several assignments counts
+    found[slots[rows]] = rows  # of several assignments, the last counts
     return found
 
 
@@ -331,7 +331,7 @@ def _there(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _ints(column: pa.ChunkedArray) -> NDArray[np.int32]:
-    """Anything where it is null."""
+    """Values without nulls; a null has any value."""
     one = _one(column)
     return np.frombuffer(one.buffers()[1], np.int32, len(one), one.offset * 4)
 
@@ -341,7 +341,7 @@ def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _or_empty(column: pa.ChunkedArray) -> pa.Array:
-    """Lists, empty where there was none."""
+    """Lists; empty instead of null."""
     lists = _one(column)
     if not lists.null_count:
         return lists
@@ -394,7 +394,7 @@ def _quota(small: Small, record: dict[str, Any]) -> None:
 
 
 def _put(section: dict[Any, dict[str, Any]], key: Any, name: str, value: Any) -> None:
-    """Set or remove one value of an entry, which goes with its last one."""
+    """Set or remove a value of an entry. An entry without values is removed."""
     values = section.setdefault(key, {})
     values[name] = value
     if value is None:

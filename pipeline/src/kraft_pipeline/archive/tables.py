@@ -1,8 +1,8 @@
-"""The tables of an archive: `changes`, appended to, and the state, written anew by each run.
+"""The tables of an archive: `changes`, to which runs append, and the state, which each run rewrites.
 
-`changes` is a table of KafkaTable's committers: files and how far they reach are one transaction, so that a run that
-dies is as if it had not been, and the next one goes on where the last one ended. The others are small beside it, and
-whole; `published` says how they are put:
+`changes` is a table of KafkaTable's committers: files and their end offset are a single transaction. So a run that dies
+has no effect, and the next run continues at the last committed offset. The other tables are small and written as a
+whole, by `published`:
 
 - `partitions` (state.PARTITIONS), `topics` (topic, topic_id, partitions, replicas),
 - `brokers` (broker, rack, fenced, in_controlled_shutdown, epoch, incarnation, listeners, log_dirs),
@@ -39,10 +39,10 @@ CHANGES: Final = "changes"
 TOPIC: Final = "__cluster_metadata"
 KEY: Final = (TOPIC, 0)
 FILE_ROWS: Final = 1_000_000
-"""Of a file of changes: some 30 MB. Its rows are in memory until it is written."""
+"""Maximum rows of a file of changes: about 30 MB. They are in memory until the file is written."""
 READ_ROWS: Final = 1 << 17
 DICTIONARY: Final = ("type", "topic_id", "topic", "directories.list.element", "leader", "epoch")
-"""Columns of few values."""
+"""Columns with few distinct values."""
 
 
 REDACTED: Final = "(redacted)"
@@ -66,7 +66,7 @@ FEATURES: Final = pa.schema({"feature": pa.string(), "level": pa.int32()})
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """Without dictionaries: as tables know it."""
+    """The schema without dictionaries, as in the table."""
     return pa.schema([f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema])
 
 
@@ -81,7 +81,7 @@ def open_changes(spec: ArchiveSpec) -> Committer:
 
 
 class Changes:
-    """Takes rows, writes files of them beside the caller, and commits them all at once."""
+    """Writes rows to files in a second thread, and commits all files at once."""
 
     def __init__(self, spec: ArchiveSpec) -> None:
         self._committer = open_changes(spec)
@@ -92,7 +92,7 @@ class Changes:
         self._added: list[Added] = []
         self._removed: list[str] = []
         self.rows = 0
-        """That are new."""
+        """Rows that are new."""
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._files: list[Future[Added]] = []
@@ -100,12 +100,12 @@ class Changes:
 
     @property
     def position(self) -> Position | None:
-        """Where the archive ends, None for a new one."""
+        """The end of the archive; None for a new archive."""
         return self._begun.position
 
     @property
     def epoch(self) -> int:
-        """Of this run, once it has taken over."""
+        """The epoch of this run, after it has taken over."""
         return self._epoch
 
     @property
@@ -115,20 +115,23 @@ class Changes:
 
     @property
     def gaps(self) -> dict[tuple[str, int], int]:
-        """Of changes that were trimmed before they were archived: the first one -> from where on the state is known."""
+        """Gaps: first offset of changes trimmed before they were archived -> offset from which the state is known."""
         return {} if self.position is None else dict(self.position.begun)
 
     @property
     def begin(self) -> str:
-        """How the names begin of the files that it makes."""
+        """Prefix of the names of its files."""
         return f"{stem(self._app, self._epoch)}{self._begun.batch + 1:08d}"
 
     def live(self) -> list[Added]:
-        """The files that are there, in the order of the log."""
+        """The table's files, in the order of the log."""
         return sorted(self._committer.live(), key=lambda file: file.path)
 
     def take_over(self) -> int:
-        """From a run that has not ended: that one commits nothing more. Remove what it has left; how many files."""
+        """Take over from a run that has not ended, which then cannot commit.
+
+        Removes its files; returns their number.
+        """
         self._committer.create(plain(SCHEMA), [])
         self._epoch = max(self._committer.state().epoch + 1, int(time.time()))
         self._committer.claim(self._epoch)
@@ -144,14 +147,14 @@ class Changes:
         return count
 
     def ends(self) -> Iterator[Rows]:
-        """Offsets and epochs of its files, the newest first. Raises OSError."""
+        """Offsets and epochs of the files, newest first. Raises OSError."""
         for file in reversed(self.live()):
             with self.storage.open(file.path) as source:
                 rows = pq.read_table(source, columns=["offset", "epoch", "snapshot"])
             yield Rows(*(rows.column(name).to_numpy() for name in rows.column_names))
 
     def cut(self, offset: int) -> list[Added]:
-        """Take the rows from an offset on away, with the next commit; the files that there are then."""
+        """Remove the rows from an offset on, with the next commit. Returns the remaining files."""
         kept = []
         for file in self.live():
             batches = list(read_changes(self.storage, file.path))
@@ -161,19 +164,19 @@ class Changes:
                 kept.append(file)
                 continue
             self._removed.append(file.path)
-            if left:  # its name comes before those of the files that this run adds
+            if left:  # its name sorts before those of the files that this run adds
                 name = f"{self.begin}-0-{uuid.uuid4().hex[:8]}.parquet"
                 kept.append(write_changes(self.storage, name, [batch for batch in good if batch.num_rows]))
                 self._added.append(kept[-1])
         return kept
 
     def read(self, files: Sequence[Added]) -> Iterator[pa.RecordBatch]:
-        """The rows of some of its files."""
+        """The rows of some of the files."""
         for file in files:
             yield from read_changes(self.storage, file.path)
 
     def add(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows in `changes.SCHEMA`, handed on."""
+        """Yield rows in `changes.SCHEMA` and write them."""
         for batch in batches:
             self._waiting.append(batch)
             self._rows += batch.num_rows
@@ -183,25 +186,25 @@ class Changes:
             yield batch
 
     def take(self, files: Sequence[Added]) -> None:
-        """Files that have been written, named as `begin` has it."""
+        """Add written files, whose names have the prefix `begin`."""
         self._added += files
         self.rows += sum(file.rows for file in files)
 
     def commit(self, position: Position) -> int:
-        """Make all rows part of the table; how many files. Raises ConflictError where another run was first."""
+        """Commit all rows. Returns the number of files. Raises ConflictError if another run was first."""
         self._flush()
         files = [*self._added, *(future.result() for future in self._files)]
         self._added.clear()
         self._files.clear()
         self._committer.commit(self.batch, position, files, after=self._begun.batch, removed=self._removed)
         if self._removed and isinstance(self._committer, ParquetTable):
-            self._committer.vacuum(0.0)  # who reads the folder would see both
+            self._committer.vacuum(0.0)  # a reader of the folder would see both
         self._removed = []
         self._begun = self._committer.state()
         return len(files)
 
     def close(self) -> None:
-        """Let go of the thread that writes."""
+        """Stop the writing thread."""
         self._writer.shutdown(wait=True, cancel_futures=True)
 
     def check(self) -> None:
@@ -213,20 +216,20 @@ class Changes:
             return
         batches, self._waiting, self._rows = self._waiting, [], 0
         if len(self._files) > 1:
-            self._files[-2].result()  # no more than two files' rows in memory
+            self._files[-2].result()  # at most two files' rows in memory
         name = f"{self.begin}-{len(self._files):05d}-{uuid.uuid4().hex[:8]}.parquet"
         self._files.append(self._writer.submit(write_changes, self.storage, name, batches))
 
 
 def read_changes(storage: Storage, path: str) -> Iterator[pa.RecordBatch]:
-    """The rows of one file of changes. Raises OSError."""
+    """The rows of a file of changes. Raises OSError."""
     reader = pq.ParquetFile(pa.BufferReader(storage.read(path)), read_dictionary=["type", "topic_id"])
     for batch in reader.iter_batches(batch_size=READ_ROWS):
         yield batch.select(SCHEMA.names).cast(SCHEMA)
 
 
 def write_changes(storage: Storage, name: str, batches: list[pa.RecordBatch]) -> Added:
-    """One file of changes. Raises OSError."""
+    """Write a file of changes. Raises OSError."""
     rows = pa.Table.from_batches([redacted(batch) for batch in batches])
     data = encode(rows)
     storage.write(name, data)
@@ -235,7 +238,7 @@ def write_changes(storage: Storage, name: str, batches: list[pa.RecordBatch]) ->
 
 
 def encode(rows: pa.Table) -> pa.Buffer:
-    """As Parquet. Numbers are dense enough without dictionaries."""
+    """Write Parquet. Numbers are dense enough without dictionaries."""
     out = pa.BufferOutputStream()
     pq.write_table(rows, out, compression="zstd", compression_level=1, use_dictionary=list(DICTIONARY))
     return out.getvalue()
