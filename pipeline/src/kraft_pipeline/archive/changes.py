@@ -359,8 +359,7 @@ def _layout(value: bytes) -> Layout | None:
 
 
 def _list(kind: pa.DataType, count: int, parts: Sequence[tuple[NDArray[np.intp], NDArray[Any]]]) -> pa.Array:
-    """Lists of `kind` in the rows of `parts`, each of which is a matrix of lists of equal length; null in other
-    rows."""
+    """Lists of `kind` in the rows of `parts`, which hold matrices of lists of equal length; null in other rows."""
     sizes = np.full(count, -1, np.int32)
     for rows, matrix in parts:
         sizes[rows] = matrix.shape[1]

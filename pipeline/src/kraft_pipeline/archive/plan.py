@@ -248,8 +248,7 @@ class _Balance:
                 self._move(number, source, target)
 
     def _candidate(self, source: int, target: int) -> int | None:
-        """A partition whose replica may move from `source` to `target`, preferably a partition that `source` does not
-        lead."""
+        """A partition whose replica may move from `source` to `target`, preferably without moving its leader."""
         on, leading = self._on[source], None
         at = self._scanned.get((source, target), 0)
         for place in range(at, len(on)):
@@ -305,7 +304,7 @@ class _Balance:
         return found
 
     def level_leaders(self) -> None:
-        """The first replicas: by order alone."""
+        """Balance leaders, by the order of replicas alone."""
         led: dict[tuple[int, int], list[int]] = defaultdict(list)
         counts = dict.fromkeys(self._brokers, 0)
         for number, replicas in enumerate(self.replicas):
@@ -338,14 +337,14 @@ class _Balance:
 
 
 def _shares(counts: Mapping[int, int]) -> dict[int, int]:
-    """What each broker is to have: the average, rounded up for those that have most."""
+    """The share of each broker: the average, rounded up for the brokers that have most."""
     low, more = divmod(sum(counts.values()), max(1, len(counts)))
     ordered = sorted(counts, key=lambda b: (-counts[b], b))
     return {broker: low + (place < more) for place, broker in enumerate(ordered)}
 
 
 def _path(counts: Mapping[int, int], shares: Mapping[int, int], candidate: Any) -> list[tuple[int, int]] | None:
-    """The shortest way from a broker above its share to one below it, by steps that have a candidate."""
+    """The shortest path from a broker above its share to a broker below it, by steps that have a candidate."""
     sources = [b for b in counts if counts[b] > shares[b]]
     came: dict[int, int] = {}
     waiting = deque(sorted(sources, key=lambda b: shares[b] - counts[b]))
@@ -368,7 +367,7 @@ def _path(counts: Mapping[int, int], shares: Mapping[int, int], candidate: Any) 
 
 
 def _uneven(counts: Mapping[int, int], candidate: Any) -> list[tuple[int, int]] | None:
-    """The same between any two brokers of which one has two more: where others cannot come to their shares."""
+    """A path between any two brokers whose counts differ by two or more: if shares cannot be reached."""
     for source in sorted(counts, key=lambda b: -counts[b]):
         wanted = {broker: count + (count + 2 <= counts[source]) for broker, count in counts.items()}
         if wanted != counts:

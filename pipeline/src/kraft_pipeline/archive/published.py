@@ -1,10 +1,10 @@
-"""The state of an archive for others to read: one set of files, and tables that are copies of it.
+"""Publishes the state of an archive for readers: a set of files, and tables that are copies of it.
 
-A run writes the tables of its state into a folder of its own, `state/<batch>-<id>/`, and names it in the transaction
-with the changes that led to it: changes and state are one. Then it publishes the set. `state.json` is put first: it
-names the files of the set, which never change. After that each table is put in the place of its copy (`partitions`,
-`topics`, …), and `state.json` says `published`. A run that dies in between leaves a transaction that names the set, and
-the next run publishes it. A run that another one has replaced puts nothing any more: see `Storage.replace`.
+A run writes the tables of its state into its own folder, `state/<batch>-<id>/`, and names the folder in the transaction
+with the changes: changes and state are committed together. Then it publishes the set. First it writes `state.json`,
+which names the files of the set; they never change. Then it replaces the copy of each table (`partitions`, `topics`,
+…), and `state.json` says `published`. If a run dies meanwhile, its transaction names the set, and the next run
+publishes it. A run that was replaced by another run cannot write any more: see `Storage.replace`.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from kraft_pipeline.tables.storage import Storage, open_storage, s3_options
 
 SETS: Final = "state"
 STATE: Final = "state.json"
-"""Of which offset the published tables are, and the files of the set that they are copies of."""
+"""File with the offset of the published tables, and the files of their set."""
 LEFT_S: Final = 3600.0
-"""Age from which a set that is not the present one is removed: a reader has read it by then, a run committed it."""
+"""Age at which a set other than the present set is removed: readers have read it, and its run has committed it."""
 TRIES: Final = 20
-"""Of a Delta table, as long as others replace it meanwhile."""
+"""Attempts to replace a Delta table, while other writers replace it, too."""
 
 
 class Published:
-    """The state of one archive. `check` raises FencedError for a run that another one has replaced."""
+    """The state of an archive. `check` raises FencedError if another run has replaced this run."""
 
     def __init__(self, spec: ArchiveSpec, check: Callable[[], None]) -> None:
         self._spec, self._check = spec, check
         self._root = open_storage(spec.path, spec.storage)
 
     def write(self, tables: Mapping[str, pa.Table], batch: int) -> str:
-        """A set of tables by name; its folder. Raises OSError."""
+        """Write a set of tables by name. Returns its folder. Raises OSError."""
         folder = f"{SETS}/{batch:08d}-{uuid.uuid4().hex[:12]}"
         for name, rows in tables.items():
             self._root.write(_path(folder, name), encode(rows))
-        # The last one: a set without it was cut off.
+        # Written last: a set without it is incomplete.
         self._root.create(f"{folder}/tables.json", json.dumps(sorted(tables)).encode())
         return folder
 
     def has(self, folder: str) -> bool:
-        """Whether there is such a set, whole."""
+        """Whether the set exists and is complete."""
         return bool(folder) and self._root.exists(f"{folder}/tables.json")
 
     def publish(self, folder: str, offset: int, epoch: int) -> None:
-        """Make the set of `offset` the published one. Raises FencedError, OSError."""
+        """Publish the set of `offset`. Raises FencedError, OSError."""
         names = json.loads(self._root.read(f"{folder}/tables.json"))
         told = {"offset": offset, "epoch": epoch, "tables": {name: _path(folder, name) for name in names}}
         there = _told(self._root)
@@ -85,14 +85,14 @@ class Published:
 
 
 def _overwritten(where: str, rows: pa.Table, options: dict[str, str], check: Callable[[], None]) -> bool:
-    """Make the rows a Delta table's only ones; False where another writer did so since `check` was called."""
+    """Replace all rows of a Delta table. Returns False if another writer did so since `check` was called."""
     from deltalake import CommitProperties, DeltaTable, write_deltalake  # noqa: PLC0415 - an extra
     from deltalake.exceptions import CommitFailedError, TableNotFoundError  # noqa: PLC0415
 
     there: Any = where
     with suppress(TableNotFoundError):
         there = DeltaTable(where, storage_options=options or None)
-    check()  # after the version was read that is replaced: a later one is in the way of the commit
+    check()  # after reading the version to replace: a later version makes the commit fail
     try:
         write_deltalake(
             there,

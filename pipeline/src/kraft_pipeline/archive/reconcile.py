@@ -1,9 +1,9 @@
-"""Where an archive and the log part: the end of a log directory may be archived before it is committed.
+"""Finds where an archive diverges from the log: the end of a log directory may be archived before it is committed.
 
-A record is known by its offset and its epoch. Two logs that have the same record have all records before it in common,
-and a committed record is in the log of every later leader (Raft). So where the log has another record than the archive,
-and of a greater epoch, the archive's was never committed: it goes, and all that follow it. If the epoch of the log's
-record is the lesser one, the log is that of a node that is behind.
+Offset and epoch identify a record. Two logs with a common record have all records before it in common, and a committed
+record is in the log of every later leader (Raft). If the log has another record than the archive, with a greater epoch,
+the archive's record was never committed: it is removed with all later records. If the epoch in the log is less, the log
+is that of a node that lags.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from kraft_pipeline.archive.errors import ArchiveError
 
 
 class Rows(NamedTuple):
-    """Of one file of the archive, in the order of the log."""
+    """Offsets and epochs of a file of the archive, in the order of the log."""
 
     offsets: NDArray[np.int64]
     epochs: NDArray[np.int32]
     settled: NDArray[np.bool_]
-    """Whether a row is of a snapshot, and so committed."""
+    """Whether a row comes from a snapshot, and so is committed."""
 
 
 class Span(NamedTuple):
-    """Records of the log that have one epoch."""
+    """Consecutive records of the log with the same epoch."""
 
     first: int
     last: int
@@ -35,10 +35,10 @@ class Span(NamedTuple):
 
 
 class Epochs:
-    """The epochs of a log's records, as far as it has them."""
+    """The epochs of a log's records."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
-        """`spans` overlap nowhere."""
+        """`spans` must not overlap."""
         ordered = sorted(spans)
         self._firsts = np.array([span.first for span in ordered], np.int64)
         self._lasts = np.array([span.last for span in ordered], np.int64)
@@ -46,16 +46,16 @@ class Epochs:
 
     @property
     def first(self) -> int:
-        """The first offset, 0 without any."""
+        """The first offset; 0 if the log is empty."""
         return int(self._firsts[0]) if len(self._firsts) else 0
 
     @property
     def last(self) -> int:
-        """The last offset, -1 without any."""
+        """The last offset; -1 if the log is empty."""
         return int(self._lasts[-1]) if len(self._lasts) else -1
 
     def of(self, offsets: NDArray[np.int64]) -> NDArray[np.int32]:
-        """By offset; -1 for those that the log does not have."""
+        """The epoch of each offset; -1 for offsets that the log does not have."""
         if not len(self._firsts):
             return np.full(len(offsets), -1, np.int32)
         at = np.searchsorted(self._firsts, offsets, "right") - 1
@@ -64,9 +64,9 @@ class Epochs:
 
 
 def parted(log: Epochs, archive: Iterable[Rows]) -> int | None:
-    """The first offset of the archive that the log has another record of; None if it has none, or begins later.
+    """The first offset at which log and archive differ; None if they do not, or if the log begins later.
 
-    `archive`: its files, the newest first. Raises ArchiveError for a log that is behind, or another one.
+    `archive`: its files, newest first. Raises ArchiveError if the log lags, or is another log.
     """
     after: tuple[int, int] | None = None
     last, compared = -1, False
@@ -93,7 +93,7 @@ def parted(log: Epochs, archive: Iterable[Rows]) -> int | None:
 
 
 def _judged(log: Epochs, offset: int, epoch: int, last: int) -> int:
-    """Of the first record after the common ones: whether it is the archive's or the log's that was cut off."""
+    """Raise ArchiveError unless the archive's first record after the common records was truncated, not the log's."""
     there = int(log.of(np.array([offset]))[0])
     if there < 0:
         raise ArchiveError(_behind(log, last))

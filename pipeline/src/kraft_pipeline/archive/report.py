@@ -1,4 +1,4 @@
-"""The report as plots and as one HTML file that needs nothing else."""
+"""The report as plots and as a self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def _figure(title: str) -> Figure:
 def _png(figure: Figure) -> bytes:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set_ylim(bottom=0, top=max(1, axes.get_ylim()[1]))  # nothing but zeros is a line at the bottom
+        axes.set_ylim(bottom=0, top=max(1, axes.get_ylim()[1]))  # draw zeros as a line at the bottom
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=110)
     return out.getvalue()
 
 
 def html(name: str, health: Health, skew: Skew, pictures: dict[str, bytes]) -> str:
-    """One page."""
+    """The report as an HTML page."""
     verdicts = [
         (health.offline_now, "partitions are offline"),
         (health.under_replicated_now, "partitions are under-replicated"),
@@ -108,7 +108,7 @@ def html(name: str, health: Health, skew: Skew, pictures: dict[str, bytes]) -> s
 
 
 def _events(health: Health) -> list[tuple[Any, ...]]:
-    """The last of all brokers' events."""
+    """The last events of all brokers."""
     found = [(o, t, n, what) for n, broker in health.brokers.items() for o, t, what in broker.events]
     return [(_when(t), o, n, what) for o, t, n, what in sorted(found)[-EVENTS_SHOWN:]]
 

@@ -1,4 +1,4 @@
-"""What a command says when it fails: one line with the cause last; the traceback only with `--debug`."""
+"""Output of a failed command: a single line with the cause last; the traceback only with `--debug`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from difflib import get_close_matches
 from typing import Any, Final, NoReturn
 
 LINE_CHARACTERS: Final = 300
-"""Of a message; what is left out lies in the middle, since the cause comes last."""
+"""Maximum characters of a message. The middle is omitted, because the cause comes last."""
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def tell(program: str, error: BaseException, *, debug: bool) -> None:
     """Print a failure."""
     if debug:
-        trace = getattr(getattr(error, "failure", None), "trace", "")  # of a task's own process
+        trace = getattr(getattr(error, "failure", None), "trace", "")  # from the process of a task
         print(trace or "".join(traceback.format_exception(error)), file=sys.stderr)
     print(f"{program}: {line(error)}", file=sys.stderr)
 
 
 def line(error: BaseException) -> str:
-    """The error and the causes that its text does not have yet, the first cause last."""
+    """The error with the causes that its text lacks; the first cause comes last."""
     found: list[str] = []
     at: BaseException | None = error
     while at is not None and len(found) < 5:
@@ -38,14 +38,14 @@ def line(error: BaseException) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """ ", did you mean …?" of the most similar name, "" without one."""
+    """ "; did you mean …?" with the most similar name, or ""."""
     by_lower = {one.lower(): one for one in known}
     found = get_close_matches(name.lower(), by_lower, 1, 0.7)
     return f"; did you mean {by_lower[found[0]]}?" if found else ""
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses options that are written otherwise, and names the nearest."""
+    """A parser that refuses abbreviated and misspelt options, and names the nearest option."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Of a parser and of those of its commands."""
+    """All options of a parser and of its commands."""
     for action in parser._actions:
         yield from action.option_strings
         if isinstance(action, argparse._SubParsersAction):

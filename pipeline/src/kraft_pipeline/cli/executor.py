@@ -1,7 +1,7 @@
-"""`kraft-pipeline executor`: what Spark starts in the pods of `engine.mode: kubernetes`. Not for people.
+"""`kraft-pipeline executor`: Spark starts it in the pods of `engine.mode: kubernetes`. Not for users.
 
 Spark describes an executor by environment variables (`SPARK_DRIVER_URL`, …, `SPARK_JAVA_OPT_0`, …) and gives its
-container the argument `executor`; Java takes this process' place.
+container the argument `executor`. Java replaces this process.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ARGUMENTS: Final = {
 
 
 def add(groups: Any) -> None:
-    """Its parser."""
+    """Add the parser of the command."""
     parser = groups.add_parser("executor", help="what Spark starts in its pods; not for people")
     parser.set_defaults(run=_run)
 
 
 def command(environment: Mapping[str, str], home: Path) -> list[str]:
-    """Java's, for Spark in `home`. Raises KeyError for a variable that is not there."""
+    """The command line of Java, for Spark in `home`. Raises KeyError for a missing variable."""
     options = [name for name in environment if name.startswith(OPTION)]
     options.sort(key=lambda name: int(name.removeprefix(OPTION)))
     memory = environment["SPARK_EXECUTOR_MEMORY"]

@@ -1,4 +1,4 @@
-"""Finds the command of `kraft-pipeline`."""
+"""The entry point of `kraft-pipeline`: finds and runs the command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILED: Final = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run a command. Returns its exit code."""
     parser = Parser(prog="kraft-pipeline", description="Data pipelines of a kraftcluster on Spark.")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error; anywhere on the line")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.run(options))
     except KeyboardInterrupt:
         return 130
-    except Exception as e:  # what no command expects: a defect
+    except Exception as e:  # not expected by any command: a defect
         tell(f"kraft-pipeline: {type(e).__name__}", e, debug=options.debug)
         if not options.debug:
             print(f"kraft-pipeline: this is a defect; {DEBUG} shows where", file=sys.stderr)

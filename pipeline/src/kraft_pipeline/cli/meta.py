@@ -1,4 +1,4 @@
-"""`kraft-pipeline meta archive | as-of | report | plan`: the metadata of a cluster, then and now."""
+"""`kraft-pipeline meta archive | as-of | report | plan`: past and present metadata of a cluster."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ if TYPE_CHECKING:
 DONE: Final = 0
 UNHEALTHY: Final = 1
 NOT_DONE: Final = 2
-"""Exit codes: done; `report --check` found partitions that are offline or under-replicated; it could not be done, or
-what is wanted is no such thing."""
+"""Exit codes: 0 done; 1 `report --check` found offline or under-replicated partitions; 2 failed, or wrong arguments."""
 
 ROWS_SHOWN: Final = 50
 PIPE_COLUMNS: Final = 1000
-"""Whoever reads from a pipe wants a line a row."""
+"""Width in characters of a pipe: a row must fit into a line."""
 
 
 def add(groups: Any) -> None:
-    """The parsers of this group."""
+    """Add the parsers of this group."""
     meta = groups.add_parser("meta", help="the metadata log as tables, reports and plans", description=__doc__)
     commands = meta.add_subparsers(required=True, metavar="archive|as-of|report|plan")
     archive = _command(commands, "archive", _archive, "bring the archive of the metadata up to date")
@@ -88,7 +87,7 @@ def _guarded(run: Callable[[argparse.Namespace], int], options: argparse.Namespa
 
 
 def spec_of(options: argparse.Namespace) -> ArchiveSpec:
-    """What the arguments name. Raises SpecError."""
+    """The specification that the arguments describe. Raises SpecError."""
     from kraft_pipeline.archive.spec import ArchiveSpec, load
     from kraft_pipeline.tables.spec import SpecError
 
@@ -107,7 +106,7 @@ def spec_of(options: argparse.Namespace) -> ArchiveSpec:
 
 
 def rows_of(options: argparse.Namespace) -> Iterator[pa.RecordBatch]:
-    """The changes that the arguments name: those of an archive, or else those of the log itself."""
+    """The changes of the archive in the arguments, or else of the log itself."""
     from kraft_pipeline.archive.run import Source, archived
 
     archive = archive_of(options)
@@ -115,7 +114,7 @@ def rows_of(options: argparse.Namespace) -> Iterator[pa.RecordBatch]:
 
 
 def archive_of(options: argparse.Namespace) -> ArchiveSpec | None:
-    """The archive that the arguments name, None for a log."""
+    """The archive in the arguments; None for a log."""
     from kraft_pipeline.archive.spec import ArchiveSpec
 
     spec = spec_of(options)
@@ -129,7 +128,7 @@ def archive_of(options: argparse.Namespace) -> ArchiveSpec | None:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal that is counted up by rows."""
+    """A progress bar that counts rows."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -250,7 +249,7 @@ def _print_table(console: Any, title: str, columns: Sequence[str], rows: Iterabl
 
 
 def _sizes(options: argparse.Namespace) -> dict[tuple[str, int], int] | None:
-    """Bytes of partitions, None where no option says from where."""
+    """Bytes of partitions; None without an option for their source."""
     from kraft_pipeline.archive import sizes
     from kraft_pipeline.client import Settings
 
@@ -302,7 +301,7 @@ def _fields(scores: dict[str, Any]) -> list[str]:
 
 
 def _proposed(path: Path) -> Any:
-    """The reassignment in a file, also in what kafka-reassign-partitions --generate printed. Raises ArchiveError."""
+    """The reassignment in a file, or in output of kafka-reassign-partitions --generate. Raises ArchiveError."""
     from kraft_pipeline.archive.errors import ArchiveError
 
     text = path.read_text()
@@ -322,7 +321,7 @@ def _told(rows: Iterator[pa.RecordBatch], tell: Callable[[int], None]) -> Iterat
 
 
 def milliseconds(text: str) -> int:
-    """Of a time as people write it. Raises ValueError."""
+    """Parse a time: ISO 8601 or milliseconds. Raises ValueError."""
     from datetime import UTC, datetime
 
     if text.isdigit():
@@ -335,7 +334,7 @@ def milliseconds(text: str) -> int:
 
 
 def iso(ms: int) -> str:
-    """A time as people read it."""
+    """Format a time for people."""
     from datetime import UTC, datetime
 
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

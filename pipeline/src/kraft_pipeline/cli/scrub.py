@@ -1,4 +1,4 @@
-"""`kraft-pipeline scrub run | report`: are all replicas as they were written?"""
+"""`kraft-pipeline scrub run | report`: checks that replicas hold the bytes that were written."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, Final
 SOUND: Final = 0
 DAMAGED: Final = 1
 NOT_DONE: Final = 2
-"""Exit codes: nothing found; something found; the scrub could not be done, or is of no known form."""
+"""Exit codes: 0 no damage; 1 damage; 2 the scrub failed, or the file is not a report."""
 
 PIPE_COLUMNS: Final = 1000
-"""Whoever reads from a pipe wants a line a finding."""
+"""Width in characters of a pipe: a finding must fit into a line."""
 
 EXAMPLE: Final = "kraft-pipeline scrub run /var/lib/kafka-1 /var/lib/kafka-2 /var/lib/kafka-3"
 

@@ -1,4 +1,4 @@
-"""`kraft-pipeline table run|backfill|status|replay|acknowledge|compact|reset FILE`: one KafkaTable."""
+"""`kraft-pipeline table run|backfill|status|replay|acknowledge|compact|reset FILE`: commands for a KafkaTable."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from kraft_pipeline.tables.spec import TableSpec
 
 FENCED = 3
-"""Exit code: another process writes the table now. Others are 0, 1 (failed), 2 (a wrong specification)."""
+"""Exit code: another process writes the table now. Other codes are 0, 1 (failed), 2 (wrong specification)."""
 
 
 def add(groups: Any) -> None:
-    """The parsers of this group."""
+    """Add the parsers of this group."""
     table = groups.add_parser("table", help="topics to Delta or Parquet tables, each record once")
     commands = table.add_subparsers(dest="command", required=True)
     run = _command(commands, "run", _run, "write batches until stopped")
@@ -75,7 +75,7 @@ def _guarded(run: Any, options: argparse.Namespace) -> int:
 
 
 def engine_of(given: TableSpec) -> Engine:
-    """What the spec says where tasks run."""
+    """The engine of the spec, which runs tasks."""
     from kraft_pipeline.tables.engine import InlineEngine, SparkEngine
 
     return InlineEngine() if given.engine.mode == "inline" else SparkEngine.start(given.app_id, given.engine)
@@ -86,7 +86,7 @@ def _is_many(given: list[TableSpec]) -> bool:
 
 
 def _of_each(command: Callable[[argparse.Namespace, TableSpec], int]) -> Callable[..., int]:
-    """A command for each table that there is now, one after the other; the greatest exit code."""
+    """Run a command on each existing table, one after the other. Returns the greatest exit code."""
 
     def run(options: argparse.Namespace, given: list[TableSpec]) -> int:
         from kraft_pipeline.tables.fleet import tables_of
@@ -163,7 +163,7 @@ def _backfill(options: argparse.Namespace, given: TableSpec) -> int:
 
 
 def _time(text: str) -> int:
-    """Milliseconds; UTC where no offset is said."""
+    """Milliseconds of an ISO 8601 time; UTC without an offset."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -1,16 +1,16 @@
 """Record batches (format v2, KIP-98) to Arrow columns and back, without Spark and without a loop over records.
 
-What a Fetch response carries for a partition goes through four steps, each a file:
+The records of a partition in a Fetch response go through four steps, each in its own module:
 
-1. `batches` reads the headers one batch at a time, checks CRC-32C, leaves out control batches and (read_committed)
-   batches of aborted transactions, and lays the records' bytes, decompressed, into one buffer.
-2. `starts` finds where each record begins. That is a chain (every record tells only its own length), so it is walked
-   at many places at once: one step of NumPy a record of *all* batches, large batches being cut at places that look
-   like the beginning of a record. A wrong cut cannot go unnoticed: walks must meet exactly.
-3. `varints` decodes the fields of all records at once; every length is held against its record before it is used.
-4. `decode` lets Arrow copy keys and values out of the buffer and makes the rest from arithmetic.
+1. `batches` reads the headers batch by batch, checks CRC-32C, omits control batches and (read_committed) batches of
+   aborted transactions, and puts the decompressed bytes of the records into one buffer.
+2. `starts` finds where each record begins. Records are a chain, because each record has only its own length. The chain
+   is walked at many places at once: a step of NumPy handles a record of *all* batches. Large batches are cut at places
+   that look like the beginning of a record. A wrong cut is always detected, because walks must meet exactly.
+3. `varints` decodes the fields of all records at once. Every length is checked against its record before use.
+4. `decode` lets Arrow copy keys and values out of the buffer, and computes the other columns.
 
-`encode` goes the other way for the sink: Arrow in, batches for Produce requests out, with the sequence numbers of an
+`encode` is the inverse for the sink: it turns Arrow into batches for Produce requests, with the sequence numbers of an
 idempotent producer.
 
 Used by `kraft_pipeline.client` users (data source, jobs). Must not import Spark, sockets or the client.

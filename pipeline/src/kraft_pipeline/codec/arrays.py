@@ -1,4 +1,4 @@
-"""NumPy's arrays as Arrow's, uncopied. `pa.array` and `pa.scalar` import pandas first, a third of a second a worker."""
+"""Wraps NumPy arrays as Arrow arrays without copies. `pa.array` would import pandas: a third of a second per worker."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 
 def fixed(kind: pa.DataType, values: NDArray[Any], nulls: NDArray[np.bool_] | None = None) -> pa.Array:
-    """Numbers of `kind`, whose width must be that of the `values`; null where `nulls` says so."""
+    """An array of `kind`, whose width must be that of `values`; null where `nulls` is true."""
     assert values.itemsize * 8 == kind.bit_width, f"{values.dtype} is no {kind}"
     values = np.ascontiguousarray(values)
     return pa.Array.from_buffers(kind, len(values), [validity(nulls), pa.py_buffer(values)])
 
 
 def lists(kind: pa.DataType, bounds: NDArray[np.int32], items: pa.Array, nulls: NDArray[np.bool_] | None) -> pa.Array:
-    """Lists of `items` between `bounds`, which are one more than the lists."""
+    """Lists of `items` between consecutive `bounds`; there is one more bound than lists."""
     buffers = [validity(nulls), pa.py_buffer(np.ascontiguousarray(bounds))]
     return pa.Array.from_buffers(kind, len(bounds) - 1, buffers, children=[items])
 
@@ -30,5 +30,5 @@ def repeated(text: str, count: int) -> pa.Array:
 
 
 def validity(nulls: NDArray[np.bool_] | None) -> pa.Buffer | None:
-    """The bitmap that says which values are there."""
+    """The validity bitmap."""
     return None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))

@@ -1,4 +1,4 @@
-"""The batches in a partition's records: headers, CRC, transactions; one step of Python a batch, none a record.
+"""The batches in a partition's records: headers, CRC, transactions. Python loops over batches, not over records.
 
 Layout (big endian): base offset i64, length i32 of what follows, partition leader epoch i32, magic i8, CRC-32C u32 of
 what follows, attributes i16, last offset delta i32, base timestamp i64, max timestamp i64, producer id i64, producer
@@ -23,7 +23,7 @@ LOG_OVERHEAD: Final = 12
 MAGIC: Final = 2
 MAGIC_POSITION: Final = 16
 CHECKED_FROM: Final = 21
-"""Where the bytes begin that the CRC is of."""
+"""Position of the first byte that the CRC covers."""
 
 COMPRESSION_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
@@ -43,7 +43,7 @@ class Aborted(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One batch of records: where its records lie in the response, and what they are relative to."""
+    """A batch of records: the place of its records in the response, and the bases of their offsets and timestamps."""
 
     start: int
     end: int
@@ -100,9 +100,9 @@ def scan(data: Buffer, *, check_crc: bool = True) -> Iterator[Batch]:
 
 
 def is_abort_marker(data: Buffer, batch: Batch) -> bool:
-    """Whether a control batch ends its transaction by an abort: the type in its one record's key says so."""
+    """Whether a control batch aborts its transaction. The type in the key of its only record says so."""
     view = memoryview(data)[batch.start : batch.end]
-    # length, attributes, timestamp delta, offset delta, key length: varints, the first and the third of any size
+    # length, attributes, timestamp delta, offset delta, key length: varints; the first and the third have any size
     at = _skip_varint(view, 0) + 1
     for _ in range(3):
         at = _skip_varint(view, at)
@@ -118,9 +118,9 @@ def _skip_varint(view: memoryview, at: int) -> int:
 
 
 def visible(data: Buffer, batches: Iterable[Batch], aborted: Iterable[Aborted] | None) -> Iterator[Batch]:
-    """The batches whose records a consumer gets: no control batches, none of `aborted` transactions.
+    """The batches that a consumer receives: no control batches, no batches of `aborted` transactions.
 
-    `aborted` is what the Fetch response said for exactly these bytes; None reads uncommitted.
+    `aborted` are the aborted transactions in the Fetch response of these bytes; None reads uncommitted.
     """
     pending = sorted(aborted or (), key=lambda a: a.first_offset, reverse=True)
     lost: set[int] = set()

@@ -1,7 +1,7 @@
-"""The codecs of record batches, by the numbers that a batch's attributes carry (KIP-110 added zstd).
+"""The codecs of record batches, by their numbers in a batch's attributes (KIP-110 added zstd).
 
-Snappy comes as Java's xerial stream (a magic, two versions, then blocks with their lengths in front) or bare, as some C
-clients send it. LZ4 goes out in frames of independent blocks, which is all that Kafka's Java reader takes.
+Snappy arrives as Java's xerial stream (a magic, two versions, then blocks, each after its length) or bare, from some C
+clients. LZ4 is written in frames of independent blocks, the only form that Kafka's Java reader supports.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 NAMES: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 BATCH_BYTES_MAX: Final = 512 * 1024 * 1024
-"""What one batch may decompress to: many times what any broker takes, far less than what a bomb would."""
+"""Maximum decompressed bytes of a batch: many times a broker's limit, far less than a decompression bomb."""
 
 _GZIP_WBITS: Final = 31
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -30,7 +30,7 @@ _ZSTD_FIRST_GUESS: Final = 64 * 1024
 
 
 def compress(codec: int, data: Buffer) -> Buffer:
-    """`data` compressed at the codec's usual level."""
+    """Compress `data` at the codec's usual level."""
     if codec == 0:
         return data
     if codec == 1:
@@ -47,7 +47,7 @@ def compress(codec: int, data: Buffer) -> Buffer:
 
 
 def decompress(codec: int, data: Buffer, limit: int = BATCH_BYTES_MAX) -> Buffer:
-    """What `compress` was given. Raises CorruptBatch for damaged data and for more than `limit` bytes of it."""
+    """Inverse of `compress`. Raises CorruptBatch if `data` is damaged or decompresses to more than `limit` bytes."""
     try:
         if codec == 1:
             return _gunzip(data, limit)
@@ -94,7 +94,7 @@ def _unlz4(data: Buffer, limit: int) -> bytes:
 
 
 def _unzstd(data: Buffer, limit: int) -> Buffer:
-    # Streams of Java carry no content size, so the room is found by trying; a bomb costs at most `limit`.
+    # Java's streams have no content size, so buffer sizes are tried; a bomb costs at most `limit`.
     room = min(limit, max(_ZSTD_FIRST_GUESS, 8 * len(data)))
     while True:
         out = bytearray(room)

@@ -1,8 +1,8 @@
-"""Records of a partition as Arrow columns, named and typed as Spark's `kafka` source names them.
+"""Decodes records of a partition to Arrow columns, with the names and types of Spark's `kafka` source.
 
 Schema (only the wanted columns, in this order): key binary, value binary, topic string, partition int32, offset int64,
 timestamp timestamp[us, UTC], timestampType int32 (0 create time, 1 log append time), headers list<struct<key: string,
-value: binary>> (null for a record without headers). A time beyond what the column holds is null.
+value: binary>> (null for a record without headers). A time out of the column's range is null.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ TYPES: Final[dict[str, pa.DataType]] = {
 }
 COLUMNS: Final = tuple(TYPES)
 MILLIS_MAX: Final = (1 << 63) // 1000
-"""Of a time, for a column of microseconds."""
+"""Bounds of a time in milliseconds, for a column of microseconds."""
 GROUP_BYTES: Final = 8 * 1024 * 1024
-"""Records' bytes that become one RecordBatch: enough that NumPy's fixed cost is nothing, little enough for memory."""
+"""Bytes of records in a RecordBatch: enough to amortize NumPy's fixed cost, few enough for memory."""
 
 
 class Decoder:
-    """Decodes what Fetch brings of one partition."""
+    """Decodes the records of a partition in Fetch responses."""
 
     __slots__ = ("_columns", "_partition", "_topic", "damaged", "schema")
 
@@ -51,7 +51,7 @@ class Decoder:
             raise ValueError(f"no column {unknown[0]!r}: there are {', '.join(COLUMNS)}")
         self._topic, self._partition = topic, partition
         self.damaged: set[int] = set()
-        """Offsets of the records with a header whose key is not UTF-8: its bytes are replaced, as Java does."""
+        """Offsets of records with a header key that is not UTF-8. Its bad bytes are replaced, as in Java."""
         self._columns = [name for name in COLUMNS if name in columns]
         self.schema = pa.schema([pa.field(name, TYPES[name]) for name in self._columns])
 
@@ -64,10 +64,10 @@ class Decoder:
         *,
         check_crc: bool = True,
     ) -> Iterator[pa.RecordBatch]:
-        """The records with offsets in [start, end) in `data`, whole batches as they came.
+        """Decode the records with offsets in [start, end) from the batches in `data`.
 
-        `aborted` are the aborted transactions that the response named; None reads uncommitted. The columns are copies:
-        `data` may go afterwards. Raises CodecError with the topic, the partition and, where known, the offset.
+        `aborted` are the aborted transactions in the response; None reads uncommitted. The columns are copies:
+        `data` may be freed afterwards. Raises CodecError with topic, partition and, if known, offset.
         """
         try:
             group: list[Batch] = []
@@ -88,7 +88,7 @@ class Decoder:
             raise type(e)(f"{self._topic}-{self._partition}: {e.reason}", e.offset) from None
 
     def _group(self, data: Buffer, batches: list[Batch], start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Plain batches are decoded where they lie; compressed ones go into a buffer of their own."""
+        """Plain batches are decoded in place; compressed batches are decompressed into a buffer."""
         if any(batch.compression for batch in batches):
             for part, own in _unpacked(data, batches):
                 yield from self._columns_of(part, own, start, end)
@@ -127,7 +127,7 @@ class Decoder:
         return self._headers(data, fields)
 
     def _headers(self, data: Bytes, fields: Fields) -> pa.Array:
-        """The column of headers: those of all records after one another, and how many each record has."""
+        """The column of headers, from the concatenated headers of all records and their number in each record."""
         count = len(fields.offsets)
         if not len(fields.header_keys[0]):
             return pa.nulls(count, HEADER_TYPE)
@@ -146,7 +146,7 @@ class Decoder:
 
 
 def _unpacked(data: Buffer, batches: list[Batch]) -> Iterator[tuple[Buffer, list[Batch]]]:
-    """The batches decompressed, as many in a buffer as stay within bounds, moved to where they lie there."""
+    """Decompress batches into buffers of bounded size. Yields each buffer with the batches at their places in it."""
     view = memoryview(data)
     parts: list[Buffer] = []
     moved: list[Batch] = []
@@ -169,9 +169,9 @@ def _unpacked(data: Buffer, batches: list[Batch]) -> Iterator[tuple[Buffer, list
 
 
 def copied(data: Bytes, begins: Ints, ends: Ints, kind: Any = None) -> pa.Array:
-    """The byte strings data[begins:ends], null where an end lies before its begin: copied by Arrow, not by Python.
+    """The byte strings data[begins:ends], copied by Arrow and not by Python; null where an end is before its begin.
 
-    An array over the whole buffer has them at its odd places and what lies between them at its even ones.
+    An array over the whole buffer has these strings at odd indexes, and the bytes between them at even indexes.
     """
     kind = kind or pa.binary()
     count = len(begins)

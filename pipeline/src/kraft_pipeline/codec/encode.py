@@ -1,9 +1,9 @@
-"""Arrow columns to record batches, as an idempotent producer sends them.
+"""Encodes Arrow columns to record batches of an idempotent producer.
 
-The bytes of all records are made at once. What stands before a record's key (length, attributes, deltas, key length)
-and between key and value (value length) are short runs of varints: they are written into matrices of fixed width with a
-mask of what is used, and Arrow joins the five pieces of each record. Batches are slices of the result; only their
-headers, CRCs and compression cost a step of Python each.
+The bytes of all records are built at once. The fields before a record's key (length, attributes, deltas, key length)
+and between key and value (value length) are short runs of varints. They are written into matrices of fixed width with a
+mask of used bytes, and Arrow joins the five pieces of each record. Batches are slices of the result. Only their
+headers, CRCs and compression take a step of Python per batch.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from kraft_pipeline.codec.compression import compress
 from kraft_pipeline.codec.varints import Ints, sizes, write
 
 BATCH_BYTES: Final = 256 * 1024
-"""Records' bytes in a batch before compression: what tuned producers use, well below the broker's 1 MiB."""
+"""Bytes of records in a batch before compression: the setting of tuned producers, well below the broker's 1 MiB."""
 RECORD_OVERHEAD_MAX: Final = 40
-"""Bytes that a record takes beyond key, value and headers, at most."""
+"""Maximum bytes of a record besides key, value and headers."""
 SEQUENCES: Final = 1 << 31
 """Sequence numbers begin again at 0 after the last 32-bit one."""
 
@@ -50,7 +50,7 @@ class Identity(NamedTuple):
     sequence: int = -1
 
     def after(self, records: int) -> Identity:
-        """The identity for the records after the next `records` records."""
+        """The identity after the next `records` records."""
         if self.sequence < 0:
             return self
         return self._replace(sequence=(self.sequence + records) % SEQUENCES)
@@ -66,10 +66,10 @@ def encode(
     batch_bytes: int = BATCH_BYTES,
     identity: Identity = Identity(),  # noqa: B008
 ) -> Iterator[Encoded]:
-    """The records of one partition in batches of `batch_bytes` at most before compression, from `identity` on.
+    """Encode the records of a partition to batches of at most `batch_bytes` before compression, from `identity` on.
 
-    `keys` and `values` are binary, `headers` of the type that `decode` has. A record larger than `batch_bytes` is a
-    batch of its own; whether the topic takes it is for the broker to say.
+    `keys` and `values` are binary; `headers` has the type of `decode`. A record larger than `batch_bytes` becomes its
+    own batch; the broker decides whether to accept it.
     """
     count = len(values)
     if not count:
@@ -106,7 +106,7 @@ def _sealed(fields: tuple[int, ...], section: Any) -> bytes:
 
 
 def _cut(ends: Ints, batch_bytes: int) -> Ints:
-    """The first record of each batch: as many records as fit, one at least."""
+    """The first record of each batch. A batch gets as many records as fit, at least one."""
     firsts = [0]
     while True:
         begun = int(ends[firsts[-1] - 1]) if firsts[-1] else 0
@@ -123,7 +123,7 @@ def _lengths(array: pa.Array) -> Ints:
 
 
 class Varints(NamedTuple):
-    """A column of numbers, and how many bytes each takes."""
+    """A column of numbers, and the encoded size of each."""
 
     values: Ints
     widths: Ints
@@ -135,7 +135,7 @@ class Varints(NamedTuple):
 
 
 def _joined(columns: list[Varints]) -> pa.Array:
-    """The varints of a record after one another, as an array of byte strings."""
+    """The concatenated varints of each record, as an array of byte strings."""
     count = len(columns[0].values)
     matrix = np.empty((count, sum(int(column.widths.max()) for column in columns)), np.uint8)
     used = np.ones(matrix.shape, np.bool_)
@@ -153,7 +153,7 @@ def _joined(columns: list[Varints]) -> pa.Array:
 
 
 def _header_bytes(headers: pa.Array | None, count: int) -> tuple[pa.Array, Ints]:
-    """The end of each record, the number of its headers and these, and how many bytes that is."""
+    """The end of each record (the number of headers and the headers), and its size in bytes."""
     none = Varints.of(np.zeros(count, np.int64))
     if headers is None or headers.null_count == count:
         return _joined([none]), none.widths

@@ -1,8 +1,8 @@
 """The fields of all records of some batches, decoded at once.
 
 A record: length varint, attributes i8, timestamp delta varlong, offset delta varint, key length varint and key, value
-length varint and value, number of headers varint, then for each key length, key, value length, value. -1 is the length
-of null.
+length varint and value, number of headers varint, then for each header: key length, key, value length, value. Null has
+length -1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EMPTY: Final = np.empty(0, np.int64)
 
 
 class Where:
-    """The batches as columns: where their records lie in the buffer, and what these are relative to."""
+    """The batches as columns: the places of their records in the buffer, and the bases of offsets and timestamps."""
 
     __slots__ = ("base_offsets", "base_timestamps", "begins", "counts", "ends", "is_append_time", "max_timestamps")
 
@@ -39,7 +39,7 @@ def _none() -> tuple[Ints, Ints]:
 
 @dataclass(slots=True)
 class Fields:
-    """Columns of the records; bytes as pairs of their begins and ends in the buffer, null where the end is less."""
+    """Columns of the records. Byte strings are pairs of begin and end in the buffer; null if the end is less."""
 
     offsets: Ints
     timestamps: Ints
@@ -49,11 +49,11 @@ class Fields:
     values: tuple[Ints, Ints] = field(default_factory=_none)
     header_counts: Ints = field(default_factory=lambda: _EMPTY)
     header_keys: tuple[Ints, Ints] = field(default_factory=_none)
-    """Of all headers, those of a record after one another."""
+    """Columns of all headers, in the order of their records."""
     header_values: tuple[Ints, Ints] = field(default_factory=_none)
 
     def only(self, wanted: NDArray[np.bool_]) -> Fields:
-        """Those of the records that are `wanted`."""
+        """The columns of the `wanted` records."""
         if wanted.all():
             return self
         new = replace(
@@ -75,7 +75,10 @@ class Fields:
 
 
 def read_fields(data: Bytes, starts: Ints, where: Where, columns: Collection[str]) -> Fields:
-    """What `columns` need of the records at `starts`. Raises CorruptBatch where a field leaves its record."""
+    """Decode the fields of the records at `starts` that `columns` need.
+
+    Raises CorruptBatch if a field leaves its record.
+    """
     counts = where.counts
     ends = np.empty_like(starts)
     ends[:-1] = starts[1:]
@@ -120,7 +123,7 @@ def _slices(data: Bytes, at: Ints, ends: Ints) -> tuple[tuple[Ints, Ints], Ints]
 def _read_headers(data: Bytes, at: Ints, ends: Ints, fields: Fields) -> None:
     """The n-th headers of all records at once, as many times as the record with most has headers."""
     counts, at = read(data, at)
-    # A header takes two bytes at least: more cannot be, whatever the number says.
+    # A header takes at least two bytes, which bounds the number of headers.
     if np.any(counts < 0) or np.any(at + 2 * counts > ends):
         raise CorruptBatch("more headers than their record has room for")
     fields.header_counts = counts

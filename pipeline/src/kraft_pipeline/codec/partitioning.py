@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: murmur2 modulo their number, as Java's producer has it, for all keys at once."""
+"""Partitions of keys, like Java's producer: murmur2 modulo the number of partitions, for all keys at once."""
 
 from __future__ import annotations
 

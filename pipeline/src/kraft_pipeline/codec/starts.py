@@ -1,10 +1,11 @@
-"""Where each record begins.
+"""Finds where each record begins.
 
-A record starts with its length, so its successor is only known from it: a chain of n steps. Walking it alone costs a
-step of Python a record. Here every batch is walked at once, one NumPy step for the k-th record of all of them, and
-large batches are cut into pieces first, at places that look like the beginning of a record: a length, an attributes
-byte of 0, and a successor that looks the same with a larger offset delta. A piece must end exactly where the next one
-begins; as a chain has one course only, that proves the cut. Where a cut was wrong, all is walked again without cuts.
+A record starts with its length, which gives the start of the next record: a chain of n steps. A plain walk costs a step
+of Python for each record. Here all batches are walked at once, with a NumPy step for the k-th record of all of them.
+Before, large batches are cut into pieces, at places that look like the beginning of a record: a length, an attributes
+byte of 0, and a successor that looks the same with a larger offset delta. A piece must end exactly where the next piece
+begins, which proves the cut, because a chain has only one course. If a cut was wrong, everything is walked again
+without cuts.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from kraft_pipeline.codec.varints import Bytes, Ints, read
 STEP_COST: Final = 12.0
 CUT_COST: Final = 2.0
 WINDOW_COST: Final = 0.005
-"""Microseconds of a step of all walks, of finding one cut, and of each byte looked through for it: measured, they only
-decide how many cuts are made."""
+"""Measured microseconds of a step of all walks, of finding a cut, and of each byte searched for it. They only determine
+the number of cuts."""
 FEW: Final = 24
-"""With fewer walks than this left, one record after the other is faster than a NumPy step."""
+"""With fewer remaining walks, a plain loop is faster than NumPy steps."""
 CUTS_MIN_RECORDS: Final = 1500
 WINDOW_MAX: Final = 1 << 14
-"""Bytes looked through for the beginning of a record; of records as large there are so few that cuts do not pay."""
+"""Bytes searched for the beginning of a record. Larger records are so few that cuts do not pay."""
 LENGTH_BYTES_MAX: Final = 3
-"""Of the length of a record at a cut: records up to 1 MiB."""
+"""Maximum bytes of the length of a record at a cut: records up to 1 MiB."""
 RECORD_BYTES_MIN: Final = 7
-"""A record of nothing: its length, attributes, timestamp and offset deltas, two absent fields, no headers."""
+"""Bytes of the smallest record: length, attributes, timestamp and offset deltas, two null fields, no headers."""
 
 
 class Sections(NamedTuple):
-    """The records' bytes of batches in one buffer: where each begins and ends, and how many records it has."""
+    """The records of batches in a buffer: begin, end and number of records of each batch."""
 
     begins: Ints
     ends: Ints
@@ -41,9 +42,10 @@ class Sections(NamedTuple):
 
 
 def record_starts(data: Bytes, sections: Sections) -> Ints:
-    """The positions of all records, in order. Raises CorruptBatch when records do not fill a section exactly.
+    """The positions of all records, in order. Raises CorruptBatch if records do not fill a section exactly.
 
-    The length of a record is only known to be less than what is left: its fields must be checked against its end.
+    A record's length is only checked against the end of its section: callers must check the fields against the record's
+    end.
     """
     total = int(sections.counts.sum())
     if total == 0:
@@ -59,14 +61,17 @@ def record_starts(data: Bytes, sections: Sections) -> Ints:
     if found is None or len(found) != total:
         raise CorruptBatch("records do not fill their batch exactly")
     found.sort()
-    # The right number in all could still be one too many here, one too few there.
+    # Even if the total is right, a section could have a record too many and another too few.
     if np.any(np.searchsorted(found, sections.ends) != np.cumsum(sections.counts)):
         raise CorruptBatch("a batch has another number of records than its header says")
     return found
 
 
 def _walk(data: Bytes, at: Ints, stop: Ints) -> Ints | None:
-    """Walk the chains from `at` until `stop`; all positions met, in no order. None when one does not end there."""
+    """Walk the chains from `at` to `stop`.
+
+    Returns all positions, unordered; None if a chain does not end at its stop.
+    """
     met = []
     wanted = at < stop
     if not wanted.all():
@@ -88,7 +93,7 @@ def _walk(data: Bytes, at: Ints, stop: Ints) -> Ints | None:
 
 
 def _successors(data: Bytes, at: Ints) -> Ints:
-    """Where the records after those at `at` begin; `read` without what is not needed. A negative length goes on too."""
+    """Where the records after those at `at` begin: a reduced `read`. A negative length is not detected."""
     first = data.take(at, mode="clip")
     length = first.astype(np.int64)
     more = first > 0x7F
@@ -104,7 +109,7 @@ def _successors(data: Bytes, at: Ints) -> Ints:
 
 
 def _walk_alone(data: Bytes, at: int, stop: int) -> Ints | None:
-    """One chain in plain Python."""
+    """Walk a chain in plain Python."""
     view = data.data
     met = []
     try:
@@ -125,7 +130,7 @@ def _walk_alone(data: Bytes, at: int, stop: int) -> Ints | None:
 
 
 def _cut(data: Bytes, sections: Sections, total: int) -> tuple[Ints, Ints] | None:
-    """Begin and end of pieces of about equal numbers of records, or None where that would not pay."""
+    """Begin and end of pieces with about equal numbers of records; None if cuts do not pay."""
     window = 2 * int((sections.ends - sections.begins).sum()) // total + 16
     piece = max(16, int((total * (CUT_COST + WINDOW_COST * window) / STEP_COST) ** 0.5))
     large = np.flatnonzero(sections.counts > 2 * piece)
@@ -138,7 +143,7 @@ def _cut(data: Bytes, sections: Sections, total: int) -> tuple[Ints, Ints] | Non
     near = begins[owner] + (ends - begins)[owner] * number // pieces[owner]
     found = _first_records(data, near, ends[owner], window)
     marks = np.unique(found[found >= 0])
-    # Pieces begin at the sections' begins and at the marks, and end where the next piece or the section ends.
+    # Pieces begin at the begins of sections and at marks, and end at the next piece or at the end of the section.
     all_begins = np.concatenate([sections.begins, marks])
     all_begins.sort()
     all_ends = np.concatenate([sections.ends, marks])
@@ -147,7 +152,7 @@ def _cut(data: Bytes, sections: Sections, total: int) -> tuple[Ints, Ints] | Non
 
 
 def _first_records(data: Bytes, near: Ints, ends: Ints, window: int) -> Ints:
-    """For each place the first position after it, within `window` bytes, that looks like a record; -1 for none."""
+    """For each place, the first position within the next `window` bytes that looks like a record; -1 if none does."""
     places = near[:, None] + np.arange(LENGTH_BYTES_MAX, window, dtype=np.int64)
     zeros = np.flatnonzero(((data.take(places, mode="clip") == 0) & (places < ends[:, None])).ravel())
     attributes = places.ravel()[zeros]
@@ -167,7 +172,7 @@ def _first_records(data: Bytes, near: Ints, ends: Ints, window: int) -> Ints:
 
 
 def _looks_like_records(data: Bytes, at: Ints, ends: Ints) -> np.typing.NDArray[np.bool_]:
-    """Whether three records seem to follow one another from `at` on, with growing offset deltas."""
+    """Whether three consecutive records seem to begin at `at`, with growing offset deltas."""
     good = np.ones(len(at), np.bool_)
     last = np.full(len(at), -1, np.int64)
     for _ in range(3):
@@ -182,7 +187,7 @@ def _looks_like_records(data: Bytes, at: Ints, ends: Ints) -> np.typing.NDArray[
 
 
 def read_safely(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """`read` of bytes that may be anything: what is too long to be a number here reads as -1."""
+    """`read` for arbitrary bytes: a number that is too long reads as -1."""
     first = data.take(at, mode="clip")
     bytes_ = [first, *(data.take(at + more, mode="clip") for more in range(1, 5))]
     raw = np.zeros(len(at), np.int64)

@@ -1,4 +1,5 @@
-"""Variable-length integers of many records at once: seven bits a byte, low bits first, signed ones zig-zag encoded."""
+"""Variable-length integers of many records at once: seven bits per byte, low bits first; signed numbers are zig-zag
+encoded."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ Bytes: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.int64]
 
 MAX_BYTES = 10
-"""Of a 64-bit number."""
+"""Maximum bytes of a 64-bit number."""
 
 
 def read_raw(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """The unsigned numbers at the positions `at` (bit patterns of 64 bits) and the positions after them.
 
-    A position past the end reads the last byte: whoever uses what comes back must check that it lies in its record.
-    Most numbers have one or two bytes: those are decoded for all at once, longer ones one by one byte for fewer and
-    fewer.
+    A position past the end reads the last byte. The caller must check that the number is inside its record.
+    Most numbers have one or two bytes, which are decoded for all numbers at once. Further bytes are decoded only for
+    the numbers that have them.
     """
     first = data.take(at, mode="clip")
     value = first.astype(np.int64)
@@ -55,7 +56,7 @@ def read(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def sizes(values: Ints) -> Ints:
-    """How many bytes each of the signed numbers takes."""
+    """The encoded size of each signed number, in bytes."""
     bits = zigzag(values)
     size = np.ones(len(values), np.int64)
     for limit in range(7, 7 * MAX_BYTES, 7):
@@ -67,12 +68,12 @@ def sizes(values: Ints) -> Ints:
 
 
 def zigzag(values: Ints) -> NDArray[np.uint64]:
-    """The unsigned numbers that stand for signed ones: small for small magnitudes."""
+    """Zig-zag encode signed numbers: small magnitudes become small unsigned numbers."""
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
 def write(values: Ints, widths: Ints, out: NDArray[np.uint8]) -> None:
-    """Put each signed number into its row of `out`, from the left; `widths` are what `sizes` told of them."""
+    """Write each signed number into its row of `out`, from the left; `widths` are the results of `sizes`."""
     bits = zigzag(values)
     for place in range(out.shape[1]):
         byte = (bits >> np.uint64(7 * place)).astype(np.uint8)

@@ -1,8 +1,8 @@
-"""One segment, batch by batch: what is wrong with it, and a digest of each batch.
+"""Checks a segment batch by batch: returns damages, and a digest of each batch.
 
-Which damage shows as what: the CRC covers a batch from its attributes on. Of the rest of the header the base offset
-must follow the batch before, the length must lead to the next batch, the leader epoch must be the checkpoint's, the
-magic must be 2, and a flipped bit of the CRC itself is a wrong CRC. So each bit of a file is held by something.
+Every bit of a file is checked. The CRC covers a batch from its attributes on. In the rest of the header, the base
+offset must follow the batch before, the length must lead to the next batch, the leader epoch must be that of the
+checkpoint, the magic must be 2, and a flipped bit of the CRC makes the CRC wrong.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from kraft_pipeline.codec.compression import Buffer
 from kraft_pipeline.scrub import findings as kinds
 
 FIELDS: Final = ("base", "last", "position", "length", "crc", "epoch", "damaged")
-"""The columns of a digest: offsets, byte in the file, whole length, CRC as computed, leader epoch, whether damaged."""
+"""The columns of a digest: offsets, byte in the file, whole length, computed CRC, leader epoch, whether damaged."""
 WINDOW_BYTES: Final = 8 * 1024 * 1024
 SEARCH_BYTES: Final = 256 * 1024
-"""Read at once behind a damage: the next whole batch is near, as a rule."""
+"""Bytes of a read behind a damage. The next whole batch is usually near."""
 _HEAD: Final = Struct(">qiibIhi")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
 _SAME_BYTES: Final = 5
-"""High bytes of a base offset that the next batches share: what the search for one looks for."""
+"""High bytes of a base offset, which following batches share: the search for the next batch looks for them."""
 _FOR_EVER: Final = 1 << 63
 _GAP_MAX: Final = 1 << 24
-"""How far behind the expected offset the next whole batch may begin to be taken for one."""
+"""Maximum distance of the next batch's base offset from the expected offset."""
 
 
 class Source(Protocol):
-    """Bytes that can be read anywhere."""
+    """Bytes with random access."""
 
     size: int
 
     def read(self, position: int, length: int) -> Buffer:
-        """At most `length` bytes."""
+        """Read at most `length` bytes."""
         ...
 
 
 class FileSource:
-    """A segment's file. A context manager."""
+    """The file of a segment; a context manager."""
 
     def __init__(self, path: str, size: int) -> None:
         self.size = size
@@ -61,24 +61,24 @@ class FileSource:
         os.close(self._fd)
 
     def read(self, position: int, length: int) -> Buffer:
-        """At most `length` bytes from `position`; fewer at the end. Raises OSError."""
+        """Read at most `length` bytes from `position`; fewer at the end. Raises OSError."""
         return os.pread(self._fd, min(length, self.size - position), position)
 
 
 class BufferSource:
-    """What one Fetch brought."""
+    """The records of a Fetch response."""
 
     def __init__(self, data: Buffer) -> None:
         self._data = memoryview(data)
         self.size = len(self._data)
 
     def read(self, position: int, length: int) -> Buffer:
-        """At most `length` bytes from `position`, uncopied; fewer at the end."""
+        """Return at most `length` bytes from `position`, uncopied; fewer at the end."""
         return self._data[position : position + length]
 
 
 class Damage(NamedTuple):
-    """Something wrong with the batch at `position`."""
+    """A damage of the batch at `position`."""
 
     kind: str
     position: int
@@ -86,7 +86,7 @@ class Damage(NamedTuple):
     last: int
     detail: str
     stored_crc: int = 0
-    """For a wrong CRC: what is stored, and what the bytes have."""
+    """For a wrong CRC: the stored and the computed CRC."""
     computed_crc: int = 0
 
 
@@ -101,7 +101,7 @@ class _Header(NamedTuple):
 
 
 class Scanner:
-    """Goes through sources of one replica in their order; `damages` and `digests` are what it has found so far."""
+    """Scans sources of a replica in order; `damages` and `digests` are the results so far."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Scanner:
         high_watermark: int = 0,
         flushed: int = 0,
     ) -> None:
-        """`flushed`: the recovery point; newer leader epochs than the checkpoint's may begin behind it only."""
+        """`flushed`: the recovery point. Leader epochs newer than the checkpoint's may begin only behind it."""
         self.expected = expected
         """The base offset of the next batch, -1 for any."""
         self.damages: list[Damage] = []
@@ -125,22 +125,22 @@ class Scanner:
         self._rows: list[tuple[int, int, int, int, int, int, int]] = []
         self._last_epoch = -1
         self._epoch_until = _FOR_EVER
-        """Batches of the last epoch are as the checkpoint says up to this offset."""
+        """Up to this offset, all batches of the last epoch must have the checkpoint's epoch."""
 
     @property
     def last(self) -> int:
-        """The last offset of the last batch or damage, -1 for none."""
+        """The last offset of the last batch or damage; -1 before the first."""
         return self._rows[-1][1] if self._rows else -1
 
     def digests(self) -> NDArray[np.int64]:
-        """A row of FIELDS for each batch, or, of compacted logs, for each record."""
+        """A row of FIELDS for each batch; for each record if the log is compacted."""
         return np.array(self._rows, np.int64).reshape(-1, len(FIELDS))
 
     def scan(self, source: Source, *, next_base: int = -1, may_end_early: bool = False) -> int:
-        """Check all of `source`; how far whole batches went.
+        """Check all of `source`. Returns the end of the last whole batch.
 
-        `next_base`: where the next segment begins, if there is one. `may_end_early`: what is cut off at the end is to
-        come again, as after a Fetch.
+        `next_base`: base offset of the next segment, if it exists. `may_end_early`: an incomplete batch at the end is
+        no damage, because it is read again, as after a Fetch.
         """
         at, window_bytes = 0, WINDOW_BYTES
         while at < source.size:
@@ -164,14 +164,14 @@ class Scanner:
         return at
 
     def _may_end(self, source: Source, at: int, end: int) -> bool:
-        """Whether a batch that is larger than a window ends where its header says: a wrong length is not believed."""
+        """Whether a batch larger than a window ends where its header says, so that its length can be trusted."""
         if end == source.size or self._header_at(source, end) is not None:
             return True
         stored = _HEAD.unpack_from(source.read(at, HEADER_SIZE))[4]
         return bool(_crc(source, at + CHECKED_FROM, end) == stored)
 
     def _scan_window(self, view: memoryview, at: int, source: Source) -> tuple[int, int]:
-        """Whole good-looking batches at the window's begin: how many bytes, and what the next one takes."""
+        """Check whole batches at the begin of the window. Returns their bytes, and the size of the next batch."""
         here, end = 0, len(view)
         unpack, rows = _HEAD.unpack_from, self._rows
         first = 0
@@ -200,7 +200,10 @@ class Scanner:
         return here, HEADER_SIZE
 
     def _look(self, h: _Header, computed: int, position: int, source: Source) -> bool | None:
-        """A batch that is not just the next one: note what is wrong. None when its length is not to be trusted."""
+        """Record what is wrong with a batch that is not the expected one.
+
+        Returns None if its length cannot be trusted.
+        """
         follows = self._header_at(source, position + h.length)
         last = h.base + h.last_delta
         if computed != h.crc:
@@ -226,16 +229,19 @@ class Scanner:
         return sound
 
     def _may_begin(self, h: _Header, position: int) -> bool:
-        """Whether the base offset fits what came before.
+        """Whether the base offset fits the batches before.
 
-        A follower that begins in the middle of a batch, where records were deleted, gets the whole batch.
+        If records were deleted up to the middle of a batch, a new follower gets the whole batch.
         """
         if self.expected < 0 or h.base == self.expected or (self._compacted and h.base > self.expected):
             return True
         return position == 0 and h.base < self.expected <= h.base + h.last_delta
 
     def _offset(self, h: _Header, position: int, follows: _Header | None) -> bool:
-        """The base offset is not the next one: batches are missing, or it is wrong. True where it can be right."""
+        """Record a wrong base offset:
+
+        batches are missing, or the offset is damaged. Returns whether it can be right.
+        """
         flipped = self.expected + h.last_delta
         if follows is not None and follows.base == h.base + h.last_delta + 1 and h.base > self.expected:
             detail = f"offsets {self.expected} to {h.base - 1} are not there"
@@ -247,7 +253,7 @@ class Scanner:
         return False
 
     def _epoch(self, h: _Header, position: int, follows: _Header | None) -> bool:
-        """Whether the leader epoch is that of the checkpoint, or at least no less than the one before."""
+        """Whether the leader epoch is that of the checkpoint, or at least not less than the epoch before."""
         index = bisect_right(self._epoch_starts, h.base) - 1
         wanted = self._epochs[index] if index >= 0 else -1
         is_last = index == len(self._epochs) - 1
@@ -268,7 +274,7 @@ class Scanner:
         return True
 
     def _is_open_end(self, source: Source, at: int, may_end_early: bool) -> bool:
-        """Whether nothing is wrong with bytes that are no whole batch: the log was cut short or is being written."""
+        """Whether an incomplete batch is no damage: the log was truncated or is being written."""
         if may_end_early:
             return True
         if self.expected < self._high:
@@ -277,7 +283,7 @@ class Scanner:
         return len(left) < 8 or int.from_bytes(left[:8], "big") == self.expected or not any(left)
 
     def _structure(self, source: Source, at: int, next_base: int) -> int:
-        """What begins at `at` is no batch: note it and find the next one. Returns where that is, or the end."""
+        """Record that no batch begins at `at`, and find the next batch. Returns its position, or the end."""
         base = self.expected if self.expected >= 0 else self.last + 1
         found = self._next_whole(source, at)
         if found is None and next_base < 0 and self._is_cut(source, at):
@@ -292,7 +298,7 @@ class Scanner:
         return position
 
     def _is_cut(self, source: Source, at: int) -> bool:
-        """Whether the batch that should be at `at` begins well, but ends after the file."""
+        """Whether a valid batch begins at `at`, but ends after the end of the file."""
         head = source.read(at, HEADER_SIZE)
         if len(head) < HEADER_SIZE:
             return True
@@ -300,7 +306,7 @@ class Scanner:
         return bool(base == self.expected and at + length + LOG_OVERHEAD > source.size)
 
     def _next_whole(self, source: Source, at: int) -> tuple[_Header, int] | None:
-        """The first batch after `at` that is whole and whose offset can be: header and position."""
+        """Header and position of the first whole batch after `at` with a possible offset."""
         known = max(self.expected, 0)
         starts = (known.to_bytes(8, "big"), (known + _GAP_MAX).to_bytes(8, "big"))
         patterns = list(dict.fromkeys(start[:_SAME_BYTES] for start in starts))
@@ -318,7 +324,7 @@ class Scanner:
 
     @staticmethod
     def _header_at(source: Source, position: int) -> _Header | None:
-        """A header there that can be one, whole with its batch."""
+        """The header at a position, if its values are possible and its batch is complete."""
         data = source.read(position, HEADER_SIZE) if position < source.size else b""
         if len(data) < HEADER_SIZE:
             return None
@@ -329,7 +335,7 @@ class Scanner:
         return _Header(base, whole, epoch, magic, crc, attributes, delta)
 
     def _meets(self, next_base: int) -> None:
-        """The segment must end where the next one begins."""
+        """Check that the segment ends where the next segment begins."""
         if self.expected < next_base and not self._compacted:
             detail = f"offsets {self.expected} to {next_base - 1} are not there: the next segment begins behind them"
             self._note(Damage(kinds.GAP, -1, self.expected, next_base - 1, detail))
@@ -342,7 +348,7 @@ class Scanner:
         self._last_epoch = -1
 
     def _records(self, data: memoryview, position: int) -> None:
-        """Of a compacted log: a digest of each record, as its batches are not those of other replicas."""
+        """Digest each record of a compacted log, because its batches may differ from those of other replicas."""
         if not self._compacted or not len(data):
             return
         try:
@@ -353,7 +359,7 @@ class Scanner:
 
 
 def _crc(source: Source, start: int, end: int) -> int:
-    """Of the bytes in [start, end), which are not in memory all at once."""
+    """CRC of the bytes in [start, end), read in pieces."""
     found = 0
     for at in range(start, end, WINDOW_BYTES):
         found = crc32c(memoryview(source.read(at, min(WINDOW_BYTES, end - at))), found)
@@ -368,7 +374,7 @@ def _places(data: bytes, pattern: bytes) -> Iterator[int]:
 
 
 def record_digests(data: memoryview) -> Iterator[tuple[int, int, int]]:
-    """Offset, CRC-32 of time, key and value, and their length, of each record; whole batches only."""
+    """For each record: offset, CRC-32 of time, key and value, and their length. Whole batches only."""
     for table in Decoder("", 0, ("key", "value", "offset", "timestamp")).decode(data, check_crc=False):
         columns = table.to_pydict()
         times = table.column("timestamp").cast("int64").fill_null(-1).to_pylist()
