@@ -1,1 +1,1 @@
-"""How values become columns: JSON, Avro, and the envelopes around them; schemas of a registry."""
+"""Converts values to columns: JSON, Avro, Protocol Buffers, envelopes of change events, schemas of a registry."""

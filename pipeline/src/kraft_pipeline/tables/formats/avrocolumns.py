@@ -1,8 +1,8 @@
-"""Flat Avro records to columns without a loop over them: field after field, all records at once.
+"""Decodes flat Avro records to columns without a loop over records: field by field, all records at once.
 
-A record is flat when its fields are primitives, enums and `fixed`, or a union of null and one of these. Where a field
-ends, the next one of the same record begins: that is one array of positions, which moves on with each field. A record
-that leaves its bounds, or is anything else than its schema says, is not read here: fastavro decides what it is.
+A record is flat if its fields are primitives, enums and `fixed`, or unions of null and one of these types. An array has
+the position of each record's next field, and advances with each field. A record that leaves its bounds, or does not
+match its schema, is left to fastavro.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Flags = NDArray[np.bool_]
 
 
 class Flat(NamedTuple):
-    """One field: its kind underneath, which branch of its union is null (ALWAYS: it is no union), and its extent."""
+    """A field: its underlying kind, the null branch of its union (ALWAYS: not a union), and its size."""
 
     name: str
     kind: str
@@ -38,7 +38,7 @@ class Flat(NamedTuple):
 
 
 def flat(parsed: Any, plain: pa.StructType) -> tuple[Flat, ...] | None:
-    """How to read records of a schema, None where they are not flat."""
+    """Return the fields to read; None if records of the schema are not flat."""
     found = [_flat(field["name"], field["type"]) for field in parsed["fields"]]
     if any(one is None or pa.types.is_decimal(plain.field(one.name).type) for one in found):
         return None
@@ -61,7 +61,7 @@ def _flat(name: str, kind: Any) -> Flat | None:
 def read(
     data: Bytes, begins: Ints, ends: Ints, fields: Sequence[Flat], plain: pa.StructType
 ) -> tuple[pa.Table, Flags] | None:
-    """Columns of the records that could be read, and which these are; None where all are better read one by one."""
+    """Columns of the records that could be read, with their indexes; None if it is better to read all one by one."""
     if not len(data):
         return None
     walk = _Walk(data, begins.copy(), ends)
@@ -74,14 +74,14 @@ def read(
     try:
         columns = [
             array.filter(kept).cast(kind.type) for array, kind in zip(arrays, plain, strict=True)
-        ]  # texts are held to UTF-8
+        ]  # texts must be UTF-8
     except pa.ArrowInvalid:
         return None
     return pa.Table.from_arrays(columns, schema=pa.schema(list(plain))), good
 
 
 class _Walk:
-    """Where each record is being read; those that are `bad` stay within their bounds, and mean nothing."""
+    """The read position of each record. Positions of `bad` records stay in bounds; their values are meaningless."""
 
     def __init__(self, data: Bytes, at: Ints, ends: Ints) -> None:
         self._data, self.at, self._ends = data, at, ends
@@ -137,7 +137,7 @@ class _Walk:
         return np.ascontiguousarray(self._data.take(places, mode="clip"))
 
     def _step(self, length: Ints, absent: Flags | None) -> None:
-        """Move on; a record that is absent may move within its bounds, and is taken back."""
+        """Advance. An absent record may move within its bounds, and is reset afterwards."""
         out = (length < 0) | (length > self._ends - self.at)
         self.bad |= out if absent is None else out & ~absent
         self.at = np.where(out, self._ends, self.at + np.where(out, 0, length))

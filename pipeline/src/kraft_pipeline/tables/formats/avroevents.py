@@ -1,4 +1,4 @@
-"""Change events of Debezium that are Avro: an envelope is a record with the rows as records in it."""
+"""Debezium change events in Avro: an envelope is a record that contains the rows as records."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kraft_pipeline.tables.schemas import aligned
 
 
 class AvroEvents(AvroParser):
-    """Values of one table. One thread only."""
+    """Parses the values of a table. Not thread-safe."""
 
     def made(self, way: AvroWay) -> Way:
-        """How envelopes of a schema are read. Raises NoColumnError."""
+        """Return how to read envelopes of a schema. Raises NoColumnError."""
         kinds = {f.name: f.type for f in way.columns}
         row = kinds.get("after")
         if "op" not in kinds or row is None:
@@ -33,13 +33,13 @@ class AvroEvents(AvroParser):
 
 
 class EventWay:
-    """Envelopes of one schema of Avro."""
+    """Reads envelopes of an Avro schema."""
 
     def __init__(self, way: Way, columns: pa.Schema) -> None:
         self._way, self.columns = way, columns
 
     def read(self, data: Bytes, begins: Ints, ends: Ints, fields: pa.Schema) -> Reading:
-        """The rows as columns of `fields`, with their marks."""
+        """The rows as columns of `fields`, with the marks of their envelopes."""
         inner = self._way.read(data, begins, ends, self._way.columns)
         kind, bad = pa.struct(list(self.columns)), dict(inner.bad)
         whole, count = inner.table, inner.table.num_rows

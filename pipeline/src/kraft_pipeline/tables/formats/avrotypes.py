@@ -1,9 +1,9 @@
-"""Avro's schemas as Arrow's types: what a column is, and what its values are before logical types are looked at.
+"""Converts Avro schemas to Arrow types: the type of a column, and of its values before logical types are applied.
 
-Records are structs, arrays lists, maps maps of texts, enums texts, `fixed` bytes; a union of null and one other type is
-that type; of numbers, the widest. Dates, timestamps (in microseconds) and decimals of up to 38 digits are what they
-say; times of day, durations and UUIDs stay what they are underneath. Other unions, and records that contain
-themselves, have no column: `NoColumnError`.
+Records become structs, arrays lists, maps maps of texts, enums texts, and `fixed` bytes. A union of null and another
+type becomes that type; a union of numbers, the widest number. Dates, timestamps (in microseconds) and decimals of up to
+38 digits keep their logical type. Times of day, durations and UUIDs have their underlying type. Other unions, and
+recursive records, have no column: `NoColumnError`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOGICAL: Final = {
     ("long", "local-timestamp-millis"): (pa.timestamp("ms"), pa.timestamp("us")),
     ("long", "local-timestamp-micros"): (pa.timestamp("us"), pa.timestamp("us")),
 }
-"""Type underneath and logical type -> as the numbers are, and as the column is."""
+"""Underlying type and logical type -> type of the values, and type of the column."""
 CONNECT: Final = {
     ("int", "io.debezium.time.Date"): (pa.date32(), pa.date32()),
     ("int", "org.apache.kafka.connect.data.Date"): (pa.date32(), pa.date32()),
@@ -48,29 +48,29 @@ CONNECT: Final = {
     ("long", "io.debezium.time.NanoTimestamp"): (pa.timestamp("ns"), pa.timestamp("us")),
     ("string", "io.debezium.time.ZonedTimestamp"): (pa.string(), pa.timestamp("us", "UTC")),
 }
-"""Type underneath and `connect.name`, as Debezium documents them: times without a zone are local ones."""
+"""Underlying type and `connect.name`, as Debezium documents them. Times without a zone are local times."""
 NUMBERS: Final = (pa.int32(), pa.int64(), pa.float32(), pa.float64())
 DECIMAL_DIGITS_MAX: Final = 38
 
 
 class NoColumnError(Exception):
-    """Values of this schema cannot be columns; the message says which field and why."""
+    """Values of this schema cannot become columns; the message names the field and the reason."""
 
 
 class Written(NamedTuple):
-    """A schema that values were written with, or are to be read as."""
+    """A schema with which values were written, or to which they are resolved."""
 
     parsed: Any
-    """As fastavro reads with it: without the logical types, but decimals."""
+    """The schema for fastavro: without logical types except decimals."""
     plain: pa.StructType
-    """Of the values as they are read."""
+    """Type of the values as they are read."""
     columns: pa.Schema
     flat: tuple[Flat, ...] | None
-    """How to read all values at once, where that can be."""
+    """How to read all values at once; None if that is impossible."""
 
 
 def written(found: Registered, *, connect: bool = False) -> Written:
-    """What values of this schema become; with `connect`, by the types of Kafka Connect. Raises NoColumnError."""
+    """Convert a schema; with `connect`, by the types of Kafka Connect. Raises NoColumnError."""
     names: dict[str, Any] = {}
     reading: dict[str, Any] = {}
     try:
@@ -89,7 +89,7 @@ def written(found: Registered, *, connect: bool = False) -> Written:
 
 
 def _stripped(schema: Any) -> Any:
-    """Without the logical types that Arrow knows by itself."""
+    """Remove the logical types that Arrow applies by itself."""
     if isinstance(schema, list):
         return [_stripped(one) for one in schema]
     if not isinstance(schema, dict):
@@ -112,7 +112,7 @@ class _Types:
         self._names, self._connect = names, connect
 
     def of(self, schema: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, pa.DataType]:
-        """As values are read, and as they are in columns."""
+        """Type of the values as they are read, and type of the column."""
         if isinstance(schema, list):
             return self._union(schema, path, within)
         if isinstance(schema, str):
@@ -124,7 +124,7 @@ class _Types:
             return self._record(schema, path, within)
         if kind in {"array", "map"}:
             plain, column = self.of(schema["items" if kind == "array" else "values"], path, within)
-            if pa.types.is_null(column):  # and as many as one likes are in a few bytes
+            if pa.types.is_null(column):  # a few bytes can hold any number of nulls
                 raise NoColumnError(f"{path}: {kind} of null has no type of a column")
             if kind == "array":
                 return pa.list_(plain), pa.list_(column)

@@ -1,7 +1,8 @@
 """Decodes Avro values to columns, by the schema of the spec or by a registry's schemas for the ids before values.
 
-All values of one id are decoded together: flat records by `avrocolumns` without a loop over them, the others, and
-those that are not as their schema says, one by one by fastavro, which also resolves a writer's schema to the spec's.
+All values with the same id are decoded together. `avrocolumns` decodes flat records without a loop over them. fastavro
+decodes other records, and records that violate their schema, one by one. It also resolves a writer's schema to the
+spec's.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from kraft_pipeline.tables.spec import SpecError, ValueSpec
 
 
 class AvroWay(NamedTuple):
-    """How values of one schema are read: as they were written, or as `reader`."""
+    """Reads values of a schema: as they were written, or resolved to `reader`."""
 
     writer: Written
     reader: Written | None
@@ -47,7 +48,7 @@ class AvroWay(NamedTuple):
 
 
 class AvroParser(BySchema):
-    """Values of one table. One thread only."""
+    """Parses the values of a table. Not thread-safe."""
 
     def __init__(self, spec: ValueSpec, *, retry_s: float, promotes: bool = False, connect: bool = False) -> None:
         """`promotes`: whether columns of the table widen; `connect`: whether to apply Kafka Connect's types.
@@ -109,7 +110,7 @@ def _decoded(
     try:
         table = None if found is None else aligned(aligned(found[0], way.target.columns), fields)
     except pa.ArrowInvalid:
-        table = None  # some are beyond what the columns can hold
+        table = None  # some values are out of the columns' range
     if found is None or table is None:
         return _one_by_one(data, begins, ends, way, fields, everything)
     good = np.flatnonzero(found[1])

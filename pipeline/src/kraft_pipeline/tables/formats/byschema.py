@@ -1,6 +1,6 @@
 """Base classes of parsers by schema: all values with the same schema are read together.
 
-A number stands for a schema: the id that a registry gave it, or its place among the schemas that a parser has met.
+A number identifies a schema: its id in a registry, or its index among the schemas that a parser has seen.
 `Way` is how values of one schema are read. Confluent's frame is a zero byte and four bytes of the schema's id.
 """
 
@@ -23,10 +23,10 @@ PREFIX_BYTES: Final = 5
 """A zero byte and the schema's id."""
 NO_ID: Final = -1
 SIGN: Final = 128
-"""From this first byte on an id would be negative; registries do not use such ids."""
+"""With this first byte or a greater byte, an id would be negative; registries do not use negative ids."""
 
 FEW: Final = 256
-"""Rows that are tried one by one when some of them do not fit."""
+"""Maximum rows that are tried one by one if some of them do not fit."""
 
 
 class Reading(NamedTuple):
@@ -90,7 +90,7 @@ class OneByOne(ABC):
         kept: list[int],
         bad: dict[int, Bad],
     ) -> None:
-        """All rows at once; where some do not fit, few of them, and in the end each alone."""
+        """Convert all rows at once. If some do not fit, convert smaller parts, and finally each row alone."""
         if not rows:
             return
         try:
@@ -109,7 +109,7 @@ class OneByOne(ABC):
 
 
 class Schemas(ABC, Generic[T]):
-    """The schemas that a parser has met, and the fields that they add. One thread only."""
+    """The schemas that a parser has seen, and the fields that they add. Not thread-safe."""
 
     def __init__(self, code: str, *, promotes: bool) -> None:
         """`code`: code of dead letters whose schema does not fit; `promotes`: whether columns of the table widen."""

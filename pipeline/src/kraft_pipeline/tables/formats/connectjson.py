@@ -1,8 +1,8 @@
 """JSON of Kafka Connect's converter: with its schema beside the payload, or without; plain objects or change events.
 
-A value is taken apart by the scanner of Python's json module, which tells where each member begins and ends. The row
-goes on as the bytes that it was written in: without a schema to `jsonvalues`, with one to `connecttypes`. A schema that
-was seen before is recognised by its text and not read again.
+The scanner of Python's json module finds where each member of a value begins and ends. The row keeps its bytes: without
+a schema `jsonvalues` decodes it, with a schema `connecttypes`. A known schema is recognised by its text and not parsed
+again.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kraft_pipeline.tables.formats.jsonvalues import JsonParser, Parsed
 from kraft_pipeline.tables.formats.valuespec import ValueSpec
 
 SCHEMAS_MAX: Final = 1000
-"""That a parser remembers: each change of a table's columns makes another."""
+"""Maximum schemas that a parser caches: each change of a table's columns creates another schema."""
 NO_SCHEMA: Final = -1
 _SCAN: Final = json.JSONDecoder(strict=False, parse_float=str, parse_int=str).raw_decode
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
 class Member(NamedTuple):
-    """One member of an object: where its text begins and ends, and its value; numbers are texts."""
+    """A member of an object: begin and end of its text, and its value; numbers are texts."""
 
     begin: int
     end: int
@@ -43,7 +43,7 @@ Members = dict[str, Member]
 
 
 class Event(NamedTuple):
-    """A value, taken apart."""
+    """The parts of a value."""
 
     schema: str | None
     row: str
@@ -52,7 +52,7 @@ class Event(NamedTuple):
 
 
 class ConnectJson(BySchema):
-    """Values of one table, or their keys. One thread only."""
+    """Parses the values of a table, or their keys. Not thread-safe."""
 
     def __init__(self, spec: ValueSpec, settled: pa.Schema | None, *, promotes: bool, events: bool) -> None:
         """`settled`: the columns of the table; `events`: whether values are change events of Debezium."""
@@ -64,7 +64,7 @@ class ConnectJson(BySchema):
     def __call__(
         self, values: pa.Array, fields: pa.Schema, *, additive: bool, reserved: frozenset[str] = frozenset()
     ) -> Parsed:
-        """The values that are no null; as `jsonvalues.parse`, with the marks of their envelopes."""
+        """Parse the non-null values like `jsonvalues.parse`, with the marks of their envelopes."""
         additive = additive or not len(fields)
         rows: list[bytes | None] = [None] * len(values)
         ids: Ints = np.full(len(values), NO_SCHEMA, np.int64)
@@ -98,14 +98,14 @@ class ConnectJson(BySchema):
         return found._replace(marks=debezium.marks([one.op for one in kept], [one.source for one in kept]))
 
     def found(self, number: int) -> Way | str:
-        """How rows of a schema are read, or why they are not."""
+        """How to read rows of a schema, or why that is impossible."""
         try:
             return ConnectWay(_row_of(json.loads(self._texts[number]), events=self._events))
         except (NoConnectError, ValueError, RecursionError) as e:
             return f"the schema in the value: {e}"
 
     def what(self, number: int) -> str:
-        """What a reason calls the schema."""
+        """Name of the schema in reasons."""
         del number
         return "the schema in the value"
 
@@ -138,19 +138,19 @@ class ConnectJson(BySchema):
 
 
 class ConnectWay(OneByOne):
-    """Rows of one schema."""
+    """Reads rows of a schema."""
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         super().__init__(pa.schema([pa.field(name, one.kind) for name, one in columns.items()]), "connect.value")
         self._columns = columns
 
     def row(self, payload: bytes) -> dict[str, Any]:
-        """A row as Arrow takes it. Raises ValueError."""
+        """Convert a row to a value that Arrow accepts. Raises ValueError."""
         return connecttypes.row(_loaded(payload), self._columns)
 
 
 def _row_of(schema: Any, *, events: bool) -> dict[str, Column]:
-    """The columns of a row: of the struct, or of what an envelope says about `after`."""
+    """The columns of a row: those of the struct, or of the envelope's `after`."""
     if not events:
         return connecttypes.fields(schema)
     parts = schema.get("fields") if isinstance(schema, Mapping) else None
@@ -171,7 +171,7 @@ def _loaded(text: bytes) -> dict[str, Any]:
 
 
 def _change(text: str, found: Members) -> Event:
-    """The event that a value is. Raises RecordError."""
+    """Parse a change event. Raises RecordError."""
     schema = None
     if "payload" in found and "op" not in found:
         schema = _schema(text, found)
@@ -187,7 +187,7 @@ def _change(text: str, found: Members) -> Event:
 
 
 def _object(text: str, found: Members, begin: int, end: int) -> Event:
-    """A key: the object itself, or what is beside its schema."""
+    """Parse a key: the object itself, or the payload beside its schema."""
     if found.keys() != {"schema", "payload"} or not isinstance(found["payload"].value, dict):
         return Event(None, text[begin:end])
     payload = found["payload"]
@@ -205,12 +205,12 @@ def _schema(text: str, found: Members) -> str | None:
 
 
 def _members(text: str, at: int, schemas: list[str]) -> tuple[Members, int]:
-    """The members of the object that begins there, and where it ends. Raises RecordError and ValueError.
+    """The members of the object that begins there, and its end. Raises RecordError and ValueError.
 
-    The value of `payload` are the members of that object.
+    For `payload`, the value is the members of that object.
     """
     if text[at : at + 1] != "{":
-        _SCAN(text, at)  # raises if it is no JSON at all
+        _SCAN(text, at)  # raises an error if it is not JSON
         raise RecordError("json.object", "the value is no object")
     found: Members = {}
     at = _space(text, at + 1)
@@ -235,7 +235,7 @@ def _members(text: str, at: int, schemas: list[str]) -> tuple[Members, int]:
 
 
 def _known(text: str, at: int, schemas: list[str]) -> tuple[Any, int] | None:
-    """The schema that begins there, if its text was seen before: whole objects, so none begins with another."""
+    """The known schema whose text begins there. Texts are whole objects, so no text is a prefix of another."""
     for known in reversed(schemas[-4:]):
         if text.startswith(known, at):
             return known, at + len(known)

@@ -1,7 +1,7 @@
-"""Schemas of Kafka Connect's JSON converter as columns, and its JSON values as what Arrow takes for them.
+"""Converts schemas of Kafka Connect's JSON converter to columns, and its JSON values to values that Arrow accepts.
 
-Connect's types are those of its documentation; types by name are Connect's own and Debezium's. Times without a zone are
-local ones. Times of day, intervals, geometries and decimals of any scale stay what they are underneath.
+Types follow Connect's documentation; named types are Connect's and Debezium's. Times without a zone are local times.
+Times of day, intervals, geometries and decimals of variable scale have their underlying type.
 """
 
 from __future__ import annotations
@@ -36,18 +36,21 @@ _INTEGERS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
 class NoConnectError(Exception):
-    """The schema is none of Connect's, or has no columns; the message says which field and why."""
+    """The schema is not one of Connect's, or has no columns; the message names the field and the reason."""
 
 
 class Column(NamedTuple):
-    """A type, and what makes of a JSON value what Arrow takes for it; `read` raises TypeError and ValueError."""
+    """A type, and a function that converts a JSON value to a value that Arrow accepts.
+
+    It raises TypeError and ValueError.
+    """
 
     kind: pa.DataType
     read: Callable[[Any], Any]
 
 
 def column(schema: Any, path: str = "", depth: int = 0) -> Column:
-    """What values of a schema become. Raises NoConnectError."""
+    """Convert a schema. Raises NoConnectError."""
     if not isinstance(schema, Mapping) or depth > DEPTH_MAX:
         raise NoConnectError(f"{path or '/'}: this is no schema of Kafka Connect")
     kind, name = schema.get("type"), schema.get("name")
@@ -86,7 +89,7 @@ def fields(schema: Any, path: str = "") -> dict[str, Column]:
 
 
 def row(value: Mapping[str, Any], columns: Mapping[str, Column]) -> dict[str, Any]:
-    """A struct as Arrow takes it. Raises TypeError and ValueError, which name the field."""
+    """Convert a struct to a value that Arrow accepts. Raises TypeError and ValueError, which name the field."""
     found = {}
     for name, item in value.items():
         known = columns.get(name)
@@ -118,7 +121,7 @@ def _map(schema: Mapping[str, Any], path: str, depth: int) -> Column:
         raise NoConnectError(f"{path}: keys of a map are {keys.kind}")
 
     def read(value: Any) -> list[Any]:
-        pairs = value.items() if isinstance(value, dict) else _of(value, list)  # keys that are no texts: a list
+        pairs = value.items() if isinstance(value, dict) else _of(value, list)  # keys that are not texts: a list
         return [(keys.read(key), _null(values.read, item)) for key, item in pairs]
 
     return Column(pa.map_(keys.kind, values.kind), read)
@@ -147,7 +150,7 @@ def _decimal(schema: Mapping[str, Any]) -> Column | None:
         scale, digits = int(said["scale"]), int(said.get("connect.decimal.precision", DIGITS_MAX))
         kind = pa.decimal128(digits, scale)
     except (KeyError, TypeError, ValueError, AttributeError):
-        return None  # no Arrow type has as many digits: the bytes stay
+        return None  # no Arrow type has so many digits: keep the bytes
     if digits > DIGITS_MAX or not 0 <= scale <= digits:
         return None
 

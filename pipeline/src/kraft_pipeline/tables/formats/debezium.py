@@ -1,19 +1,19 @@
-"""Debezium's change events: which row an event is about, what happened to it, and where it lies in its database's log.
+"""Debezium's change events: the row of an event, its operation, and its position in the database's log.
 
 An event is an envelope: `op` (c, u, d, or r for a read of a snapshot), the row `before` and `after`, and `source`. The
-row of a table is `after`, of a deletion `before`. Beside it go `_op`, `_source_time` and `_source_position`.
+table gets the row `after`; for a deletion, the row `before`. It adds `_op`, `_source_time` and `_source_position`.
 
-The position of a change orders the changes of one row, whatever partitions and repetitions they came by. It is text of
-a fixed form, so that texts sort as positions do:
+The position orders the changes of a row, independent of partitions and repeated events. It is a text of fixed form, so
+that texts sort like positions:
 
 - PostgreSQL: `lsn`. A change of a row waits for the commit of the change before it, so the LSNs of a row rise.
 - MySQL, MariaDB: number of the binlog file, `pos`, `row`. An event with a GTID has no position: its connector may
-  follow another server, whose files count anew, and all changes from there would be taken for old ones.
+  follow another server with other file numbers, and all changes from there would look old.
 - SQL Server, Db2: `commit_lsn`, `change_lsn`, `event_serial_no`.
 - Oracle: `commit_scn`, `scn`, `ssn`.
 
-Reads of a snapshot have no position either: a transaction that was open then has changes with lower ones. Events
-without a position are ordered by the topic, which has the changes of a row in their order.
+Reads of a snapshot have no position either: a transaction that was open at that time has changes with lower positions.
+The topic orders events without a position, because it has the changes of a row in their order.
 
 Source: debezium.io/documentation/reference/stable/connectors, "Data change events".
 """
@@ -34,18 +34,18 @@ TIME: Final = "_source_time"
 COLUMNS: Final = pa.schema(
     [pa.field(OP, pa.string()), pa.field(TIME, pa.timestamp("us", "UTC")), pa.field(POSITION, pa.string())]
 )
-"""What an envelope adds to a row."""
+"""The columns that an envelope adds to a row."""
 OPERATIONS: Final = {"c": "after", "u": "after", "r": "after", "d": "before"}
-"""Operation -> where its row is. Others (t, a truncated table; m, a message) are about no row."""
+"""Operation -> field with its row. Other operations (t, a truncated table; m, a message) have no row."""
 DELETION: Final = "d"
 READ: Final = "r"
 DIGITS: Final = 20
-"""Of a number of 64 bits."""
+"""Digits of a 64-bit number."""
 _FILE: Final = re.compile(r".*\.(\d+)", re.DOTALL)
 
 
 def operation(op: Any) -> str:
-    """An event's operation. Raises RecordError if it is about no row, or if the value is no envelope."""
+    """An event's operation. Raises RecordError if it has no row, or if the value is not an envelope."""
     if op is None:
         raise RecordError("debezium.envelope", "the value is no change event of Debezium: it has no field op")
     if not isinstance(op, str) or op not in OPERATIONS:
@@ -54,7 +54,7 @@ def operation(op: Any) -> str:
 
 
 def without_row(op: str, value: Any) -> RecordError:
-    """Why an event whose row is `value` cannot be one of a table."""
+    """Why an event with the row `value` cannot become a row of a table."""
     place = OPERATIONS[op]
     kind = "missing" if value is None else "a text, as MongoDB's connector writes it" if _text(value) else "no object"
     return RecordError("debezium.row", f"the event has the operation {op}, but its field {place} is {kind}")
@@ -65,7 +65,7 @@ def _text(value: Any) -> bool:
 
 
 def marks(ops: Sequence[str], sources: Sequence[Any]) -> pa.Table:
-    """What the envelopes of some events say, as COLUMNS."""
+    """The fields of envelopes, as COLUMNS."""
     known = [source if isinstance(source, Mapping) else {} for source in sources]
     positions = [None if op == READ else position(source) for op, source in zip(ops, known, strict=True)]
     columns = [pa.array(ops, pa.string()), pa.array([_time(one) for one in known], COLUMNS.field(TIME).type)]
@@ -73,7 +73,7 @@ def marks(ops: Sequence[str], sources: Sequence[Any]) -> pa.Table:
 
 
 def position(source: Mapping[str, Any]) -> str | None:
-    """Where a change lies in its database's log; None if its connector or this event does not tell."""
+    """The position of a change in its database's log; None if its connector or this event has no position."""
     match source.get("connector"):
         case "postgresql":
             return _number(source.get("lsn"))
@@ -97,7 +97,7 @@ def _binlog(source: Mapping[str, Any]) -> str | None:
 
 
 def _number(value: Any) -> str | None:
-    """With zeros in front, as texts sort; numbers may come as texts."""
+    """A number with leading zeros, so that texts sort like numbers. Numbers may be texts in events."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     text = str(value)
@@ -105,7 +105,7 @@ def _number(value: Any) -> str | None:
 
 
 def _time(source: Mapping[str, Any]) -> int | None:
-    """Microseconds; `ts_us` since Debezium 2.6, `ts_ms` of all."""
+    """The time in microseconds: `ts_us` since Debezium 2.6, otherwise `ts_ms`."""
     for name, factor in (("ts_us", 1), ("ts_ms", 1000)):
         text = _number(source.get(name))
         if text is not None and int(text) * factor < 1 << 63:

@@ -21,7 +21,7 @@ class Events:
     """Parses the values and keys of one table. One thread only."""
 
     def __init__(self, spec: ValueSpec, settled: pa.Schema, *, retry_s: float, promotes: bool) -> None:
-        """Parameters as of the JSON and Avro parsers. Raises SpecError."""
+        """Parameters are those of the JSON and Avro parsers. Raises SpecError."""
         self._values: Any
         self._keys: Any
         if spec.format == "json":

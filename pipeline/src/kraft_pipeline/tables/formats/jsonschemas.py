@@ -1,8 +1,9 @@
-"""JSON by a JSON Schema of a registry: values are checked against their schema, and the schema tells columns.
+"""JSON with a JSON Schema from a registry: values are checked against their schema, which determines the columns.
 
-An `integer` is a long, a `number` a double (exact, or the record is a dead letter), objects are structs, objects whose
-other properties have one schema are maps, arrays lists. Null beside one other type leaves that type. A property whose
-schema tells no type is inferred from values, as without a schema. Columns that `value.schema` declares keep their type.
+An `integer` becomes a long, a `number` a double (exact, or the record is a dead letter), an object a struct, an array a
+list. An object whose `additionalProperties` have one schema becomes a map. A union of null and another type becomes
+that type. If the schema of a property has no type, the values determine it, as without a schema. Columns that
+`value.schema` declares keep their type.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ SIMPLE: Final = {"string": pa.string(), "integer": pa.int64(), "number": pa.floa
 
 
 class NoJsonSchemaError(Exception):
-    """The schema is none of JSON Schema, or refers to what nobody has; the message says why."""
+    """The schema is not a JSON Schema, or has an unresolved reference; the message has the reason."""
 
 
 class JsonSchemaParser(Schemas["SchemaWay"]):
-    """Values of one table. One thread only."""
+    """Parses the values of a table. Not thread-safe."""
 
     def __init__(self, spec: ValueSpec, settled: pa.Schema, *, retry_s: float, promotes: bool = False) -> None:
         """`settled`: the columns of the table, whose types stay."""
@@ -48,7 +49,7 @@ class JsonSchemaParser(Schemas["SchemaWay"]):
     def __call__(
         self, values: pa.Array, fields: pa.Schema, *, additive: bool, reserved: frozenset[str] = frozenset()
     ) -> Parsed:
-        """The values that are no null; as `jsonvalues.parse`. Raises ClientError where the registry is away."""
+        """Parse the non-null values like `jsonvalues.parse`. Raises ClientError if the registry is unreachable."""
         ids, bad, additive = ids_of(values), dict[int, Bad](), additive or not len(fields)
         rows: list[bytes | None] = [None] * len(values)
         given = values.to_pylist()
@@ -69,7 +70,7 @@ class JsonSchemaParser(Schemas["SchemaWay"]):
         return found._replace(bad=found.bad | bad)
 
     def found(self, number: int) -> SchemaWay | str:
-        """How values of this schema are checked, or why they are not."""
+        """How to read values of this schema, or why that is impossible."""
         if number == NO_ID:
             return "no id of a schema is in front of the value"
         try:
@@ -81,10 +82,10 @@ class JsonSchemaParser(Schemas["SchemaWay"]):
 
 
 class SchemaWay:
-    """Values of one schema."""
+    """Reads values of a schema."""
 
     def __init__(self, found: Registered, declared: frozenset[str]) -> None:
-        """`declared`: columns whose types the specification says. Raises NoJsonSchemaError."""
+        """`declared`: columns whose types the specification declares. Raises NoJsonSchemaError."""
         try:
             schema = json.loads(found.schema)
             kind = validators.validator_for(schema, default=Draft7Validator)
@@ -104,14 +105,14 @@ class SchemaWay:
         self.columns = pa.schema(columns)
 
     def checked(self, payload: bytes) -> bytes:
-        """The value, if it is as its schema says. Raises RecordError."""
+        """Parse a value and check it against its schema. Raises RecordError."""
         try:
             value = json.loads(payload.decode("utf-8-sig"))
         except (ValueError, RecursionError) as e:
             raise RecordError("json.syntax", f"JSON parse error: {e}") from None
         try:
             error: Any = best_match(self._checks.iter_errors(value))
-        except Exception as e:  # a reference that nobody has, a pattern that is none
+        except Exception as e:  # an unresolved reference, an invalid pattern
             raise RecordError("jsonschema.schema", f"the schema cannot be applied: {e}") from None
         if error is not None:
             place = "/".join(str(part) for part in error.absolute_path)
@@ -130,7 +131,7 @@ class _Types:
         return [field for field in fields if field.name not in self._declared]
 
     def _of(self, schema: Any, resolver: Any, depth: int) -> pa.DataType | None:
-        """A type, None where the schema tells none."""
+        """The type of a schema; None if the schema has no type."""
         if not isinstance(schema, Mapping) or depth > DEPTH_MAX:
             return None
         if "$ref" in schema:

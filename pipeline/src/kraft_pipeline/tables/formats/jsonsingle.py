@@ -1,7 +1,7 @@
 """Decodes single JSON values: numbers stay exact, and an error names the field and the reason.
 
-Python's parser does it, ten times slower than Arrow's reader: `jsonvalues` comes here with what the reader refuses,
-what it would round, and types that it does not know (maps).
+It uses Python's parser, which is ten times slower than Arrow's reader. `jsonvalues` uses this module for values that
+the reader refuses or would round, and for types that the reader does not know (maps).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Single:
     """Converts values by a schema; with `additive`, values may add fields."""
 
     def __init__(self, *, additive: bool, exact: bool, declared: frozenset[str]) -> None:
-        """`exact`: no number is rounded but in the fields that are `declared`."""
+        """`exact`: numbers are rounded only in `declared` fields."""
         self._additive, self._exact, self._declared = additive, exact, declared
 
     def row(self, value: Mapping[str, Any], fields: pa.Schema) -> dict[str, Any]:

@@ -1,12 +1,12 @@
-"""JSON objects to columns: thousands at a time by Arrow's reader, the few that it cannot take one by one.
+"""Converts JSON objects to columns: thousands at a time by Arrow's reader; those that it refuses, one by one.
 
-Arrow's reader takes lines and gives up on the first bad one. So each value is put into an object of its own that also
-has its number, `{"i":7,"v":…}`, which also makes certain that a value is one whole object: two in one value, or one in
-two, would break the frame around them. Where the reader gives up, the values are halved, and a few of them are left to
-`jsonsingle`, which says of each what is wrong with it.
+Arrow's reader reads lines and stops at the first bad line. So each value is wrapped in an object with its number,
+`{"i":7,"v":…}`. The wrapper also proves that a value is a single whole object: two objects in a value, or an object in
+two values, would break the wrapper. If the reader stops, the values are halved. Small remainders are left to
+`jsonsingle`, which reports what is wrong with each value.
 
-The reader makes a double of a number that it has no better type for. A number with so many digits that a double may
-not hold it is read a second time as a decimal: if the two differ, the value is left to `jsonsingle` as well.
+The reader converts a number without a better type to a double. If a number has too many digits for a double, it is read
+again as a decimal. If the two differ, the value is left to `jsonsingle`, too.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _PAIRS: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 BLOCK_BYTES: Final = 16 * 1024 * 1024
 FEW: Final = 1024
-"""Values that are read one by one rather than halved once more."""
+"""Maximum values that are read one by one instead of halved again."""
 BOM: Final = b"\xef\xbb\xbf"
 DOUBTFUL: Final = r"[0-9][0-9.]{15}|[eE][+-]?[0-9]{3}"
-"""Numbers that a double may not hold; of 15 digits it holds all."""
+"""Numbers that a double may not represent exactly. It represents all numbers of 15 digits."""
 HUGE: Final = r"[0-9]{19}"
-"""Integers that a long may not hold: Arrow's reader would make their column a double."""
+"""Integers that may exceed a long: Arrow's reader would make their column a double."""
 _DECIMAL: Final = pa.decimal256(76, 38)
 
 Places = NDArray[np.int64]
@@ -53,7 +53,7 @@ class Parsed(NamedTuple):
 
 
 class WiderError(Exception):
-    """A later value widened a field that earlier values taught, so all values must be read again."""
+    """A later value widened a field that earlier values had added, so all values must be read again."""
 
     def __init__(self, fields: pa.Schema) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ parse: Final = JsonParser()
 
 
 class _Reading:
-    """One pass over values."""
+    """A pass over values."""
 
     def __init__(
         self, exact: bool, declared: frozenset[str], settled: pa.Schema, reserved: frozenset[str], *, additive: bool
@@ -116,7 +116,7 @@ class _Reading:
         """Read what Arrow's reader can. Returns the grown fields, and the places of the remaining values."""
         rest: list[Places] = []
         pending = [places] if len(places) else []
-        if _has_map(schema):  # of which the reader knows nothing
+        if _has_map(schema):  # which the reader does not know
             pending, rest = [], [places]
         while pending:
             some = pending.pop()
@@ -124,7 +124,7 @@ class _Reading:
                 found, left = self._read(values.take(pa.array(some)), schema)
             except MemoryError:
                 raise
-            except Exception:  # of the reader's there are many kinds, and any value may raise them
+            except Exception:  # the reader raises many kinds of errors, for any value
                 if len(some) <= FEW:
                     rest.append(some)
                 else:
@@ -136,7 +136,7 @@ class _Reading:
             if found is not None:
                 self._tables.append(found)
                 self._good.append(some[~left])
-                schema = found.schema  # what one part has taught holds for the others
+                schema = found.schema  # fields from a part apply to the other parts
         return schema, np.concatenate(rest) if rest else np.empty(0, np.int64)
 
     def _read(self, values: pa.Array, schema: pa.Schema) -> tuple[pa.Table | None, NDArray[np.bool_]]:
@@ -161,7 +161,7 @@ class _Reading:
         return (None if left.all() else found.take(pa.array(np.setdiff1d(np.arange(len(kept)), wrong)))), left
 
     def _doubles(self, schema: pa.Schema) -> set[str]:
-        """The columns that have doubles somewhere whose numbers must not be rounded."""
+        """The columns with doubles, at any depth, that must not be rounded."""
         return {f.name for f in schema if f.name not in self._declared and _with_decimals(f.type) != f.type}
 
     def _damaged(self, values: pa.Array, rows: pa.Table) -> NDArray[np.bool_]:
@@ -177,7 +177,7 @@ class _Reading:
                 wrong |= _differs(*(table.column(name).combine_chunks() for table in (rows, again)))
         except MemoryError:
             raise
-        except Exception:  # a number that no decimal holds either
+        except Exception:  # a number that does not fit a decimal either
             half = len(values) // 2
             if len(values) <= FEW:
                 return np.ones(len(values), bool)
@@ -208,7 +208,7 @@ class _Reading:
         rows, good = [], []
         for place, value in objects.items():
             try:
-                rows.append(self._single.row(value, schema))  # of the types that all have taught together
+                rows.append(self._single.row(value, schema))  # of the types from all values together
                 good.append(place)
             except RecordError as e:
                 self._bad[place] = e.bad
@@ -224,7 +224,7 @@ def _without_marks(values: pa.Array) -> pa.Array:
     marked = pc.starts_with(values, BOM).fill_null(False)
     if not pc.any(marked).as_py():
         return values
-    # Arrow's own binary_slice miscounts where values are shorter than the mark.
+    # Arrow's own binary_slice is wrong for values that are shorter than the mark.
     bare = pa.array([value[len(BOM) :] for value in values.filter(marked).to_pylist()], values.type)
     return pc.replace_with_mask(values, marked, bare)
 
@@ -285,7 +285,7 @@ def _differs(rows: Any, exact: Any) -> NDArray[np.bool_]:
 
 
 def _widens(there: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a number within a type has become another type of number."""
+    """Whether a number inside a type has changed to another type of number."""
     if pa.types.is_struct(there) and pa.types.is_struct(wanted):
         return any(_widens(field.type, wanted.field(field.name).type) for field in there)
     if pa.types.is_list(there) and pa.types.is_list(wanted):
@@ -305,7 +305,7 @@ def _read(values: pa.Array, wanted: pa.Schema, *, additive: bool) -> pa.Table:
         if schema.get_field_index(f.name) >= 0 or _plain(f.type) is not None
     )
     if any(not settled.field(f.name).type.equals(f.type) for f in whole.type if f.name in settled.names):
-        whole = _objects(lines, settled, additive=True)  # texts that look like times, as they are written
+        whole = _objects(lines, settled, additive=True)  # texts that look like times stay texts
     columns = [whole.field(whole.type.get_field_index(f.name)) for f in settled]
     found = pa.Table.from_arrays(columns, schema=settled) if columns else _empty_rows(count)
     if schema.equals(wanted):
@@ -329,7 +329,7 @@ def _objects(lines: pa.Array, schema: pa.Schema, *, additive: bool) -> Any:
             unexpected_field_behavior="infer" if additive else "error",
         ),
     )
-    table.validate(full=True)  # lists of nothing but null have bounds of others; texts may be no UTF-8
+    table.validate(full=True)  # lists of nulls may have wrong bounds; texts may not be UTF-8
     if table.column_names != ["i", "v"]:
         raise pa.ArrowInvalid(f"what follows the object is no part of it: {table.column_names[2:]}")
     if table.num_rows != count or not np.array_equal(table.column("i").to_numpy(), np.arange(count)):

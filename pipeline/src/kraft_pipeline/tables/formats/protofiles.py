@@ -1,4 +1,4 @@
-"""Files of Protocol Buffers from a registry: their text or descriptor, with all that they import, as message types."""
+"""Files of Protocol Buffers from a registry: converts their text or descriptor, with all imports, to message types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KNOWN: Final = (
     *("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type"),
     "wrappers",
 )
-"""Files of google/protobuf that each reader has."""
+"""Files of google/protobuf that every reader has."""
 CONFLUENT: Final = {
     "confluent/meta.proto": """syntax = "proto3";
 package confluent;
@@ -45,11 +45,11 @@ message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
 
 
 class NoMessageError(Exception):
-    """The schema is none of protobuf, or imports what nobody has; the message says why."""
+    """The schema is not a protobuf file, or has an unresolved import; the message has the reason."""
 
 
 class Files:
-    """The types of one registered schema."""
+    """The message types of a registered schema."""
 
     def __init__(self, found: Registered) -> None:
         """Raises NoMessageError."""
@@ -67,7 +67,7 @@ class Files:
             raise NoMessageError(f"the schema cannot be linked: {e}") from None
 
     def message(self, path: Sequence[int]) -> Any:
-        """The class of the message at a place: of the file's messages the first number, of those within the next."""
+        """The class of a message by its path: index in the file, then indexes of nested messages."""
         try:
             described = self._files[MAIN].message_type[path[0]]
             name = described.name
@@ -80,7 +80,7 @@ class Files:
             raise NoMessageError(f"the schema has no message at {list(path)}") from None
 
     def _add(self, name: str, within: tuple[str, ...]) -> None:
-        """A file, after those that it imports."""
+        """Add a file, after its imports."""
         if name in self._added:
             return
         if name in within:
@@ -95,7 +95,7 @@ class Files:
 
 
 def _described(name: str, text: str) -> Any:
-    """The descriptor that a text is in Base64, None for the text of a file."""
+    """The descriptor in a text of Base64; None for the text of a file."""
     try:
         found = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, DecodeError):

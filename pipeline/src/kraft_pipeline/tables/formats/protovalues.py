@@ -1,9 +1,9 @@
-"""Protocol Buffers to columns, by the schemas of a registry.
+"""Converts Protocol Buffers to columns, by the schemas of a registry.
 
-Messages are structs, repeated fields lists, maps maps, enums the texts of their names (a number that has no name is its
-digits). A field with presence is null if it is not set; others have their default, as protobuf has it. Timestamps are
-timestamps, wrappers what they wrap, google.protobuf.Struct and its parts JSON texts, messages without fields true.
-Unsigned numbers are long; one above 2^63 - 1 makes a dead letter. Messages that contain themselves have no column.
+Messages become structs, repeated fields lists, maps maps, and enums the texts of their names (the digits of a number
+without a name). A field with presence is null if it is not set; other fields have protobuf's default. Timestamps become
+timestamps, wrappers their wrapped type, google.protobuf.Struct and its parts JSON texts, messages without fields true.
+Unsigned numbers become long; a number above 2^63 - 1 makes the record a dead letter. Recursive messages have no column.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kraft_pipeline.tables.schemas import DEPTH_MAX
 
 LONG_MAX: Final = (1 << 63) - 1
 INDEXES_MAX: Final = 100
-"""How deep a message may lie within others."""
+"""Maximum depth of nested messages."""
 KINDS: Final = {
     FieldDescriptor.CPPTYPE_INT32: pa.int32(),
     FieldDescriptor.CPPTYPE_INT64: pa.int64(),
@@ -48,14 +48,14 @@ Path = tuple[int, ...]
 
 
 class Column(NamedTuple):
-    """A type, and what makes of a value of protobuf what Arrow takes for it; `read` raises ValueError."""
+    """A type, and a function that converts a protobuf value to a value that Arrow accepts. It raises ValueError."""
 
     kind: pa.DataType
     read: Callable[[Any], Any]
 
 
 class ProtoParser(BySchema):
-    """Values of one table. One thread only."""
+    """Parses the values of a table. Not thread-safe."""
 
     def __init__(self, spec: ValueSpec, *, retry_s: float, promotes: bool = False) -> None:
         """`promotes`: whether columns of the table widen."""
@@ -68,7 +68,7 @@ class ProtoParser(BySchema):
     def __call__(
         self, values: pa.Array, fields: pa.Schema, *, additive: bool, reserved: frozenset[str] = frozenset()
     ) -> Parsed:
-        """The values that are no null; as `jsonvalues.parse`. Raises ClientError where the registry is away."""
+        """Parse the non-null values like `jsonvalues.parse`. Raises ClientError if the registry is unreachable."""
         ids = ids_of(values)
         skip: Ints = np.zeros(len(values), np.int64)
         types: Ints = np.full(len(values), NO_ID, np.int64)
@@ -82,11 +82,11 @@ class ProtoParser(BySchema):
         return self.parsed(values, types, skip, fields, additive=additive, reserved=reserved)
 
     def what(self, number: int) -> str:
-        """What a reason calls the schema."""
+        """Name of the schema in reasons."""
         return f"schema {self._types[number][0]}"
 
     def found(self, number: int) -> Way | str:
-        """How values of this message are read, or why they are not."""
+        """How to read values of this message, or why that is impossible."""
         schema, path = self._types[number]
         if schema == NO_ID:
             return "no id of a schema is in front of the value"
@@ -103,7 +103,7 @@ class ProtoParser(BySchema):
 
 
 class ProtoWay(OneByOne):
-    """Messages of one type."""
+    """Reads messages of a type."""
 
     def __init__(self, kind: Any) -> None:
         """`kind`: the class of the message. Raises NoMessageError if it has no columns."""
@@ -113,7 +113,7 @@ class ProtoWay(OneByOne):
         super().__init__(pa.schema([pa.field(name, one.kind) for name, one in self._columns.items()]), "protobuf.value")
 
     def row(self, payload: bytes) -> dict[str, Any]:
-        """A message as Arrow takes it. Raises ValueError."""
+        """Convert a message to a value that Arrow accepts. Raises ValueError."""
         try:
             found = self._kind.FromString(payload)
         except DecodeError as e:
@@ -122,9 +122,10 @@ class ProtoWay(OneByOne):
 
 
 def _path(value: bytes) -> tuple[Path | None, int]:
-    """Which message of the file a value is, and how many bytes are in front of it; None where they do not tell.
+    """The path of a value's message in the file, and the number of bytes before the message; None if they are
+    malformed.
 
-    Confluent's: zigzag numbers, how many and which; a single zero is the first message.
+    Confluent's format: zigzag numbers, first their count, then the path. A single zero means the first message.
     """
     count, at = _number(value, PREFIX_BYTES)
     if count is None or not 0 <= count <= INDEXES_MAX:
@@ -149,7 +150,7 @@ def _number(value: bytes, at: int) -> tuple[int | None, int]:
 
 
 def _fields(message: Any, path: str, within: tuple[str, ...]) -> dict[str, Column]:
-    """The columns of a message: what reads them is given the message."""
+    """The columns of a message, with functions that get the message."""
     if message.full_name in within:
         raise NoMessageError(f"{path}: {message.full_name} contains itself")
     if len(within) >= DEPTH_MAX:
@@ -179,7 +180,7 @@ def _field(field: Any, path: str, within: tuple[str, ...]) -> Column:
 
 
 def _value(field: Any, path: str, within: tuple[str, ...]) -> Column:
-    """Of one value of a field."""
+    """The reader of a single value of a field."""
     if field.message_type is not None:
         return _message(field.message_type, path, within)
     if field.enum_type is not None:

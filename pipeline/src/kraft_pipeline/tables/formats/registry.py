@@ -26,7 +26,8 @@ ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 UNKNOWN: Final = frozenset({40401, 40402, 40403, 42202})
 """The registry's error codes for an unknown subject, version or schema."""
 FORMS: Final = {"PROTOBUF": "?format=serialized"}
-"""How a schema is asked for: protobuf's as a descriptor where the registry can, else as the text of a file."""
+"""Form of the request for a schema: protobuf as a descriptor if the registry supports it, else as the text of a
+file."""
 _KNOWN: Final[dict[tuple[str, int, str], Registered]] = {}
 
 
@@ -44,7 +45,7 @@ class Registered(NamedTuple):
 
 
 class Registry:
-    """One registry, which may have several addresses."""
+    """A registry, which may have several addresses."""
 
     def __init__(self, urls: str, auth: str = "", *, retry_s: float = 120.0, access: Access | None = None) -> None:
         """`urls`: addresses separated by commas; `auth`: user:password or "". Raises SpecError for bad certificates."""
@@ -116,14 +117,14 @@ class Registry:
         try:
             headers = {"Accept": ACCEPT, **self._credentials.headers()}
             secure = self._context if url.startswith("https://") else None
-            # The scheme is http or https: the spec is held to that.
+            # The scheme is http or https: the spec checks it.
             with urlopen(Request(url, headers=headers), timeout=REQUEST_S, context=secure) as answer:  # noqa: S310
                 found = json.loads(answer.read(ANSWER_BYTES_MAX))
         except HTTPError as e:
             with e:
                 if e.code in {404, 422} and _error_code(e) in UNKNOWN:
                     raise UnknownSchemaError(f"{what} is not there") from None
-                if e.code == 404:  # of a proxy, say: it knows nothing of schemas
+                if e.code == 404:  # for example from a proxy, which does not know schemas
                     raise ConnectionError("404 and no registry's answer: is the URL right?") from None
                 if e.code == 401 and self._credentials.renew():
                     raise ConnectionError("401: the token has ended") from None

@@ -33,10 +33,13 @@ class OAuth:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a registry is reached, besides a password. The texts of files: they are read with the specification."""
+    """Access to a registry, besides a password.
+
+    Fields hold the texts of files, which are read with the specification.
+    """
 
     ca: str = ""
-    """Certificates in PEM that sign the registry's; "": those of the system."""
+    """Certificates in PEM of the authorities that sign the registry's certificate; "": those of the system."""
     certificate: str = ""
     """The client's certificate in PEM, and its key."""
     key: str = ""
@@ -51,24 +54,25 @@ class ValueSpec:
 
     format: str = "raw"
     evolve: str = "none"
-    """`additive`: fields that are new become columns; `none`: they are dead letters."""
+    """`additive`: new fields become columns; `none`: records with new fields are dead letters."""
     schema: Mapping[str, str] = field(default_factory=dict)
-    """Types by field, as Spark's DDL names them; empty: inferred from the first batch. Of JSON values."""
+    """For JSON: types by field, as Spark's DDL names them; empty: inferred from the first batch."""
     avro: str = ""
-    """Avro's schema as JSON: what values are read as; empty: each as it was written."""
+    """For Avro: the schema to which values are resolved, as JSON; empty: each value has the schema of its writer."""
     numbers: str = "exact"
-    """Of JSON: `exact`, a number that its inferred column would round is a dead letter; `double`, it is rounded."""
+    """For JSON: with `exact`, a number that its inferred column would round is a dead letter; with `double`, it is
+    rounded."""
     registry: str = ""
-    """URLs of one schema registry, separated by commas; empty: values have no schema's id in front."""
+    """URLs of a schema registry, separated by commas; empty: values have no schema id in front."""
     registry_auth: str = ""
     """user:password for it."""
     envelope: str = "none"
-    """`debezium`: values are change events; rows are what they say about a row of a database."""
+    """`debezium`: values are change events, which become rows of the database's table."""
     access: Access = Access()
 
 
 def read_value(given: Section, folder: Path) -> ValueSpec:
-    """The section `value`; files that it names are in `folder`. Raises SpecError."""
+    """Parse the section `value`; paths of files are relative to `folder`. Raises SpecError."""
     kind = given.one_of("format", FORMATS, "raw")
     evolve = given.one_of("evolve", ("none", "additive"), "none")
     numbers = given.one_of("numbers", NUMBERS, "exact")
@@ -135,7 +139,7 @@ def _oauth(given: Section) -> OAuth | None:
 
 
 def _secret(given: Section, name: str) -> str:
-    """As it is, or of an environment variable; "" if neither is given."""
+    """A field's value, or that of its environment variable; "" if neither is given."""
     plain, variable = str(given.get(name, "")), given.get(f"{name}Env")
     if variable is None:
         return plain
@@ -147,7 +151,7 @@ def _secret(given: Section, name: str) -> str:
 
 
 def _file(given: Section, name: str, folder: Path) -> str:
-    """The text of a file in PEM, "" for none."""
+    """The text of a PEM file; "" without a file."""
     if given.get(name) is None:
         return ""
     try:
