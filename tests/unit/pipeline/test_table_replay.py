@@ -14,8 +14,11 @@ from kraft_pipeline.client.errors import ClientError
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import replay as module
 from kraft_pipeline.tables import spec, values
+from kraft_pipeline.tables.committer import FencedError
 from kraft_pipeline.tables.maintenance import compact
 from kraft_pipeline.tables.opening import open_table
+from kraft_pipeline.tables.plans import Plan
+from kraft_pipeline.tables.repeats import Record
 from kraft_pipeline.tables.replay import Replayed, replay
 from kraft_pipeline.tables.spec import SpecError
 from kraft_pipeline.tables.storage import open_storage
@@ -147,6 +150,60 @@ def test_the_letters_of_a_batch_that_is_half_done_are_left_to_the_stream(tmp_pat
     after = table(tmp_path / "t", {"schema": {"id": "long"}, **REPAIRED})
     assert replay(after) == Replayed(2, 4)
     assert left(after) == [1, 2, 2, 3]
+
+
+def test_letters_of_a_half_done_batch_are_found_after_a_replay_wrote_them_anew(tmp_path: Path) -> None:
+    """They lay beside others in a merged file. The new file had the name of the replay's batch, so a repeated batch of
+    the stream did not read it and made its letters again."""
+    given = table(tmp_path / "t", {"schema": {"id": "long"}})
+    feed = Feed(given)
+    feed.values(*VALUES)
+
+    def killed(*_: Any) -> None:
+        raise KilledError
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(feed._runner, "_changes", killed)
+        with pytest.raises(KilledError):
+            feed.values(b"not json either")
+    assert compact(given, dead_letters=True) == (2, 1)
+    assert replay(table(tmp_path / "t", {"schema": {"id": "long"}, **REPAIRED})) == Replayed(2, 2)
+    dead = open_table(given, dead_letters=True)
+    states = open_table(given).state(), dead.state()
+    end = Position({("t", 0): 5}, "c", {"t": "00" * 16}, {("t", 0): 0})
+    plan = Plan(*states, {("t", 0): 4}, end, 0, again=True, full=True)
+    found = Record.of(plan, 1, dead, open_storage(given.dead_letter_path, given.storage), given.app_id)
+    assert {key: list(offsets) for key, offsets in found.dead.items()} == {("t", 0): [4]}
+
+
+def test_a_replay_that_was_replaced_removes_no_list_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one had made rows of its letters and could not remove them without its list, nor could any later one."""
+    given = table(tmp_path / "t", {"schema": {"id": "long"}})
+    Feed(given).values(*VALUES)
+    after = table(tmp_path / "t", {"schema": {"id": "long"}, **REPAIRED})
+    begun, next_, remove = module._Replay(after), module._Replay(after), module._Replay._remove
+    unsettled = module.intents.unsettled
+
+    def slow(*given: Any) -> Any:
+        """The first replay has claimed the tables, and is slow: the next one begins and ends its rows."""
+        monkeypatch.setattr(module.intents, "unsettled", unsettled)
+        monkeypatch.setattr(module._Replay, "_remove", killed)
+        with pytest.raises(KilledError):
+            next_.run()
+        monkeypatch.setattr(module._Replay, "_remove", remove)
+        return unsettled(*given)
+
+    def killed(*_: Any) -> None:
+        raise KilledError
+
+    monkeypatch.setattr(module.intents, "unsettled", slow)
+    with pytest.raises(FencedError):
+        begun.run()
+    assert replay(after) == Replayed(0, 1)
+    assert [row["id"] for row in rows(after)] == [0, 1, 3]
+    assert left(after) == [2]
 
 
 def test_rows_by_key_do_not_go_back(tmp_path: Path) -> None:

@@ -84,8 +84,7 @@ def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool
         return 0, 0
     kept: list[str] = []
     try:
-        merged = (engine or InlineEngine()).map(partial(_merge, spec, work), groups)
-        for group, file in zip(groups, merged, strict=True):
+        for group, file in _merged(spec, engine or InlineEngine(), work, groups):
             _replace(table, [old.path for old in group], file)
             kept.append(file.path)
     except ConflictError:
@@ -93,6 +92,17 @@ def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool
         raise
     work.settle(lambda: kept)
     return sum(len(group) for group in groups), len(groups)
+
+
+def _merged(
+    spec: TableSpec, engine: Engine, work: Work, groups: Sequence[list[Added]]
+) -> list[tuple[list[Added], Added]]:
+    """Merge each group into a new file, which is not committed yet. If one fails, all new files are removed."""
+    try:
+        return list(zip(groups, engine.map(partial(_merge, spec, work), groups), strict=True))
+    except Exception:
+        work.settle(tuple)
+        raise
 
 
 def _merge(spec: TableSpec, work: Work, group: Sequence[Added]) -> Added:
@@ -110,7 +120,16 @@ def _merge(spec: TableSpec, work: Work, group: Sequence[Added]) -> Added:
 
 
 def _replace(table: Committer, old: Sequence[str], new: Added) -> None:
-    tried(lambda: table.replace(old, [new]), lambda: {file.path for file in table.live()}.issuperset(old))
+    """Commit a merged file. Raises ConflictError only if the table does not have it.
+
+    After another exception, such as a timeout, nobody knows whether the table has it or will have it. The caller then
+    keeps the file and its record: the next writer removes it once it has claimed the table.
+    """
+    try:
+        tried(lambda: table.replace(old, [new]), lambda: {file.path for file in table.live()}.issuperset(old))
+    except ConflictError:
+        if new.path not in table.files():  # a repeated request meets its own transaction
+            raise
 
 
 def care(
@@ -155,15 +174,12 @@ def _compact_beside(
             break
         work = Work(open_storage(path, spec.storage), spec.app_id, table.join(), f"{COMPACT}{uuid.uuid4().hex}")
         kept: list[str] = []
-        some = groups[first : first + at_once]
-        try:
-            for group, file in zip(some, engine.map(partial(_merge, spec, work), some), strict=True):
-                with gate, suppress(ConflictError):
-                    _replace(table, [old.path for old in group], file)
-                    kept.append(file.path)
-                    merged, into = merged + len(group), into + 1
-        finally:
-            work.settle(partial(tuple, kept))
+        for group, file in _merged(spec, engine, work, groups[first : first + at_once]):
+            with gate, suppress(ConflictError):
+                _replace(table, [old.path for old in group], file)
+                kept.append(file.path)
+                merged, into = merged + len(group), into + 1
+        work.settle(partial(tuple, kept))
     return merged, into
 
 

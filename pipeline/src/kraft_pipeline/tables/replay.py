@@ -1,10 +1,10 @@
 """Replay of dead letters after a repair: letters that decode now become rows, and the others stay dead letters.
 
 A replay is a separate writer beside the stream. Each of its batches changes two tables, rows and dead letters, and may
-be killed between the two. So each batch first writes the list of its letters to `_kraft_replays/<id>.arrow` beside the
-dead letters. The transaction that adds the rows names this list. A second transaction with the same number then removes
-the letters. If a replay finds the table one batch ahead of the dead letters, it finishes that batch first. So no letter
-becomes a row twice, and no letter is removed without becoming a row.
+be killed between the two. So each batch first writes the list of its letters to `_kraft_replays/e<epoch>-<id>.arrow`
+beside the dead letters. The transaction that adds the rows names this list. A second transaction with the same number
+then removes the letters. If a replay finds the table one batch ahead of the dead letters, it finishes that batch first.
+So no letter becomes a row twice, and no letter is removed without becoming a row.
 
 The replay skips letters of a batch that a dead writer left unfinished: the stream repeats that batch and compares it
 with them (`repeats`).
@@ -93,8 +93,9 @@ class _Replay:
         for storage, table in ((self._rows_at, self._table), (self._dead_at, self._dead)):
             for work in intents.unsettled(storage, self._app):
                 work.settle(table.files)
-        for file in list(self._dead_at.list(FOLDER)):  # lists of interrupted replays
-            self._dead_at.delete(file.path)
+        for file in list(self._dead_at.list(FOLDER)):  # lists of interrupted replays; a later one may be at work
+            if file.path.rpartition("/")[2] < f"e{self._epoch:010d}-":
+                self._dead_at.delete(file.path)
 
     def _pending(self) -> set[int]:
         """Numbers of batches whose letters are committed but whose rows are not."""
@@ -127,7 +128,7 @@ class _Replay:
         gone = pa.concat_tables(taken)
         if not gone.num_rows:
             return 0
-        name = f"{FOLDER}/{uuid.uuid4().hex}.arrow"
+        name = f"{FOLDER}/e{self._epoch:010d}-{uuid.uuid4().hex}.arrow"
         self._put(name, gone)
         position = Position({}, notes={LIST: name})
         self._commit(number, position, written)
@@ -221,7 +222,8 @@ class _Replay:
                     continue
                 old.append(file.path)
                 if any(keep):
-                    path = f"{stem(self._app, self._epoch)}b{number:08d}-{uuid.uuid4().hex}.parquet"
+                    # Like that of a merged file, the name has no batch: the letters are of batches of other writers.
+                    path = f"{stem(self._app, self._epoch)}left-{uuid.uuid4().hex}.parquet"
                     data, minima, maxima = encoded(rows.filter(pa.array(keep)))
                     work.intend([path])
                     self._dead_at.write(path, data)

@@ -101,6 +101,8 @@ class Runner:
         self._losses = Losses(open_storage(spec.path, spec.storage), spec.app_id)
         self._run = uuid.uuid4().hex[:8]
         self._epoch = 0
+        self._is_unsure, self._claiming = False, 0
+        """Whether the outcome of the last commit is unknown; the epoch of a claim that was not answered yet."""
         self._stopping = False
         self.behind: int | None = None
         """Records not in the table when the topics were last checked; None before the first check."""
@@ -185,19 +187,27 @@ class Runner:
             time.sleep(min(POLL_S, seconds))
 
     def begin(self) -> int:
-        """Take over the table from earlier writers and remove their leftovers. Returns the number of files."""
+        """Take over the table from earlier writers and remove their leftovers. Returns the number of files.
+
+        A commit that was not answered may still be under way. A new claim takes its place in the table's log, so its
+        files can be removed.
+        """
         if self._table.schema() is not None:
-            if self._epoch == 0:
+            if self._epoch == 0 or self._is_unsure:
                 tried(self._claim)
             if self._dead.schema() is not None:
                 self._claim_dead()
         return self._sweep()
 
     def _claim(self) -> None:
-        last = max(self._table.state().epoch, self._dead.state().epoch)
-        epoch = max(last + 1, int(time.time()))  # by the clock, so it is also new in a table that was created again
-        self._table.claim(epoch)
-        self._epoch = epoch
+        state = self._table.state()
+        if self._epoch and state.epoch != self._claiming:
+            state.check(self.spec.path, self._epoch)  # do not take the table back from a newer writer
+        last = max(state.epoch, self._dead.state().epoch)
+        # By the clock, so it is also new in a table that was created again.
+        self._claiming = max(last + 1, int(time.time()))
+        self._table.claim(self._claiming)
+        self._epoch, self._is_unsure = self._claiming, False
 
     def _claim_dead(self) -> None:
         def claim() -> None:
@@ -254,7 +264,7 @@ class Runner:
             with self._caretaker.gate:
                 kept[:] = self._commit(number, plan.end, files, found)
 
-        tried(commit, lambda: self._table.state().batch == plan.state.batch)
+        self._committed(commit, lambda: self._table.state().batch == plan.state.batch)
         self._work(self.spec.path, number).settle(lambda: kept)
         self.sizes.learn(plan.records, sum(result.size for result in results))
         self._tell_group(cluster, plan.end)
@@ -262,6 +272,12 @@ class Runner:
         self.behind = plan.lag
         self._rows, self._pause_s, self._spark_failures = self._rows + rows, POLL_S, 0
         self._tell(Progress(number, rows, dead + settled, len(files), time.monotonic() - begun, plan.lag, settled))
+
+    def _committed(self, commit: Callable[[], None], is_open: Callable[[], bool]) -> None:
+        """As `tried`; after an exception the outcome counts as unknown until the table is claimed anew."""
+        self._is_unsure = True
+        tried(commit, is_open)
+        self._is_unsure = False
 
     def _first_attempt(self, number: int, plan: Plan) -> Record:
         """The record of a repeated batch's first attempt; empty for other batches."""
@@ -375,7 +391,7 @@ class Runner:
             # A writer that took over before this table existed removed the files but could not claim this table.
             self._table.state().check(self.spec.path, self._epoch)
             end = replace(plan.end, rows=counts.rows)
-            tried(
+            self._committed(
                 lambda: self._dead.commit(number, end, files, after=plan.dead.batch),
                 lambda: files[0].path not in {file.path for file in self._dead.live()},
             )

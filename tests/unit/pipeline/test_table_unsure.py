@@ -1,0 +1,102 @@
+"""Commits of unknown outcome: a store that does not answer may have written, or may write later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft_pipeline.tables import maintenance
+from kraft_pipeline.tables.committer import ConflictError, FencedError
+from kraft_pipeline.tables.delta import DeltaTableOf
+from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables.iceberg import IcebergTable
+from kraft_pipeline.tables.opening import open_table
+from kraft_pipeline.tables.parquet import ParquetTable
+from kraft_pipeline.tables.runner import Runner
+from kraft_pipeline.tables.spec import TableSpec
+from kraft_pipeline.tables.storage import Folder
+from tests.feed import Feed
+from tests.unit.pipeline.test_table_replay import rows, table
+
+KINDS = {"delta": DeltaTableOf, "iceberg": IcebergTable, "parquet": ParquetTable}
+
+
+def fed(path: Path, kind: str) -> tuple[TableSpec, Feed]:
+    given = table(path / "t", {"schema": {"id": "long"}}, format=kind)
+    feed = Feed(given)
+    for number in range(3):
+        feed.values(b'{"id": %d}' % number)
+    return given, feed
+
+
+def unanswered(monkeypatch: pytest.MonkeyPatch, kind: str, name: str, error: Exception) -> list[str]:
+    """From now on, one call of a table's method does its work and then fails with `error`."""
+    real: Callable[..., None] = getattr(KINDS[kind], name)
+    calls = list[str]()
+
+    def call(*given: Any, **more: Any) -> None:
+        real(*given, **more)
+        if not calls:
+            calls.append(name)
+            raise error
+
+    monkeypatch.setattr(KINDS[kind], name, call)
+    return calls
+
+
+@pytest.mark.parametrize("error", [OSError("no answer"), ConflictError("another writer was first")], ids=type)
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_merged_file_stays_if_its_commit_was_not_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, beside: bool, error: Exception
+) -> None:
+    """It was removed, though the table had it. A client that repeats a put finds its own transaction in the way."""
+    given, _ = fed(tmp_path, kind)
+    calls = unanswered(monkeypatch, kind, "replace", error)
+    try:
+        maintenance.care(given, InlineEngine()) if beside else maintenance.compact(given)
+    except OSError as found:
+        assert found is error
+    assert calls
+    assert [row["id"] for row in rows(given)] == [0, 1, 2]
+    Runner(given, InlineEngine()).begin()
+    assert [row["id"] for row in rows(given)] == [0, 1, 2]
+
+
+def test_a_commit_that_arrives_late_is_fenced_before_its_files_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A put that was not answered arrived after the files of its batch had been removed as uncommitted."""
+    given, feed = fed(tmp_path, "parquet")
+    create, late = Folder.create, list[Callable[[], bool]]()
+
+    def lost(folder: Folder, path: str, data: bytes) -> bool:
+        if not late and b'"batch": 3' in data:
+            late.append(lambda: create(folder, path, data))
+            raise OSError("no answer")
+        return create(folder, path, data)
+
+    monkeypatch.setattr(Folder, "create", lost)
+    with pytest.raises(OSError, match="no answer"):
+        feed.values(b'{"id": 3}')
+    feed._runner.begin()  # as before the next try
+    late[0]()
+    assert [row["id"] for row in rows(given)] == [0, 1, 2]
+    feed.values(b'{"id": 3}')
+    assert [row["id"] for row in rows(given)] == [0, 1, 2, 3]
+
+
+def test_a_writer_that_was_replaced_does_not_take_the_table_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, feed = fed(tmp_path, "parquet")
+    unanswered(monkeypatch, "parquet", "commit", OSError("no answer"))
+    with pytest.raises(OSError, match="no answer"):
+        feed.values(b'{"id": 3}')
+    Runner(given, InlineEngine()).begin()
+    with pytest.raises(FencedError):
+        feed._runner.begin()
+    assert open_table(given).state().batch == 3
