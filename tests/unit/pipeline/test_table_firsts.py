@@ -139,6 +139,16 @@ def test_a_wrong_name_is_told_with_the_first_fields(
         feed.values(b'{"id":1,"country":"de"}')
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_table_with_columns_does_not_get_a_key_from_values(tmp_path: Path, kind: str) -> None:
+    """Its columns have types, so values do not decide on them again."""
+    Feed(table(tmp_path / "t", format=kind)).values(b'{"id":1,"n":1.5}')
+    other = Feed(table(tmp_path / "t", {"evolve": "none"}, format=kind, mode="upsert", key=["other"]))
+    other.begin()
+    with pytest.raises(SpecError, match=r"^spec.table.key: there is no column 'other'"):
+        other.values(b'{"id":1,"n":1,"other":1}')
+
+
 @pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
 def test_a_table_with_rows_keeps_its_partitions(tmp_path: Path, kind: str) -> None:
     """Only a table without files may be partitioned anew."""

@@ -146,9 +146,9 @@ def lacking(spec: TableSpec, schema: pa.Schema) -> list[str]:
     """Names that `key`, `orderBy` and `partitionBy` have for fields of values that the schema lacks.
 
     A table whose first batches had no fields (dead letters, tombstones, gaps) lacks them. None for raw records, whose
-    columns are known.
+    columns are known, and for a schema that has fields, whose types count.
     """
-    if spec.value.format == "raw":
+    if spec.value.format == "raw" or len(fields_of(spec, schema)):
         return []
     wanted = [*spec.keys, *([spec.order_by] if spec.order_by else [])]
     wanted += [entry for entry in spec.partition_by if partitions.column_of(entry, schema) not in schema.names]
