@@ -92,15 +92,21 @@ def operators(namespace: str = NAMESPACE) -> list[Object]:
     return list(get("pods", selector="app.kubernetes.io/name=kraftcluster-operator", namespace=namespace))
 
 
-def requests(namespace: str = NAMESPACE) -> Counter[str]:
-    """How many the operator has sent to the API server, by verb and kind; watches are not counted."""
-    found: Counter[str] = Counter()
+def metric(name: str, namespace: str = NAMESPACE) -> Iterator[tuple[str, float]]:
+    """Yield the labels and the value of each sample of a metric, from all of the operator's pods."""
     for one in operators(namespace):
         url = f"/api/v1/namespaces/{namespace}/pods/{one['metadata']['name']}:8080/proxy/metrics"
         for line in kubectl("get", "--raw", url).stdout.splitlines():
-            if line.startswith("kraft_operator_requests_total{"):
-                words, _, count = line.rpartition(" ")
-                found[" ".join(words.split('"')[1::2])] += int(float(count))
+            if line.startswith(f"{name}{{"):
+                labels, _, value = line.rpartition(" ")
+                yield labels.removeprefix(name), float(value)
+
+
+def requests(namespace: str = NAMESPACE) -> Counter[str]:
+    """How many the operator has sent to the API server, by verb and kind; watches are not counted."""
+    found: Counter[str] = Counter()
+    for labels, count in metric("kraft_operator_requests_total", namespace):
+        found[" ".join(labels.split('"')[1::2])] += int(count)
     return found
 
 

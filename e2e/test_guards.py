@@ -6,8 +6,20 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 
-from e2e.kube import CLIENT_IMAGE, NAMESPACE, NODE_IMAGE, Cluster, Workload, get, kubectl, needs_kubernetes, until
+from e2e.kube import (
+    CLIENT_IMAGE,
+    NAMESPACE,
+    NODE_IMAGE,
+    Cluster,
+    Workload,
+    get,
+    kubectl,
+    metric,
+    needs_kubernetes,
+    until,
+)
 
 pytestmark = needs_kubernetes
 
@@ -55,6 +67,15 @@ def test_a_topic_of_one_replica_blocks_the_roll_and_is_named(cluster: Cluster) -
     cluster.change(config={**cluster.spec["config"], "queued.max.requests": "600"})
     until("it is named", lambda: cluster.condition("Degraded").get("reason") == "PartitionAtRisk")
     assert "partition single-" in cluster.condition("Degraded")["message"]
+    # The alert KraftGateHolds counts from this time on.
+    labels = (f'cluster="{cluster.name}"', 'reason="PartitionAtRisk"')
+    since = [
+        value
+        for found, value in metric("kraft_operator_blocked_since_timestamp_seconds")
+        if all(one in found for one in labels)
+    ]
+    assert since
+    assert 0 < since[0] <= time.time()
     after = cluster.uids()
     assert any(after[number] == before[number] for number in (101, 102, 103))
     cluster.change(updateStrategy={"unavailableTopics": ["single"]})

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from e2e.kube import NODE_IMAGE, OPERATOR_IMAGE, ROOT, Cluster, Workload, kubectl, needs_kubernetes, timed, until
+from e2e.kube import NODE_IMAGE, OPERATOR_IMAGE, ROOT, Cluster, Workload, get, kubectl, needs_kubernetes, timed, until
 
 pytestmark = [needs_kubernetes, pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")]
 
@@ -101,3 +102,33 @@ def test_of_two_drained_brokers_the_second_waits_for_the_first(cluster: Cluster)
         cluster.settle()
     assert {number for number, uid in cluster.uids().items() if before[number] != uid} == {102, 103}
     work.assert_nothing_lost()
+
+
+def _versions(*words: str) -> str:
+    command = [sys.executable, "-m", "kraft_operator.cli.kubectl", "versions", *words]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return answer.stdout
+
+
+def test_v1beta1_is_served_and_stored_beside_v1alpha1(cluster: Cluster) -> None:
+    """The operator goes on under either version of what is stored; nothing is restarted for it."""
+    beta, before = "kraftclusters.v1beta1.kraftcluster.io", cluster.uids()
+    try:
+        assert "serves v1alpha1, v1beta1; stores v1alpha1" in _versions("serve")
+        there = until("v1beta1 is read", lambda: get(beta, cluster.name, namespace=cluster.namespace))
+        assert there["apiVersion"] == "kraftcluster.io/v1beta1"
+        assert "moves" in there["spec"] and "drain" not in there["spec"]
+        assert "objects are stored as v1beta1" in _versions("store", "v1beta1")
+        crd = get("crd", "kraftclusters.kraftcluster.io", namespace="")
+        assert crd["status"]["storedVersions"] == ["v1beta1"]
+        change = '{"spec": {"moves": {"partitionsAtOnce": 7}}}'
+        kubectl("patch", beta, cluster.name, "-n", cluster.namespace, "--type=merge", "-p", change, check=True)
+        assert cluster.resource["spec"]["drain"]["partitionsAtOnce"] == 7
+        cluster.settle()
+    finally:
+        # Other tests apply the definitions of v1alpha1 alone, which is refused while v1beta1 is stored.
+        _versions("store", "v1alpha1")
+        assert "serves v1alpha1; stores v1alpha1" in _versions("withdraw")
+    cluster.settle()
+    assert cluster.uids() == before
