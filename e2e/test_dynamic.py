@@ -10,7 +10,10 @@ pytestmark = needs_kubernetes
 
 
 def _properties(cluster: Cluster, node: int) -> str:
-    return str(get("configmap", f"{cluster.name}-{node}", namespace=cluster.namespace)["data"]["server.properties"])
+    """The file of a node: its pod names the ConfigMap."""
+    volumes = cluster.pods()[node]["spec"]["volumes"]
+    name = next(one["configMap"]["name"] for one in volumes if "configMap" in one)
+    return str(get("configmap", name, namespace=cluster.namespace)["data"]["server.properties"])
 
 
 def test_a_static_quorum_becomes_dynamic(cluster: Cluster) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from kraft_operator.handlers import OBJECTS
 from kraft_operator.kube.client import ApiError
+from kraft_operator.specs.storage import FORMATTED
 from tests.unit.operator.fake_kubernetes import Crash
 from tests.unit.operator.reconciling import KEY, condition, new_api, new_operator, settle
 
@@ -74,6 +75,40 @@ TOPIC_DEFAULTS: dict[str, Any] = {"partitions": 1, "config": {}, "deletionPolicy
 
 
 """As the API server fills them in."""
+
+
+def test_a_claim_that_is_made_again_is_formatted_again() -> None:
+    """The finished job of the deleted claim counted for the new one: an empty volume was marked as formatted."""
+
+    async def main() -> None:
+        api = new_api()
+        operator = new_operator(api)
+        while not any(kind == "Job" for kind, *_ in api.objects):
+            await operator.reconcile(KEY)
+        name = next(
+            name for kind, _, name in sorted(api.objects) if kind == "PersistentVolumeClaim" and "-101-" in name
+        )
+        api.work()  # all jobs are done
+        assert api.objects.pop(("PersistentVolumeClaim", KEY.namespace, name))
+        before = {one["metadata"]["uid"] for (kind, *_), one in api.objects.items() if kind == "Job"}
+        jobs, formatted = dict[str, set[str]](), set[str]()
+        for _ in range(20):
+            await operator.reconcile(KEY)
+            for (kind, _, other), one in api.objects.items():
+                if kind == "Job" and "-101-" in other and one["metadata"]["uid"] not in before:
+                    jobs.setdefault(one["metadata"]["uid"], set()).add(other)
+                if (
+                    kind == "PersistentVolumeClaim"
+                    and other == name
+                    and FORMATTED in one["metadata"].get("annotations", {})
+                ):
+                    formatted.add(name)
+                    assert jobs, "the new claim is marked as formatted, and no job has formatted it"
+            api.work()
+        assert formatted
+        operator.close()
+
+    asyncio.run(main())
 
 
 def test_a_paused_cluster_is_left_alone() -> None:

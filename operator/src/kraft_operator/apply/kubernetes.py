@@ -175,7 +175,10 @@ class Hands:
         cluster_id = self._record.cluster_id
         assert cluster_id is not None
         name = config["metadata"]["name"]
-        job = storage.format_job(self._cluster, pool, node, cluster_id, name, dynamic, step.volumes, step.aspects)
+        claims = [claim["metadata"]["uid"] for claim in self._claims(step.node, step.disk)]
+        job = storage.format_job(
+            self._cluster, pool, node, cluster_id, name, dynamic, step.volumes, step.aspects, claims
+        )
         await self._create(job)
 
     def _initial_voters(self) -> str:

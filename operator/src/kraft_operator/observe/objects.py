@@ -19,7 +19,7 @@ from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.pods import ASPECT, config_map, config_name, mounted
 from kraft_operator.specs.properties import External
 from kraft_operator.specs.quantities import as_bytes
-from kraft_operator.specs.storage import DISK, FORMATS, FORMATTED, REPLACED, VOLUME_MARK, VOLUMES
+from kraft_operator.specs.storage import CLAIMS, DISK, FORMATS, FORMATTED, REPLACED, VOLUME_MARK, VOLUMES
 
 Object = Mapping[str, Any]
 MESSAGE_CHARS_MAX: Final = 500
@@ -60,7 +60,10 @@ def kube(
             for number, one in by_node(pods)
         },
         volumes(cluster, claims, racks),
-        {(number, disk_of(one)): job(one, formatting) for number, one in by_node(jobs)},
+        {
+            (number, disk_of(one)): replace(job(one, formatting), former=_is_former(one, claims))
+            for number, one in by_node(jobs)
+        },
         addresses(cluster, services),
     )
 
@@ -408,6 +411,13 @@ def job(one: Object, pods: Iterable[Object] = ()) -> Job:
         return replace(said, state="failed", message=said.message or text)
     done = condition_of(one, "Complete").get("status") == "True" or one.get("status", {}).get("succeeded", 0)
     return replace(said, state="done") if done or any(_succeeded(pod, metadata.get("uid")) for pod in mine) else said
+
+
+def _is_former(one: Object, claims: Iterable[Object]) -> bool:
+    """Whether a claim of this format job no longer exists. Jobs of older operators do not name their claims."""
+    named = one["metadata"].get("annotations", {}).get(CLAIMS, "")
+    there = {claim["metadata"].get("uid") for claim in claims if "deletionTimestamp" not in claim["metadata"]}
+    return bool(named) and not there.issuperset(named.split(","))
 
 
 def _succeeded(pod: Object, job_uid: str | None) -> bool:

@@ -96,6 +96,8 @@ class Job:
     """Whether its container runs or may run."""
     mounts: frozenset[str] = frozenset()
     """The volumes that it formats; empty if it formats all."""
+    former: bool = False
+    """A volume that it formats was deleted since. A new volume of the same name is not formatted by it."""
 
 
 @dataclass(frozen=True, slots=True)

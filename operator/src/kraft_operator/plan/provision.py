@@ -161,8 +161,15 @@ def _format(s: Situation, node: Node, formatted: list[Node]) -> None:
 
 
 def _follow(s: Situation, node: Node, job: Job, what: str) -> None:
-    """Follow an existing format job: mark the volumes, drop it to apply a correction, or report its state."""
-    if job.state == "done":
+    """Follow an existing format job: mark the volumes, drop it to apply a correction, or report its state.
+
+    A job of a deleted volume proves nothing about the volume that took its name.
+    """
+    if job.former and not job.runs:
+        s.plan.steps.append(DropJob(node.id, node.disk))
+    elif job.former:
+        s.plan.waits.append(f"{node.kind}: the job that formats a deleted volume ends")
+    elif job.state == "done":
         s.plan.steps.append(MarkFormatted(node.id, node.disk, tuple(sorted(job.mounts))))
     elif not job.runs and job.aspects is not None and job.aspects != s.format_aspects(node):
         s.plan.steps.append(DropJob(node.id, node.disk))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
@@ -23,6 +23,8 @@ VOLUME_MARK: Final = f"{GROUP}/volume"
 DISK: Final = f"{GROUP}/disk"
 VOLUMES: Final = f"{GROUP}/volumes"
 """Annotation of a format job: the number of volumes that it formats."""
+CLAIMS: Final = f"{GROUP}/claims"
+"""Annotation of a format job: the uids of the claims that it formats, separated by commas."""
 ATTEMPTS_MAX: Final = 3
 FORMATS: Final = "format"
 """The container of a format job."""
@@ -68,6 +70,7 @@ def format_job(
     dynamic: Mapping[str, str] | None = None,
     volumes: int = 0,
     aspects: Mapping[str, str] | None = None,
+    claims: Iterable[str] = (),
 ) -> dict[str, Any]:
     """The job that runs `kafka-storage format`, which refuses directories of another cluster or node.
 
@@ -75,6 +78,7 @@ def format_job(
     - `dynamic`: for a controller of a dynamic quorum. `initial` has the first voters in Kafka's form, or is empty to
       join.
     - `volumes`: the number of volumes, if some were added later. Formatted volumes stay unchanged.
+    - `claims`: the uids of the claims. A claim that is created later under the same name is another claim.
     - `aspects`: the aspects that the job is created with.
 
     The job has no deadline, because its pod may wait for an image or a machine.
@@ -98,6 +102,7 @@ def format_job(
     }
     metadata = cluster.metadata(cluster.format_job(node.id, node.disk, volumes), node_id=node.id, pool=pool.name)
     metadata["annotations"] = {ASPECT + key: value for key, value in (aspects or {}).items()}
+    metadata["annotations"][CLAIMS] = ",".join(sorted(claims))
     metadata["labels"] |= {DISK: str(node.disk), VOLUMES: str(len(pool.storage.volumes))}
     return {
         "apiVersion": "batch/v1",

@@ -375,7 +375,7 @@ class World:
                 self._forget(node_id)
             elif self._stopping(node_id, process) is None and process.started:
                 deadline = self._clock() + self._grace_s(cluster, node_id)
-                text = json.dumps({"started": process.started, "deadline": deadline})
+                text = json.dumps({"pid": process.pid, "started": process.started, "deadline": deadline})
                 (self.folder.node(node_id) / STOPPING).write_text(text)
                 self._press(node_id, process, deadline)
 
@@ -396,7 +396,9 @@ class World:
             return None
         except ValueError:  # a crash interrupted the write, before the node was asked
             return None
-        return float(found["deadline"]) if found["started"] == process.started else None
+        # Files of older versions have no process id.
+        same = found["started"] == process.started and found.get("pid", process.pid) == process.pid
+        return float(found["deadline"]) if same else None
 
     def _press(self, node_id: int, process: Process, deadline: float) -> None:
         """Send SIGTERM, because the writer of the deadline may have died before. Kill the node after the deadline."""
