@@ -22,7 +22,12 @@ from typing import Any
 import yaml
 
 from kraft_operator.api.cluster import CONTROLLER_PORT, KRaftClusterSpec
-from kraft_operator.kafka import schemas
+from kraft_operator.protocol import VERSIONS
+from kraft_protocol.ids import ZERO_UUID
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import API
+from kraft_protocol.wire.codec import decode
+from kraft_protocol.wire.frames import decode_request_header, encode_response
 from tests.unit.operator.api_server import ApiServer
 from tests.unit.operator.sample import ROOT, SPECS
 
@@ -30,8 +35,6 @@ Object = dict[str, Any]
 PORT, METRICS = 39092, 39404
 DRIVER = 9404
 NET = "127.77"
-HEAD = struct.Struct(">hhih")
-APIS = {one.key: one for one in vars(schemas).values() if isinstance(one, schemas.Api)}
 TICK_S = 0.5
 
 
@@ -47,47 +50,42 @@ class Cluster:
         self.config: dict[str, str] = {}
         self.level = 1
 
-    def answer(self, api: schemas.Api, asked: Object) -> Object:
-        fine: Object = {"throttle_ms": 0, "error": 0, "message": None}
-        brokers = [
-            {"id": i, "host": host, "port": PORT, "rack": None, "fenced": False} for i, host in self.nodes.items()
-        ]
-        brokers = [one for one in brokers if one["id"] > 100]
+    def answer(self, request: Any) -> Any:
+        """The response to a request."""
         now = int(time.time() * 1000)
-        replica = {"directory": bytes(16), "end": 9, "fetched": now, "caught_up": now}
-        match api.name:
-            case "DescribeQuorum":
-                part = {"index": 0, "error": 0, "message": None, "leader": 1, "epoch": 1, "high_watermark": 9}
-                voters = [{"id": i, **replica} for i in self.nodes if i < 100]
-                observers = [{"id": i, **replica} for i in self.nodes if i > 100]
-                parts = [{**part, "voters": voters, "observers": observers}]
-                return {**fine, "topics": [{"name": "__cluster_metadata", "partitions": parts}], "nodes": []}
-            case "DescribeCluster":
-                found = {"endpoints": asked["endpoints"], "cluster_id": self.id, "controller": 1, "operations": 0}
-                return {**fine, **found, "brokers": brokers}
-            case "Metadata":
-                return {"throttle_ms": 0, "brokers": [], "cluster_id": self.id, "controller": 1, "topics": []}
-            case "DescribeConfigs":
-                rest = {"read_only": False, "source": 3, "sensitive": False, "synonyms": [], "type": 2}
-                configs = [{"name": k, "value": v, **rest, "documentation": None} for k, v in self.config.items()]
-                return {"throttle_ms": 0, "results": [{**fine, "type": 4, "name": "", "configs": configs}]}
-            case "IncrementalAlterConfigs":
-                for one in asked["resources"]:
-                    self.config |= {c["name"]: c["value"] for c in one["configs"] if not c["operation"]}
-                return {"throttle_ms": 0, "responses": [{**fine, "type": 4, "name": ""}]}
-            case "ListPartitionReassignments":
-                return {**fine, "topics": []}
-        raise AssertionError(api.name)
-
-    def versions(self) -> bytes:
-        """The response has tagged fields, which the operator's codec can only read."""
-        feature = b"\x02" + _text("metadata.version") + struct.pack(">hh", 1, 29) + b"\0"
-        tags = b"\x02" + b"\x00" + bytes([len(feature)]) + feature + b"\x02" + bytes([len(feature)]) + feature
-        return struct.pack(">h", 0) + b"\x01" + struct.pack(">i", 0) + tags
-
-
-def _text(word: str) -> bytes:
-    return bytes([len(word) + 1]) + word.encode()
+        match request:
+            case m.ApiVersionsRequest():
+                served = [m.ApiVersionsResponse.ApiVersion(key, version, version) for key, version in VERSIONS.items()]
+                supported = [m.ApiVersionsResponse.SupportedFeatureKey("metadata.version", 1, 29)]
+                finalized = [m.ApiVersionsResponse.FinalizedFeatureKey("metadata.version", 29, 1)]
+                return m.ApiVersionsResponse(0, served, 0, supported, 1, finalized)
+            case m.DescribeQuorumRequest():
+                state = m.DescribeQuorumResponse.ReplicaState
+                voters = [state(i, ZERO_UUID, 9, now, now) for i in self.nodes if i < 100]
+                observers = [state(i, ZERO_UUID, 9, now, now) for i in self.nodes if i > 100]
+                part = m.DescribeQuorumResponse.PartitionData(0, 0, None, 1, 1, 9, voters, observers)
+                return m.DescribeQuorumResponse(
+                    topics=[m.DescribeQuorumResponse.TopicData("__cluster_metadata", [part])]
+                )
+            case m.DescribeClusterRequest():
+                broker = m.DescribeClusterResponse.DescribeClusterBroker
+                brokers = [broker(i, host, PORT) for i, host in self.nodes.items() if i > 100]
+                return m.DescribeClusterResponse(0, 0, None, request.endpoint_type, self.id, 1, brokers)
+            case m.MetadataRequest():
+                return m.MetadataResponse(cluster_id=self.id, controller_id=1)
+            case m.DescribeConfigsRequest():
+                config = m.DescribeConfigsResponse.DescribeConfigsResourceResult
+                configs = [config(k, v, config_source=3, config_type=2) for k, v in self.config.items()]
+                result = m.DescribeConfigsResponse.DescribeConfigsResult(0, None, 4, "", configs)
+                return m.DescribeConfigsResponse(results=[result])
+            case m.IncrementalAlterConfigsRequest():
+                for one in request.resources:
+                    self.config |= {c.name: c.value or "" for c in one.configs if not c.config_operation}
+                altered = m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(0, None, 4, "")
+                return m.IncrementalAlterConfigsResponse(responses=[altered])
+            case m.ListPartitionReassignmentsRequest():
+                return m.ListPartitionReassignmentsResponse()
+        raise AssertionError(type(request).__name__)
 
 
 class Nodes:
@@ -130,14 +128,11 @@ class Nodes:
             while True:
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
                 data = await reader.readexactly(size)
-                key, _, number, length = HEAD.unpack_from(data)
-                api = APIS[key]
-                if api is schemas.API_VERSIONS:
-                    body = cluster.versions()
-                else:
-                    asked = api.request.decode(data[HEAD.size + length + 1 :])
-                    body = b"\0" + api.response.encode(cluster.answer(api, asked))
-                writer.write(struct.pack(">ii", len(body) + 4, number) + body)
+                head = decode_request_header(memoryview(data))
+                cls = API[head.api_key].request
+                answer = cluster.answer(decode(cls, data[head.body_offset :], head.api_version))
+                parts = encode_response(head.correlation_id, head.api_key, head.api_version, answer)
+                writer.write(b"".join(parts))  # type: ignore[arg-type]  # answers hold no slices of files
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 

@@ -19,15 +19,16 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
-from kraft_operator.kafka import schemas
-from kraft_operator.kafka.client import Address, Client
+from kraft_operator.protocol import new_client
 from kraft_pipeline.client import Cluster, Settings
 from kraft_pipeline.sinks.options import parse_sink
 from kraft_pipeline.sinks.rows import RowWriter
+from kraft_protocol.client.aio import Address
+from kraft_protocol.wire import messages
 
 ROOT: Final = Path(__file__).parents[1]
 SAMPLE: Final = ROOT / "deploy" / "samples" / "kraftcluster.yaml"
@@ -90,23 +91,10 @@ class Demo:
             writer.close()
 
     async def _create(self) -> None:
-        client = Client()
-        topic: dict[str, Any] = {
-            "name": TOPIC,
-            "partitions": PARTITIONS,
-            "replicas": 3,
-            "assignments": [],
-            "configs": [],
-        }
-        answer = await client.ask(
-            Address("localhost", self.port),
-            schemas.CREATE_TOPICS,
-            topics=[topic],
-            timeout_ms=30_000,
-            validate_only=False,
-        )
-        client.close()
-        assert not answer["topics"][0]["error"], answer
+        topic = messages.CreateTopicsRequest.CreatableTopic(TOPIC, PARTITIONS, 3)
+        async with new_client() as client:
+            answer = await client.ask(Address("localhost", self.port), messages.CreateTopicsRequest([topic], 30_000))
+        assert not answer.topics[0].error_code, answer
 
     def _orders(self) -> Iterator[pa.RecordBatch]:
         chance = random.Random(7)

@@ -35,6 +35,8 @@ WORLD = {
 }
 WORLD_CALLS = {"open", "input", "print"}
 FREE = ("runtime", "cli", "testing")
+DRIVERS = ("client/aio.py", "client/blocking")
+"""What of the protocol has sockets and clocks."""
 
 
 def _tracked(pattern: str) -> list[Path]:
@@ -50,7 +52,9 @@ def _tracked(pattern: str) -> list[Path]:
 
 def _core_files() -> list[Path]:
     files = [p for p in sorted(NODE.rglob("*.py")) if p.relative_to(NODE).parts[0] not in FREE]
-    return files + sorted(PROTOCOL.rglob("*.py"))
+    return files + [
+        path for path in sorted(PROTOCOL.rglob("*.py")) if not str(path.relative_to(PROTOCOL)).startswith(DRIVERS)
+    ]
 
 
 def _forbidden(path: Path) -> list[str]:

@@ -28,12 +28,12 @@ from kraft_operator.api.problems import VERSIONS, problems
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import topics as by_topics
 from kraft_operator.apply.grants import UngrantedError, check_templates
+from kraft_operator.apply.kafka import RefusedError
 from kraft_operator.apply.kubernetes import InTheWayError, NotYetError
 from kraft_operator.apply.record import KIND as RECORD
 from kraft_operator.apply.record import BadRecordError, RecordObject
 from kraft_operator.apply.record import name_of as name_of_record
 from kraft_operator.events import Events
-from kraft_operator.kafka.client import Client, RefusedError, UnreachableError
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.observe.cluster import Found, Look, Machines
@@ -49,12 +49,14 @@ from kraft_operator.plan.situation import Situation, situation
 from kraft_operator.plan.topics import Declared, TopicState, replicas_of
 from kraft_operator.plan.volumes import brokers_to_ask
 from kraft_operator.plan.wanted import Wanted
+from kraft_operator.protocol import new_client
 from kraft_operator.report.status import document, status
 from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.config_check import cluster_config_problems
 from kraft_operator.specs.windows import window_problems, window_state
 from kraft_operator.specs.wishes import wishes
 from kraft_operator.telling import Teller, now_text, topics_without_cluster
+from kraft_protocol.client.aio import UnreachableError
 
 log = logging.getLogger("kraft_operator.reconcile")
 
@@ -442,7 +444,7 @@ class Reconciler:
     def _memory(self, key: Key) -> _Memory:
         memory = self._memories.get(key)
         if memory is None:
-            look = Look(Client(), self._clock)
+            look = Look(new_client(), self._clock)
             memory = self._memories[key] = _Memory(look, Teller(self._api, self._events))
             self._metrics.clusters.set(len(self._memories))
         return memory

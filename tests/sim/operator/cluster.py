@@ -26,11 +26,11 @@ from typing import Any, Final
 import yaml
 
 from kraft_operator.api.cluster import KRaftClusterSpec
-from kraft_operator.kafka.client import Address
 from kraft_operator.kube.client import ApiError
 from kraft_operator.plan import observed as seen
 from kraft_operator.plan import steps as do
 from kraft_operator.reconcile import Key
+from kraft_protocol.client.aio import Address
 from tests.sim.operator.clock import SimLoop
 from tests.unit.operator.fake_kubernetes import FakeApi, Object
 from tests.unit.operator.sample import ROOT

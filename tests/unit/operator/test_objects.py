@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kraft_operator.apply.objects import difference, marked, same
-from kraft_operator.kafka.client import Address, UnreachableError
 from kraft_operator.observe import objects
 from kraft_operator.observe.status import NodeStatus, Statuses
 from kraft_operator.plan.observed import Job
 from kraft_operator.specs.cluster import Cluster
+from kraft_protocol.client.aio import Address, UnreachableError
 from tests.unit.operator.fake_kubernetes import merged
 from tests.unit.operator.sample import manifests, sample
 

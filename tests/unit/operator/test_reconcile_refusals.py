@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kraft_operator.api.status import KRaftClusterStatus
-from kraft_operator.kafka.client import RefusedError
+from kraft_operator.apply.kafka import RefusedError
 from kraft_operator.kube.client import ApiError
 from kraft_operator.plan import steps as do
 from kraft_operator.specs.remembered import record_of

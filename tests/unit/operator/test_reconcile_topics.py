@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kraft_operator.kafka.client import Address
 from kraft_operator.plan.topics import TopicSeen, TopicsSeen
+from kraft_protocol.client.aio import Address
 from tests.unit.operator.fake_kubernetes import FakeApi
 from tests.unit.operator.reconciling import KEY, new_api, new_operator, settle
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from kraft_operator.apply import topics
-from kraft_operator.kafka.client import Address, UnreachableError
 from kraft_operator.plan.record import Claim
 from kraft_operator.plan.topics import (
     BATCH_MAX,
@@ -25,6 +24,8 @@ from kraft_operator.plan.topics import (
     plan_topics,
     replicas_of,
 )
+from kraft_operator.protocol import VERSIONS
+from kraft_protocol.client.aio import Address, UnreachableError
 from kraft_protocol.wire import messages
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.codec import decode, encode
@@ -277,14 +278,13 @@ class Simulated:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    async def ask(self, _: Address, api: Any, **fields: Any) -> dict[str, Any]:
-        request = decode(getattr(messages, f"{api.name}Request"), api.request.encode(fields), api.version)
+    async def ask(self, _: Address, request: Any) -> Any:
+        key = ApiKey(request.SCHEMA.api_key)
         answers: list[Any] = []
-        self._cluster.client("b1").ask(ApiKey(api.key), api.version, request, answers.append)
+        self._cluster.client("b1").ask(key, VERSIONS[key], request, answers.append)
         self._cluster.until(lambda: bool(answers))
         (answer,) = answers
-        found: dict[str, Any] = api.response.decode(bytes(encode(answer, api.version)))
-        return found
+        return decode(type(answer), bytes(encode(answer, VERSIONS[key])), VERSIONS[key])
 
 
 class Operator:
@@ -435,10 +435,11 @@ def test_a_topic_whose_configuration_is_hidden_is_hidden() -> None:
     operator.settle({"t": {}})
     ask = operator.client.ask
 
-    async def denied(where: Address, api: Any, **fields: Any) -> dict[str, Any]:
-        answer = dict(await ask(where, api, **fields))
-        if api.name == "DescribeConfigs":
-            answer["results"] = [{**one, "error": 29, "configs": []} for one in answer["results"]]
+    async def denied(where: Address, request: Any) -> Any:
+        answer = await ask(where, request)
+        if isinstance(answer, messages.DescribeConfigsResponse):
+            for one in answer.results:
+                one.error_code, one.configs = 29, []
         return answer
 
     operator.client.ask = denied

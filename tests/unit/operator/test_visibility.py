@@ -11,7 +11,6 @@ import pytest
 
 from kraft_node.security.names import Operation, PatternType, Permission, ResourceType
 from kraft_node.server.node_status import node_status
-from kraft_operator.kafka.client import Address, Client, UnreachableError
 from kraft_operator.observe import kafka
 from kraft_operator.observe.kafka import metadata_as_told
 from kraft_operator.observe.status import NodeStatus, parsed
@@ -22,7 +21,9 @@ from kraft_operator.plan.gates import isr_without
 from kraft_operator.plan.observed import Metadata, Observed
 from kraft_operator.plan.planner import plan
 from kraft_operator.plan.situation import situation
+from kraft_protocol.client.aio import Address, Client, UnreachableError
 from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import name_of
 from tests.kip.cluster import Cluster
 from tests.unit.operator.test_topics import Simulated
 from tests.unit.operator.world import CLUSTER, World, made, wanted
@@ -38,29 +39,32 @@ class Broker:
         """`t`, `u`: the error of their metadata; `t_config`, `u_config`: of their configuration."""
         self.errors = errors
 
-    async def ask(self, _: Address, api: Any, **fields: Any) -> dict[str, Any]:
-        return dict(getattr(self, f"_{api.name}")(fields))
+    async def ask(self, _: Address, request: Any) -> Any:
+        return getattr(self, f"_{name_of(request.SCHEMA.api_key)}")(request)
 
-    def _DescribeCluster(self, _: Any) -> dict[str, Any]:  # noqa: N802
-        return {"error": 0, "brokers": [], "cluster_id": CLUSTER}
+    def _DescribeCluster(self, _: Any) -> Any:  # noqa: N802
+        return m.DescribeClusterResponse(cluster_id=CLUSTER)
 
-    def _Metadata(self, _: Any) -> dict[str, Any]:  # noqa: N802
-        partitions = [{"index": 0, "replicas": [101], "isr": [101]}]
-        topics = [{"name": name, "error": self.errors.get(name, 0), "partitions": partitions} for name in "tu"]
-        return {"topics": [one for one in topics if one["error"] >= 0]}
+    def _Metadata(self, _: Any) -> Any:  # noqa: N802
+        partition = m.MetadataResponse.MetadataResponsePartition(replica_nodes=[101], isr_nodes=[101])
+        topic = m.MetadataResponse.MetadataResponseTopic
+        topics = [topic(self.errors.get(name, 0), name, partitions=[partition]) for name in "tu"]
+        return m.MetadataResponse(topics=[one for one in topics if one.error_code >= 0])
 
-    def _DescribeConfigs(self, fields: Any) -> dict[str, Any]:  # noqa: N802
-        found = []
-        for one in fields["resources"]:
-            error = self.errors.get(f"{one['name']}_config", 0)
-            found.append({"type": one["type"], "name": one["name"], "error": error, "message": "", "configs": []})
-        return {"results": found}
+    def _DescribeConfigs(self, request: Any) -> Any:  # noqa: N802
+        result = m.DescribeConfigsResponse.DescribeConfigsResult
+        return m.DescribeConfigsResponse(
+            results=[
+                result(self.errors.get(f"{one.resource_name}_config", 0), "", one.resource_type, one.resource_name)
+                for one in request.resources
+            ]
+        )
 
-    def _ListPartitionReassignments(self, _: Any) -> dict[str, Any]:  # noqa: N802
-        return {"error": 0, "topics": []}
+    def _ListPartitionReassignments(self, _: Any) -> Any:  # noqa: N802
+        return m.ListPartitionReassignmentsResponse()
 
-    def _ApiVersions(self, _: Any) -> dict[str, Any]:  # noqa: N802
-        return {}
+    def _ApiVersions(self, _: Any) -> Any:  # noqa: N802
+        return m.ApiVersionsResponse()
 
 
 def _told(broker: Broker, *counts: int | None, monkeypatch: pytest.MonkeyPatch) -> Metadata:

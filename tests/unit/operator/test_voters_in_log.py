@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from kraft_operator.kafka.client import Address, Client
 from kraft_operator.observe.kafka import View
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.wanted import Replacement
+from kraft_protocol.client.aio import Address, Client
+from kraft_protocol.ids import ZERO_UUID
+from kraft_protocol.wire import messages as m
 from tests.unit.operator.world import World, wanted
 
 
@@ -146,16 +148,17 @@ class Leader:
 
     def keep(self, _: object) -> None: ...
 
-    async def ask(self, *_: object, **__: object) -> dict[str, Any]:
-        voters = [{"id": i, "directory": bytes(16), "end": self.end, "fetched": 1, "caught_up": 1} for i in self.voters]
-        told = {"error": 0, "leader": 1, "epoch": self.epoch, "high_watermark": self.high_watermark, "observers": []}
-        listeners = {i: [{"name": "CONTROLLER", "host": host, "port": 9090}] for i, host in self.hosts.items()}
-        return {
-            "error": 0,
-            "topics": [{"partitions": [{**told, "voters": voters}]}],
-            "cluster_id": "c",
-            "nodes": [{"id": i, "listeners": one} for i, one in listeners.items()],
-        }
+    async def ask(self, _: Address, request: object) -> object:
+        if isinstance(request, m.DescribeClusterRequest):
+            return m.DescribeClusterResponse(cluster_id="c")
+        voters = [m.DescribeQuorumResponse.ReplicaState(i, ZERO_UUID, self.end, 1, 1) for i in self.voters]
+        told = m.DescribeQuorumResponse.PartitionData(0, 0, None, 1, self.epoch, self.high_watermark, voters)
+        listener = m.DescribeQuorumResponse.Listener
+        nodes = [
+            m.DescribeQuorumResponse.Node(i, [listener("CONTROLLER", host, 9090)]) for i, host in self.hosts.items()
+        ]
+        topic = m.DescribeQuorumResponse.TopicData("__cluster_metadata", [told])
+        return m.DescribeQuorumResponse(topics=[topic], nodes=nodes)
 
 
 def test_voters_are_committed_once_the_leader_commits_what_its_log_had() -> None:

@@ -5,13 +5,15 @@ Requests go to brokers, which forward them to the active controller (KIP-590), o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kraft_operator.kafka import schemas
-from kraft_operator.kafka.client import Address, Client, RefusedError, UnreachableError
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.observed import CORDONED, THROTTLED, Quorum
+from kraft_protocol.client.aio import Address, Client, UnreachableError
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import name_of
 
 TIMEOUT_MS: Final = 2500
 TOPIC: Final = 2
@@ -27,6 +29,8 @@ VOTER_NOT_FOUND: Final = 127
 LISTENER: Final = "CONTROLLER"
 LEFT: Final = frozenset({3, 9})
 """UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE: the replica to move has left the broker."""
+LASTING: Final = frozenset({40, 42, 44, 96})
+"""INVALID_CONFIG, INVALID_REQUEST (for wrong values of brokers), POLICY_VIOLATION, FEATURE_UPDATE_FAILED."""
 
 KafkaStep = (
     do.SetConfig
@@ -43,6 +47,19 @@ OWN_STEPS: Final = (do.Cordon, do.MoveLogs)
 """Steps that only the broker itself can carry out."""
 
 
+class RefusedError(Exception):
+    """The cluster answered with an error. `code` is Kafka's error code."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the request itself is wrong, so that a retry cannot help."""
+        return self.code in LASTING
+
+
 async def carry_out(
     client: Client,
     step: KafkaStep,
@@ -56,82 +73,88 @@ async def carry_out(
     `controllers` has the addresses that AddVoter registers for the new voter. Raises UnreachableError if no node
     answers, RefusedError if the cluster refuses.
     """
-    for api, fields in _requests(step, quorum, controllers or {}):
-        _check(api, await _ask(client, ask, api, fields))
+    request = _request(step, quorum, controllers or {})
+    _check(request, await _ask(client, ask, request))
 
 
-async def _ask(client: Client, ask: Sequence[Address], api: schemas.Api, fields: dict[str, Any]) -> dict[str, Any]:
+async def _ask(client: Client, ask: Sequence[Address], request: Any) -> Any:
     reasons = []
     for address in ask:
         try:
-            return await client.ask(address, api, **fields)
+            return await client.ask(address, request)
         except UnreachableError as error:
             reasons.append(str(error))
-    raise UnreachableError("; ".join(reasons) or f"{api.name}: no node is there to be asked")
+    name = name_of(request.SCHEMA.api_key)
+    raise UnreachableError("; ".join(reasons) or f"{name}: no node is there to be asked")
 
 
-def _requests(
-    step: KafkaStep, quorum: Quorum | None, controllers: Mapping[int, Address]
-) -> list[tuple[schemas.Api, dict[str, Any]]]:
+def altered(kind: int, name: str, put: Mapping[str, str], remove: Iterable[str]) -> Any:
+    """The configuration changes of one resource."""
+    config = m.IncrementalAlterConfigsRequest.AlterableConfig
+    configs = [config(key, SET, value) for key, value in put.items()]
+    configs += [config(key, DELETE, None) for key in remove]
+    return m.IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, configs)
+
+
+def _request(step: KafkaStep, quorum: Quorum | None, controllers: Mapping[int, Address]) -> Any:
     if isinstance(step, do.SetConfig):
-        configs = [{"name": key, "operation": SET, "value": value} for key, value in step.put.items()]
-        configs += [{"name": key, "operation": DELETE, "value": None} for key in step.remove]
-        resources = [{"type": BROKER, "name": "", "configs": configs}]
-        return [(schemas.INCREMENTAL_ALTER_CONFIGS, {"resources": resources, "validate_only": False})]
+        return m.IncrementalAlterConfigsRequest([altered(BROKER, "", step.put, step.remove)])
     if isinstance(step, do.SetFeature):
-        features = [{"name": step.name, "level": step.level, "type": UPGRADE}]
-        return [(schemas.UPDATE_FEATURES, {"timeout_ms": TIMEOUT_MS, "features": features, "validate_only": False})]
+        update = m.UpdateFeaturesRequest.FeatureUpdateKey(step.name, step.level, upgrade_type=UPGRADE)
+        return m.UpdateFeaturesRequest(TIMEOUT_MS, [update])
     if isinstance(step, do.Throttle):
-        operation, value = (SET, "*") if step.on else (DELETE, None)
-        configs = [{"name": name, "operation": operation, "value": value} for name in THROTTLED]
-        resources = [{"type": TOPIC, "name": name, "configs": configs} for name in step.topics]
-        return [(schemas.INCREMENTAL_ALTER_CONFIGS, {"resources": resources, "validate_only": False})]
+        put, remove = (dict.fromkeys(THROTTLED, "*"), ()) if step.on else ({}, THROTTLED)
+        return m.IncrementalAlterConfigsRequest([altered(TOPIC, name, put, remove) for name in step.topics])
     if isinstance(step, do.Cordon):
-        operation, value = (SET, ",".join(step.paths)) if step.paths else (DELETE, None)
-        configs = [{"name": CORDONED, "operation": operation, "value": value}]
-        resources = [{"type": BROKER, "name": str(step.node), "configs": configs}]
-        return [(schemas.INCREMENTAL_ALTER_CONFIGS, {"resources": resources, "validate_only": False})]
+        paths = {CORDONED: ",".join(step.paths)} if step.paths else {}
+        return m.IncrementalAlterConfigsRequest([altered(BROKER, str(step.node), paths, () if paths else [CORDONED])])
     if isinstance(step, do.MoveLogs):
-        return [(schemas.ALTER_LOG_DIRS, {"dirs": _log_dirs(step)})]
+        return m.AlterReplicaLogDirsRequest(_log_dirs(step))
     if isinstance(step, do.Reassign):
-        topics: dict[str, list[dict[str, Any]]] = {}
+        topics: dict[str, list[m.AlterPartitionReassignmentsRequest.ReassignablePartition]] = {}
         for (topic, number), replicas in step.moves.items():
-            topics.setdefault(topic, []).append({"index": number, "replicas": list(replicas)})
-        moves = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
-        return [(schemas.ALTER_REASSIGNMENTS, {"timeout_ms": TIMEOUT_MS, "topics": moves})]
+            moved = m.AlterPartitionReassignmentsRequest.ReassignablePartition(number, list(replicas))
+            topics.setdefault(topic, []).append(moved)
+        moves = [m.AlterPartitionReassignmentsRequest.ReassignableTopic(*one) for one in topics.items()]
+        return m.AlterPartitionReassignmentsRequest(TIMEOUT_MS, topics=moves)
     if isinstance(step, do.Unregister):
-        return [(schemas.UNREGISTER_BROKER, {"id": step.node})]
+        return m.UnregisterBrokerRequest(step.node)
     known = {} if quorum is None else {**quorum.observers, **quorum.voters}
     if step.node not in known:
         raise RefusedError(VOTER_NOT_FOUND, f"the leader does not know node {step.node}")
-    directory = known[step.node].directory
+    directory = Uuid(known[step.node].directory)
     if isinstance(step, do.RemoveVoter):
-        return [(schemas.REMOVE_VOTER, {"cluster_id": None, "id": step.node, "directory": directory})]
-    host, port = controllers[step.node]
-    listeners = [{"name": LISTENER, "host": host, "port": port}]
-    fields = {"cluster_id": None, "timeout_ms": TIMEOUT_MS, "id": step.node, "directory": directory}
-    return [(schemas.ADD_VOTER, {**fields, "listeners": listeners})]
+        return m.RemoveRaftVoterRequest(None, step.node, directory)
+    listener = m.AddRaftVoterRequest.Listener(LISTENER, *controllers[step.node])
+    return m.AddRaftVoterRequest(None, TIMEOUT_MS, step.node, directory, [listener])
 
 
-def _log_dirs(step: do.MoveLogs) -> list[dict[str, Any]]:
+def _log_dirs(step: do.MoveLogs) -> list[m.AlterReplicaLogDirsRequest.AlterReplicaLogDir]:
     """The moves grouped by target path, as AlterReplicaLogDirs has them."""
     dirs: dict[str, dict[str, list[int]]] = {}
     for (topic, number), path in step.moves.items():
         dirs.setdefault(path, {}).setdefault(topic, []).append(number)
-    return [
-        {"path": path, "topics": [{"name": name, "partitions": numbers} for name, numbers in topics.items()]}
-        for path, topics in dirs.items()
-    ]
+    entry, dir_topic = (
+        m.AlterReplicaLogDirsRequest.AlterReplicaLogDir,
+        m.AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic,
+    )
+    return [entry(path, [dir_topic(*one) for one in topics.items()]) for path, topics in dirs.items()]
 
 
-def _check(api: schemas.Api, answer: dict[str, Any]) -> None:
+def _check(request: Any, answer: Any) -> None:
     """Raises RefusedError with the first error of the answer."""
-    found = [answer, *answer.get("responses", ()), *answer.get("results", ()), *answer.get("features", ())]
-    for topic in answer.get("topics", ()):
-        found += [topic, *topic.get("partitions", ())]
-    moved = [one for topic in answer.get("results", ()) for one in topic.get("partitions", ())]
-    found += [one for one in moved if one["error"] not in LEFT]
+    found = [answer]
+    if isinstance(answer, m.AlterReplicaLogDirsResponse):
+        moved = [one for topic in answer.results for one in topic.partitions]
+        found += [one for one in moved if one.error_code not in LEFT]
+    elif isinstance(answer, m.AlterPartitionReassignmentsResponse):
+        found += [one for topic in answer.responses for one in topic.partitions]
+    elif isinstance(answer, m.UpdateFeaturesResponse):
+        found += answer.results
+    elif isinstance(answer, m.IncrementalAlterConfigsResponse):
+        found += answer.responses
     for one in found:
-        code = one.get("error", 0)
+        code = getattr(one, "error_code", 0)
         if code and code not in GONE:
-            raise RefusedError(code, f"{api.name}: {one.get('message') or f'error {code}'}")
+            message = getattr(one, "error_message", None) or f"error {code}"
+            raise RefusedError(code, f"{name_of(request.SCHEMA.api_key)}: {message}")

@@ -5,7 +5,6 @@ The reconciler and the supervisor of a local cluster call it after a pass that f
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol
@@ -14,8 +13,7 @@ from pydantic import ValidationError
 
 from kraft_operator.api.problems import VERSIONS, problems, pruned
 from kraft_operator.api.topic import KRaftTopicSpec
-from kraft_operator.kafka import schemas
-from kraft_operator.kafka.client import Address, Client, UnreachableError
+from kraft_operator.apply.kafka import altered
 from kraft_operator.plan.record import Claim
 from kraft_operator.plan.topics import (
     Declared,
@@ -28,13 +26,13 @@ from kraft_operator.plan.topics import (
     exists,
     plan_topics,
 )
+from kraft_protocol.client.aio import Address, Client, UnreachableError
+from kraft_protocol.ids import parse_uuid, uuid_text
+from kraft_protocol.wire import messages as m
 
 TOPIC: Final = 2
 DYNAMIC_TOPIC: Final = 1
 """ConfigSource of DescribeConfigs: the topic's own value."""
-SET: Final = 0
-DELETE: Final = 1
-NONE: Final = bytes(16)
 UNKNOWN: Final = frozenset({3, 17, 100})
 """UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (no topic can have this name), UNKNOWN_TOPIC_ID."""
 DENIED: Final = 29
@@ -99,16 +97,6 @@ def _wish(one: Mapping[str, Any], spec: KRaftTopicSpec) -> TopicWish:
     )
 
 
-def id_text(raw: bytes) -> str:
-    """A topic id as text, in Kafka's form: base64 for URLs without padding."""
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-
-
-def id_bytes(text: str) -> bytes:
-    """Inverse of `id_text`."""
-    return base64.urlsafe_b64decode(text + "==")
-
-
 async def look(client: Client, broker: Address, names: Sequence[str], cluster_id: str | None = None) -> TopicsSeen:
     """Read the topics of `names` that exist.
 
@@ -117,25 +105,25 @@ async def look(client: Client, broker: Address, names: Sequence[str], cluster_id
     found: dict[str, TopicSeen] = {}
     hidden: dict[str, str] = {}
     for first in range(0, len(names), A_REQUEST):
-        part = [{"id": NONE, "name": name} for name in names[first : first + A_REQUEST]]
-        answer = await client.ask(broker, schemas.METADATA, topics=part, auto_create=False, operations=False)
-        if cluster_id is not None and answer["cluster_id"] != cluster_id:
-            raise UnreachableError(f"{broker} belongs to cluster {answer['cluster_id']}, not to {cluster_id}")
-        there = {one["name"]: one for one in answer["topics"] if not one["error"]}
-        for one in answer["topics"]:
-            if one["error"] and one["error"] not in UNKNOWN:
-                hidden[one["name"]] = _hidden(one["name"], "Describe", one["error"])
+        part = [m.MetadataRequest.MetadataRequestTopic(name=name) for name in names[first : first + A_REQUEST]]
+        request = m.MetadataRequest(part, allow_auto_topic_creation=False)
+        answer: m.MetadataResponse = await client.ask(broker, request)
+        if cluster_id is not None and answer.cluster_id != cluster_id:
+            raise UnreachableError(f"{broker} belongs to cluster {answer.cluster_id}, not to {cluster_id}")
+        there = {one.name: one for one in answer.topics if one.name is not None and not one.error_code}
+        for one in answer.topics:
+            if one.name is not None and one.error_code and one.error_code not in UNKNOWN:
+                hidden[one.name] = _hidden(one.name, "Describe", one.error_code)
         if not there:
             continue
-        resources = [{"type": TOPIC, "name": name, "keys": None} for name in there]
-        told = await client.ask(
-            broker, schemas.DESCRIBE_CONFIGS, resources=resources, synonyms=False, documentation=False
-        )
-        for one in told["results"]:
-            if one["error"]:
-                hidden[one["name"]] = _hidden(one["name"], "DescribeConfigs", one["error"])
+        resources = [m.DescribeConfigsRequest.DescribeConfigsResource(TOPIC, name, None) for name in there]
+        told: m.DescribeConfigsResponse = await client.ask(broker, m.DescribeConfigsRequest(resources))
+        for result in told.results:
+            name = result.resource_name
+            if result.error_code:
+                hidden[name] = _hidden(name, "DescribeConfigs", result.error_code)
                 continue
-            found[one["name"]] = _seen(there[one["name"]], one["configs"])
+            found[name] = _seen(there[name], result)
     return TopicsSeen(found, hidden)
 
 
@@ -146,12 +134,14 @@ def _hidden(name: str, operation: str, error: int) -> str:
     return f"the cluster does not describe the topic {name} (error {error}): the operator asks again"
 
 
-def _seen(topic: Mapping[str, Any], configs: Iterable[Mapping[str, Any]]) -> TopicSeen:
-    own = {c["name"]: c["value"] or "" for c in configs if c["source"] == DYNAMIC_TOPIC}
-    partitions = topic["partitions"]
+def _seen(
+    topic: m.MetadataResponse.MetadataResponseTopic, result: m.DescribeConfigsResponse.DescribeConfigsResult
+) -> TopicSeen:
+    own = {c.name: c.value or "" for c in result.configs if c.config_source == DYNAMIC_TOPIC}
+    partitions = topic.partitions
     # Replica counts change in the order of the partitions, so the last partition changes last.
-    replicas = len(max(partitions, key=lambda one: one["index"])["replicas"]) if partitions else 0
-    return TopicSeen(id_text(topic["id"]), len(partitions), replicas, own, topic["internal"])
+    replicas = len(max(partitions, key=lambda one: one.partition_index).replica_nodes) if partitions else 0
+    return TopicSeen(uuid_text(topic.topic_id), len(partitions), replicas, own, topic.is_internal)
 
 
 Refusals = dict[str, tuple[int, str]]
@@ -164,46 +154,50 @@ async def validate(client: Client, broker: Address, wishes: Sequence[TopicWish])
 
 
 async def _create(client: Client, broker: Address, wishes: Sequence[TopicWish], *, validate_only: bool) -> Refusals:
+    config = m.CreateTopicsRequest.CreatableTopicConfig
     topics = [
-        {
-            "name": wish.topic,
-            "partitions": wish.partitions,
-            "replicas": -1 if wish.replicas is None else wish.replicas,
-            "assignments": [],
-            "configs": [{"name": key, "value": value} for key, value in wish.config.items()],
-        }
+        m.CreateTopicsRequest.CreatableTopic(
+            name=wish.topic,
+            num_partitions=wish.partitions,
+            replication_factor=-1 if wish.replicas is None else wish.replicas,
+            configs=[config(*one) for one in wish.config.items()],
+        )
         for wish in wishes
     ]
     refused: Refusals = {}
     if topics:
-        answer = await client.ask(
-            broker, schemas.CREATE_TOPICS, topics=topics, timeout_ms=TIMEOUT_MS, validate_only=validate_only
-        )
-        _note(refused, answer["topics"])
+        request = m.CreateTopicsRequest(topics, TIMEOUT_MS, validate_only)
+        answer: m.CreateTopicsResponse = await client.ask(broker, request)
+        for one in answer.topics:
+            _note(refused, one.name or "", one)
     return refused
 
 
 async def carry_out(client: Client, broker: Address, plan: TopicPlan) -> Refusals:
     """Carry out the batch and return the refusals. Raises UnreachableError."""
     refused = await _create(client, broker, plan.create, validate_only=False)
-    common: dict[str, Any] = {"timeout_ms": TIMEOUT_MS, "validate_only": False}
     if plan.grow:
-        grown = [{"name": name, "count": count, "assignments": None} for name, count in plan.grow.items()]
-        answer = await client.ask(broker, schemas.CREATE_PARTITIONS, topics=grown, **common)
-        _note(refused, answer["topics"])
+        grown = [
+            m.CreatePartitionsRequest.CreatePartitionsTopic(name, count, None) for name, count in plan.grow.items()
+        ]
+        partitions: m.CreatePartitionsResponse = await client.ask(
+            broker, m.CreatePartitionsRequest(grown, TIMEOUT_MS, validate_only=False)
+        )
+        for grew in partitions.results:
+            _note(refused, grew.name, grew)
     if plan.configure:
-        resources = []
-        for name, (put, remove) in plan.configure.items():
-            configs = [{"name": key, "operation": SET, "value": value} for key, value in put.items()]
-            configs += [{"name": key, "operation": DELETE, "value": None} for key in remove]
-            resources.append({"type": TOPIC, "name": name, "configs": configs})
-        answer = await client.ask(broker, schemas.INCREMENTAL_ALTER_CONFIGS, resources=resources, validate_only=False)
-        _note(refused, answer["responses"])
+        resources = [altered(TOPIC, name, put, remove) for name, (put, remove) in plan.configure.items()]
+        configs: m.IncrementalAlterConfigsResponse = await client.ask(
+            broker, m.IncrementalAlterConfigsRequest(resources)
+        )
+        for result in configs.responses:
+            _note(refused, result.resource_name, result)
     if plan.delete:
-        gone = [{"name": None, "id": id_bytes(claim.id)} for claim in plan.delete.values()]
-        answer = await client.ask(broker, schemas.DELETE_TOPICS, topics=gone, timeout_ms=TIMEOUT_MS)
+        gone = [m.DeleteTopicsRequest.DeleteTopicState(None, parse_uuid(claim.id)) for claim in plan.delete.values()]
+        deleted: m.DeleteTopicsResponse = await client.ask(broker, m.DeleteTopicsRequest(gone, timeout_ms=TIMEOUT_MS))
         names = {claim.id: topic for topic, claim in plan.delete.items()}
-        _note(refused, [{**one, "name": names[id_text(one["id"])]} for one in answer["topics"]], UNKNOWN)
+        for one in deleted.responses:
+            _note(refused, names[uuid_text(one.topic_id)], one, UNKNOWN)
     return refused
 
 
@@ -286,10 +280,10 @@ def _refused(declared: Declared, plan: TopicPlan, refused: Refusals) -> dict[str
     return states
 
 
-def _note(refused: Refusals, answers: Iterable[Mapping[str, Any]], allowed: Collection[int] = ()) -> None:
-    for one in answers:
-        if one["error"] and one["error"] not in allowed:
-            refused.setdefault(one["name"], (one["error"], one.get("message") or f"error {one['error']}"))
+def _note(refused: Refusals, topic: str, result: Any, allowed: Collection[int] = ()) -> None:
+    error = result.error_code
+    if error and error not in allowed:
+        refused.setdefault(topic, (error, result.error_message or f"error {error}"))
 
 
 def status(state: TopicState, resource: Mapping[str, Any], now: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kraft_operator.kafka.client import Address, Client
 from kraft_operator.kube.client import Api
 from kraft_operator.observe import objects
 from kraft_operator.observe.kafka import View
@@ -21,6 +20,7 @@ from kraft_operator.plan.observed import Kube, Observed
 from kraft_operator.plan.observed import Seen as Aged
 from kraft_operator.specs.cluster import INSTANCE, Cluster
 from kraft_operator.specs.properties import volume_of
+from kraft_protocol.client.aio import Address, Client
 
 MACHINES_S: Final = 60.0
 """The greatest age of the labels of machines, in seconds. Racks hardly ever change."""

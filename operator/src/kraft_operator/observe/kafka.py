@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kraft_operator.kafka import schemas
-from kraft_operator.kafka.client import Address, Client, UnreachableError
 from kraft_operator.observe.status import NodeStatus, node_status
 from kraft_operator.plan.observed import (
     CORDONED,
@@ -29,10 +27,17 @@ from kraft_operator.plan.observed import (
     Replica,
     Seen,
 )
+from kraft_operator.protocol import SOFTWARE
 from kraft_operator.specs.properties import CONTROLLER_LISTENER
+from kraft_protocol.client.aio import Address, Client, UnreachableError
+from kraft_protocol.wire import messages as m
 
 TOPIC: Final = 2
 BROKER: Final = 4
+BROKERS: Final = 1
+"""The endpoint type of DescribeCluster that brokers answer."""
+CONTROLLERS: Final = 2
+"""The endpoint type of DescribeCluster that controllers answer (KIP-919)."""
 DYNAMIC_DEFAULT: Final = 3
 """ConfigSource of DescribeConfigs: a cluster-wide dynamic value."""
 MIN_ISR: Final = "min.insync.replicas"
@@ -176,46 +181,53 @@ async def quorum_as_told(client: Client, controller: Address) -> Described | Non
 
     The result has the end of the leader's log and its high watermark, too.
     """
-    topics = [{"name": METADATA_TOPIC, "partitions": [{"index": 0}]}]
+    asked = m.DescribeQuorumRequest.TopicData(METADATA_TOPIC, [m.DescribeQuorumRequest.PartitionData(0)])
     try:
-        answer = await client.ask(controller, schemas.DESCRIBE_QUORUM, topics=topics)
+        answer: m.DescribeQuorumResponse = await client.ask(controller, m.DescribeQuorumRequest([asked]))
     except UnreachableError:
         return None
-    if answer["error"] or not answer["topics"] or not answer["topics"][0]["partitions"]:
+    if answer.error_code or not answer.topics or not answer.topics[0].partitions:
         return None
-    told = answer["topics"][0]["partitions"][0]
-    if told["error"]:
+    told = answer.topics[0].partitions[0]
+    if told.error_code:
         return None
-    now = next((one["caught_up"] for one in told["voters"] if one["id"] == told["leader"]), -1)
-    end = next((one["end"] for one in told["voters"] if one["id"] == told["leader"]), told["high_watermark"])
+    leader = next((one for one in told.current_voters if one.replica_id == told.leader_id), None)
+    now, end = (-1, told.high_watermark) if leader is None else (leader.last_caught_up_timestamp, leader.log_end_offset)
 
     hosts = {
-        one["id"]: f"{listener['host']}:{listener['port']}"
-        for one in answer.get("nodes", ())
-        for listener in one["listeners"]
-        if listener["name"] == CONTROLLER_LISTENER
+        one.node_id: f"{listener.host}:{listener.port}"
+        for one in answer.nodes
+        for listener in one.listeners
+        if listener.name == CONTROLLER_LISTENER
     }
 
-    def replica(one: dict[str, Any]) -> Replica:
+    def replica(one: m.DescribeQuorumResponse.ReplicaState) -> Replica:
         # All times are of the leader's clock. A replica that never caught up has -1.
-        behind_ms = max(0, now - one["caught_up"]) if one["caught_up"] >= 0 and now >= 0 else UNKNOWN_MS
-        return Replica(max(0, end - one["end"]), behind_ms, one["directory"], hosts.get(one["id"], ""))
+        caught_up = one.last_caught_up_timestamp
+        behind_ms = max(0, now - caught_up) if caught_up >= 0 and now >= 0 else UNKNOWN_MS
+        behind = max(0, end - one.log_end_offset)
+        return Replica(behind, behind_ms, one.replica_directory_id, hosts.get(one.replica_id, ""))
 
     try:
-        cluster = await client.ask(controller, schemas.DESCRIBE_CLUSTER, operations=False, endpoints=2, fenced=False)
+        request = m.DescribeClusterRequest(endpoint_type=CONTROLLERS)
+        cluster: m.DescribeClusterResponse = await client.ask(controller, request)
     except UnreachableError:
         return None
     # A replaced disk stays on the list for five more minutes. The replica that fetched last is the running one.
-    fetched = {one["id"]: one["fetched"] for one in told["voters"]}
-    observers = sorted(told["observers"], key=lambda one: one["fetched"])
+    fetched = {one.replica_id: one.last_fetch_timestamp for one in told.current_voters}
+    observers = sorted(told.observers, key=lambda one: one.last_fetch_timestamp)
     quorum = Quorum(
-        told["leader"],
-        told["epoch"],
-        {one["id"]: replica(one) for one in told["voters"]},
-        {one["id"]: replica(one) for one in observers if one["fetched"] > fetched.get(one["id"], -1)},
-        "" if cluster["error"] else cluster["cluster_id"],
+        told.leader_id,
+        told.leader_epoch,
+        {one.replica_id: replica(one) for one in told.current_voters},
+        {
+            one.replica_id: replica(one)
+            for one in observers
+            if one.last_fetch_timestamp > fetched.get(one.replica_id, -1)
+        },
+        "" if cluster.error_code else cluster.cluster_id,
     )
-    return quorum, end, told["high_watermark"]
+    return quorum, end, told.high_watermark
 
 
 async def metadata_as_told(client: Client, broker: Address, status: Address | None = None) -> Metadata:
@@ -223,42 +235,45 @@ async def metadata_as_told(client: Client, broker: Address, status: Address | No
 
     `status` is the address where it serves `/status`. Without it, silently hidden topics are not noticed.
     """
-    cluster = await client.ask(broker, schemas.DESCRIBE_CLUSTER, operations=False, endpoints=1, fenced=True)
-    if cluster["error"]:
-        raise UnreachableError(f"{broker}: DescribeCluster: {cluster['message'] or cluster['error']}")
+    described = m.DescribeClusterRequest(endpoint_type=BROKERS, include_fenced_brokers=True)
+    cluster: m.DescribeClusterResponse = await client.ask(broker, described)
+    if cluster.error_code:
+        raise UnreachableError(f"{broker}: DescribeCluster: {cluster.error_message or cluster.error_code}")
     before = await node_status(status) if status is not None else None
-    topics = await client.ask(broker, schemas.METADATA, topics=None, auto_create=False, operations=False)
+    request = m.MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    answer: m.MetadataResponse = await client.ask(broker, request)
     after = await node_status(status) if status is not None else None
-    names = [topic["name"] for topic in topics["topics"] if topic["name"] and not topic["error"]]
-    hidden = {topic["name"]: topic["error"] for topic in topics["topics"] if topic["name"] and topic["error"]}
+    names = [topic.name for topic in answer.topics if topic.name and not topic.error_code]
+    hidden = {topic.name: topic.error_code for topic in answer.topics if topic.name and topic.error_code}
     min_isr, dynamic, throttled = await _configurations(client, broker, names, hidden)
-    missing = _left_out(len(topics["topics"]), before, after, broker)
-    moves = await client.ask(broker, schemas.LIST_REASSIGNMENTS, timeout_ms=2000, topics=None)
-    if moves["error"]:
-        raise UnreachableError(f"{broker}: ListPartitionReassignments: {moves['message'] or moves['error']}")
-    moving = {(topic["name"], one["index"]) for topic in moves["topics"] for one in topic["partitions"]}
-    versions = await client.ask(broker, schemas.API_VERSIONS, software="kraft-operator", software_version="1")
+    missing = _left_out(len(answer.topics), before, after, broker)
+    listed = m.ListPartitionReassignmentsRequest(timeout_ms=2000, topics=None)
+    moves: m.ListPartitionReassignmentsResponse = await client.ask(broker, listed)
+    if moves.error_code:
+        raise UnreachableError(f"{broker}: ListPartitionReassignments: {moves.error_message or moves.error_code}")
+    moving = {(topic.name, one.partition_index) for topic in moves.topics for one in topic.partitions}
+    versions: m.ApiVersionsResponse = await client.ask(broker, m.ApiVersionsRequest(SOFTWARE.name, SOFTWARE.version))
     return Metadata(
-        {one["id"]: Broker(one["fenced"], one["rack"] or "") for one in cluster["brokers"]},
+        {one.broker_id: Broker(one.is_fenced, one.rack or "") for one in cluster.brokers},
         tuple(
             Partition(
-                topic["name"],
-                one["index"],
-                tuple(one["replicas"]),
-                frozenset(one["isr"]),
-                min_isr[topic["name"]],
-                (topic["name"], one["index"]) in moving,
+                topic.name,
+                one.partition_index,
+                tuple(one.replica_nodes),
+                frozenset(one.isr_nodes),
+                min_isr[topic.name],
+                (topic.name, one.partition_index) in moving,
             )
-            for topic in topics["topics"]
-            if topic["name"] in min_isr
-            for one in topic["partitions"]
+            for topic in answer.topics
+            if topic.name in min_isr
+            for one in topic.partitions
         ),
         dynamic,
-        {one["name"]: one["most"] for one in versions.get("finalized", ())},
-        {one["name"]: one["most"] for one in versions.get("supported", ())},
+        {one.name: one.max_version_level for one in versions.finalized_features},
+        {one.name: one.max_version for one in versions.supported_features},
         throttled,
         _unseen(hidden, missing),
-        cluster["cluster_id"],
+        cluster.cluster_id,
     )
 
 
@@ -268,30 +283,28 @@ async def disks_as_told(client: Client, node: int, broker: Address, name_of: Cal
     An answer that is an error raises, too. The cordons are read first: a cordoned directory that is found empty
     afterwards stays empty.
     """
-    resources = [{"type": BROKER, "name": str(node), "keys": [CORDONED]}]
-    answer = await client.ask(
-        broker, schemas.DESCRIBE_CONFIGS, resources=resources, synonyms=False, documentation=False
-    )
+    resources = [m.DescribeConfigsRequest.DescribeConfigsResource(BROKER, str(node), [CORDONED])]
+    answer: m.DescribeConfigsResponse = await client.ask(broker, m.DescribeConfigsRequest(resources))
     values = {}
-    for result in answer["results"]:
-        if result["error"]:
-            raise UnreachableError(f"{broker}: DescribeConfigs: {result['message'] or result['error']}")
-        values = {one["name"]: one["value"] or "" for one in result["configs"]}
-    told = await client.ask(broker, schemas.DESCRIBE_LOG_DIRS, topics=None)
-    if told["error"]:
-        raise UnreachableError(f"{broker}: DescribeLogDirs: error {told['error']}")
+    for result in answer.results:
+        if result.error_code:
+            raise UnreachableError(f"{broker}: DescribeConfigs: {result.error_message or result.error_code}")
+        values = {config.name: config.value or "" for config in result.configs}
+    told: m.DescribeLogDirsResponse = await client.ask(broker, m.DescribeLogDirsRequest(topics=None))
+    if told.error_code:
+        raise UnreachableError(f"{broker}: DescribeLogDirs: error {told.error_code}")
     found = {}
-    for one in told["results"]:
+    for one in told.results:
         replicas, coming = {}, set()
-        for topic in one["topics"]:
-            for partition in topic["partitions"]:
-                key = (topic["name"], partition["index"])
-                if partition["future"]:
+        for topic in one.topics:
+            for partition in topic.partitions:
+                key = (topic.name, partition.partition_index)
+                if partition.is_future_key:
                     coming.add(key)
                 else:
-                    replicas[key] = partition["size"]
-        usable = -1 if one["error"] else one["usable"]
-        found[name_of(one["path"])] = Directory(one["path"], replicas, frozenset(coming), one["error"], usable)
+                    replicas[key] = partition.partition_size
+        usable = -1 if one.error_code else one.usable_bytes
+        found[name_of(one.log_dir)] = Directory(one.log_dir, replicas, frozenset(coming), one.error_code, usable)
     cordoned = frozenset(path for word in values.get(CORDONED, "").split(",") if (path := word.strip()))
     return Disks(found, frozenset(one.path for one in found.values()) if "*" in cordoned else cordoned)
 
@@ -339,23 +352,23 @@ async def _configurations(
     dynamic: dict[str, str] = {}
     for first in range(0, len(names) + 1, TOPICS_A_REQUEST):
         part = names[first : first + TOPICS_A_REQUEST]
-        resources = [{"type": TOPIC, "name": name, "keys": [MIN_ISR, *THROTTLED]} for name in part]
+        resource = m.DescribeConfigsRequest.DescribeConfigsResource
+        resources = [resource(TOPIC, name, [MIN_ISR, *THROTTLED]) for name in part]
         if first == 0:
-            resources.append({"type": BROKER, "name": "", "keys": None})
-        answer = await client.ask(
-            broker, schemas.DESCRIBE_CONFIGS, resources=resources, synonyms=False, documentation=False
-        )
-        for result in answer["results"]:
-            if result["type"] == TOPIC and not result["error"]:
-                values = {c["name"]: c["value"] for c in result["configs"]}
-                min_isr[result["name"]] = int(values.get(MIN_ISR, 1))
-                if all(values.get(name) == "*" for name in THROTTLED):
-                    throttled.add(result["name"])
-            elif result["type"] == TOPIC:
-                if result["error"] != UNKNOWN_TOPIC:  # the topic was deleted meanwhile
-                    hidden[result["name"]] = result["error"]
-            elif result["type"] == BROKER:
-                if result["error"]:
-                    raise UnreachableError(f"{broker}: DescribeConfigs: {result['message'] or result['error']}")
-                dynamic = {c["name"]: c["value"] or "" for c in result["configs"] if c["source"] == DYNAMIC_DEFAULT}
+            resources.append(resource(BROKER, "", None))
+        answer: m.DescribeConfigsResponse = await client.ask(broker, m.DescribeConfigsRequest(resources))
+        for result in answer.results:
+            name, error = result.resource_name, result.error_code
+            if result.resource_type == TOPIC and not error:
+                values = {c.name: c.value for c in result.configs}
+                min_isr[name] = int(values.get(MIN_ISR) or 1)
+                if all(values.get(key) == "*" for key in THROTTLED):
+                    throttled.add(name)
+            elif result.resource_type == TOPIC:
+                if error != UNKNOWN_TOPIC:  # the topic was deleted meanwhile
+                    hidden[name] = error
+            elif result.resource_type == BROKER:
+                if error:
+                    raise UnreachableError(f"{broker}: DescribeConfigs: {result.error_message or error}")
+                dynamic = {c.name: c.value or "" for c in result.configs if c.config_source == DYNAMIC_DEFAULT}
     return min_isr, dynamic, frozenset(throttled)

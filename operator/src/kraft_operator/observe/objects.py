@@ -10,7 +10,6 @@ from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.template import NODE_CONTAINER
-from kraft_operator.kafka.client import Address
 from kraft_operator.observe.status import NodeStatus
 from kraft_operator.plan.observed import Job, Kube, Pod, Volume
 from kraft_operator.plan.record import Node
@@ -20,6 +19,7 @@ from kraft_operator.specs.pods import ASPECT, config_map, config_name, mounted
 from kraft_operator.specs.properties import External
 from kraft_operator.specs.quantities import as_bytes
 from kraft_operator.specs.storage import CLAIMS, DISK, FORMATS, FORMATTED, REPLACED, VOLUME_MARK, VOLUMES
+from kraft_protocol.client.aio import Address
 
 Object = Mapping[str, Any]
 MESSAGE_CHARS_MAX: Final = 500

@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
-from kraft_operator.kafka.client import Address, UnreachableError
+from kraft_protocol.client.aio import Address, UnreachableError
 
 ANSWER_S: Final = 2.0
 STARTS_S: Final = 0.5

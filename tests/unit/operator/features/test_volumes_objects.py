@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kraft_operator.apply.kafka import _requests
+from kraft_operator.apply.kafka import _request
 from kraft_operator.apply.kubernetes import Hands
-from kraft_operator.kafka import schemas
-from kraft_operator.kafka.client import Address
 from kraft_operator.observe import objects
 from kraft_operator.observe.cluster import Seen
 from kraft_operator.observe.kafka import disks_as_told
@@ -17,6 +15,9 @@ from kraft_operator.plan.record import Node, Record
 from kraft_operator.report.preview import preview
 from kraft_operator.specs import pods, storage
 from kraft_operator.specs.properties import volume_of
+from kraft_protocol.client.aio import Address
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import name_of
 from tests.unit.operator.fake_kubernetes import FakeApi
 from tests.unit.operator.reconciling import new_resource
 from tests.unit.operator.sample import CLUSTER_ID, sample
@@ -71,22 +72,24 @@ def test_claims_tell_what_they_are_marked_with_and_only_the_named_ones_are_delet
 
 
 def test_requests_are_those_of_kafka() -> None:
-    ((api, fields),) = _requests(do.Cordon(101, ("/b", "/c")), None, {})
-    assert api is schemas.INCREMENTAL_ALTER_CONFIGS
-    (resource,) = fields["resources"]
-    assert resource == {
-        "type": 4,
-        "name": "101",
-        "configs": [{"name": "cordoned.log.dirs", "operation": 0, "value": "/b,/c"}],
-    }
-    ((_, fields),) = _requests(do.Cordon(101, ()), None, {})
-    assert fields["resources"][0]["configs"][0]["operation"] == 1
-    ((api, fields),) = _requests(do.MoveLogs(101, {("t", 0): "/a", ("t", 2): "/a", ("u", 1): "/c"}), None, {})
-    assert api is schemas.ALTER_LOG_DIRS
-    assert fields["dirs"] == [
-        {"path": "/a", "topics": [{"name": "t", "partitions": [0, 2]}]},
-        {"path": "/c", "topics": [{"name": "u", "partitions": [1]}]},
-    ]
+    resource, config = (
+        m.IncrementalAlterConfigsRequest.AlterConfigsResource,
+        m.IncrementalAlterConfigsRequest.AlterableConfig,
+    )
+    cordon = config("cordoned.log.dirs", 0, "/b,/c")
+    assert _request(do.Cordon(101, ("/b", "/c")), None, {}) == m.IncrementalAlterConfigsRequest(
+        [resource(4, "101", [cordon])]
+    )
+    uncordon = config("cordoned.log.dirs", 1, None)
+    assert _request(do.Cordon(101, ()), None, {}) == m.IncrementalAlterConfigsRequest([resource(4, "101", [uncordon])])
+    directory, topic = (
+        m.AlterReplicaLogDirsRequest.AlterReplicaLogDir,
+        m.AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic,
+    )
+    moves = do.MoveLogs(101, {("t", 0): "/a", ("t", 2): "/a", ("u", 1): "/c"})
+    assert _request(moves, None, {}) == m.AlterReplicaLogDirsRequest(
+        [directory("/a", [topic("t", [0, 2])]), directory("/c", [topic("u", [1])])]
+    )
 
 
 class _Broker:
@@ -95,21 +98,18 @@ class _Broker:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def ask(self, _: Address, api: schemas.Api, **__: Any) -> dict[str, Any]:
-        self.asked.append(api.name)
-        if api is schemas.DESCRIBE_CONFIGS:
-            return {"results": [{"error": 0, "configs": [{"name": "cordoned.log.dirs", "value": "/b"}]}]}
-        rows = [
-            {"index": 0, "size": 7, "lag": 0, "future": False},
-            {"index": 1, "size": 3, "lag": 9, "future": True},
-        ]
-        return {
-            "error": 0,
-            "results": [
-                {"error": 0, "path": "/a", "topics": [{"name": "t", "partitions": rows}], "usable": 5},
-                {"error": 56, "path": "/b", "topics": [], "usable": -1},
-            ],
-        }
+    async def ask(self, _: Address, request: Any) -> Any:
+        self.asked.append(name_of(request.SCHEMA.api_key))
+        if isinstance(request, m.DescribeConfigsRequest):
+            config = m.DescribeConfigsResponse.DescribeConfigsResourceResult("cordoned.log.dirs", "/b")
+            return m.DescribeConfigsResponse(
+                results=[m.DescribeConfigsResponse.DescribeConfigsResult(configs=[config])]
+            )
+        partition = m.DescribeLogDirsResponse.DescribeLogDirsPartition
+        rows = [partition(0, 7, 0, False), partition(1, 3, 9, True)]
+        topic = m.DescribeLogDirsResponse.DescribeLogDirsTopic("t", rows)
+        result = m.DescribeLogDirsResponse.DescribeLogDirsResult
+        return m.DescribeLogDirsResponse(results=[result(0, "/a", [topic], usable_bytes=5), result(56, "/b")])
 
 
 def test_cordons_are_asked_for_before_what_is_in_the_directories() -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from kraft_operator.kafka.client import Address, Client
 from kraft_operator.observe import cluster, status
 from kraft_operator.observe.cluster import Found, Look
 from kraft_operator.observe.status import Statuses
 from kraft_operator.plan.observed import Kube
+from kraft_operator.protocol import new_client
+from kraft_protocol.client.aio import Address
 
 
 async def _silent() -> asyncio.Server:
@@ -51,7 +52,7 @@ def test_the_quorum_is_not_waited_for_while_no_node_is_ready(monkeypatch: pytest
         await asyncio.Event().wait()
 
     async def main() -> None:
-        look = Look(Client(), lambda: 0.0)
+        look = Look(new_client(), lambda: 0.0)
         monkeypatch.setattr(look.view, "look", never)
         observed = await look.observed(found(ready=False), 0.0)
         assert observed.quorum.value is None, "unknown, not healthy"

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from kraft_operator.kafka.client import Address
+from kraft_protocol.client.aio import Address
 
 ANSWER_S: Final = 1.0
 """The timeout in seconds, the same as for Kubernetes' probes."""

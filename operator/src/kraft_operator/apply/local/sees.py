@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from kraft_operator.kafka.client import Address
 from kraft_operator.plan.observed import Disks, Metadata, Quorum, Seen
+from kraft_protocol.client.aio import Address
 
 
 class Tells(Protocol):

@@ -21,6 +21,7 @@ from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import kafka
 from kraft_operator.apply.fence import looked_again
+from kraft_operator.apply.kafka import RefusedError
 from kraft_operator.apply.local.files import local_aspects
 from kraft_operator.apply.local.folder import Folder, Requests
 from kraft_operator.apply.local.ports import CONTROLLER, HOST, HTTP, NoPortError, key
@@ -30,7 +31,6 @@ from kraft_operator.apply.local.resource import API_VERSION, KIND, BadResourceEr
 from kraft_operator.apply.local.sees import Sees, Tells
 from kraft_operator.apply.local.topics import LocalTopics
 from kraft_operator.apply.local.world import Starts, World
-from kraft_operator.kafka.client import Address, Client, RefusedError, UnreachableError
 from kraft_operator.observe.kafka import View
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.levels import name_of
@@ -42,9 +42,11 @@ from kraft_operator.plan.steps import Plan
 from kraft_operator.plan.topics import replicas_of
 from kraft_operator.plan.volumes import brokers_to_ask
 from kraft_operator.plan.wanted import Wanted
+from kraft_operator.protocol import new_client
 from kraft_operator.report.status import document, said, status
 from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.wishes import wishes
+from kraft_protocol.client.aio import Address, UnreachableError
 
 BUSY_S: Final = 0.2
 """Seconds between passes while something is under way."""
@@ -85,7 +87,7 @@ class Supervisor:
         if not folder.exists():
             self.memory.offset, self.memory.uid = offset, str(uuid.uuid4())
         self.world = World(folder, self.memory, processes or Processes(), clock, say=shown.event, acts=acts)
-        self.client = Client()
+        self.client = new_client()
         self._view: Sees = view or View(self.client, clock)
         self._probe = probe
         self._text: str | None = None

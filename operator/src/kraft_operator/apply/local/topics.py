@@ -9,9 +9,9 @@ from typing import Any
 
 from kraft_operator.apply import topics
 from kraft_operator.apply.local.folder import Folder, Memory
-from kraft_operator.kafka.client import Address, Client
 from kraft_operator.plan.record import Claim
 from kraft_operator.plan.topics import Declared, TopicState, plan_topics
+from kraft_protocol.client.aio import Address, Client
 
 
 class LocalTopics:

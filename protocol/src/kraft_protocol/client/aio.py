@@ -1,0 +1,119 @@
+"""The driver on asyncio: connections to the nodes of a cluster, one request at a time on each.
+
+The caller names the node that it asks. The driver does not retry: a request that is not answered in time fails, its
+connection is closed, and the next request connects again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+from kraft_protocol.client.errors import ClientError
+from kraft_protocol.client.session import Session, Software, Versions, frame_length
+from kraft_protocol.wire.api import name_of
+from kraft_protocol.wire.errors import EncodeError
+from kraft_protocol.wire.frames import LENGTH_SIZE
+
+ANSWER_S: Final = 3.0
+"""The default time-out in seconds. An idle node answers in a millisecond; a longer wait would make views too old."""
+
+
+class Address(NamedTuple):
+    """The host and port of a node's listener."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class UnreachableError(Exception):
+    """A node did not answer: no connection, a broken connection, a time-out, or an unusable answer."""
+
+
+class _Connection:
+    __slots__ = ("_lock", "_reader", "_session", "_software", "_versions", "_writer", "address")
+
+    def __init__(self, address: Address, software: Software, versions: Versions | None) -> None:
+        self.address = address
+        self._software, self._versions = software, versions
+        self._lock = asyncio.Lock()
+        self._session: Session | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def ask(self, request: Any) -> Any:
+        async with self._lock:
+            if self._session is None or self._reader is None or self._reader.at_eof():
+                self.close()
+                self._reader, self._writer = await asyncio.open_connection(*self.address)
+                session = Session(self._software, self._versions)
+                while not session.is_ready:
+                    session.welcome(await self._exchange(session.hello()))
+                self._session = session
+            return self._session.response(await self._exchange(self._session.request(request)))
+
+    async def _exchange(self, frame: bytes) -> bytes:
+        assert self._reader is not None and self._writer is not None, "a connection is open"
+        self._writer.write(frame)
+        return await self._reader.readexactly(frame_length(await self._reader.readexactly(LENGTH_SIZE)))
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.transport.abort()
+        self._reader = self._writer = self._session = None
+
+
+class Client:
+    """A client of one cluster. Use it in `async with`, or `close` it."""
+
+    def __init__(self, software: Software, versions: Versions | None = None, timeout_s: float = ANSWER_S) -> None:
+        """`versions`: the lowest and highest version of each API that the client uses; None: all of the schemas."""
+        self._software, self._versions = software, versions
+        self._timeout_s = timeout_s
+        self._connections: dict[Address, _Connection] = {}
+
+    async def ask(self, address: Address, request: Any) -> Any:
+        """Send a request, a message of `wire.messages`, and return its response.
+
+        Raises UnreachableError. The caller must check the error codes inside the response.
+        """
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = _Connection(address, self._software, self._versions)
+            self._connections[address] = connection
+        try:
+            return await asyncio.wait_for(connection.ask(request), self._timeout_s)
+        except (OSError, EOFError, TimeoutError, ClientError, EncodeError) as error:
+            self.forget(address)
+            reason = str(error) or f"no answer in {self._timeout_s:g} s"
+            raise UnreachableError(f"{address}: {name_of(request.SCHEMA.api_key)}: {reason}") from error
+        except asyncio.CancelledError:
+            self.forget(address)
+            raise
+
+    def forget(self, address: Address) -> None:
+        """Close the connection to an address."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+    def keep(self, addresses: set[Address]) -> None:
+        """Close all connections except those to `addresses`."""
+        for address in self._connections.keys() - addresses:
+            self.forget(address)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.keep(set())
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
