@@ -19,7 +19,7 @@ from kraft_pipeline.tables.runner import Runner
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import Folder
 from tests.feed import Feed
-from tests.unit.pipeline.test_table_replay import rows, table
+from tests.unit.pipeline.crashes.test_table_replay import rows, table
 
 KINDS = {"delta": DeltaTableOf, "iceberg": IcebergTable, "parquet": ParquetTable}
 
