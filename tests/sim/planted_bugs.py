@@ -106,6 +106,13 @@ def _hunted(bug: Bug) -> tuple[Bug, str, int]:
         return bug, f"{e}", -1
 
 
+def _keep(seeds: dict[str, int]) -> None:
+    """Write the seeds at once, for an interrupted hunt; other threads may be reading the file."""
+    new = FOUND.with_suffix(".new")
+    new.write_text(json.dumps(dict(sorted(seeds.items())), indent=1) + "\n")
+    new.replace(FOUND)
+
+
 def main(names: list[str]) -> int:
     bugs = [bug for bug in all_bugs() if not names or bug.name in names]
     found = 0
@@ -115,9 +122,9 @@ def main(names: list[str]) -> int:
             found += seed >= 0
             if seed >= 0:
                 seeds[bug.name] = seed
+                _keep(seeds)
             text = f"{bug.scenario} seed {seed:<4} {law[:110]}" if seed >= 0 else f"NOT FOUND {law[-200:]}"
             print(f"{bug.name:<36} {text}", flush=True)
-    FOUND.write_text(json.dumps(dict(sorted(seeds.items())), indent=1) + "\n")
     print(f"{found} of {len(bugs)} planted bugs were found")
     return 0 if found == len(bugs) else 1
 

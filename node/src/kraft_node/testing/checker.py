@@ -13,6 +13,7 @@ The laws, by the name that a finding carries:
 - `reordered`  an idempotent producer's records lie in the order of their sequence numbers
 - `unstable`   an offset always shows the same value (until a power loss takes what was not durable)
 - `gap`        offsets are dense: a reader gets every record in sequence
+- `visible`    acks=all acknowledges no record at or beyond the high watermark (`workloads.acks_law`)
 - `beyond`     no record at or beyond the high watermark is served
 - `watermark`  a client never sees the high watermark of a partition go back
 - `range`      a position that was served is in the range of the log

@@ -41,6 +41,9 @@ RELEASES_SHARE: Final = 0.2
 """Share of the seeds that start at any metadata.version, which an operator changes during the run."""
 DIRECTORIES_SHARE: Final = 0.4
 """Share of the seeds whose brokers have two log directories each."""
+FLOODED_SHARE, FETCHED_BYTES = 0.3, 4_000
+"""Share of the seeds in which a producer writes faster than the disk of a machine with little memory; what a follower
+fetches there at a time: a whole response is appended after one check."""
 MORTAL_TOPICS: Final = ("m0", "m1")
 OFFSETS: Final = "__consumer_offsets"
 
@@ -69,6 +72,9 @@ class ClusterScenario(Scenario):
             "metadata.log.max.record.bytes.between.snapshots": str(rng.choice((1000, 20971520))),
             "metadata.max.retention.bytes": str(rng.choice((1000, 104857600))),
         }
+        self.is_flooded = random.Random(f"flood of {world.seed}").random() < FLOODED_SHARE
+        if self.is_flooded:
+            overrides["replica.fetch.response.max.bytes"] = str(FETCHED_BYTES)
         slow = rng.random() < SLOW_SHARE
         directories = 2 if rng.random() < DIRECTORIES_SHARE else 1
         # A generator of its own keeps the other seeds' runs unchanged.
@@ -174,6 +180,8 @@ class ClusterScenario(Scenario):
             self.operators.append(Operator(cluster, "o0", self.partitions))
         if cluster.dynamic or (len(cluster.controllers) == FIRST_VOTERS and rng.random() < UPGRADED_SHARE):
             self.operators.append(VotersOperator(cluster, "v0"))
+        if self.is_flooded:
+            self._flood_some()
         for worker in self.workers:
             self.scripts.append(Script(world, worker.session.name, worker.run(), worker.session.host))
 

@@ -22,6 +22,7 @@ from kraft_node.testing.workloads.admin import Admin
 from kraft_node.testing.workloads.auditor import Auditor
 from kraft_node.testing.workloads.bulk import CROWD, LONG, LONG_CONFIGS, PARTITIONS, Bulk
 from kraft_node.testing.workloads.consumer import Consumer
+from kraft_node.testing.workloads.flooder import Flooder, flood_bytes
 from kraft_node.testing.workloads.keyed import TOPIC as KEYED
 from kraft_node.testing.workloads.keyed import Keyed, topic_configs
 from kraft_node.testing.workloads.producer import Producer
@@ -250,8 +251,18 @@ class Scenario:
             self.consumers.append(Consumer(cluster, checker, f"c{number}", group, counts, sessions=rng.random() < 0.5))
         for number in range(rng.randint(0, 2)):
             self.admins.append(Admin(cluster, checker, f"a{number}", MORTAL_TOPICS))
+        self._flood_some()
         for worker in self.workers:
             self.scripts.append(Script(world, worker.session.name, worker.run(), worker.session.host))
+
+    def _flood_some(self) -> None:
+        """Write more than the kernel of a machine with little memory allows to be dirty.
+
+        Only to topics without flushes by count: a flush writes back, too.
+        """
+        unflushed = [partition for partition in self.partitions if self.checker.policies[partition[0]] == NO_POLICY]
+        if unflushed and flood_bytes(self.cluster):
+            self.producers.append(Flooder(self.cluster, self.checker, "flood", unflushed))
 
     def _heal(self) -> None:
         self.faults.heal()

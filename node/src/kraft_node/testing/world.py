@@ -263,7 +263,8 @@ class SimBackground:
     def submit(self, lane: str, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         world = self._world
         begin = max(world.now_ms, self._free_at.get(lane, 0.0), self._host.stalled_until_ms)
-        end = begin + world.rng.random() * self._host.background_ms
+        disk: Any = self._host.disk
+        end = begin + world.rng.random() * self._host.background_ms + disk.memory.backlog_ms()
         self._free_at[lane] = end
         world.at(end - world.now_ms, self._work, lane, work, done, host=self._host)
 

@@ -12,6 +12,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.testing.workloads.acks_law import AcksLaw
 from kraft_node.testing.workloads.fetching import FETCH_VERSION, LEADER_GONE, NO_SESSION
 from kraft_node.testing.workloads.producer import RETRIABLE
 from kraft_node.testing.workloads.session import PAUSE_MS, Session
@@ -65,6 +66,7 @@ class Keyed:
         self.checker = checker
         self.stopping = False
         self.retention_ms = retention_ms
+        self._acks_law = AcksLaw(cluster, checker)
         self._rng = random.Random(seed)
         self._writes: dict[bytes, list[Write]] = {}
         self._last: dict[bytes, Write] = {}
@@ -107,6 +109,7 @@ class Keyed:
         data = m.ProduceRequest.PartitionProduceData(index=0, records=raw)
         of_topic = m.ProduceRequest.TopicProduceData(name=self.partition[0], partition_data=[data])
         request = m.ProduceRequest(acks=-1, timeout_ms=2000, topic_data=[of_topic])
+        process = self._acks_law.asking(leader)
         answer = await session.ask(leader, ApiKey.PRODUCE, PRODUCE_VERSION, request)
         if answer is None:
             session.forget_leader(*self.partition)
@@ -116,6 +119,7 @@ class Keyed:
             session.expect(row.error_code, *sorted(RETRIABLE), what=f"produce to {self.partition[0]}")
             session.forget_leader(*self.partition)
             return False
+        self._acks_law.acknowledged(process, self.partition, row.base_offset + len(pairs))
         for number, ((key, _), write) in enumerate(zip(pairs, writes, strict=True)):
             write.offset = row.base_offset + number
             self._last[key] = write

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.testing.workloads.acks_law import AcksLaw
 from kraft_node.testing.workloads.session import BOOTSTRAP, PAUSE_MS, Session
 from kraft_node.testing.world import START_WALL_MS
 from kraft_protocol.errors import ErrorCode
@@ -15,6 +16,7 @@ from kraft_protocol.wire.api import ApiKey
 if TYPE_CHECKING:
     from kraft_node.testing.checker import Batch, Checker
     from kraft_node.testing.machine import SimCluster
+    from kraft_node.testing.workloads.acks_law import Asked
 
 ACKS_ALL: Final = -1
 BY_NAME, BY_ID = 9, 13
@@ -40,7 +42,15 @@ LED_NO_MORE: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKN
 
 
 class Producer:
-    """Sends `count` batches, unless stopped earlier."""
+    """Sends batches until it is stopped."""
+
+    fillers: tuple[int, ...] = (0, 0, 0, 700)
+    """Bytes that follow each value of a batch; one is drawn for a batch."""
+    codecs: tuple[int, ...] = (0, 0, 0, 1, 2, 3, 4)
+    under_way_min = 1
+    """Batches that an idempotent producer sends at once, at least."""
+    pause_ms = 200.0
+    """The longest pause between two rounds."""
 
     def __init__(
         self,
@@ -61,6 +71,7 @@ class Producer:
         self.version = BY_ID if by_id else BY_NAME
         self.stopping = False
         self.acknowledged = 0
+        self._acks_law = AcksLaw(cluster, checker)
         self._rng = cluster.world.rng
         self._incarnation = 0
         self._producer_id = self._producer_epoch = -1
@@ -74,9 +85,9 @@ class Producer:
             if not self.idempotent:
                 await self._send_once(self._make(rng.choice(self.partitions)))
             else:
-                chosen = [rng.choice(self.partitions) for _ in range(rng.randint(1, UNDER_WAY_MAX))]
+                chosen = [rng.choice(self.partitions) for _ in range(rng.randint(self.under_way_min, UNDER_WAY_MAX))]
                 await self._send_until_known([self._make(partition) for partition in chosen])
-            await session.sleep(rng.random() * 200)
+            await session.sleep(rng.random() * self.pause_ms)
 
     async def _new_session(self) -> None:
         while True:
@@ -102,7 +113,7 @@ class Producer:
         self._sequences[partition] = sequence + count
         name = f"{self.session.name}.{self._incarnation}"
         values = [f"{name}:{partition[0]}-{partition[1]}:{sequence + i}" for i in range(count)]
-        filler = "." * rng.choice((0, 0, 0, 700))
+        filler = "." * rng.choice(self.fillers)
         who: dict[str, int] = {}
         if self.idempotent:
             who = {
@@ -113,7 +124,7 @@ class Producer:
         raw = build_batch(
             [(b"k", f"{value}{filler}".encode()) for value in values],
             timestamp=START_WALL_MS + int(self.session.world.now_ms),
-            compression=rng.choice((0, 0, 0, 1, 2, 3, 4)),
+            compression=rng.choice(self.codecs),
             **who,  # type: ignore[arg-type]
         )
         return self.checker.sending(name, partition, values, raw, idempotent=self.idempotent, acks=self.acks)
@@ -136,13 +147,14 @@ class Producer:
         if self.acks == 0:
             self.session.tell(leader, ApiKey.PRODUCE, self.version, request)
             return
+        process = self._acks_law.asking(leader)
         answer = await self.session.ask(leader, ApiKey.PRODUCE, self.version, request)
         if answer is None:
             self.session.forget_leader(*batch.partition)
             return
         row = answer.responses[0].partition_responses[0]
         if row.error_code == ErrorCode.NONE:
-            self._acknowledged(batch, row)
+            self._acknowledged(batch, row, process)
             return
         self.session.expect(row.error_code, *sorted(RETRIABLE), what=f"produce to {batch.partition}")
         self.session.forget_leader(*batch.partition)
@@ -150,8 +162,10 @@ class Producer:
         if not maybe:
             self.checker.refused(batch, ErrorCode(row.error_code).name)
 
-    def _acknowledged(self, batch: Batch, row: Any) -> None:
+    def _acknowledged(self, batch: Batch, row: Any, process: Asked) -> None:
         self.acknowledged += 1
+        if self.acks == ACKS_ALL and row.base_offset >= 0:
+            self._acks_law.acknowledged(process, batch.partition, row.base_offset + len(batch.values))
         # A leader whose followers lack the batch may lose it, so the batch has no certain offset yet.
         certain = self.acks == ACKS_ALL or self.checker.sole
         self.checker.acknowledged(batch, row.base_offset if certain else -1)
@@ -164,15 +178,17 @@ class Producer:
             asked = []
             # All in one event, so that batches for one node use one connection, in order.
             for batch, leader in zip(batches, leaders, strict=True):
-                asked.append((batch, self.session.ask(leader, ApiKey.PRODUCE, self.version, self._request(batch))))
+                process = self._acks_law.asking(leader)
+                moment = self.session.ask(leader, ApiKey.PRODUCE, self.version, self._request(batch))
+                asked.append((batch, process, moment))
             left: list[Batch] = []
-            for batch, moment in asked:
+            for batch, process, moment in asked:
                 answer = await moment
                 row = None if answer is None else answer.responses[0].partition_responses[0]
                 code = ErrorCode.REQUEST_TIMED_OUT if row is None else ErrorCode(row.error_code)
                 first = all(other.partition != batch.partition for other in left)
                 if code == ErrorCode.NONE:
-                    self._acknowledged(batch, row)
+                    self._acknowledged(batch, row, process)
                 elif code in RETRIABLE or (code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not first):
                     self.session.forget_leader(*batch.partition)
                     left.append(batch)

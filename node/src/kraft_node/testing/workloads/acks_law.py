@@ -1,0 +1,45 @@
+"""The law `visible`: acks=all acknowledges no record at or beyond the high watermark of the broker that answers.
+
+A consumer of that broker would not see the record yet. The high watermark of a process never goes back, so it is read
+when the response arrives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kraft_node.testing.checker import Checker
+    from kraft_node.testing.machine import SimCluster, SimMachine
+
+
+class Asked(NamedTuple):
+    """The process that runs on a machine when a client sends a request to it."""
+
+    machine: SimMachine
+    process: int
+
+
+class AcksLaw:
+    """Judges the responses that a client receives."""
+
+    def __init__(self, cluster: SimCluster, checker: Checker) -> None:
+        self._brokers = {machine.config.node_id: machine for machine in cluster.brokers}
+        self._checker = checker
+
+    def asking(self, node_id: int) -> Asked:
+        """Note the process that a request is about to be sent to."""
+        machine = self._brokers[node_id]
+        return Asked(machine, machine.starts)
+
+    def acknowledged(self, asked: Asked, partition: tuple[str, int], end: int) -> None:
+        """Check a response that acknowledges the records below `end`, unless the process has ended since."""
+        machine = asked.machine
+        if machine.node is None or machine.node.broker is None or machine.starts != asked.process:
+            return
+        for replica in machine.node.broker.replicas.opened():
+            if (replica.topic, replica.index) != partition or not (replica.is_leader or replica.decides_alone):
+                continue  # a follower may have been removed since, and have come back with an empty log
+            if replica.log.high_watermark < end:
+                text = f"{machine.name} has acknowledged records below {end}, its high watermark is"
+                self._checker.broken("visible", partition, f"{text} {replica.log.high_watermark}")
