@@ -43,6 +43,10 @@ SUNDERED_SHARE, FSYNC_SHARE, MOVED_SHARE, ROTTEN_SHARE = 0.2, 0.1, 0.2, 0.1
 """Shares of the seeds in which one fault recurs: the active controller is cut off from the other voters only; fsyncs of
 logs fail; a controller of a dynamic quorum moves; a batch rots that is read next."""
 OFTEN: Final = 8
+MOVED_TWO_SHARE: Final = 0.4
+"""Share of the dynamic quorums in which two of three voters move at a time."""
+LATE_MAX_MS: Final = 3_000.0
+"""How long a voter misses records before the others move: the quorum goes on without it."""
 ELECTED_MAX_MS: Final = 20_000.0
 """After all faults, a quorum that can elect a leader has elected one within this time."""
 
@@ -67,6 +71,8 @@ class ClusterFaults(DiskFaults):
             self._often = [self._move_controller] * OFTEN
         elif 0 <= share - (SUNDERED_SHARE + FSYNC_SHARE + MOVED_SHARE) < ROTTEN_SHARE:
             self._often = [self._rot_under_reader] * OFTEN
+        if cluster.dynamic and random.Random(f"two {self.world.seed}").random() < MOVED_TWO_SHARE:
+            self._often += [self._move_two] * (OFTEN // 2)
 
     def play(self) -> None:
         """Inject one fault after another."""
@@ -192,6 +198,30 @@ class ClusterFaults(DiskFaults):
         self._moves += 1
         machine.move(MOVED_PORT + self._moves)
         self._again(machine)
+
+    def _move_two(self, machine: SimMachine) -> None:
+        """Move two of three voters while the third is down and misses records.
+
+        Only a voter that has moved can be elected then, so the third must follow the leader to an address that is not
+        in its log.
+        """
+        rng = self.world.rng
+        voters = [each for each, raft in self._quorum() if raft.node.is_voter]
+        if len(voters) != PAIR + 1:
+            self._move_controller(machine)
+            return
+        late = self._movable()
+        late.kill()
+        self._rest(LATE_MAX_MS)
+        for moved in voters:
+            if moved is not late:
+                moved.kill()
+                self._moves += 1
+                moved.move(MOVED_PORT + self._moves)
+        for each in rng.sample(voters, len(voters)):
+            self._rest(rng.choice((10.0, 300.0)))
+            if not each.running and not self._broken():
+                each.start()
 
     def _movable(self) -> SimMachine:
         """The last controller that votes and does not lead, as far as it knows; without such a controller, the last

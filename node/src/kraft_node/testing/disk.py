@@ -61,6 +61,7 @@ class Inode:
 
     def lose_power(self, rng: random.Random) -> None:
         """Decide which unsynced writes survive; afterwards everything is durable."""
+        self.dirty = 0
         mode = rng.choice(("kept", "lost", "some"))
         for position, raw in self.pending:
             if mode == "lost":
@@ -274,6 +275,7 @@ class SimDisk:
         for change in self._pending[: self.rng.randrange(len(self._pending) + 1)]:
             _make_durable(change)
         self._pending.clear()
+        self.memory.clear()
         _restore(self._root, self.rng)
 
     def sync_all(self) -> None:
@@ -381,9 +383,10 @@ class SimDisk:
         self._change((source, old_name, None), (target, new_name, node))
 
     def remove(self, path: str) -> None:
-        self._inode(path)
+        inode = self._inode(path)
         parent, name = self._parent(path)
         self.about_to("remove", _clean(path))
+        self.memory.cleaned(inode)
         self._change((parent, name, None))
 
     def rmtree(self, path: str) -> None:

@@ -77,6 +77,10 @@ class DirtyMemory:
         self.size = max(self.size - inode.dirty, 0)
         inode.dirty = 0
 
+    def clear(self) -> None:
+        """Forget all dirty bytes, as a loss of power does."""
+        self.size = self._largest = 0
+
     def room(self) -> DirtyRoom | None:
         """Like `Disk.dirty_room`."""
         self._drain()

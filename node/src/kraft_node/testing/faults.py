@@ -22,6 +22,11 @@ STOP_MAX_MS: Final = 120_000.0
 """The upper bound of a clean stop on the slowest disk."""
 
 
+SLOW_FLUSH_MS: Final = 200.0
+FLUSHED_MAX_MS: Final = 4_000.0
+"""A producer has written to a topic with flushes by count after this long, or does not come to it."""
+
+
 class Faults(Misfortune):
     """Injects faults into a cluster."""
 
@@ -55,6 +60,15 @@ class Faults(Misfortune):
     def end(self, machine: SimMachine, how: str) -> None:
         """End a machine once more, by "kill" or "stop", and restart it."""
         {"kill": self._kill, "stop": self._stop}[how](machine)
+
+    def stop_during_flush(self, machine: SimMachine) -> None:
+        """Stop cleanly while acks=all waits for a flush: the partitions lose their leader before the flush ends."""
+        self.done.append("stop_during_flush")
+        self.world.note("faults", "stop during flush")
+        machine.host.background_ms = SLOW_FLUSH_MS
+        self.world.run(lambda: _awaits_flush(machine) or self._broken(), FLUSHED_MAX_MS)
+        if not self._broken() and machine.running:
+            self._stop(machine)
 
     # -- the faults
 
@@ -140,3 +154,9 @@ class Faults(Misfortune):
 
     def _break(self, machine: SimMachine, share: float = 0.7) -> None:
         super()._break(machine, share)
+
+
+def _awaits_flush(machine: SimMachine) -> bool:
+    """Whether a flush is under way for a partition that the machine leads."""
+    broker = None if machine.node is None else machine.node.broker
+    return broker is not None and any(each.is_leader and each.log.unsettled for each in broker.replicas.opened())

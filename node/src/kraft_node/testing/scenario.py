@@ -44,6 +44,8 @@ SHORT_SHARE: Final = 0.25
 """Share of the seeds in which a process runs out of descriptors."""
 KEYED_SHARE: Final = 0.3
 """Share of the seeds in which a topic is compacted."""
+STOPPED_SHARE: Final = 0.2
+"""Share of the seeds in which a node stops while a flush of `flush.messages` is under way."""
 BULK_SHARE: Final = 0.06
 """Share of the seeds with a topic of many partitions and a log of many segments; each takes seconds."""
 MORTAL_TOPICS: Final = ("m0", "m1", "m2")
@@ -188,6 +190,8 @@ class Scenario:
         self._start_clients()
         self._run_short()
         self.faults.script(self.scripts)
+        if random.Random(f"stop of {self.world.seed}").random() < STOPPED_SHARE:
+            self.faults.stop_during_flush(self.cluster.machines[0])
         self._heal()
         for worker in self.workers:
             worker.stopping = True
