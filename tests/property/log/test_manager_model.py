@@ -69,7 +69,7 @@ FAR_AHEAD_MS: Final = 100_000_000
 class Model:
     """What is known of the log, and all that may happen to it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, cut_step: int = trimming.CUT_STEP) -> None:
         self.rng = random.Random(seed)
         self.node = Node(["/d1", "/d2"], seed)
         self.is_compact = self.rng.random() < 0.5
@@ -82,6 +82,7 @@ class Model:
         self.ever: set[tuple[int, Written]] = set()
         """All records with their offsets, also of what was cut off."""
         self.pending_index_bytes = 0 if seed % 2 else PENDING_INDEX_BYTES
+        self.cut_step = cut_step
         self._draw_config()
         self._start_node()
         self._begin()
@@ -135,6 +136,7 @@ class Model:
         self.manager = self.node.start(lambda _: self.config, self.timing)
         for directory in self.manager.directories:
             directory.pending_index_bytes = self.pending_index_bytes
+            directory.cut_step = self.cut_step
 
     @property
     def now(self) -> int:
@@ -463,13 +465,14 @@ OPERATIONS: Final = {
 """What may happen, and how often."""
 
 
-def run(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def run(seed: int, monkeypatch: pytest.MonkeyPatch, cut_step: int | None = None) -> None:
     """The life of one log; an error names the seed and what came last."""
     monkeypatch.setattr(cleaning, "SLICE_BYTES", 400)
-    monkeypatch.setattr(trimming, "CUT_STEP", 2 if seed % 5 == 0 else 256)
     for module in (cleaner, cleaning):
         monkeypatch.setattr(module, "KEYS_MAX", 5 if seed % 3 == 0 else 200_000)
-    model = Model(seed)
+    if cut_step is None:
+        cut_step = 2 if seed % 5 == 0 else trimming.CUT_STEP
+    model = Model(seed, cut_step)
     steps = model.rng.choices(list(OPERATIONS), list(OPERATIONS.values()), k=STEPS)
     done: list[str] = []
     try:
@@ -488,7 +491,8 @@ def test_a_log_keeps_what_it_promised(seed: int, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("cut_step", [None, 2])
 @pytest.mark.parametrize("first", range(1000, 1500, 50))
-def test_more_seeds(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_seeds(first: int, cut_step: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(first, first + 50):
-        run(seed, monkeypatch)
+        run(seed, monkeypatch, cut_step)

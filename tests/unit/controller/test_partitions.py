@@ -314,6 +314,25 @@ def test_the_last_in_sync_replica_stays_known_if_elr_came_after_it_was_fenced() 
     assert (state.leader, state.isr, state.leader_recovering) == (2, (2,), 1), "balanced recovery (KIP-966)"
 
 
+def test_the_last_in_sync_replica_stays_known_if_a_leaderless_partition_was_reassigned() -> None:
+    """Cluster seed 12 with small segments: the reassignment noted -1 as the last leader, as Apache Kafka does."""
+    quorum = Quorum(bootstrap=[FeatureLevelRecord(name=METADATA_VERSION, feature_level=30)])
+    quorum.start(1, 2, 3)
+    quorum.create("foo", [[1, 2]])
+    for broker in (1, 2):
+        quorum.heartbeat(broker, want_fence=True)
+    assert reassign(quorum, [3, 1, 2]).error_code == 0
+    update = UpdateFeaturesRequest.FeatureUpdateKey(feature=ELR_VERSION, max_version_level=1, upgrade_type=1)
+    assert quorum.respond(UpdateFeaturesRequest(feature_updates=[update]), 2).error_code == 0
+    assert reassign(quorum, [1, 2]).error_code == 0
+    quorum.register(2, incarnation=2)
+    state = quorum.partition("foo")
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), (), (2,))
+    quorum.heartbeat(2)
+    state = quorum.partition("foo")
+    assert (state.leader, state.isr, state.leader_recovering) == (2, (2,), 1)
+
+
 def test_a_changed_minimum_isr_forgets_who_was_eligible(elr_quorum: Quorum) -> None:
     quorum = elr_quorum
     for broker in (1, 2):

@@ -30,10 +30,12 @@ def _remember_last_in_sync(state: PartitionState, record: PartitionChangeRecord)
     """Keep the last in-sync replica of a leaderless partition as the last known leader if it leaves the ISR.
 
     The partition lost its leader before eligible leader replicas were enabled, so no leader was noted then. Without
-    this, balanced recovery (KIP-966) finds no candidate, and the partition stays offline, as in Kafka.
+    this, balanced recovery (KIP-966) finds no candidate, and the partition stays offline, as in Kafka. A reassignment
+    of a leaderless partition notes -1 as its last leader, which names nobody.
     """
     is_leaderless = state.leader == NO_LEADER and record.leader == NO_LEADER_CHANGE
-    leaves_none = record.isr == [] and not (record.eligible_leader_replicas or state.last_known_elr)
+    is_known = state.last_known_elr not in ((), (NO_LEADER,))
+    leaves_none = record.isr == [] and not (record.eligible_leader_replicas or is_known)
     if is_leaderless and leaves_none and len(state.isr) == 1:
         record.last_known_elr = list(state.isr)
 

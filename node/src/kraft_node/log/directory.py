@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kraft_node.base.env import Disk, DiskLock, Env, FileSystem, Timer, read_file, write_atomic
 from kraft_node.log import meta_properties, names, trimming
@@ -88,10 +88,10 @@ class Directory(LogDir):
         "writes",
         "written",
     )
-    cuts_in_steps: ClassVar = True
 
     def __init__(self, env: Env, path: str, files: FileCache) -> None:
         super().__init__(env, path, files)
+        self.cut_step = trimming.CUT_STEP
         self._disk_lock: DiskLock | None = None
         self._file_system: FileSystem | None = None
         self._names_sync: Timer | None = None

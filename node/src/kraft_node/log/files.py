@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.base.env import Disk, Env, File
 from kraft_node.base.turns import Turns
@@ -166,6 +166,7 @@ class LogDir:
 
     __slots__ = (
         "budget",
+        "cut_step",
         "env",
         "failed",
         "files",
@@ -177,9 +178,6 @@ class LogDir:
         "policy_flushes",
         "turns",
     )
-
-    cuts_in_steps: ClassVar = False
-    """Whether cutting off thousands of segments raises CutLater after each few of them."""
 
     def __init__(self, env: Env, path: str, files: FileCache, directory_id: Uuid = ZERO_UUID) -> None:
         self.env = env
@@ -194,6 +192,8 @@ class LogDir:
         self.policy_flushes: PolicyFlushes | None = None
         """Made by the first log with a `flush.messages`."""
         self.pending_index_bytes = PENDING_INDEX_BYTES
+        self.cut_step: int | None = None
+        """Segments that one step of a truncation or a reset drops before it raises CutLater; None: all of them."""
         self.failed: LogDirError | None = None
         self.on_failure: Callable[[LogDir], None] | None = None
 

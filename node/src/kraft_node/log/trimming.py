@@ -176,8 +176,9 @@ def _drop_last(log: Log, number: int, offset: int) -> None:
 
     Each time the log is one that was truncated to the base of a segment, so nothing is wrong if nobody asks again.
     """
-    last = len(log.segments) - 1 - CUT_STEP
-    if log.dir.cuts_in_steps and last > number:
+    step = log.dir.cut_step
+    last = len(log.segments) - 1 - (step or 0)
+    if step is not None and last > number:
         _cut_at(log, last, 0, log.segments.base_at(last))
         raise CutLater(log.topic, log.partition, offset)
 
@@ -207,7 +208,8 @@ def _cut_at(log: Log, number: int, position: int, end: int, *, has_gap: bool = F
 
 def reset_to(log: Log, offset: int, *, in_steps: bool = True) -> None:
     """See `Log.reset_to`. Raises CutLater, OSError."""
-    if in_steps and len(log.segments) - 1 > CUT_STEP:
+    step = log.dir.cut_step
+    if in_steps and step is not None and len(log.segments) - 1 > step:
         # A crash between two steps leaves a log that ends earlier than before.
         log.dir.promise_less(log.topic, log.partition, log.segments.first_base)
         _drop_last(log, 0, offset)

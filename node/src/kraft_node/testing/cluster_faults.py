@@ -18,6 +18,7 @@ there are no eligible leader replicas.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.testing.disk_faults import DiskFaults
@@ -71,6 +72,8 @@ class ClusterFaults(DiskFaults):
             self._often = [self._move_controller] * OFTEN
         elif 0 <= share - (SUNDERED_SHARE + FSYNC_SHARE + MOVED_SHARE) < ROTTEN_SHARE:
             self._often = [self._rot_under_reader] * OFTEN
+        if cluster.brokers[0].cut_step is not None:
+            self._often += [self._isolate_leader] * OFTEN
         if cluster.dynamic and random.Random(f"two {self.world.seed}").random() < MOVED_TWO_SHARE:
             self._often += [self._move_two] * (OFTEN // 2)
 
@@ -247,6 +250,12 @@ class ClusterFaults(DiskFaults):
             if other is not machine:
                 self.cluster.network.cut(machine.name, other.name)
         self._heal_later()
+
+    def _isolate_leader(self, machine: SimMachine) -> None:
+        """Isolate the leader of most partitions: what it still appends is truncated later."""
+        image = self._newest_image()
+        led = Counter(state.leader for topic in (image.topics if image else ()) for _, state in topic.partitions())
+        self._isolate(max(self.cluster.brokers, key=lambda each: led[each.config.node_id], default=machine))
 
     def _sunder(self, machine: SimMachine) -> None:
         """Cut the active controller off from the other controllers: it appends records that no other controller has."""

@@ -44,6 +44,8 @@ DIRECTORIES_SHARE: Final = 0.4
 FLOODED_SHARE, FETCHED_BYTES = 0.3, 4_000
 """Share of the seeds in which a producer writes faster than the disk of a machine with little memory; what a follower
 fetches there at a time: a whole response is appended after one check."""
+CUT_SHARE, SMALL_SEGMENT = 0.25, "300"
+"""Share of the seeds in which truncations go in steps, and the bytes of a segment there: about a batch."""
 MORTAL_TOPICS: Final = ("m0", "m1")
 OFFSETS: Final = "__consumer_offsets"
 
@@ -98,6 +100,7 @@ class ClusterScenario(Scenario):
             "t": (2, {}),
             "u": (1, {"internal.segment.bytes": "8000"}),
         }
+        self._cut_in_steps()
         self.checker.policies.update(dict.fromkeys(self.topics, NO_POLICY))
         self.laws = ReplicaLaws(self.cluster, self.checker, frozenset((OFFSETS,)))
         world.watcher = self.laws.look
@@ -112,6 +115,14 @@ class ClusterScenario(Scenario):
         self.operators: list[Operator | VotersOperator | FeaturesOperator] = []
         if release is not None:
             self.operators.append(FeaturesOperator(self.cluster, "f0", levels, release.level))
+
+    def _cut_in_steps(self) -> None:
+        """In some seeds, give a topic small segments, of which a truncation drops few in a step."""
+        rng = random.Random(f"cuts of {self.world.seed}")  # own generator: other runs stay the same
+        if rng.random() < CUT_SHARE:
+            self.topics["t"] = (2, {"internal.segment.bytes": SMALL_SEGMENT})
+            for machine in self.cluster.brokers:
+                machine.cut_step = rng.choice((1, 2, 3))
 
     @property
     def workers(self) -> list[Any]:

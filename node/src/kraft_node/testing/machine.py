@@ -67,6 +67,8 @@ class SimMachine:
         """Whether the rot is in the metadata: then the node may refuse to start, or end by itself."""
         self.gave_up = False
         """Whether the last process ended by itself."""
+        self.cut_step: int | None = None
+        """Segments that its logs drop in one step of a truncation; None: as many as real logs."""
         self.on_end: Callable[[str], None] = lambda _how: None
         """Called when a process ends, with the way: "killed", "power", "stopped", or "refused" if the start failed."""
         self._stopping = False
@@ -143,6 +145,9 @@ class SimMachine:
             node.storage.logs.recovery.inline_bytes_max = 0
             for directory in node.storage.logs.directories:
                 directory.pending_index_bytes = 0
+        if self.cut_step is not None and node.storage is not None:
+            for directory in node.storage.logs.directories:
+                directory.cut_step = self.cut_step
 
     def _gave_up(self, reason: str) -> None:
         self._fails(f"the node has failed: {reason}")
