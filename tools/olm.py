@@ -31,7 +31,7 @@ DROPPED: Final = frozenset({"NetworkPolicy", "Lease", "ServiceAccount", "RoleBin
 """Kinds that OLM or the operator creates, or that OLM does not accept."""
 TARGETS: Final = "metadata.annotations['olm.targetNamespaces']"
 """The annotation in which OLM writes the namespaces of its OperatorGroup; empty for all."""
-SAMPLES: Final = ("kraftcluster.yaml", "pipelines.yaml")
+SAMPLES: Final = ("kraftcluster.yaml", "topic.yaml", "pipelines.yaml")
 MODES: Final = ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
 TEXTS: Final = {
     "KRaftCluster": "A Kafka-compatible cluster: node pools, listeners, configuration",

@@ -86,8 +86,8 @@ def test_the_version_says_what_consoles_and_upgrades_need() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", version["spec"]["minKubeVersion"])
     kinds = {one["kind"] for one in version["spec"]["customresourcedefinitions"]["owned"]}
     examples = json.loads(version["metadata"]["annotations"]["alm-examples"])
-    assert {one["kind"] for one in examples} <= kinds
-    assert "KRaftCluster" in {one["kind"] for one in examples}
+    # `operator-sdk bundle validate` warns of every kind without an example.
+    assert {one["kind"] for one in examples} == kinds
     assert {one["type"] for one in version["spec"]["installModes"]} == {
         "OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces",
     }  # fmt: skip
