@@ -72,8 +72,10 @@ class Events:
         for text in said_together(steps):
             await self.tell(resource, "Normal", type(steps[0]).__name__, text)
 
-    async def tell(self, resource: dict[str, Any], kind: str, reason: str, message: str) -> None:
-        """Post an event on a resource; `kind` is Normal or Warning."""
+    async def tell(
+        self, resource: dict[str, Any], kind: str, reason: str, message: str, *, combine: bool = True
+    ) -> None:
+        """Post an event on a resource; `kind` is Normal or Warning. Events about lost data must not be combined."""
         metadata = resource["metadata"]
         key, now = (metadata.get("uid", metadata["name"]), kind, reason), self._clock()
         similar = self._known.setdefault(key, _Similar())
@@ -85,7 +87,7 @@ class Events:
         text, known = message[:MESSAGE_CHARS_MAX], similar.by_message.get(message)
         if known is None:
             similar.times.append(now)
-            if len(similar.times) > SIMILAR_MAX:
+            if combine and len(similar.times) > SIMILAR_MAX:
                 message, text = COMBINED, f"{COMBINED}{message}"[:MESSAGE_CHARS_MAX]
                 known = similar.by_message.get(message)
         try:

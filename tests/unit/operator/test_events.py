@@ -18,10 +18,12 @@ class World:
         self.api, self.now = FakeApi(), 0.0
         self.events = Events(self.api, "test", lambda: self.now)  # type: ignore[arg-type]
 
-    def tell(self, *messages: str, resource: dict[str, Any] = CLUSTER, reason: str = "StepFailed") -> None:
+    def tell(
+        self, *messages: str, resource: dict[str, Any] = CLUSTER, reason: str = "StepFailed", combine: bool = True
+    ) -> None:
         async def main() -> None:
             for message in messages:
-                await self.events.tell(resource, "Warning", reason, message)
+                await self.events.tell(resource, "Warning", reason, message, combine=combine)
 
         asyncio.run(main())
 
@@ -61,6 +63,13 @@ def test_many_that_differ_in_their_words_become_one() -> None:
     world.now = events.SIMILAR_S + 1
     world.tell("later")
     assert ("later", 1) in world.told
+
+
+def test_events_about_lost_data_stay_apart() -> None:
+    """More than ten topics were deleted within ten minutes, and one event named the last one only."""
+    world = World()
+    world.tell(*(f"topic {number} is deleted" for number in range(30)), combine=False)
+    assert len(world.told) == 30
 
 
 def test_a_refused_event_ends_nothing() -> None:

@@ -95,7 +95,7 @@ class TopicObjects:
 
     async def _say(self, reason: str, message: str) -> None:
         log.info("%s/%s: %s: %s", self.namespace, self.cluster["metadata"]["name"], reason, message)
-        await self.events.tell(self.cluster, "Normal", reason, message)
+        await self.events.tell(self.cluster, "Normal", reason, message, combine=False)
 
 
 def _name_and_uid(one: Mapping[str, Any]) -> tuple[str, str]:
