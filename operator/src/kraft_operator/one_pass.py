@@ -222,8 +222,6 @@ class Pass:
             quorum = self.look.view.quorum.value
             leader = [] if quorum is None or quorum.leader not in controllers else [controllers[quorum.leader]]
             ask = [*leader, *ask]
-            if isinstance(step, do.RemoveVoter):
-                ask = ask[:1]  # a disruptive step is not repeated at another address
         if isinstance(step, by_kafka.OWN_STEPS):
             own = objects.brokers(pods).get(step.node)
             ask = [] if own is None else [own]

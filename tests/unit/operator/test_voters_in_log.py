@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from kraft_operator.apply.kafka import carry_out
 from kraft_operator.observe.kafka import View
 from kraft_operator.plan import steps as do
+from kraft_operator.plan.observed import Quorum, Replica
 from kraft_operator.plan.wanted import Replacement
-from kraft_protocol.client.aio import Address, Client
+from kraft_protocol.client.aio import Address, Client, UnreachableError
 from kraft_protocol.ids import ZERO_UUID
 from kraft_protocol.wire import messages as m
 from tests.unit.operator.world import World, wanted
@@ -183,3 +185,19 @@ def test_voters_are_committed_once_the_leader_commits_what_its_log_had() -> None
     assert not changing()
     leader.epoch, leader.end = 2, 14
     assert changing(), "a new leader commits nothing of before until it commits a record of its own epoch"
+
+
+def test_the_removal_of_a_voter_is_sent_once() -> None:
+    """The local supervisor sent it to one node after the other, until the views had long expired."""
+    asked = []
+
+    class Silent:
+        async def ask(self, address: Address, *_: object, **__: object) -> dict[str, Any]:
+            asked.append(address)
+            raise UnreachableError("no answer")
+
+    found = Quorum(1, 1, {i: Replica(0, 0) for i in (1, 2, 3)})
+    ask = [Address("a", 1), Address("b", 1)]
+    with pytest.raises(UnreachableError):
+        asyncio.run(carry_out(cast(Client, Silent()), do.RemoveVoter(3, "it leaves"), ask, quorum=found))
+    assert asked == ask[:1]
