@@ -61,6 +61,15 @@ def owned(pool: NodePool) -> bool:
     return pool.storage.deletion_policy == "Delete"
 
 
+def _format_command(cluster: Cluster, cluster_id: str, dynamic: Mapping[str, str] | None) -> list[str]:
+    command = ["kafka-storage", "format", "-c", f"{CONFIG}/{FILE}", "-t", cluster_id, "-g"]
+    if dynamic is not None:
+        command += ["-I", dynamic["initial"]] if dynamic.get("initial") else ["-N"]
+    if cluster.spec.metadata_version is not None:
+        command += ["-r", cluster.spec.metadata_version]
+    return command
+
+
 def format_job(
     cluster: Cluster,
     pool: NodePool,
@@ -83,16 +92,11 @@ def format_job(
 
     The job has no deadline, because its pod may wait for an image or a machine.
     """
-    command = ["kafka-storage", "format", "-c", f"{CONFIG}/{FILE}", "-t", cluster_id, "-g"]
-    if dynamic is not None:
-        command += ["-I", dynamic["initial"]] if dynamic.get("initial") else ["-N"]
-    if cluster.spec.metadata_version is not None:
-        command += ["-r", cluster.spec.metadata_version]
     container = {
         "name": FORMATS,
         "image": cluster.image,
         "imagePullPolicy": cluster.spec.image_pull_policy,
-        "command": command,
+        "command": _format_command(cluster, cluster_id, dynamic),
         # The node's resources: the job decides on which machine the volume is, and must not starve beside running
         # nodes.
         "resources": pool.resources.model_dump(),
