@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 admin = AdminClient({"bootstrap.servers": sys.argv[1]})
 lists = [[101, 102], [102, 101]] * 4
-admin.create_topics([NewTopic("heavy", replica_assignment=lists)])["heavy"].result(60)
+admin.create_topics([NewTopic("heavy", len(lists), replica_assignment=lists)])["heavy"].result(60)
 producer = Producer({"bootstrap.servers": sys.argv[1], "acks": "all", "compression.type": "none"})
 for number in range(int(sys.argv[2]) // 65536):
     producer.produce("heavy", bytes(65536), partition=number % len(lists))
