@@ -122,9 +122,9 @@ def test_avro_values_of_confluents_serializer(cluster: Target, name: str, tmp_pa
         dead = sorted(rows(f"{tmp_path}/t_dead_letters", "delta"), key=lambda row: row["offset"])
         url = registry.url
         assert [row["reason"] for row in dead] == [
-            f"schema 999 of {url} is not there",
+            f"schema 999 of {url} does not exist",
             f"schema {other} of {url} is of type JSON, not AVRO",
-            "no id of a schema is in front of the value",
+            "the value does not begin with a schema id",
         ]
         registry.refuse = True
         send(cluster, name, [b"\0\0\0\x03\xe8x"])

@@ -150,7 +150,7 @@ def test_a_failure_to_plan_keeps_its_type(spark: Any, cluster: Ours, name: str, 
         produced(cluster, name, 10)
         run.until(lambda: run.told)
     assert run.raised is None
-    with pytest.raises(spec.SpecError, match="no backfill by key"):
+    with pytest.raises(spec.SpecError, match="backfill by key is not supported"):
         given["spec"]["table"] |= {"format": "delta", "path": f"{tmp_path}/k", "mode": "upsert", "key": ["key"]}
         runner.Runner(spec.parse(given), SparkEngine(spark), backfill=True).run()
 

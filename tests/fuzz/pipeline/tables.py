@@ -91,7 +91,7 @@ def compared(given: spec.TableSpec, written: dict[int, bytes | None]) -> tuple[i
     assert dead | rows.keys() == written.keys(), (
         f"records are missing: {sorted(written.keys() - dead - rows.keys())[:9]}"
     )
-    assert len(letters) == len(dead), "a dead letter is there twice"
+    assert len(letters) == len(dead), "a dead letter occurs twice"
     assert all(row["code"] not in {"", "defect", None} for row in letters), "a parser of ours has a defect"
     for row in letters:
         assert row["value"] == written[row["offset"]]

@@ -391,7 +391,7 @@ def test_a_registrys_password_comes_from_a_secret(monkeypatch: pytest.MonkeyPatc
     (variable,) = container["env"]
     assert variable["valueFrom"] == {"secretKeyRef": secret}
     document = yaml.safe_load(world.made("ConfigMap")[0]["data"][FILE])
-    with pytest.raises(table_spec.SpecError, match="there is no environment variable KRAFT_REGISTRY_PASSWORD"):
+    with pytest.raises(table_spec.SpecError, match="environment variable KRAFT_REGISTRY_PASSWORD does not exist"):
         table_spec.parse(document)
     monkeypatch.setenv(variable["name"], "p")
     assert table_spec.parse(document).value.registry_auth == "u:p"

@@ -64,5 +64,5 @@ def test_a_registrys_password_may_be_in_the_environment(monkeypatch: pytest.Monk
     assert _parsed(password="q").value.registry_auth == "u:q"
     with pytest.raises(SpecError, match="either password or passwordEnv"):
         _parsed(passwordEnv="WORD", password="q")
-    with pytest.raises(SpecError, match="there is no environment variable NONE"):
+    with pytest.raises(SpecError, match="environment variable NONE does not exist"):
         _parsed(passwordEnv="NONE")

@@ -64,9 +64,9 @@ def test_a_path_with_topic_is_a_table_for_each() -> None:
         (given(ORDERS, {**ORDERS, "table": {"path": "/data/orders/x"}}), r"^spec.routes\[1\]: .* is within"),
         (given(ORDERS, {**ORDERS, "table": {"path": "/data/orders_dead_letters"}}), r"^spec.routes\[1\]: .* is within"),
         (given({**ORDERS, "engine": {}}), r"^spec.routes\[0\]: engine: there is no such field; a route has name"),
-        (given({"table": {"path": "/t"}}), r"^spec.routes\[0\]: spec.topics: either names or pattern is wanted"),
+        (given({"table": {"path": "/t"}}), r"^spec.routes\[0\]: spec.topics: give either names or pattern"),
         (given(ORDERS, topics={"names": ["t"]}), "^spec.topics: each of spec.routes has topics of its own"),
-        (given("orders"), "^spec.routes: a list of mappings is wanted"),
+        (given("orders"), "^spec.routes: expected a list of mappings"),
     ],
 )
 def test_what_is_wrong_with_routes(document: Any, message: str) -> None:

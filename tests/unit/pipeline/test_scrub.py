@@ -174,7 +174,7 @@ def test_directories_tell_their_replicas(tmp_path: Path) -> None:
     assert replica.topic_id == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert replica.epochs == EPOCHS
     assert [(s.base_offset, s.next_base) for s in replica.segments] == [(0, 6), (6, -1)]
-    with pytest.raises(LayoutError, match=r"no log directory: it has no meta\.properties"):
+    with pytest.raises(LayoutError, match=r"is not a log directory: it has no meta\.properties"):
         replicas([tmp_path])
 
 

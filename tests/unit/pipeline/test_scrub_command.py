@@ -70,7 +70,7 @@ def test_a_kept_report_remembers_those_before_it(
     [
         ([], "give log directories, or a bootstrap server"),
         (["{tmp}", "--bootstrap-server", "x:1"], "give log directories, or a bootstrap server"),
-        (["{tmp}"], "is no log directory: it has no meta.properties"),
+        (["{tmp}"], "is not a log directory: it has no meta.properties"),
         (["-f", "{tmp}/absent.yaml"], "No such file"),
         (["--bootstrap-server", "localhost"], "'localhost' is not host:port"),
     ],
@@ -92,7 +92,7 @@ def test_the_resource_is_read_from_its_file(tmp_path: Path) -> None:
         ("spec: {directories: /a}", r"spec\.directories is '/a', not a list"),
         ("spec: {clusterRef: prod}", r"spec\.clusterRef is what the operator resolves"),
         ("spec: 3", r"spec is missing"),
-        ("spec: [", r"is no YAML"),
+        ("spec: [", r"is not YAML"),
     ]:
         path.write_text(head + spec)
         with pytest.raises(SpecError, match=message):

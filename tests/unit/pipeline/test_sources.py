@@ -62,7 +62,7 @@ def test_options_have_no_case_and_times_go_before_offsets() -> None:
         ({"startingOffsets": '{"t": {"0": -3}}'}, "option startingOffsets: -3 of t-0 is less than -2"),
         ({"startingOffsets": "5"}, "option startingOffsets: '5' is not of the form"),
         ({"columns": "key,vale"}, "option columns: no column 'vale'"),
-        ({"minPartitions": "0"}, "option minPartitions: '0' is no number from 1 on"),
+        ({"minPartitions": "0"}, "option minPartitions: '0' is not a number from 1 on"),
         ({"failOnDataLoss": "maybe"}, "option failOnDataLoss: 'maybe' is neither true nor false"),
         ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay: 'soon' is no duration"),
         ({"startingOffsets": '{"t": {"0": -1}}'}, "option startingOffsets: latest means nothing for a batch"),
@@ -94,7 +94,7 @@ def test_what_cannot_be_is_named(options: dict[str, str], message: str) -> None:
         ({"topic": "t"}, ["key"], "there is no column value to write, only key"),
         ({"topic": "t", "kafka.compression.type": "rar"}, ["value"], "option kafka.compression.type: 'rar' is none of"),
         ({"topic": "t", "kafka.acks": "1"}, ["value"], "option kafka.acks: an idempotent producer has only all"),
-        ({"topic": "t", "kafka.batch.size": "0"}, ["value"], "option kafka.batch.size: '0' is no number between"),
+        ({"topic": "t", "kafka.batch.size": "0"}, ["value"], "option kafka.batch.size: '0' is not a number between"),
         ({"topic": "t", "kafka.Partitioner.class": "x"}, ["value"], "option kafka.partitioner.class: is not for this"),
     ],
 )

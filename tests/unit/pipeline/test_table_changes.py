@@ -50,7 +50,7 @@ def parsed(value: Any = None, **table: Any) -> spec.TableSpec:
     ("table", "message"),
     [
         ({"key": ["key"]}, "spec.table.key: only mode upsert has keys"),
-        ({"mode": "upsert"}, "spec.table.key: mode upsert wants the columns"),
+        ({"mode": "upsert"}, "spec.table.key: mode upsert needs the columns"),
         ({"mode": "upsert", "key": ["key"], "format": "parquet"}, "spec.table.mode: upsert is not for parquet"),
     ],
 )
@@ -402,7 +402,7 @@ def test_the_log_of_a_parquet_table_is_trimmed(tmp_path: Path, monkeypatch: pyte
     assert table.live() == late.live()
     for file in log.glob("*.json"):
         file.unlink()
-    with pytest.raises(FencedError, match="has been removed, or made anew"):
+    with pytest.raises(FencedError, match="was removed or recreated"):
         table.state()
 
 

@@ -166,7 +166,7 @@ def test_schemas_as_text_and_messages_within_others(server: RegistryServer) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("nonsense", f"the schema is none of protobuf: {MAIN}:1:1: Expected top-level statement"),
+        ("nonsense", f"the schema is not protobuf: {MAIN}:1:1: Expected top-level statement"),
         ('syntax = "proto3"; import "gone.proto"; message M { int32 a = 1; }', "gone.proto"),
         ('syntax = "proto3"; message M { M inner = 1; }', "/inner: M contains itself"),
         ('syntax = "proto3"; message M {}', "M has no fields"),
@@ -249,9 +249,9 @@ def test_json_by_confluents_serializer_is_held_to_its_schema(server: RegistrySer
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ('{"type": 5}', "the schema is none of JSON Schema"),
-        ("nonsense", "the schema is none of JSON Schema"),
-        ('{"properties": {"a": {"$ref": "gone.json"}}}', "the schema is none of JSON Schema"),
+        ('{"type": 5}', "the schema is not a JSON Schema"),
+        ("nonsense", "the schema is not a JSON Schema"),
+        ('{"properties": {"a": {"$ref": "gone.json"}}}', "the schema is not a JSON Schema"),
         ('{"properties": {"_offset": {"type": "string"}}}', "has the name of another column"),
     ],
 )
@@ -337,9 +337,9 @@ def test_the_specification_of_registries(tmp_path: Path, monkeypatch: pytest.Mon
     at = "spec.value.registry"
     for wrong, message in (
         ({}, f"{at}.url: protobuf values name their schema"),
-        ({"registry": {"url": "http://a", "tls": {"caFile": "ca.pem"}}}, f"{at}.tls: http://a is not of https"),
+        ({"registry": {"url": "http://a", "tls": {"caFile": "ca.pem"}}}, f"{at}.tls: http://a does not use https"),
         ({"registry": {"url": "https://a", "tls": {"caFile": "gone.pem"}}}, f"{at}.tls.caFile: .*No such file"),
-        ({"registry": {"url": "https://a", "tls": {"caFile": "none.pem"}}}, f"{at}.tls.caFile: none.pem has nothing"),
+        ({"registry": {"url": "https://a", "tls": {"caFile": "none.pem"}}}, f"{at}.tls.caFile: none.pem has no PEM"),
         ({"registry": {"url": "https://a", "tls": {"keyFile": "ca.pem"}}}, f"{at}.tls: certificateFile and keyFile"),
         ({"registry": {"url": "https://a", "tls": {"cafile": "x"}}}, f"{at}.tls.cafile: .*did you mean caFile"),
         ({"registry": {"url": "https://a", "user": "u", "oauth": oauth}}, f"{at}: user and oauth are ways to log in"),

@@ -44,14 +44,14 @@ def test_defaults_of_a_table() -> None:
     [
         ({"bootstrapServers": None}, "KafkaTable.spec.bootstrapServers: is missing"),
         ({"bootstrapServers": None, "clusterRef": "prod"}, "spec.clusterRef: only the operator"),
-        ({"topics": {}}, "spec.topics: either names or pattern"),
-        ({"topics": {"names": ["a"], "pattern": "b"}}, "spec.topics: either names or pattern"),
+        ({"topics": {}}, "spec.topics: give either names or pattern"),
+        ({"topics": {"names": ["a"], "pattern": "b"}}, "spec.topics: give either names or pattern"),
         ({"topics": {"pattern": 5}}, "KafkaTable.spec.topics.pattern: 5 is no text"),
         ({"topics": {"pattern": "a["}}, "KafkaTable.spec.topics.pattern: 'a[' is no regular expression"),
         ({"groupId": 5}, "KafkaTable.spec.groupId: 5 is no text"),
         ({"value": {"format": "xml"}}, "spec.value.format: 'xml' is none of raw, json"),
         ({"commit": {"maxDelay": "soon"}}, "spec.commit.maxDelay: 'soon' is not of a form such as 60s"),
-        ({"commit": {"maxRows": 0}}, "spec.commit.maxRows: 0 is no number"),
+        ({"commit": {"maxRows": 0}}, "spec.commit.maxRows: 0 is not a number"),
         ({"table": {"path": "/t", "colour": "red"}}, "spec.table.colour: there is no such field"),
         ({"table": {}}, "spec.table.path: is missing"),
         (
@@ -125,7 +125,7 @@ def test_a_topic_of_something_else_is_told_in_one_look(monkeypatch: pytest.Monke
     assert len(reads) == 7
     assert found.table.column("a").to_pylist() == list(range(0, 3000, 3))
     assert len(found.bad) == 2000
-    assert found.bad[1] == Bad("json.object", "the value is an array and no object")
+    assert found.bad[1] == Bad("json.object", "the value is an array, not an object")
     assert found.bad[2].code == "json.syntax"
     assert found.bad[2].reason.startswith("JSON parse error: Expecting property name")
 

@@ -198,13 +198,13 @@ def test_report_and_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert [one["bytes"] for one in run(capsys, "report", folder)["skew"]["brokers"]] == [None, None]
     plan.write_text("no JSON")
     for arguments, message in [
-        (["--topic", "absent"], "there is no topic absent"),
+        (["--topic", "absent"], "topic absent does not exist"),
         (["--compare", str(plan)], "plan.json has no reassignment in JSON"),
     ]:
         assert main(["meta", "plan", str(folder), *arguments]) == 2
         assert message in capsys.readouterr().err
     assert main(["meta", "plan", str(folder), "--brokers", "7"]) == 2
-    assert "7 is no registered broker" in capsys.readouterr().err
+    assert "7 is not a registered broker" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,9 @@ def test_report_and_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     [
         (["as-of"], "give one of: files or a directory"),
         (["as-of", "{tmp}"], "holds no segment and no snapshot"),
-        (["as-of", "{tmp}/absent"], "is no file"),
+        (["as-of", "{tmp}/absent"], "is not a file"),
         (["as-of", "{tmp}", "--time", "soon"], "'soon' is neither ISO 8601"),
-        (["archive", "{tmp}"], "--table says where"),
+        (["archive", "{tmp}"], "give the path of the archive with --table"),
         (["archive", "-f", "{tmp}/absent.yaml"], "No such file"),
     ],
 )

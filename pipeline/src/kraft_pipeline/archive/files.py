@@ -50,7 +50,7 @@ def pieces(paths: Sequence[str | Path], start: int = 0) -> list[Piece]:
     found = []
     for path in map(Path, paths):
         if not path.is_file():
-            raise ArchiveError(f"{path} is no file")
+            raise ArchiveError(f"{path} is not a file")
         if path.suffix == ".checkpoint":
             found.append(_snapshot(path))
         elif path.suffix == ".log":

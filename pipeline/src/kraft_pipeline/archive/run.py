@@ -226,7 +226,7 @@ def archived(spec: ArchiveSpec) -> Iterator[pa.RecordBatch]:
     """The rows of an archive's table of changes. Raises ArchiveError if the table does not exist."""
     table = open_changes(spec)
     if table.state().position is None:
-        raise ArchiveError(f"{spec.path} is no archive yet")
+        raise ArchiveError(f"{spec.path} is not an archive yet")
     storage = open_storage(f"{spec.path.rstrip('/')}/changes", spec.storage)
     for file in sorted(table.live(), key=lambda file: file.path):
         yield from read_changes(storage, file.path)

@@ -28,7 +28,7 @@ ARGUMENTS: Final = {
 
 def add(groups: Any) -> None:
     """Add the parser of the command."""
-    parser = groups.add_parser("executor", help="what Spark starts in its pods; not for people")
+    parser = groups.add_parser("executor", help="Spark starts it in its pods; not for users")
     parser.set_defaults(run=_run)
 
 

@@ -35,27 +35,31 @@ def add(groups: Any) -> None:
     meta = groups.add_parser("meta", help="the metadata log as tables, reports and plans", description=__doc__)
     commands = meta.add_subparsers(required=True, metavar="archive|as-of|report|plan")
     archive = _command(commands, "archive", _archive, "bring the archive of the metadata up to date")
-    archive.add_argument("--table", metavar="PATH", help="where the archive is; with -f the file says it")
+    archive.add_argument("--table", metavar="PATH", help="path of the archive; with -f, the file has it")
     archive.add_argument("--format", choices=("parquet", "delta"), default="parquet")
-    archive.add_argument("--master", default="local[*]", help="Spark's, for what is large (default: %(default)s)")
+    archive.add_argument(
+        "--master", default="local[*]", help="Spark's master, for large archives (default: %(default)s)"
+    )
     as_of = _command(commands, "as-of", _as_of, "the cluster at an offset or a time")
     when = as_of.add_mutually_exclusive_group()
     when.add_argument("--offset", type=int, help="after the record at this offset of the metadata log")
     when.add_argument("--time", help="at this time: ISO 8601 (UTC without a zone), or milliseconds since 1970")
     as_of.add_argument("--topic", help="one topic only, with its partitions")
-    report = _command(commands, "report", _report, "what happened to the cluster, and how its load lies")
+    report = _command(commands, "report", _report, "history of the cluster, and distribution of its load")
     report.add_argument("--out", type=Path, metavar="FOLDER", help="write report.html and the plots as PNG there")
     report.add_argument(
         "--check", action="store_true", help="exit code 1 if partitions are offline or under-replicated"
     )
     plan = _command(commands, "plan", _plan, "a reassignment that balances the cluster and moves little")
-    plan.add_argument("--brokers", metavar="ID,ID", help="who is to have replicas (default: all that are not fenced)")
+    plan.add_argument("--brokers", metavar="ID,ID", help="brokers that get replicas (default: all unfenced brokers)")
     plan.add_argument("--topic", action="append", metavar="NAME", help="only this topic's partitions; can be repeated")
     for one, what in ((report, "show bytes by broker"), (plan, "balance bytes too")):
         one.add_argument("--sizes-from", metavar="HOST:PORT", help=f"{what}, as the brokers' log directories have them")
         one.add_argument("--sizes-file", type=Path, metavar="FILE", help="the same from kafka-log-dirs --describe")
-    plan.add_argument("--compare", type=Path, metavar="FILE", help="print beside it what this other plan would do")
-    plan.add_argument("--out", type=Path, metavar="FILE", help="write it there for kafka-reassign-partitions --execute")
+    plan.add_argument("--compare", type=Path, metavar="FILE", help="compare with this other plan")
+    plan.add_argument(
+        "--out", type=Path, metavar="FILE", help="write the plan to this file, for kafka-reassign-partitions --execute"
+    )
 
 
 def _command(commands: Any, name: str, run: Callable[..., int], text: str) -> Any:
@@ -149,7 +153,7 @@ def _archive(options: argparse.Namespace) -> int:
 
     spec = spec_of(options)
     if not spec.path:
-        raise SpecError("--table says where the archive is to be")
+        raise SpecError("give the path of the archive with --table")
     with _progress("archiving") as tell:
         done = archive(spec, tell, lambda: _engine(options.master))
     if options.json:
@@ -271,11 +275,11 @@ def _plan(options: argparse.Namespace) -> int:
             wanted = [int(number) for number in options.brokers.split(",")]
             racks = {number: state.small.brokers[number]["rack"] for number in wanted}
         except (ValueError, KeyError) as e:
-            raise SpecError(f"--brokers: {e} is no registered broker") from None
+            raise SpecError(f"--brokers: {e} is not a registered broker") from None
     known = _sizes(options) or {}
     for topic in options.topic or ():
         if topic not in state.small.topics.values():
-            raise SpecError(f"--topic: there is no topic {topic}")
+            raise SpecError(f"--topic: topic {topic} does not exist")
     before = plan.of_state(state, options.topic)
     after = plan.plan(before, racks, known)
     scores = {"now": plan.score(before, {}, racks, known), "plan": plan.score(before, after, racks, known)}

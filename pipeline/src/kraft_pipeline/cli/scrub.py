@@ -29,9 +29,7 @@ def add(commands: Any) -> None:
     run.add_argument("--bootstrap-server", metavar="HOST:PORT", help="read from the brokers instead of directories")
     run.add_argument("--topic", action="append", metavar="PATTERN", help="only these topics (* and ?); can be repeated")
     run.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
-    run.add_argument(
-        "--out", type=Path, metavar="FILE", help="keep the report there, after those before it, for `report`"
-    )
+    run.add_argument("--out", type=Path, metavar="FILE", help="add the report to this file, for `report`")
     run.add_argument("--json", action="store_true", help="the report as JSON")
     run.set_defaults(run=_run)
     report = verbs.add_parser("report", help="show a report that `run --out` kept")
@@ -86,7 +84,7 @@ def _report(options: argparse.Namespace) -> int:
         report = json.loads(options.file.read_text())
         report["findings"], report["totals"]
     except (OSError, ValueError, KeyError, TypeError) as e:
-        print(f"kraft-pipeline scrub report: {options.file} is no report of a scrub: {e!r}", file=sys.stderr)
+        print(f"kraft-pipeline scrub report: {options.file} is not a report of a scrub: {e!r}", file=sys.stderr)
         return NOT_DONE
     return _show(report, as_json=options.json)
 
@@ -129,6 +127,6 @@ def _print(report: dict[str, Any]) -> None:
     verdict = f"[red]{len(found)} damaged places[/]" if found else "[green]no damage[/]"
     console.print(summary + verdict, highlight=False)
     if totals["cut_short"]:
-        console.print("there is more than that: no report names more places")
+        console.print("there is more damage: a report names at most so many places")
     if totals["not_compared"]:
-        console.print(f"{totals['not_compared']} partitions have one replica here: checked, compared with nothing")
+        console.print(f"{totals['not_compared']} partitions have a single replica here: checked, but not compared")

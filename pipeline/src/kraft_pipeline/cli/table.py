@@ -28,25 +28,32 @@ def add(groups: Any) -> None:
     table = groups.add_parser("table", help="topics to Delta or Parquet tables, each record once")
     commands = table.add_subparsers(dest="command", required=True)
     run = _command(commands, "run", _run, "write batches until stopped")
-    run.add_argument("--once", action="store_true", help="until all that is there now has been written")
+    run.add_argument("--once", action="store_true", help="stop when all present records are written")
     run.add_argument("--http", type=int, metavar="PORT", help="serve /status, /metrics and /readyz meanwhile")
     backfill = _command(
-        commands, "backfill", _of_each(_backfill), "write what came before the table, while it runs, too"
+        commands, "backfill", _of_each(_backfill), "write records from before the table began; it may run meanwhile"
     )
-    backfill.add_argument("--since", type=_time, metavar="TIME", help="only from then on: 2024-02-29T10:00:00+00:00")
-    _command(commands, "status", _of_each(_status), "where the table stands, and how far behind the topics")
-    _command(commands, "acknowledge", _of_each(_acknowledge), "records that topics lost are known: go on behind them")
-    _command(commands, "replay", _of_each(_replay), "make rows of dead letters, after a repair")
-    compact = _command(commands, "compact", _of_each(_compact), "small files to large ones, and old ones away")
+    backfill.add_argument(
+        "--since", type=_time, metavar="TIME", help="only records from this time on: 2024-02-29T10:00:00+00:00"
+    )
+    _command(commands, "status", _of_each(_status), "offsets of the table, and its lag")
+    _command(
+        commands,
+        "acknowledge",
+        _of_each(_acknowledge),
+        "accept the loss of records in topics, and continue behind them",
+    )
+    _command(commands, "replay", _of_each(_replay), "turn dead letters into rows, after a repair")
+    compact = _command(commands, "compact", _of_each(_compact), "merge small files and remove old files")
     compact.add_argument("--no-vacuum", action="store_true", help="keep the files of earlier versions")
-    reset = _command(commands, "reset", _of_each(_reset), "forget the table: files, dead letters and where it stood")
+    reset = _command(commands, "reset", _of_each(_reset), "remove the table: files, dead letters and offsets")
     reset.add_argument("--yes", action="store_true", help="really")
 
 
 def _command(commands: Any, name: str, run: Any, text: str) -> Any:
     parser = commands.add_parser(name, help=text, description=text)
     parser.add_argument("file", type=Path, help="the KafkaTable's YAML")
-    parser.add_argument("--json", action="store_true", help="a JSON object a line")
+    parser.add_argument("--json", action="store_true", help="a JSON object per line")
     parser.set_defaults(run=lambda options: _guarded(run, options))
     return parser
 
@@ -167,7 +174,7 @@ def _time(text: str) -> int:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time of ISO 8601") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not an ISO 8601 time") from None
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
@@ -254,7 +261,7 @@ def _reset(options: argparse.Namespace, given: TableSpec) -> int:
     from kraft_pipeline.tables.maintenance import reset
 
     if not options.yes:
-        print(f"kraft-pipeline: this removes {given.path} and {given.dead_letter_path}; say --yes", file=sys.stderr)
+        print(f"kraft-pipeline: this removes {given.path} and {given.dead_letter_path}; add --yes", file=sys.stderr)
         return 2
     count = reset(given)
     print(json.dumps({"removed": count}) if options.json else f"{count} files removed")

@@ -255,7 +255,7 @@ class Cluster:
     def address(self, node: int) -> str:
         """host:port of a broker, or a text that says it is away, for messages."""
         broker = self._brokers.get(node)
-        return f"broker {node}, which is away" if broker is None else f"{broker.host}:{broker.port}"
+        return f"broker {node}, which is unreachable" if broker is None else f"{broker.host}:{broker.port}"
 
     def addresses(self) -> list[tuple[str, int]]:
         """Hosts and ports of the brokers in the last metadata."""

@@ -71,7 +71,7 @@ class Connection:
         """Return the body of the response to the oldest request in flight."""
         (length,) = _LENGTH.unpack(self._read(4))
         if not 4 <= length <= RESPONSE_BYTES_MAX:
-            raise ClientError(f"{self.name} does not speak Kafka's protocol, or wants TLS: answer of {length} bytes")
+            raise ClientError(f"{self.name} does not speak Kafka's protocol, or needs TLS: answer of {length} bytes")
         reader = Reader(memoryview(self._read(length)))
         wanted, api = self._sent.popleft()
         if reader.i32() != wanted:

@@ -182,7 +182,7 @@ class _Fetcher:
         if self._strict:
             raise DataLossError(
                 f"{self._range}: an unclean election has cut off the log at offset {cut} "
-                "(failOnDataLoss=false goes on with what is left)"
+                "(failOnDataLoss=false continues with the remaining records)"
             )
         self._until = cut
         if self._at >= cut:
@@ -195,7 +195,7 @@ class _Fetcher:
         if self._strict:
             raise DataLossError(
                 f"{self._range}: offset {self._at} is gone, the log has {start} to {end} now "
-                "(failOnDataLoss=false goes on with what is left)"
+                "(failOnDataLoss=false continues with the remaining records)"
             )
         self._connection = None
         self._at = start if start > self._at else self._until

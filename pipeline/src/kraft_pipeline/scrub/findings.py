@@ -19,13 +19,13 @@ UNREADABLE: Final = "unreadable"
 KINDS: Final = {
     CRC: "the CRC-32C does not fit the bytes",
     LENGTH: "the length of a batch leads nowhere",
-    MAGIC: "the message format is none that is known",
-    OFFSET: "the base offset is not the one that follows",
+    MAGIC: "the message format is unknown",
+    OFFSET: "the base offset does not follow the batch before",
     GAP: "offsets are missing in the middle of the log",
     EPOCH: "the leader epoch is not that of the checkpoint",
     CUT: "the log ends inside a batch below its high watermark",
-    MISSING: "a batch that other replicas have is not there",
-    DIFFERS: "a batch is another one than on other replicas",
+    MISSING: "a batch of other replicas is missing",
+    DIFFERS: "a batch differs from other replicas",
     UNREADABLE: "a file or a replica could not be read",
 }
 PER_SEGMENT_MAX: Final = 1000

@@ -62,7 +62,7 @@ def _of_directory(directory: Path) -> list[Replica]:
         meta = _properties(directory / "meta.properties")
         broker = int(meta.get("node.id") or meta["broker.id"])
     except FileNotFoundError:
-        raise LayoutError(f"{directory} is no log directory: it has no meta.properties") from None
+        raise LayoutError(f"{directory} is not a log directory: it has no meta.properties") from None
     except (OSError, KeyError, ValueError) as e:
         raise LayoutError(f"{directory}/meta.properties cannot be read: {e!r}") from None
     # High watermarks first: what is appended while the sizes are looked up lies above them.

@@ -39,7 +39,7 @@ class ScrubSpec:
             Settings(self.bootstrap).servers()
         for directory in self.directories:
             if not Path(directory, "meta.properties").is_file():
-                raise SpecError(f"{directory} is no log directory: it has no meta.properties")
+                raise SpecError(f"{directory} is not a log directory: it has no meta.properties")
 
 
 def load(path: Path) -> ScrubSpec:
@@ -57,7 +57,7 @@ def load(path: Path) -> ScrubSpec:
     try:
         data = yaml.safe_load(path.read_text())
     except yaml.YAMLError as e:
-        raise SpecError(f"{path} is no YAML: {e}") from None
+        raise SpecError(f"{path} is not YAML: {e}") from None
     if not isinstance(data, dict) or data.get("kind") != KIND or data.get("apiVersion") != API_VERSION:
         raise SpecError(f"{path}: not a {KIND} of {API_VERSION}")
     spec = data.get("spec")

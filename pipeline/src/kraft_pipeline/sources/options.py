@@ -98,7 +98,7 @@ class _Options:
         except ValueError:
             number = least - 1
         if number < least:
-            raise ValueError(f"option {name}: {value!r} is no number from {least} on")
+            raise ValueError(f"option {name}: {value!r} is not a number from {least} on")
         return number
 
     def flag(self, name: str, *, default: bool) -> bool:

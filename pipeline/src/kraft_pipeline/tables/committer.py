@@ -96,7 +96,7 @@ class State:
     def check(self, table: str, epoch: int) -> None:
         """Raises FencedError unless `epoch` may commit. `table` names the table in the message."""
         if epoch and not self.epoch:
-            raise FencedError(f"table {table} has been removed, or made anew, meanwhile")
+            raise FencedError(f"table {table} was removed or recreated meanwhile")
         if epoch != self.epoch:
             raise FencedError(f"table {table}: writer {self.epoch} has taken over, writer {epoch} commits nothing more")
 

@@ -389,7 +389,7 @@ class DeltaTableOf:
         kept = [file.path for file in storage.list(f"{POSITIONS}/{self._app}") if file.path.startswith(begin)]
         if len(kept) == 1:  # several come from writers that died, and the committed one is unknown
             return Position.from_json(storage.read(kept[0]).decode())
-        raise ValueError(f"table {self._uri}: no commit says where batch {batch} ended; its history has been cut off")
+        raise ValueError(f"table {self._uri}: no commit says where batch {batch} ended; its history was truncated")
 
 
 def _info(batch: int, position: Position) -> dict[str, str]:

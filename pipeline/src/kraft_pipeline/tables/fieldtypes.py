@@ -84,7 +84,7 @@ class _Reader:
             if name.startswith("`"):
                 name = name[1:-1].replace("``", "`")
             elif not name.isidentifier() and not name.isalnum():
-                raise ValueError(f"{self._ddl!r}: a field's name is wanted, not {name!r}")
+                raise ValueError(f"{self._ddl!r}: expected the name of a field, not {name!r}")
             self._expect(":")
             fields.append(pa.field(name, self.type()))
         self._expect(">")
@@ -108,10 +108,10 @@ class _Reader:
     def _expect(self, token: str) -> None:
         found = self._next()
         if found != token:
-            raise ValueError(f"{self._ddl!r}: {token!r} is wanted, not {found!r}")
+            raise ValueError(f"{self._ddl!r}: expected {token!r}, not {found!r}")
 
     def _number(self) -> int:
         found = self._next()
         if not found.isdecimal():
-            raise ValueError(f"{self._ddl!r}: a number is wanted, not {found!r}")
+            raise ValueError(f"{self._ddl!r}: expected a number, not {found!r}")
         return int(found)

@@ -220,7 +220,7 @@ class ParquetTable:
         names = sorted(file.path for file in self._storage.list(LOG) if re.fullmatch(_NAMES, file.path))
         points = [name for name in names if name.endswith(".checkpoint.json") and _number(name) >= self._next]
         if self._next and _name(self._next - 1) not in names and not points:  # those before a checkpoint are trimmed
-            raise FencedError(f"table {self._storage.uri} has been removed, or made anew, meanwhile")
+            raise FencedError(f"table {self._storage.uri} was removed or recreated meanwhile")
         if points:
             self._files.clear()
             self._removed.clear()

@@ -193,7 +193,7 @@ class Backfill:
 
     def __init__(self, spec: TableSpec, sizes: Sizes, live: Callable[[], State], since_ms: int | None = None) -> None:
         if spec.mode != "append":
-            raise SpecError("spec.table.mode: older rows would take the place of newer ones: no backfill by key")
+            raise SpecError("spec.table.mode: older rows would replace newer rows: backfill by key is not supported")
         self._spec, self._sizes, self._live, self._since_ms = spec, sizes, live, since_ms
         self._range: Position | None = None
 
@@ -220,9 +220,9 @@ class Backfill:
         """The range of an unfinished backfill, or the records before all that has been read. Raises SpecError."""
         live = self._live().position
         if live is None:
-            raise SpecError("the table has no batch yet: its first one settles what came before it")
+            raise SpecError("the table has no batch yet: its first batch settles what came before it")
         for topic, partition in sorted(set(live.offsets) - set(live.begun)):
-            raise SpecError(f"the table does not say where {topic}-{partition} began: an earlier version made it")
+            raise SpecError(f"the table does not record where {topic}-{partition} began: an earlier version created it")
         refuse(continued(live, position(cluster, live.offsets)).lost)
         if then is not None and then.offsets != then.until:
             return then

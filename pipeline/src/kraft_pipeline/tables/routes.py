@@ -27,7 +27,7 @@ def parse_all(document: Any, folder: Path | None = None) -> list[TableSpec]:
         return [parse(document, folder)]
     routes = given["routes"]
     if not isinstance(routes, list) or not all(isinstance(route, Mapping) for route in routes):
-        raise SpecError("spec.routes: a list of mappings is wanted")
+        raise SpecError("spec.routes: expected a list of mappings")
     if given.get("topics"):
         raise SpecError("spec.topics: each of spec.routes has topics of its own")
     found: list[TableSpec] = []

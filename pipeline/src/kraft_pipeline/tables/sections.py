@@ -17,7 +17,7 @@ class Section:
 
     def __init__(self, path: str, given: Any) -> None:
         if not isinstance(given, Mapping):
-            raise SpecError(f"{path}: a mapping is wanted, not {given!r}")
+            raise SpecError(f"{path}: expected a mapping, not {given!r}")
         self.path, self._given, self._asked = path, given, set[str]()
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -61,7 +61,7 @@ class Section:
         """A mapping of names to values, all converted to texts; empty if it is missing."""
         found = self.get(name, {})
         if not isinstance(found, Mapping):
-            raise SpecError(f"{self.path}.{name}: a mapping is wanted, not {found!r}")
+            raise SpecError(f"{self.path}.{name}: expected a mapping, not {found!r}")
         return {str(key): str(value) for key, value in found.items()}
 
     def flag(self, name: str, *, default: bool) -> bool:
@@ -75,7 +75,7 @@ class Section:
         """An integer of at least 1."""
         found = self.get(name, default)
         if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-            raise SpecError(f"{self.path}.{name}: {found!r} is no number from 1 on")
+            raise SpecError(f"{self.path}.{name}: {found!r} is not a number from 1 on")
         return found
 
     def quantity(self, name: str, default: str, units: Mapping[str, float]) -> float:

@@ -167,13 +167,13 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
     if spec.get("clusterRef") and not spec.get("bootstrapServers"):
         raise SpecError("spec.clusterRef: only the operator knows clusters by name; give bootstrapServers here")
     if spec.get("routes"):
-        raise SpecError("spec.routes: there are several tables, and one is wanted")
+        raise SpecError("spec.routes: there are several tables; a single table is needed")
     topics, value = spec.section("topics"), spec.section("value")
     table, commit = spec.section("table"), spec.section("commit")
     letters, care, engine = spec.section("deadLetter"), spec.section("maintenance"), spec.section("engine")
     names, pattern = topics.texts("names"), _pattern(topics)
     if bool(names) == bool(pattern):
-        raise SpecError("spec.topics: either names or pattern is wanted")
+        raise SpecError("spec.topics: give either names or pattern")
     mode, read = table.one_of("mode", MODES, "append"), read_value(value, folder or Path())
     by_position = mode == "upsert" and read.envelope == "debezium"
     found = TableSpec(
@@ -268,7 +268,7 @@ def _check(found: TableSpec) -> None:
     if found.mode == "append" and found.order_by:
         raise SpecError("spec.table.orderBy: only mode upsert has an order")
     if found.mode == "upsert" and not found.keys:
-        raise SpecError("spec.table.key: mode upsert wants the columns that say which row a record is about")
+        raise SpecError("spec.table.key: mode upsert needs the columns that identify a row")
     if found.mode == "upsert" and found.format == "parquet":
         raise SpecError(
             "spec.table.mode: upsert is not for parquet, whose readers see replaced files too; delta, iceberg have it"

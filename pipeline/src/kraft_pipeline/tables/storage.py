@@ -214,7 +214,7 @@ class ObjectStore:
         except FileNotFoundError:
             return None
         if tag is None:
-            raise OSError(f"{path}: the store tells no ETag, so two writers could not be told apart")
+            raise OSError(f"{path}: the store returns no ETag, so two writers could not be distinguished")
         return tag
 
     def read(self, path: str) -> bytes:

@@ -24,7 +24,7 @@ class AvroEvents(AvroParser):
         kinds = {f.name: f.type for f in way.columns}
         row = kinds.get("after")
         if "op" not in kinds or row is None:
-            raise NoColumnError("the schema is of no change event of Debezium: it has no op or no after")
+            raise NoColumnError("the schema is not that of a Debezium change event: it has no op or no after")
         if not pa.types.is_struct(row):
             raise NoColumnError(f"/after: {row} is no record, which a row is made of")
         if not kinds.get("before", row).equals(row):

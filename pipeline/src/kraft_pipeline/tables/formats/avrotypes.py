@@ -80,9 +80,9 @@ def written(found: Registered, *, connect: bool = False) -> Written:
         whole = fastavro.parse_schema(json.loads(found.schema), named_schemas=names)
         parsed = fastavro.parse_schema(_stripped(json.loads(found.schema)), named_schemas=reading)
     except (ValueError, KeyError, TypeError, SchemaParseException, UnknownType) as e:
-        raise NoColumnError(f"the schema is none of Avro: {e!r}") from None
+        raise NoColumnError(f"the schema is not an Avro schema: {e!r}") from None
     if not isinstance(whole, Mapping) or whole.get("type") != "record":
-        raise NoColumnError("the schema is of no record")
+        raise NoColumnError("the schema is not a record")
     types = _Types(names, connect=connect)
     plain, column = types.of(whole, "", ())
     return Written(parsed, plain, pa.schema(list(column)), flat(parsed, plain))
@@ -125,7 +125,7 @@ class _Types:
         if kind in {"array", "map"}:
             plain, column = self.of(schema["items" if kind == "array" else "values"], path, within)
             if pa.types.is_null(column):  # a few bytes can hold any number of nulls
-                raise NoColumnError(f"{path}: {kind} of null has no type of a column")
+                raise NoColumnError(f"{path}: {kind} of null has no column type")
             if kind == "array":
                 return pa.list_(plain), pa.list_(column)
             return pa.map_(pa.string(), plain), pa.map_(pa.string(), column)
@@ -164,4 +164,4 @@ class _Types:
             widest = pa.float64() if floats and (len(floats) < len(kinds) or pa.float64() in kinds) else None
             widest = widest or (floats[0] if floats else pa.int64())
             return widest, widest
-        raise NoColumnError(f"{path}: a union of {' and '.join(str(kind) for kind in kinds)} has no type of a column")
+        raise NoColumnError(f"{path}: a union of {' and '.join(str(kind) for kind in kinds)} has no column type")

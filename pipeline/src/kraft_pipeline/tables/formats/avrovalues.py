@@ -78,7 +78,7 @@ class AvroParser(BySchema):
             assert self._given is not None, "the spec has a schema or a registry"
             return self.made(AvroWay(self._given, None))
         if number == NO_ID:
-            return "no id of a schema is in front of the value"
+            return "the value does not begin with a schema id"
         try:
             return self.made(AvroWay(written(self._registry.schema(number), connect=self._connect), self._given))
         except (UnknownSchemaError, NoColumnError) as e:

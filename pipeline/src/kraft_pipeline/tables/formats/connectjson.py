@@ -129,7 +129,7 @@ class ConnectJson(BySchema):
             begin = _space(text, 0)
             found, end = _members(text, begin, self._texts)
             if _space(text, end) != len(text):
-                raise RecordError("json.syntax", f"something follows the object: character {end}")
+                raise RecordError("json.syntax", f"text follows the object at character {end}")
             return _change(text, found) if self._events else _object(text, found, begin, end)
         except RecordError:
             raise
@@ -166,7 +166,7 @@ def _loaded(text: bytes) -> dict[str, Any]:
     except DecimalException:
         raise ValueError("a number is beyond every type") from None
     if not isinstance(found, dict):
-        raise ValueError("the row is no object")
+        raise ValueError("the row is not an object")
     return found
 
 
@@ -177,7 +177,9 @@ def _change(text: str, found: Members) -> Event:
         schema = _schema(text, found)
         inner = found["payload"].value
         if not isinstance(inner, dict):
-            raise RecordError("debezium.envelope", "the value is no change event of Debezium: its payload is no object")
+            raise RecordError(
+                "debezium.envelope", "the value is not a Debezium change event: its payload is not an object"
+            )
         found = inner
     op = debezium.operation(_value(found, "op"))
     row = found.get(debezium.OPERATIONS[op])
@@ -211,7 +213,7 @@ def _members(text: str, at: int, schemas: list[str]) -> tuple[Members, int]:
     """
     if text[at : at + 1] != "{":
         _SCAN(text, at)  # raises an error if it is not JSON
-        raise RecordError("json.object", "the value is no object")
+        raise RecordError("json.object", "the value is not an object")
     found: Members = {}
     at = _space(text, at + 1)
     if text[at : at + 1] == "}":
@@ -222,7 +224,7 @@ def _members(text: str, at: int, schemas: list[str]) -> tuple[Members, int]:
         at = _space(text, _after(text, _space(text, at), ":"))
         begin = at
         if name in found:
-            raise RecordError("json.twin", f"the field {name[:60]!r} is there twice")
+            raise RecordError("json.twin", f"the field {name[:60]!r} occurs twice")
         if name == "payload" and text[at : at + 1] == "{":
             value, at = _members(text, at, schemas)
         else:
@@ -244,7 +246,7 @@ def _known(text: str, at: int, schemas: list[str]) -> tuple[Any, int] | None:
 
 def _after(text: str, at: int, sign: str) -> int:
     if text[at : at + 1] != sign:
-        raise RecordError("json.syntax", f"JSON parse error: {sign} is wanted at character {at}")
+        raise RecordError("json.syntax", f"JSON parse error: expected {sign} at character {at}")
     return at + 1
 
 

@@ -52,7 +52,7 @@ class Column(NamedTuple):
 def column(schema: Any, path: str = "", depth: int = 0) -> Column:
     """Convert a schema. Raises NoConnectError."""
     if not isinstance(schema, Mapping) or depth > DEPTH_MAX:
-        raise NoConnectError(f"{path or '/'}: this is no schema of Kafka Connect")
+        raise NoConnectError(f"{path or '/'}: this is not a schema of Kafka Connect")
     kind, name = schema.get("type"), schema.get("name")
     known = _named(kind, name, schema)
     if known is not None:
@@ -69,7 +69,7 @@ def column(schema: Any, path: str = "", depth: int = 0) -> Column:
     if isinstance(kind, str) and kind in _INTEGERS:
         return Column(PRIMITIVES[kind], _integer(_INTEGERS[kind]))
     if not isinstance(kind, str) or kind not in PRIMITIVES:
-        raise NoConnectError(f"{path or '/'}: {str(kind)[:40]!r} is no type of Kafka Connect")
+        raise NoConnectError(f"{path or '/'}: {str(kind)[:40]!r} is not a type of Kafka Connect")
     wanted = {"string": str, "boolean": bool}.get(kind)
     return Column(PRIMITIVES[kind], _float if wanted is None else lambda value: _of(value, wanted))
 
@@ -172,7 +172,7 @@ def _of(value: Any, kind: type) -> Any:
 def _integer(bits: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{str(value)[:60]!r} is no integer")
+            raise TypeError(f"{str(value)[:60]!r} is not an integer")
         return _within(value, bits)
 
     return read
@@ -186,7 +186,7 @@ def _within(value: int, bits: int = 64) -> int:
 
 def _float(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise TypeError(f"{str(value)[:60]!r} is no number")
+        raise TypeError(f"{str(value)[:60]!r} is not a number")
     return float(value)
 
 
@@ -194,4 +194,4 @@ def _bytes(value: Any) -> bytes:
     try:
         return base64.b64decode(_of(value, str), validate=True)
     except binascii.Error as e:
-        raise ValueError(f"bytes that are no Base64: {e}") from None
+        raise ValueError(f"bytes that are not Base64: {e}") from None

@@ -47,9 +47,9 @@ _FILE: Final = re.compile(r".*\.(\d+)", re.DOTALL)
 def operation(op: Any) -> str:
     """An event's operation. Raises RecordError if it has no row, or if the value is not an envelope."""
     if op is None:
-        raise RecordError("debezium.envelope", "the value is no change event of Debezium: it has no field op")
+        raise RecordError("debezium.envelope", "the value is not a Debezium change event: it has no field op")
     if not isinstance(op, str) or op not in OPERATIONS:
-        raise RecordError("debezium.op", f"the operation {str(op)[:20]!r} is about no row; {', '.join(OPERATIONS)} are")
+        raise RecordError("debezium.op", f"the operation {str(op)[:20]!r} has no row; {', '.join(OPERATIONS)} are")
     return op
 
 

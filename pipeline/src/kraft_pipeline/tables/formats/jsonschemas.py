@@ -72,7 +72,7 @@ class JsonSchemaParser(Schemas["SchemaWay"]):
     def found(self, number: int) -> SchemaWay | str:
         """How to read values of this schema, or why that is impossible."""
         if number == NO_ID:
-            return "no id of a schema is in front of the value"
+            return "the value does not begin with a schema id"
         try:
             return SchemaWay(self._registry.schema(number, "JSON"), self._declared)
         except UnknownSchemaError as e:
@@ -101,7 +101,7 @@ class SchemaWay:
             columns = _Types(declared).columns(schema, resolver)
         except (ValueError, SchemaError, Unresolvable, CannotDetermineSpecification, RecursionError) as e:
             text = " ".join(str(getattr(e, "message", e)).split())
-            raise NoJsonSchemaError(f"the schema is none of JSON Schema: {text[:120]}") from None
+            raise NoJsonSchemaError(f"the schema is not a JSON Schema: {text[:120]}") from None
         self.columns = pa.schema(columns)
 
     def checked(self, payload: bytes) -> bytes:

@@ -48,7 +48,7 @@ def loaded(value: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as e:
         raise RecordError("json.syntax", f"JSON parse error: {e}") from None
     if not isinstance(found, dict):
-        raise RecordError("json.object", f"the value is {_KINDS[type(found)]} and no object")
+        raise RecordError("json.object", f"the value is {_KINDS[type(found)]}, not an object")
     return found
 
 
@@ -64,7 +64,7 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twin = next(name for name in found if names.count(name) > 1)
-        raise RecordError("json.twin", f"the field {_shown(twin)} is there twice")
+        raise RecordError("json.twin", f"the field {_shown(twin)} occurs twice")
     return found
 
 

@@ -123,7 +123,7 @@ def _compiled(texts: Mapping[str, str]) -> dict[str, Any]:
         for name, text in {**CONFLUENT, **texts}.items():
             path = (Path(folder) / name).resolve()
             if not path.is_relative_to(Path(folder).resolve()):
-                raise NoMessageError(f"{name!r} is no path of an import")
+                raise NoMessageError(f"{name!r} is not the path of an import")
             if _described(name, text) is None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
@@ -137,7 +137,7 @@ def _compiled(texts: Mapping[str, str]) -> dict[str, Any]:
             said = [line for line in done.stderr.splitlines() if ".proto:" in line and "[libprotobuf" not in line]
             said = [line for line in said if "No edition or syntax" not in line] or [done.stderr]
             raise NoMessageError(
-                f"the schema is none of protobuf: {' '.join(' '.join(said).split()).replace(f'{folder}/', '')[:160]}"
+                f"the schema is not protobuf: {' '.join(' '.join(said).split()).replace(f'{folder}/', '')[:160]}"
             )
         found = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
     return {file.name: file for file in found.file if not file.name.startswith("google/protobuf/")}

@@ -89,9 +89,9 @@ class ProtoParser(BySchema):
         """How to read values of this message, or why that is impossible."""
         schema, path = self._types[number]
         if schema == NO_ID:
-            return "no id of a schema is in front of the value"
+            return "the value does not begin with a schema id"
         if path is None:
-            return "no place of a message follows the schema's id"
+            return "no message path follows the schema id"
         try:
             if schema not in self._files:
                 self._files[schema] = Files(self._registry.schema(schema, "PROTOBUF"))

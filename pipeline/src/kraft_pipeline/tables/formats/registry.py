@@ -86,7 +86,7 @@ class Registry:
         try:
             self._refer(answer, references, what, form)
         except (KeyError, TypeError, ValueError) as e:
-            raise UnknownSchemaError(f"{what} has references that are none: {e!r}") from None
+            raise UnknownSchemaError(f"{what} has invalid references: {e!r}") from None
         names, texts = zip(*references.values(), strict=True) if references else ((), ())
         return Registered(answer["schema"], tuple(texts), tuple(names))
 
@@ -123,7 +123,7 @@ class Registry:
         except HTTPError as e:
             with e:
                 if e.code in {404, 422} and _error_code(e) in UNKNOWN:
-                    raise UnknownSchemaError(f"{what} is not there") from None
+                    raise UnknownSchemaError(f"{what} does not exist") from None
                 if e.code == 404:  # for example from a proxy, which does not know schemas
                     raise ConnectionError("404 and no registry's answer: is the URL right?") from None
                 if e.code == 401 and self._credentials.renew():

@@ -96,7 +96,7 @@ def read_value(given: Section, folder: Path) -> ValueSpec:
         return ValueSpec(kind, evolve, registry=url, registry_auth=auth, access=access)
     avro = _avro_schema(given, folder)
     if not avro and not url:
-        raise SpecError(f"{given.path}: avro wants a schema, a schemaFile or a registry.url")
+        raise SpecError(f"{given.path}: avro needs a schema, a schemaFile or a registry.url")
     return ValueSpec(kind, evolve, avro=avro, registry=url, registry_auth=auth, envelope=envelope, access=access)
 
 
@@ -105,14 +105,14 @@ def _registry(given: Section, folder: Path) -> tuple[str, str, Access]:
     url, user = str(given.get("url", "")), given.get("user", "")
     password = _secret(given, "password")
     if any(not re.match(r"https?://[^/]", one.strip()) for one in url.split(",") if url):
-        raise SpecError(f"{given.path}.url: {url!r} is no URL of http or https")
+        raise SpecError(f"{given.path}.url: {url!r} is not an http or https URL")
     auth = f"{user}:{password}" if user else ""
     tls, oauth = given.section("tls"), given.section("oauth")
     ca, certificate, key = (_file(tls, name, folder) for name in ("caFile", "certificateFile", "keyFile"))
     if bool(certificate) != bool(key):
         raise SpecError(f"{tls.path}: certificateFile and keyFile belong together; give both")
     if (ca or certificate) and not url.startswith("https://"):
-        raise SpecError(f"{tls.path}: {url or 'no URL'} is not of https")
+        raise SpecError(f"{tls.path}: {url or 'no URL'} does not use https")
     access = Access(ca, certificate, key, _secret(given, "token"), _oauth(oauth))
     ways = {"user": auth, "token": access.token, "oauth": access.oauth}
     chosen = [name for name, value in ways.items() if value]
@@ -130,7 +130,7 @@ def _oauth(given: Section) -> OAuth | None:
         return None
     url = given.text("tokenUrl")
     if not re.match(r"https?://[^/]", url):
-        raise SpecError(f"{given.path}.tokenUrl: {url!r} is no URL of http or https")
+        raise SpecError(f"{given.path}.tokenUrl: {url!r} is not an http or https URL")
     secret = _secret(given, "clientSecret")
     if not secret:
         raise SpecError(f"{given.path}.clientSecret: is missing (or clientSecretEnv, the variable that has it)")
@@ -144,9 +144,9 @@ def _secret(given: Section, name: str) -> str:
     if variable is None:
         return plain
     if plain:
-        raise SpecError(f"{given.path}: either {name} or {name}Env is wanted")
+        raise SpecError(f"{given.path}: give either {name} or {name}Env")
     if variable not in os.environ:
-        raise SpecError(f"{given.path}.{name}Env: there is no environment variable {variable}")
+        raise SpecError(f"{given.path}.{name}Env: environment variable {variable} does not exist")
     return os.environ[variable]
 
 
@@ -159,14 +159,14 @@ def _file(given: Section, name: str, folder: Path) -> str:
     except (OSError, UnicodeDecodeError) as e:
         raise SpecError(f"{given.path}.{name}: {e}") from None
     if "-----BEGIN " not in found:
-        raise SpecError(f"{given.path}.{name}: {given.text(name)} has nothing in PEM")
+        raise SpecError(f"{given.path}.{name}: {given.text(name)} has no PEM block")
     return found
 
 
 def _avro_schema(given: Section, folder: Path) -> str:
     inline, file = given.get("schema"), given.get("schemaFile")
     if inline and file:
-        raise SpecError(f"{given.path}: either schema or schemaFile is wanted")
+        raise SpecError(f"{given.path}: give either schema or schemaFile")
     if file:
         try:
             inline = (folder / str(file)).read_text()
@@ -175,5 +175,5 @@ def _avro_schema(given: Section, folder: Path) -> str:
     try:
         found: Any = json.loads(inline) if isinstance(inline, str) else inline
     except ValueError as e:
-        raise SpecError(f"{given.path}.{'schemaFile' if file else 'schema'}: this is no JSON: {e}") from None
+        raise SpecError(f"{given.path}.{'schemaFile' if file else 'schema'}: this is not JSON: {e}") from None
     return json.dumps(found) if inline else ""
