@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from kraft_node.base.env import Disk, Env, File
 from kraft_node.base.turns import Turns
@@ -92,14 +92,30 @@ class Originals:
         self._paths.clear()
 
 
+NO_ENDS: Final[dict[int, int]] = {}
+"""Shared by all files that nothing has been appended to, and never added to."""
+
+
+class Holder(Protocol):
+    """The user of an open file. It keeps the file's handle only as long as the file is open."""
+
+    def closed(self, handle: Handle) -> None:
+        """The file of `handle` was closed: let go of the handle."""
+
+
 class Handle:
-    """A file that may be open. `used` saves it from the next round of closing; `retired` handles are not kept open."""
+    """An open file, and what only an open file needs: `FileCache` limits both.
 
-    __slots__ = ("file", "retired", "used")
+    `used` saves the file from the next round of closing.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("ends", "file", "holder", "used")
+
+    def __init__(self, holder: Holder) -> None:
+        self.holder = holder
         self.file: File | None = None
-        self.retired = False
+        self.ends = NO_ENDS
+        """Positions by offset where the latest batches end, for readers near the end."""
         self.used = False
 
 
@@ -116,37 +132,34 @@ class FileCache:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, handle: Handle, path: str, *, create: bool = False) -> File:
-        """The open file of `handle`. Raises OSError."""
-        file = handle.file
+    def open(self, holder: Holder, path: str, *, create: bool = False) -> Handle:
+        """Open a file for `holder`, which is told when the cache closes it. Raises OSError."""
+        handle = Handle(holder)
+        handle.file = self._disk.open(path, create=create)
         handle.used = True
-        if file is None:
-            file = self._disk.open(path, create=create)
-            if handle.retired:
-                return file
-            handle.file = file
-            self._open[handle] = None
-            if len(self._open) > self._limit:
-                self._evict()
-        return file
+        self._open[handle] = None
+        if len(self._open) > self._limit:
+            self._evict()
+        return handle
+
+    def open_once(self, path: str, *, create: bool = False) -> File:
+        """Open a file that the cache does not keep. Raises OSError."""
+        return self._disk.open(path, create=create)
 
     def drop(self, handle: Handle) -> None:
-        """Drop the reference to the file, for example because its path will soon name another one."""
-        if handle.file is not None:
-            handle.file = None
-            self._open.pop(handle, None)
+        """Close a file, for example because its path will soon name another one."""
+        self._open.pop(handle, None)
+        self._close(handle)
 
     def shed(self) -> bool:
         """Close all files because descriptors are short.
 
         Returns whether any was open; files that are being sent stay open.
         """
-        shed = bool(self._open)
-        for handle in self._open:
-            handle.file = None
-            handle.used = False
-        self._open.clear()
-        return shed
+        closed, self._open = self._open, OrderedDict()
+        for handle in closed:
+            self._close(handle)
+        return bool(closed)
 
     def _evict(self) -> None:
         while len(self._open) > self._limit:
@@ -155,7 +168,12 @@ class FileCache:
                 handle.used = False
                 self._open[handle] = None
             else:
-                handle.file = None
+                self._close(handle)
+
+    def _close(self, handle: Handle) -> None:
+        handle.file = None
+        handle.ends = NO_ENDS
+        handle.holder.closed(handle)
 
 
 class LogDir:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from kraft_node.base.env import File
 from kraft_node.log import index, names
 from kraft_node.log.errors import LogDirDamaged
-from kraft_node.log.files import Handle, LogDir, Put, write_file
+from kraft_node.log.files import NO_ENDS, Put, write_file
 from kraft_node.log.index import ENTRY, ENTRY_SIZE, TIME_ENTRY, TIME_ENTRY_SIZE
 from kraft_node.log.scan import BadBatch, batches, find_offset
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.records.batch import HEADER, HEADER_SIZE, BatchHeader
+from kraft_node.log.segment_files import Owner, SegmentFiles
 
 log = logging.getLogger("kraft_node.log")
 
@@ -26,22 +26,7 @@ ENDS_MAX: Final = 16
 """Ends of the latest batches, for readers near the end; more would cost memory in every log."""
 PENDING_LOG_BYTES_MAX: Final = 4 << 20
 """Bytes of log whose entries are not written yet: so much is read again below the recovery point after a crash."""
-NO_ENDS: Final[dict[int, int]] = {}
-"""Shared by all segments that nothing has been appended to, and never added to."""
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-
-
-class Owner(Protocol):
-    """The interface of a log for its segments."""
-
-    path: str
-    dir: LogDir
-
-    @property
-    def index_interval_bytes(self) -> int: ...
-
-    def indexed(self, position: int) -> None:
-        """The index entries are on disk up to the batch at `position`, the last one in the segment."""
 
 
 class Unproven(NamedTuple):
@@ -55,36 +40,26 @@ class Unproven(NamedTuple):
     """Up to here the offset index has entries."""
 
 
-class Segment:
+class Segment(SegmentFiles):
     """A segment. `size` is tracked in memory; the active segment's `next_offset` is the log's."""
 
     __slots__ = (
         "_since_index",
         "_written_to",
-        "base",
-        "ends",
         "first_timestamp",
-        "handle",
         "index_count",
-        "index_handle",
         "index_written",
         "max_timestamp",
         "max_timestamp_offset",
-        "owner",
         "pending",
         "pending_time",
-        "size",
         "time_count",
         "time_last",
         "times_unproven",
     )
 
     def __init__(self, owner: Owner, base: int, size: int = 0) -> None:
-        self.owner = owner
-        self.base = base
-        self.size = size
-        self.handle = Handle()
-        self.index_handle: Handle | None = None
+        super().__init__(owner, base, size)
         self.index_count = -1 if size else 0
         """Entries in the .index file; -1 if unknown."""
         self.index_written = False
@@ -98,7 +73,6 @@ class Segment:
         self.max_timestamp_offset = -1
         self.first_timestamp = -1
         """Largest timestamp of the first batch, from which the segment's age counts; -1 if unknown."""
-        self.ends = NO_ENDS
         self.times_unproven: Unproven | None = None
         """What a loss of power may have left out of the time index."""
         self._since_index = 0
@@ -108,26 +82,15 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment({self.path(names.LOG)}, {self.size} bytes)"
 
-    def path(self, suffix: str) -> str:
-        return f"{self.owner.path}/{self.base:020d}{suffix}"
-
-    def file(self) -> File:
-        """The .log file, open. Raises OSError."""
-        handle = self.handle
-        if handle.file is not None:
-            handle.used = True
-            return handle.file
-        return self.owner.dir.files.open(handle, self.path(names.LOG), create=not self.size)
-
     # --- writing ---
 
     def append(self, buffers: Sequence[Buffer], length: int, last_offset: int, max_timestamp: int) -> None:
         """Write one batch at the end. After an OSError, the file's rest is unknown."""
         handle = self.handle
-        file = handle.file
-        if file is None:
-            file = self.owner.dir.files.open(handle, self.path(names.LOG), create=True)
+        if handle is None or handle.file is None:
+            file = self.open_log(create=True)
         else:
+            file = handle.file
             handle.used = True
         position = self.size
         file.pwrite(position, buffers)
@@ -142,10 +105,12 @@ class Segment:
             self.first_timestamp = max_timestamp
         self._since_index += length
         self.size = end = position + length
-        ends = self.ends
-        if ends is NO_ENDS or len(ends) >= ENDS_MAX:
-            self.ends = ends = {}
-        ends[last_offset + 1] = end
+        handle = self.handle
+        if handle is not None:
+            ends = handle.ends
+            if ends is NO_ENDS or len(ends) >= ENDS_MAX:
+                handle.ends = ends = {}
+            ends[last_offset + 1] = end
 
     def note(self, header: BatchHeader) -> None:
         """Note a batch that is in the file already, at the end of the known part: recovery."""
@@ -213,7 +178,7 @@ class Segment:
         Entries that do not ascend, or the unused rest of a preallocated file, end an index. Raises OSError.
         """
         relative = next_offset - self.base
-        self.ends = NO_ENDS
+        self.forget_ends()
         data = self.index_bytes()
         entries = ENTRY.iter_unpack(data)
         self.index_count = _first(entries, lambda entry: entry[0] >= relative or entry[1] >= position, len(data) // 8)
@@ -242,8 +207,8 @@ class Segment:
             file.truncate(size)
         finally:
             file.close()
-        if self.index_handle is not None and suffix == names.INDEX:
-            self.owner.dir.files.drop(self.index_handle)
+        if suffix == names.INDEX:
+            self.drop_index()
 
     def _read(self, suffix: str) -> bytes:
         try:
@@ -386,10 +351,7 @@ class Segment:
                 self.load_index()
             if self.index_count == 0:
                 return 0
-            if self.index_handle is None:
-                self.index_handle = Handle()
-            file = self.owner.dir.files.open(self.index_handle, self.path(names.INDEX))
-            found = index.search_file(file, self.index_count, relative)
+            found = index.search_file(self.index_file(), self.index_count, relative)
         return found[1] if found is not None else 0
 
     def find(self, offset: int) -> tuple[int, int, int, int]:
@@ -470,21 +432,6 @@ class Segment:
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return self.owner.dir.env.disk.mtime_ms(self.path(names.LOG)) if self.size else -1
-
-    def release(self) -> None:
-        """Drop the references to open files."""
-        files = self.owner.dir.files
-        files.drop(self.handle)
-        if self.index_handle is not None:
-            files.drop(self.index_handle)
-
-    def retire(self) -> None:
-        """Drop the references to open files for good; current readers keep the file open until they are done."""
-        self.release()
-        self.handle.retired = True
-        if self.index_handle is None:
-            self.index_handle = Handle()
-        self.index_handle.retired = True
 
 
 def _first(entries: Iterable[tuple[int, ...]], beyond: Callable[[tuple[int, ...]], bool], count: int) -> int:

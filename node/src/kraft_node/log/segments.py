@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import Disk
 from kraft_node.log import names
-from kraft_node.log.segment import NO_ENDS, Segment
+from kraft_node.log.segment import Segment
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
@@ -173,7 +173,7 @@ class SegmentList:
         new.file()
         self.active = new
         if old.size:
-            old.ends = NO_ENDS
+            old.forget_ends()
             if self._bases is _NO_CLOSED:
                 self._bases, self._sizes, self._times = [], [], []
             self._bases.append(old.base)
