@@ -18,7 +18,6 @@ FOLDER_FILES_MAX = 30
 LARGER_FILES = {
     "node/src/kraft_node/base/config/tables.py": 560,
     "node/src/kraft_node/log/directory.py": 520,
-    "node/src/kraft_node/log/log.py": 520,
     "node/src/kraft_node/log/manager.py": 520,
     "node/src/kraft_node/partition/partition.py": 580,
     "node/src/kraft_node/raft/wire_form.py": 580,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraft_node.log.checkpoints import column_of
 from kraft_node.log.compaction import cleaning
 from kraft_node.log.compaction.choice import first_dirty_offset, look
 from kraft_node.log.config import make_config
@@ -57,7 +58,7 @@ def test_the_dirtiest_log_is_the_first() -> None:
     node = Node()
     manager = node.start(lambda _: make_config({**CONFIG, "min.cleanable.dirty.ratio": "0.3"}))
     logs = [manager.create("t", number, ID) for number in range(3)]
-    offsets = manager.directories[0].cleaner_offsets.setdefault("t", {})
+    offsets = column_of(manager.directories[0].cleaner_offsets, "t")
     for log, clean in zip(logs, (7, 1, 4), strict=True):
         put(log, 13)
         offsets[log.partition] = log.segment_bases[clean // 2]

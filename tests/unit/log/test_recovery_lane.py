@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraft_node.log import recovery
+from kraft_node.log.checkpoints import column_of
 from kraft_node.log.config import make_config
 from kraft_node.log.manager import LogManager
 from kraft_node.log.recovery import LogIsRecovering
@@ -215,7 +216,7 @@ def test_how_many_refused_producers_are_remembered_is_bounded(monkeypatch: pytes
 def test_a_log_that_must_begin_anew_is_opened_on_the_loop() -> None:
     node = killed()
     start(node)
-    node.manager.directories[0].start_offsets = {"t": {0: 100}}
+    column_of(node.manager.directories[0].start_offsets, "t")[0] = 100
     asked(node.manager)
     node.rest(200)
     found = node.manager.get("t", 0)

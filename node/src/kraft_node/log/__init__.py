@@ -15,6 +15,7 @@
 | `manager`, `directory`, `checkpoints`, `meta_properties` | all logs in the `log.dirs` of a node (KIP-112, KIP-858) |
 | `noting`, `withdrawals` | noting offsets of open logs for checkpoints; logs that must not be used any more |
 | `metadata_log`, `quorum_state`, `bootstrap` | `__cluster_metadata-0` on disk (KIP-595, KIP-630) |
+| `resting` | what a partition holds while nobody uses it |
 | `waiting` | what waits for the disk: flushes that `flush.messages` asks for, appends when too much memory is dirty |
 | `files` | open files, bounded; what happens when a directory dies |
 

@@ -6,11 +6,27 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from kraft_node.base.env import Disk, read_file
+from kraft_node.log.resting.offset_column import OffsetColumn
 
-OffsetMap: TypeAlias = dict[str, dict[int, int]]
+OffsetMap: TypeAlias = dict[str, OffsetColumn]
 """Offsets by topic and partition."""
 
 VERSION = 0
+
+
+def offset_in(offsets: OffsetMap, topic: str, partition: int, default: int = 0) -> int:
+    """The offset of a partition; `default` if the checkpoint does not name it."""
+    of_topic = offsets.get(topic)
+    found = None if of_topic is None else of_topic.get(partition)
+    return default if found is None else found
+
+
+def column_of(offsets: OffsetMap, topic: str) -> OffsetColumn:
+    """The offsets of a topic, made if there are none."""
+    of_topic = offsets.get(topic)
+    if of_topic is None:
+        of_topic = offsets[topic] = OffsetColumn()
+    return of_topic
 
 
 class CheckpointError(ValueError):
@@ -44,8 +60,8 @@ def parse_offsets(data: bytes) -> OffsetMap:
     offsets: OffsetMap = {}
     try:
         for topic, partition, offset in _lines(data, 3):
-            offsets.setdefault(topic, {})[int(partition)] = int(offset)
-    except ValueError as e:
+            column_of(offsets, topic)[int(partition)] = int(offset)
+    except (ValueError, OverflowError) as e:
         raise CheckpointError(str(e)) from None
     return offsets
 

@@ -148,8 +148,8 @@ def keep_producers(log: Log, put: Put | None = None) -> bool:
 
     Returns whether the snapshot is new. Raises OSError.
     """
-    producers = log.producers
-    if log.end_offset in producers.snapshots or not (producers.snapshots or len(producers)):
+    producers = log.known_producers
+    if producers is None or log.end_offset in producers.snapshots or not (producers.snapshots or len(producers)):
         return False
     log.take_snapshot(log.end_offset, put)
     return True

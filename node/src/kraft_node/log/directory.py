@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kraft_node.base.env import Disk, DiskLock, Env, FileSystem, Timer, read_file, write_atomic
 from kraft_node.log import meta_properties, names, trimming
-from kraft_node.log.checkpoints import CheckpointError, CheckpointText, OffsetMap, read_offsets
+from kraft_node.log.checkpoints import CheckpointError, CheckpointText, OffsetMap, column_of, offset_in, read_offsets
 from kraft_node.log.errors import CutLater, LogDirDamaged, LogDirInvalid
 from kraft_node.log.files import FileCache, LogDir, Originals
 from kraft_node.log.page_cache import BootMark
@@ -297,17 +297,16 @@ class Directory(LogDir):
     def note(self, log: Log) -> None:
         """Note the offsets of an open log for the checkpoints, which the next `write_offsets` writes."""
         changed = False
+        partition = log.partition
         values = (log.recovery_point, log.start_offset, log.promised_high_watermark)
         if self._lowered:
             values = self._capped(log, values)
         for offsets, value in zip(self._tables, values, strict=False):
-            of_topic = offsets.get(log.topic)
-            if of_topic is None:
-                of_topic = offsets[log.topic] = {}
-            if of_topic.get(log.partition) != value:
+            of_topic = column_of(offsets, log.topic)
+            if of_topic.get(partition) != value:
                 if offsets is self.recovery_points:
-                    self._drop_old_snapshots(log, of_topic.get(log.partition, 0))
-                of_topic[log.partition] = value
+                    self._drop_old_snapshots(log, of_topic.get(partition) or 0)
+                of_topic[partition] = value
                 changed = True
         if changed:
             self.changed(log.topic)
@@ -337,7 +336,8 @@ class Directory(LogDir):
     def forget_offsets(self, topic: str, partition: int) -> None:
         """A partition was removed: the next write drops its offsets from the checkpoints."""
         for offsets in (self.recovery_points, self.start_offsets, self.high_watermarks, self.cleaner_offsets):
-            if offsets.get(topic, {}).pop(partition, None) is not None:
+            of_topic = offsets.get(topic)
+            if of_topic is not None and of_topic.pop(partition, None) is not None:
                 self.retired[topic, partition] = self.writes + 1
             if offsets is not self.cleaner_offsets and topic in offsets and not offsets[topic]:
                 del offsets[topic]  # the other file is written only as long as there is something in it
@@ -363,7 +363,7 @@ class Directory(LogDir):
         A follower truncates records that its leader does not have, which can be durable, and writes others. Only
         records below the high watermark are unchanged since.
         """
-        return min(of.get(topic, {}).get(partition, 0) for of in (self.recovery_points, self.high_watermarks))
+        return min(offset_in(of, topic, partition) for of in (self.recovery_points, self.high_watermarks))
 
     def promise_less(self, topic: str, partition: int, offset: int) -> None:
         """Before a log is truncated to `offset`: the checkpoints on disk must not promise more.
@@ -373,11 +373,11 @@ class Directory(LogDir):
         start. So the directory's thread writes the checkpoints first. Raises CutLater until that is done: try again.
         """
         key = (topic, partition)
-        others = (of.get(topic, {}).get(partition, 0) for of in (self.start_offsets, self.cleaner_offsets))
+        others = (offset_in(of, topic, partition) for of in (self.start_offsets, self.cleaner_offsets))
         if max(self.promised(topic, partition), *others) > offset:
             for offsets in self._tables:
-                of_topic = offsets.get(topic, {})
-                if partition in of_topic:
+                of_topic = offsets.get(topic)
+                if of_topic is not None and partition in of_topic:
                     of_topic[partition] = min(offset, of_topic[partition])
             self.changed(topic)
             self._lowered[key] = _Lowered(offset, self.writes + 1, self.env.clock.monotonic_ms())
@@ -424,7 +424,7 @@ class Directory(LogDir):
         return work
 
     def _offsets_of(self, topic: str) -> list[dict[int, int]]:
-        found = [dict(offsets.get(topic, ())) for offsets in self._tables]
+        found = [offsets[topic].to_dict() if topic in offsets else {} for offsets in self._tables]
         # As in Kafka, log start offsets are written only if they are not the beginning.
         found[1] = {partition: at for partition, at in found[1].items() if at > 0}
         return found

@@ -9,8 +9,22 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from typing import Final
 
 NO_EPOCH = -1
+
+_SHARED_MAX: Final = 4096
+_shared: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+
+def _one(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """One object for equal tuples: most logs have the same few epochs, which begin at the same few offsets.
+
+    Any thread may call it.
+    """
+    if len(_shared) >= _SHARED_MAX:
+        _shared.clear()
+    return _shared.setdefault(numbers, numbers)
 
 
 class LeaderEpochs:
@@ -46,8 +60,8 @@ class LeaderEpochs:
         count = len(epochs)
         while count and (epochs[count - 1] >= epoch or starts[count - 1] >= start):
             count -= 1
-        self._epochs = (*epochs[:count], epoch)
-        self._starts = (*starts[:count], start)
+        self._epochs = _one((*epochs[:count], epoch))
+        self._starts = _one((*starts[:count], start))
         self.dirty = True
 
     def epoch_at(self, offset: int) -> int:

@@ -132,7 +132,7 @@ def _paths(log: Log, up_to: int, *, with_names: bool, indexes: bool) -> list[str
             paths.append(segment.path(names.TXN_INDEX))
     if with_names:
         low = log.recovery_point
-        paths += [f"{log.path}/{at:020d}{names.PRODUCER_SNAPSHOT}" for at in log.producers.snapshots if at >= low]
+        paths += [f"{log.path}/{at:020d}{names.PRODUCER_SNAPSHOT}" for at in log.producer_snapshots if at >= low]
         if log.leader_epochs.latest_epoch >= 0:
             paths.append(f"{log.path}/{names.LEADER_EPOCH_CHECKPOINT}")
         if log.topic_id is not None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kraft_node.log import names, partition_metadata
+from kraft_node.log.checkpoints import column_of, offset_in
 from kraft_node.log.directory import NEW_NAMES_SYNC_MS, Directory
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.opening import NEVER_COMPACTED, new_log, open_log
@@ -102,8 +103,8 @@ class Futures:
                 self._manager.topic_config(topic),
                 clean=found.clean,
                 recovery_point=directory.promised(topic, partition),
-                start_offset=directory.start_offsets.get(topic, {}).get(partition, 0),
-                high_watermark=directory.high_watermarks.get(topic, {}).get(partition, 0),
+                start_offset=offset_in(directory.start_offsets, topic, partition),
+                high_watermark=offset_in(directory.high_watermarks, topic, partition),
                 compacted_below=self._compacted_below(topic, partition),
             )
             log.topic_id = partition_metadata.read(self._manager.env.disk, found.path)
@@ -122,7 +123,7 @@ class Futures:
         source = self._manager.directory_of(topic, partition)
         if source is None:
             return NEVER_COMPACTED
-        return source.cleaner_offsets.get(topic, {}).get(partition, NEVER_COMPACTED)
+        return offset_in(source.cleaner_offsets, topic, partition, NEVER_COMPACTED)
 
     def create(self, topic: str, partition: int, topic_id: Uuid, directory: Directory) -> Log:
         """Create an empty copy in `directory`.
@@ -201,7 +202,7 @@ class Futures:
         del self._found[topic, partition]
         manager.put(log)
         if compacted_below >= 0:
-            directory.cleaner_offsets.setdefault(topic, {})[partition] = compacted_below
+            column_of(directory.cleaner_offsets, topic)[partition] = compacted_below
             directory.changed(topic)
         manager.housekeeping.checkpoint_soon()  # its start offset was checkpointed in the old directory
         if before is not None:

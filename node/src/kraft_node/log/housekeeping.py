@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import Timer
 from kraft_node.log import flushing, names
+from kraft_node.log.checkpoints import column_of, offset_in
 from kraft_node.log.closing import keep_producers
 from kraft_node.log.compaction.choice import first_dirty_offset
 from kraft_node.log.compaction.cleaner import Cleaner
@@ -227,7 +228,7 @@ class Housekeeping:
         path = self._manager.path(directory, topic, partition)
         found = (names.parse_offset(name) for name in self._manager.env.disk.listdir(path) if name.endswith(names.LOG))
         active = max((base for base in found if base is not None), default=0)
-        return active > directory.cleaner_offsets.get(topic, {}).get(partition, 0)
+        return active > offset_in(directory.cleaner_offsets, topic, partition)
 
     def _may_expire(self, directory: Directory, topic: str, partition: int, now: int) -> bool:
         """Whether retention could apply to a log that is not open, by names, sizes and dates of its files."""
@@ -247,7 +248,7 @@ class Housekeeping:
     # --- producers ---
 
     def _check_producers(self) -> None:
-        """Forget producers whose records are old, but only in logs that were open for the whole period.
+        """Forget producers whose records are old, but only in logs that have known producers for the whole period.
 
         Kafka has a timer per log. The age is that of the records: late or backdated records would expire at once.
         """
@@ -255,14 +256,15 @@ class Housekeeping:
             self._manager.open_logs(), self._manager.env.clock.monotonic_ms() - self._manager.timing.producer_check_ms
         )
 
-    def _walk_producers(self, todo: Iterator[Log], opened_before_ms: int) -> None:
+    def _walk_producers(self, todo: Iterator[Log], known_before_ms: int) -> None:
         now = self._manager.env.clock.wall_ms()
         some = list(islice(todo, PRODUCER_STEP))
         for log in some:
-            if log.opened_ms <= opened_before_ms and len(log.producers):
-                log.producers.expire(now, self._manager.timing.producer_expiration_ms)
+            producers = log.known_producers
+            if producers is not None and producers.since_ms <= known_before_ms:
+                producers.expire(now, self._manager.timing.producer_expiration_ms)
         if some:
-            self._later("producer-walk", WALK_PAUSE_MS, lambda: self._walk_producers(todo, opened_before_ms))
+            self._later("producer-walk", WALK_PAUSE_MS, lambda: self._walk_producers(todo, known_before_ms))
 
     # --- compaction ---
 
@@ -287,7 +289,8 @@ class Housekeeping:
     def _first_dirty(self, log: Log) -> int:
         """Where the dirty part begins; a checkpoint that cannot be right is corrected."""
         directory = directory_of(log)
-        known = directory.cleaner_offsets.get(log.topic, {}).get(log.partition)
+        column = directory.cleaner_offsets.get(log.topic)
+        known = None if column is None else column.get(log.partition)
         first = first_dirty_offset(log, known)
         if known is not None and known != first:
             directory.cleaner_offsets[log.topic][log.partition] = first
@@ -301,8 +304,8 @@ class Housekeeping:
         if log.closed:
             return
         directory = directory_of(log)
-        of_topic = directory.cleaner_offsets.setdefault(log.topic, {})
-        if of_topic.get(log.partition, 0) < offset:
+        of_topic = column_of(directory.cleaner_offsets, log.topic)
+        if (of_topic.get(log.partition) or 0) < offset:
             of_topic[log.partition] = offset
             directory.changed(log.topic)
             self._later("compacted", CHECKPOINT_PAUSE_MS, self._manager.checkpoint_all)

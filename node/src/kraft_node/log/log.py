@@ -21,7 +21,7 @@ from kraft_node.log.epochs import LeaderEpochs
 from kraft_node.log.errors import LogDirDamaged, is_shortage
 from kraft_node.log.files import LogDir, Put, write_file
 from kraft_node.log.producer_replay import take_snapshot
-from kraft_node.log.producers import Producers
+from kraft_node.log.resting.resting_log import RestingLog
 from kraft_node.log.results import AppendInfo, FetchSlice, whole_batches
 from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
 from kraft_node.log.segments import SegmentList
@@ -53,7 +53,7 @@ _HEAD_SIZE: Final = _HEAD.size
 _SPECIAL_BITS: Final = LOG_APPEND_TIME_BIT | CONTROL_BIT
 
 
-class Log:
+class Log(RestingLog):
     """A partition's log. Offsets: `start_offset` (first readable), `end_offset` (next to write)."""
 
     __slots__ = (
@@ -66,7 +66,6 @@ class Log:
         "config",
         "created_ms",
         "cuts_synced",
-        "dir",
         "end_offset",
         "flush_scheduled",
         "held",
@@ -75,20 +74,13 @@ class Log:
         "last_flush_ms",
         "leader_epochs",
         "max_timestamp_cache",
-        "name",
         "names_changed",
         "names_synced",
-        "opened_ms",
         "partial_times",
-        "partition",
-        "path",
-        "producers",
         "recovery_point",
         "segments",
         "snapshot_position",
         "start_offset",
-        "topic",
-        "topic_id",
         "truncations",
         "twin",
         "txn_bases",
@@ -96,12 +88,7 @@ class Log:
     )
 
     def __init__(self, log_dir: LogDir, path: str, topic: str, partition: int, config: LogConfig) -> None:
-        self.dir = log_dir
-        self.path = path
-        self.topic = topic
-        self.partition = partition
-        self.name = f"{topic}-{partition}"
-        self.topic_id: Uuid | None = None
+        super().__init__(log_dir, path, topic, partition)
         self.segments = SegmentList(self)
         self.start_offset = 0
         self.end_offset = 0
@@ -112,11 +99,9 @@ class Log:
         self.snapshot_position = 0
         """The position in the active segment that the latest snapshot of the producers covers."""
         self.leader_epochs = LeaderEpochs()
-        self.producers = Producers(self.name)
         self.created_ms = 0
         """When the active segment was created; for segments whose records have no timestamps."""
         self.jitter_ms = 0
-        self.opened_ms = log_dir.env.clock.monotonic_ms()
         self.closed = False
         self.held = False
         """Whether code outside the manager uses the log."""
@@ -335,7 +320,8 @@ class Log:
     def last_stable_offset(self) -> int:
         """The end of the part that read_committed readers see: the first open transaction, at most the high
         watermark."""
-        unstable = self.producers.first_unstable(self.high_watermark)
+        producers = self._producers
+        unstable = None if producers is None else producers.first_unstable(self.high_watermark)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from kraft_node.base.config.view import ConfigView
 from kraft_node.base.env import Env
 from kraft_node.log import names, partition_metadata
+from kraft_node.log.checkpoints import offset_in
 from kraft_node.log.closing import close_directory
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.directory import NEW_NAMES_SYNC_MS, NO_BROKER_EPOCH, Directory, directory_of
@@ -222,9 +223,9 @@ class LogManager:
         clean = (topic, partition) not in directory.unrecovered
         same_boot = directory.same_boot
         recovery_point = directory.promised(topic, partition)
-        start_offset = directory.start_offsets.get(topic, {}).get(partition, 0)
-        high_watermark = directory.high_watermarks.get(topic, {}).get(partition, 0)
-        compacted_below = directory.cleaner_offsets.get(topic, {}).get(partition, NEVER_COMPACTED)
+        start_offset = offset_in(directory.start_offsets, topic, partition)
+        high_watermark = offset_in(directory.high_watermarks, topic, partition)
+        compacted_below = offset_in(directory.cleaner_offsets, topic, partition, NEVER_COMPACTED)
 
         def opened(log_dir: LogDir) -> Log:
             log = open_log(
@@ -326,8 +327,7 @@ class LogManager:
                 self.checkpoint_all()
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"the log of {topic}-{partition} will be created once the checkpoints no longer name an older "
-                f"log; retry",
+                f"the log of {topic}-{partition} is created once no checkpoint names an older log; retry",
             )
         if self.recovery.is_busy_with(topic, partition):
             raise KafkaError(

@@ -50,6 +50,11 @@ def partition_dir(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
+def partition_path(directory: str, topic: str, partition: int) -> str:
+    """The usual path of a log in a log directory."""
+    return f"{directory}/{topic}-{partition}"
+
+
 def parse_partition_dir(name: str) -> tuple[str, int] | None:
     """Topic and partition of a plain partition directory's name; None for other names."""
     topic, dash, number = name.rpartition("-")

@@ -81,7 +81,7 @@ def open_log(
     log.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
     log.leader_epochs.truncate_from_end(log.end_offset)
     log.leader_epochs.truncate_from_start(log.start_offset)
-    if log.producers.snapshots or (log.end_offset > log.segment_bases[0] and not clean):
+    if log.producer_snapshots or (log.end_offset > log.segment_bases[0] and not clean):
         load_producers(log, replay_from=replay_from)
     log.active.load_first_timestamp()
     now_ms = log_dir.env.clock.wall_ms()

@@ -68,7 +68,7 @@ def _replay(log: Log, start: int, indexed_below: int) -> None:
         return
     for number in range(log.segment_number(start), len(log.segment_bases)):
         segment = log.segment(number)
-        if segment.base > start and segment.base not in log.producers.snapshots:
+        if segment.base > start and segment.base not in log.producer_snapshots:
             log.take_snapshot(segment.base)
         position = segment.lookup(start) if start > segment.base and segment.size else 0
         try:

@@ -91,10 +91,12 @@ _NOBODY: Final[dict[int, Producer]] = {}
 class Producers:
     """The producers of one partition."""
 
-    __slots__ = ("_by_id", "_ongoing", "_unreplicated", "awaited", "name", "snapshots")
+    __slots__ = ("_by_id", "_ongoing", "_unreplicated", "awaited", "name", "since_ms", "snapshots")
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, name: str = "", since_ms: int = 0) -> None:
         self.name = name
+        self.since_ms = since_ms
+        """When the state was made, by the monotonic clock."""
         self.awaited = NOTHING_AWAITED
         """Producers with batches refused before the log was open. Each must begin with its refused batch."""
         self._by_id = _NOBODY

@@ -15,10 +15,10 @@ from kraft_node.log import index, names
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.files import NO_ENDS, Put, write_file
 from kraft_node.log.index import ENTRY, ENTRY_SIZE, TIME_ENTRY, TIME_ENTRY_SIZE
+from kraft_node.log.resting.segment_files import Owner, SegmentFiles
 from kraft_node.log.scan import BadBatch, batches, find_offset
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.records.batch import HEADER, HEADER_SIZE, BatchHeader
-from kraft_node.log.segment_files import Owner, SegmentFiles
 
 log = logging.getLogger("kraft_node.log")
 
@@ -302,7 +302,9 @@ class Segment(SegmentFiles):
     def load_first_timestamp(self) -> None:
         """From the first batch, once."""
         if self.first_timestamp < 0 and self.size >= HEADER_SIZE:
-            self.first_timestamp = HEADER.unpack(self.file().pread(0, HEADER_SIZE))[8]
+            first = HEADER.unpack(self.file().pread(0, HEADER_SIZE))[8]
+            # One object for equal numbers: most of a node's logs hold a single batch.
+            self.first_timestamp = self.max_timestamp if first == self.max_timestamp else first
 
     def rebuild_index(self, reason: str) -> None:
         """Rebuild the indexes from the log. Raises LogDirDamaged if the log itself is damaged."""

@@ -33,7 +33,7 @@ def _drop_first(log: Log, count: int) -> int:
     dropped = {log.segments.base_at(number) for number in range(count)}
     freed = log.segments.drop_first(count)
     log.max_timestamp_cache = log.partial_times = None
-    _drop_snapshots(log, [at for at in log.producers.snapshots if at in dropped])
+    _drop_snapshots(log, [at for at in log.producer_snapshots if at in dropped])
     first = log.segments.first_base
     if log.start_offset < first:
         log.start_offset = first
@@ -42,6 +42,8 @@ def _drop_first(log: Log, count: int) -> int:
 
 
 def _drop_snapshots(log: Log, offsets: Sequence[int]) -> None:
+    if not offsets:
+        return
     doomed = set(offsets)
     log.producers.snapshots = tuple(at for at in log.producers.snapshots if at not in doomed)
     remove_files(log.dir.env.disk, [f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}" for offset in offsets])
@@ -49,7 +51,7 @@ def _drop_snapshots(log: Log, offsets: Sequence[int]) -> None:
 
 def drop_old_snapshots(log: Log, recovery_point: int) -> None:
     """Drop the snapshots inside segments that a recovery from `recovery_point` or later does not need."""
-    known = [at for at in log.producers.snapshots if at <= recovery_point][:-1]
+    known = [at for at in log.producer_snapshots if at <= recovery_point][:-1]
     if known:
         bases = set(log.segment_bases)
         _drop_snapshots(log, [at for at in known if at not in bases])
@@ -200,7 +202,7 @@ def _cut_at(log: Log, number: int, position: int, end: int, *, has_gap: bool = F
     log.high_watermark = min(log.high_watermark, end)
     log.leader_epochs.truncate_from_end(end)
     flushing.write_epochs(log)
-    _drop_snapshots(log, [at for at in log.producers.snapshots if at > end])
+    _drop_snapshots(log, [at for at in log.producer_snapshots if at > end])
     load_producers(log, replay_from=None)
     if segment.size and has_gap:
         log.roll(end)  # compaction has removed the records there
@@ -223,5 +225,6 @@ def reset_to(log: Log, offset: int, *, in_steps: bool = True) -> None:
     policy_flush.end_moved_back(log)
     log.leader_epochs.clear()
     flushing.write_epochs(log)
-    _drop_snapshots(log, list(log.producers.snapshots))
-    log.producers.clear()
+    _drop_snapshots(log, list(log.producer_snapshots))
+    if log.known_producers is not None:
+        log.producers.clear()

@@ -224,7 +224,7 @@ def _cut(log: Log, number: int, error: BadBatch, size: int) -> None:
         lost,
     )
     log.truncations += 1
-    for offset in [at for at in log.producers.snapshots if at > log.end_offset]:
+    for offset in [at for at in log.producer_snapshots if at > log.end_offset]:
         drop_snapshot(log, offset)
     segment = log.segments.keep_first(number + 1)
     segment.file().truncate(error.position)

@@ -77,6 +77,8 @@ class Storage:
             found = logs.create(topic, index, topic_id, self._topic_config(topic), directory_id=wanted)
         elif found.topic_id != topic_id:
             self._adopt(found, topic_id)
+        else:
+            found.topic_id = topic_id  # the object of the image, not a copy of each log's own
         self._tell_directory(found, topic_id, index, wanted)
         return found
 
