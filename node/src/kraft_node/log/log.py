@@ -31,7 +31,6 @@ from kraft_node.log.waiting import policy_flush
 from kraft_node.log.waiting.write_budget import AppendLater
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.ids import Uuid
 from kraft_protocol.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,

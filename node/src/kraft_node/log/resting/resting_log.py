@@ -6,10 +6,10 @@ not need are made on first use.
 
 from __future__ import annotations
 
-from kraft_node.base.ids import Uuid
 from kraft_node.log import names
 from kraft_node.log.files import LogDir
 from kraft_node.log.producers import Producers
+from kraft_protocol.ids import Uuid
 
 
 class RestingLog:
