@@ -91,7 +91,7 @@ def _more(than: set[str]) -> set[str]:
 
 
 def test_a_namespace_is_deleted_with_operator_and_cluster(operator: None) -> None:
-    """Nothing holds it up, whoever goes first."""
+    """The deletion never blocks, in any order."""
     _operator("install", OPERATOR_IMAGE)
     cluster = Cluster("gone", NAMESPACE)
     cluster.apply()

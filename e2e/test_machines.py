@@ -82,7 +82,7 @@ def test_nodes_spread_and_brokers_know_their_racks(cluster: Cluster, zones: dict
 
 
 def test_a_machine_that_is_cut_off_comes_back_and_nothing_is_lost(cluster: Cluster, zones: dict[str, str]) -> None:
-    """Nobody's place is taken: a machine that is not heard of may run on."""
+    """No pod is replaced: a machine that does not answer may still run."""
     first, before = next(iter(zones)), cluster.uids()
     lost = [number for number, pod in cluster.pods().items() if pod["spec"]["nodeName"] == f"lab{MORE[0]}"]
     with Workload(cluster, machine=first) as work:

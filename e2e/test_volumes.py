@@ -1,4 +1,4 @@
-"""Larger volumes: grown in place, nobody restarted. Where storage cannot grow, the test plays its part."""
+"""Volumes grow in place, without restarts. If the storage cannot grow, the test simulates it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ QUICK = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Sessions of tests live a minute: compiling for speed costs more than it brings, and nobody looks at the UI."""
+"""Sessions of tests live a minute: optimized compilation costs more than it saves, and the UI is not used."""
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,7 @@ class Writers:
         return int(line.removeprefix(ENDED)), "".join(lines)
 
     def finish(self, file: Path, given: dict[str, Any]) -> None:
-        """One more writer takes all that is left, in batches as large as they get, and nobody kills it."""
+        """A further writer takes all remaining records, in batches of maximum size, and is not killed."""
         file.write_text(json.dumps(given | {"spec": given["spec"] | {"commit": {}}}))
         self.start("table", "run", str(file), "--once")
         status, told = self.ended()

@@ -1,4 +1,4 @@
-"""What the operator must never do, whatever happens around it, judged right before the API server hears of it.
+"""Laws that the operator must never break, checked right before a request reaches the API server.
 
 - A ready controller is deleted only if a majority of voters without it is ready.
 - A ready broker is deleted only if two other brokers are ready: the sample's min.insync.replicas.

@@ -125,7 +125,7 @@ class Members:
             wait_for("all voters remember", lambda: all(file.exists() for file in files))
 
     def stop(self) -> None:
-        """Stop everything that runs, brokers first, as people do; whoever was paused goes on first."""
+        """Stop all nodes, brokers first, as administrators do. Paused nodes are resumed before."""
         for node in self.nodes.values():
             if node.process is not None:
                 node.process.send_signal(signal.SIGCONT)
@@ -152,7 +152,7 @@ class Members:
             return client.ask(key, request)
 
     def quorum(self, node_id: int | None = None) -> Any:
-        """What a broker (the first that runs) is told of the quorum; None while nobody leads."""
+        """The quorum as the first running broker describes it; None while it has no leader."""
         self.require_all_run()
         topics = [DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])]
         asked = next(n for n in self.broker_ids if self.runs(n)) if node_id is None else node_id

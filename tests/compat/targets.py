@@ -154,7 +154,7 @@ class Target:
         self.stop(signal.SIGKILL)
 
     def _env(self) -> dict[str, str]:
-        # Where nobody may write bytecode, every start compiles the sources: not what users have.
+        # If bytecode cannot be written, every start compiles the sources, unlike for users.
         return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 

@@ -337,7 +337,7 @@ def test_a_directory_that_fails_takes_its_replicas_alone_out_of_service(members:
     more = members.nodes[102].folder / "more"
     more.rename(more.with_name("taken-away"))
     more.write_text("no directory")
-    # Whoever has a log to make, in either directory, finds out.
+    # A broker notices the failure when it creates a log in either directory.
     create(members, "finds-out", ",".join(["102"] * 2))
     for partition in (0, 1):
         produce(members, "finds-out", [b"x"], partition, **{"message.timeout.ms": 3000})

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def _as_clients_do(ask: Callable[[], T]) -> T:
-    """Ask again while the coordinator is being loaded or found: librdkafka leaves that to whoever commits by hand."""
+    """Retry while the coordinator is loading or unknown: with manual commits, librdkafka leaves that to the caller."""
     from confluent_kafka import KafkaError, KafkaException
 
     moving = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}

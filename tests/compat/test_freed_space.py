@@ -58,7 +58,7 @@ def unlinked(node: Ours) -> list[str]:
 
 
 def fill(node: Ours, key: Callable[[int], bytes] | None = None, count: int = 60) -> None:
-    """Some dozen segments of topic t, each of which has been read by nobody but the node."""
+    """Some dozen segments of topic t, which only the node has read."""
     producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 0, "batch.size": 10_000})
     for number in range(count):
         producer.produce("t", bytes(9_000), key=key(number) if key else None, partition=0)

@@ -40,7 +40,7 @@ def _caught_up(members: Members) -> None:
 
 
 def _make_lead(members: Members, wanted: int) -> None:
-    """Have that controller elected: nobody else can be, for the third one lacks what was committed last."""
+    """Elect this controller. No other voter can win, because the third voter lacks the last committed records."""
     leader = members.leader()
     if leader == wanted:
         return

@@ -28,7 +28,7 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
 
 
 def _whole(members: Members) -> None:
-    """Everybody runs again, has registered, and has caught up."""
+    """Wait until all nodes run, have registered and have caught up."""
     for node_id, node in members.nodes.items():
         if node.process is None:
             members.start(node_id)

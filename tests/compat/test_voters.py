@@ -105,7 +105,7 @@ def _status(where: tuple[str, ...]) -> str:
 
 
 def _have_lead(members: Members, wanted: set[int]) -> None:
-    """Have one of those lead: whoever else does is restarted until then."""
+    """Make a node of `wanted` leader: restart other leaders until it is."""
     for _ in range(20):
         leader = members.leader()
         if leader in wanted:

@@ -194,7 +194,7 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """What clients are given: the brokers as everybody knows them."""
+        """The bootstrap servers of clients: all brokers."""
         return ",".join(f"127.0.0.1:{m.known_port}" for m in self.brokers)
 
     def start(self) -> None:

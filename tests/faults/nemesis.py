@@ -73,12 +73,12 @@ def cut_off(cluster: Cluster, member: Member, rng: random.Random) -> contextlib.
 
 
 def deaf(cluster: Cluster, member: Member, rng: random.Random) -> contextlib.AbstractContextManager[None]:
-    """The member can speak and hears nobody."""
+    """The member can send, but receives nothing."""
     return _without(cluster, [(o, member.name) for o in _others(cluster, member)])
 
 
 def mute(cluster: Cluster, member: Member, rng: random.Random) -> contextlib.AbstractContextManager[None]:
-    """The member hears everybody and is not heard."""
+    """The member receives, but no other node receives its messages."""
     return _without(cluster, [(member.name, o) for o in _others(cluster, member)])
 
 

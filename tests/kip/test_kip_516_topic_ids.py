@@ -91,7 +91,7 @@ def test_every_topic_has_an_id_of_its_own_that_is_none_of_the_reserved_ones() ->
 
 
 def test_update_metadata_leader_and_isr_and_stop_replica_are_served_to_nobody() -> None:
-    """Their versions with topic ids serve clusters that come from ZooKeeper: `kraft_node.migration`, a later issue."""
+    """Their versions with topic ids serve clusters that migrate from ZooKeeper (KIP-866), which is not implemented."""
     cluster = Cluster(1, 1)
     assert not {ApiKey.UPDATE_METADATA, ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA} & cluster.served("b1")
 

@@ -1,4 +1,4 @@
-"""Tables as readers that nobody here wrote read them: Spark, pandas, DuckDB, deltalake, PyIceberg."""
+"""Foreign readers read the tables: Spark, pandas, DuckDB, deltalake, PyIceberg."""
 
 from __future__ import annotations
 

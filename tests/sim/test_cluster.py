@@ -23,7 +23,7 @@ EVENTS_MIN = 2_000
 FAILED_ONCE = (
     # A follower that was to begin anew while an answer came never heard of the high watermark: the session had told it.
     378,
-    # A voter that listened elsewhere after a restart was elected before the log said so: nobody could follow it.
+    # A voter with a new address after a restart was elected before the log had the address: no node could follow it.
     572,
     # A broker that was stopping heard that a replica had moved away: its directory was renamed while it was closed.
     1040,
@@ -31,7 +31,7 @@ FAILED_ONCE = (
     31051,
     # What a follower had cut off came back with the power, below the high watermark of what it had had instead.
     2660,
-    # A voter moved while the removal of another was not committed: nobody could be elected until it moved back.
+    # A voter moved while the removal of another was not committed: no election could succeed until it moved back.
     50004,
     # All that one fetch brought was more than a small machine's ceiling for dirty bytes: a fault of the law.
     50233,

@@ -30,7 +30,7 @@ from tests.compat.targets import Target
 CLOSED = "closed the connection"
 SILENT = "has not answered"
 MASKED = frozenset({"throttle_time_ms", "unknown_tags", "total_bytes", "usable_bytes", "finalized_features_epoch"})
-"""Fields that nobody compares: loads and sizes of disks, and the metadata log's offsets."""
+"""Fields that are not compared: loads and sizes of disks, and the metadata log's offsets."""
 START_S = 20
 UNKNOWN_MEMBER_ID = 25
 SETTLES_IN = 60

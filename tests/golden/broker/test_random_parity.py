@@ -67,7 +67,7 @@ def some(cls: type[Message], version: int, rng: random.Random, topic_id: Any) ->
             return None
         if field.array:
             items = [single(field) for _ in range(rng.choice((0, 1, 1, 1, 2, 3)))]
-            # What is named twice is answered together or apart: nobody asks so.
+            # Repeated names are answered together or separately: no client repeats names.
             return list({getattr(i, "name", getattr(i, "topic", n)): i for n, i in enumerate(items)}.values())
         return single(field)
 

@@ -37,7 +37,7 @@ SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "log.initial.task.delay.ms": "3600000",
 }
-"""Until the first ACL is there everybody may do everything; from then on what no ACL permits is denied."""
+"""Before the first ACL, all principals may do everything. After it, whatever no ACL permits is denied."""
 
 _L, _P = PatternType.LITERAL, PatternType.PREFIXED
 _ALLOW, _DENY = Permission.ALLOW, Permission.DENY
@@ -225,7 +225,7 @@ def of_groups(ids: dict[str, Uuid]) -> Iterator[Any]:
 
 
 def of_the_cluster(ids: dict[str, Uuid]) -> Iterator[Any]:
-    """Questions about the cluster that change nothing, whoever asks."""
+    """Requests that read the cluster's state and change nothing, for any principal."""
     yield m.DescribeClusterRequest(True), None
     yield m.DescribeClusterRequest(False), None
     yield m.DescribeLogDirsRequest([]), None

@@ -89,7 +89,7 @@ def _comparable(cls: type[Message], raw: bytes, version: int) -> Any:
     if cls.__name__ == "AlterUserScramCredentialsResponse":
         found["results"].sort(key=lambda result: result["user"])  # a set to Kafka
     if cls.__name__ == "DescribeUserScramCredentialsResponse":
-        found["results"] = len(found["results"])  # Kafka forgets whom it answers
+        found["results"] = len(found["results"])  # Kafka loses the correlation with the request
     return found
 
 

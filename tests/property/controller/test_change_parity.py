@@ -120,7 +120,7 @@ def test_we_plan_what_kafka_plans() -> None:
                 setattr(theirs, name, None if values is None else sorted(values))
         leaves = {*change.state.elr, *change.state.isr}.difference(change.replicas)
         if record != theirs and change.elr_enabled and leaves:
-            # Apache's lets who is no replica any more stay eligible: back as a replica, it is elected without its log.
+            # Apache Kafka keeps a removed replica eligible: when it returns, it is elected without its log.
             eligible = change.state.elr if record is None else record.eligible_leader_replicas
             assert set(eligible or ()) <= set(change.replicas), line
             differing += 1

@@ -69,7 +69,7 @@ def test_it_ends_where_no_move_would_be_better(cluster: tuple[seen.Metadata, lis
         each, more = divmod(sum(load.values()), len(brokers))
         wanted = sorted([each + 1] * more + [each] * (len(brokers) - more))
         if sorted(loads(metadata, brokers).values()) == wanted:
-            # As few as there can be: whoever has too many gives just these away.
+            # As few moves as possible: a broker with too many replicas gives away only the surplus.
             least = sum(max(0, have - want) for have, want in zip(sorted(load.values()), wanted, strict=True))
             assert count == least
 

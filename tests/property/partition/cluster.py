@@ -200,7 +200,7 @@ def _over_the_wire(message: Any, version: int) -> Any:
 
 
 class Controller:
-    """Decides at once, by the committed state only; brokers hear of it later."""
+    """Decides at once, by the committed state only. Brokers receive the decision later."""
 
     def __init__(self, cluster: Cluster, size: int) -> None:
         self.cluster = cluster
@@ -355,7 +355,7 @@ class Cluster:
             self.controller.unfence(node_id)
 
     def run(self, for_ms: int) -> None:
-        """Let time pass; brokers that are not cut off hear of committed metadata sooner or later."""
+        """Let time pass. Connected brokers receive committed metadata sooner or later."""
         for _ in range(max(1, for_ms // 50)):
             self.loop.run(50)
             for node_id, node in self.nodes.items():
@@ -376,7 +376,7 @@ class Cluster:
         node.highest = log.high_watermark
 
     def heal(self) -> None:
-        """Everybody is back and connected, until all are in sync."""
+        """Start and connect all brokers, and run until all replicas are in sync."""
         self.cut.clear()
         for node_id in self.nodes:
             self.restart(node_id)

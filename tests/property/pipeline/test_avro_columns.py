@@ -1,4 +1,4 @@
-"""Avro read column by column against fastavro, record by record: the same rows, and the same that are none."""
+"""Avro read column by column against fastavro, record by record: the same rows and the same failures."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Cluster:
         return node_id in self.up_at
 
     def went_down(self, node_id: int, *, cleanly: bool) -> None:
-        """A clean stop hands over: it is out of ISRs at once, unless nobody else is in."""
+        """A clean stop hands over: the broker leaves ISRs at once, unless it is the last member."""
         if self.up_at.pop(node_id, None) is None:
             return
         self.died[node_id] = self.loop.time()

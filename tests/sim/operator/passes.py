@@ -128,7 +128,7 @@ class Life:
             await asyncio.sleep(min(after_s or 5.0, 5.0))
 
     def settled(self) -> bool:
-        """Everybody runs what was asked for, everything is in sync, and nothing to do."""
+        """All nodes run the requested version and configuration, replicas are in sync, and nothing is left to do."""
         cluster = self.api.cluster
         told = self.api.objects["KRaftCluster", *KEY].get("status", {})
         conditions = {one["type"]: one["status"] for one in told.get("conditions", ())}

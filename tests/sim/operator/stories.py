@@ -85,7 +85,7 @@ def begun(story: Story, seed: int) -> SimWorld:
 
 
 def ended(story: Story, world: SimWorld) -> None:
-    """It converges, everybody counts with the voters asked for, and commits go on."""
+    """The cluster converges, all nodes use the requested voters, and commits continue."""
     world.heal()
     world.settle(passes=800)
     assert world.step().steps == []

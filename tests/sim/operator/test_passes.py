@@ -39,7 +39,7 @@ def test_no_law_is_broken_and_the_cluster_settles(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [10])
 def test_a_disk_that_became_the_last_is_used_again(seed: int) -> None:
-    """The broker of the last copy in sync was stopped for its replacement, and nobody could catch up."""
+    """The broker with the last in-sync copy was stopped for its replacement, and no replica could catch up."""
     Life(seed).run()
 
 

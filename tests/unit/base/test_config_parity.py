@@ -104,7 +104,7 @@ def test_every_key_reads_every_text_as_kafka_does() -> None:
         for name, key in definitions.items():
             for text in TEXTS:
                 if key.kind == "class":
-                    continue  # Kafka loads the class; there are none here
+                    continue  # Kafka loads the class; the node has no classes
                 cases.append({"kind": "value", "table": table, "name": name, "text": text})
                 try:
                     value = key.parse(text)

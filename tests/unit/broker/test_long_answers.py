@@ -194,7 +194,7 @@ class OpenGroups(Gate):
 
 
 class Denier:
-    """A gate whose authorizer lets nobody see a topic."""
+    """A gate whose authorizer denies Describe on every topic."""
 
     def __init__(self) -> None:
         self.rig = test_metadata.Rig()

@@ -37,7 +37,7 @@ class Rig(test_fetching.Rig):
     def produce(
         self, *batches: tuple[Any, int, bytes | None], acks: int = -1, version: int = 12, client_id: str = "test"
     ) -> Any:
-        """The response as the client of `version` decodes it; None while there is none."""
+        """The response as a client of `version` decodes it; None before it is sent."""
         request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[])
         for topic, index, records in batches:
             by_id = isinstance(topic, bytes)

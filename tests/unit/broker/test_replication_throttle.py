@@ -1,4 +1,4 @@
-"""Replication quotas: what they count, whom they hold back."""
+"""Replication quotas: which bytes they count, and which replicas they throttle."""
 
 from __future__ import annotations
 

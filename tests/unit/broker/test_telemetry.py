@@ -1,4 +1,4 @@
-"""Client metrics: what is asked of whom, what is remembered of clients and for how long (KIP-714)."""
+"""Client metrics (KIP-714): which metrics clients must push, and how long their state is kept."""
 
 from __future__ import annotations
 

@@ -296,7 +296,7 @@ def test_a_clean_restart_keeps_eligibility_an_unclean_one_loses_it(elr_quorum: Q
 
 
 def test_the_last_in_sync_replica_stays_known_if_elr_came_after_it_was_fenced() -> None:
-    """Found by the simulation of clusters (seed 40040): after its unclean restart nobody was left who might lead."""
+    """Found by the simulation of clusters (seed 40040): after its unclean restart, no replica was eligible to lead."""
     quorum = Quorum(bootstrap=[FeatureLevelRecord(name=METADATA_VERSION, feature_level=30)])
     quorum.start(1, 2)
     quorum.create("foo", [[1, 2]])

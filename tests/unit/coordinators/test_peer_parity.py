@@ -376,7 +376,7 @@ class Scenario:
             self.both.do("join", group, kind=kind, session=session)
 
     def work(self, _actor: Actor) -> None:
-        """Everybody does the next sensible thing, so that the group gets somewhere."""
+        """All members take the next sensible step, so that the group makes progress."""
         for _ in range(2):
             for actor in self.actors:
                 if actor.generation < 0:

@@ -51,7 +51,7 @@ def test_a_new_dynamic_member_must_come_back_with_its_id():
 
 
 def test_a_name_to_which_no_id_can_be_added_does_not_join():
-    """Such a member could neither be answered nor described: whoever asked for its group lost the connection."""
+    """This member could be neither answered nor described: a client that described its group lost the connection."""
     node = Node()
     for version in (3, 9):
         refused = node.join(client_id="é" * 16_366, version=version)

@@ -153,7 +153,7 @@ def test_a_copy_has_its_start_replicated() -> None:
 
 
 def test_what_of_a_copy_may_have_been_lost_is_copied_again() -> None:
-    """Of a compacted log nobody can tell a hole that a loss of power has left from what compaction has removed."""
+    """In a compacted log, a gap left by a power loss looks like a gap left by compaction."""
     node = Node(["/d1", "/d2"])
     log = node.start(lambda _: COMPACT).create("t", 0, ID)
     for number in range(60):

@@ -156,7 +156,7 @@ def test_a_flush_without_a_descriptor_is_done_later() -> None:
 
 
 def test_records_that_never_were_any_do_not_end_a_directory() -> None:
-    """Their checksum is right: whoever sent them is wrong, not the disk."""
+    """Their checksum is right, so the sender is wrong, not the disk."""
     rig = Rig()
     log = rig.log(1)
     log.append_as_follower(_nonsense(log.end_offset))

@@ -74,7 +74,7 @@ def test_a_log_killed_during_a_flush_is_flushed_before_its_records_count() -> No
     policy = make_config({"flush.messages": "2"})
     manager = node.start(topic_config=lambda _topic: policy)
     log = manager.create("t", 0, ID)
-    for number in range(3):  # the flush that these ask for is not done, so nobody has been told that they are stored
+    for number in range(3):  # their flush is not done, so they were not acknowledged
         log.append_as_leader(batch(b"%d" % number), 0, NOW)
     assert log.settled_end < 3
     node.kill()

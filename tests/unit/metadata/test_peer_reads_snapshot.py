@@ -44,7 +44,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MetadataIma
         image.replay(record)
     for topic in list(image.topics):
         for number, state in topic.partitions():
-            # Kafka checks what random stories do not care for: whoever is eligible is a replica.
+            # Kafka checks what random stories ignore: an eligible leader must be a replica.
             state.isr = state.replicas
             state.elr = state.last_known_elr = ()
             image.topics.put_partition(topic.id, number, state)

@@ -99,7 +99,7 @@ class ApiServer:
     # What tests and the benchmark do to objects
 
     def put(self, kind: str, body: Object) -> Object:
-        """Make or change an object, whoever owns it."""
+        """Create or change an object, whatever its owner."""
         metadata = body["metadata"]
         key = (kind, metadata.get("namespace", ""), metadata["name"])
         before = self.objects.get(key)

@@ -289,7 +289,7 @@ def test_a_pod_whose_image_cannot_be_pulled_is_degraded() -> None:
 
 
 def test_a_new_cluster_of_two_controllers_is_refused() -> None:
-    """The rule said 1, 3 or 5; whoever may change voters got past the API server's."""
+    """The rule said 1, 3 or 5; with the right to change voters, a resource passed the API server's rule."""
 
     async def main() -> None:
         api = new_api()

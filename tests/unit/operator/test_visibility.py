@@ -96,7 +96,7 @@ def test_topics_that_are_left_out_without_a_word_are_unseen(monkeypatch: pytest.
 def test_topics_of_which_a_broker_tells_an_error_are_unseen(
     errors: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were left out of the partitions: nobody asked for their ISR."""
+    """They were left out of the partitions, so their ISR was not checked."""
     told = _told(Broker(**errors), 2, 2, monkeypatch=monkeypatch)
     assert " u" in told.unseen
     assert {one.topic for one in told.partitions} == {"t"}

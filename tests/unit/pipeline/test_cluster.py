@@ -22,7 +22,10 @@ A, B, C = (("t", n) for n in range(3))
 
 
 class Told(Cluster):
-    """Metadata and answers are given: partition 0 is led by node 1, partition 1 by nobody, partition 2 by node 2."""
+    """Metadata and responses are given:
+
+    node 1 leads partition 0, node 2 leads partition 2, partition 1 has no leader.
+    """
 
     def __init__(self, answers: dict[int, dict[Any, OffsetAnswer] | OSError], error: int = 5) -> None:
         super().__init__(Settings("a:1", retry_s=0.2))

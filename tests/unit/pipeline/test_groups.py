@@ -1,4 +1,4 @@
-"""Offsets for those who watch a group's lag: nobody waits for them for long."""
+"""Commits of offsets that show a group's lag never wait long."""
 
 from __future__ import annotations
 

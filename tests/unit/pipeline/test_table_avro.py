@@ -1,4 +1,4 @@
-"""Avro values without a cluster: schemas as columns, bytes that are none, and a registry that changes its mind."""
+"""Avro values without a cluster: schemas as columns, malformed bytes, and a registry whose answers change."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Leader(QuietHost):
         )
 
     def send(self, message: Any) -> None:
-        """Nobody answers, but who is asked what it supports."""
+        """No node answers, except requests for its supported versions."""
         if isinstance(message, do.Respond):
             self.answers[message.token] = message.reply.error
         elif isinstance(message, do.Send) and self.cannot_be_reached:
@@ -246,7 +246,7 @@ def test_voters_are_stated_as_the_protocol_has_it() -> None:
 
 
 class StaticLeader(Leader):
-    """One of two static voters, whose directories nobody knows, leading."""
+    """A leader, one of two static voters whose directory ids are unknown."""
 
     def __init__(self) -> None:
         super().__init__(kraft_version=0)

@@ -434,7 +434,7 @@ def test_an_answer_that_comes_later_mutes_as_well() -> None:
 
 
 class Charging:
-    """Quotas that everybody has used up."""
+    """Quotas that every client has used up."""
 
     is_active = True
 

@@ -107,7 +107,7 @@ def test_http_refuses_garbage(garbage: bytes) -> None:
 
 
 def test_a_request_that_never_ends_costs_one_buffer_and_one_of_few_places() -> None:
-    """Slowloris: whoever sends a byte now and then holds a connection, of which there are few, and nothing else."""
+    """Slowloris: a client that sends a byte now and then occupies a connection and nothing else."""
     server = serve()
     slow = [FakeTransport() for _ in range(CONNECTIONS_MAX - 1)]
     sessions = [server.accept(transport) for transport in slow]

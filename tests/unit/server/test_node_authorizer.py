@@ -16,7 +16,7 @@ OPEN = {**STANDARD, "allow.everyone.if.no.acl.found": "true"}
 
 
 def test_a_node_that_judges_judges_itself() -> None:
-    """Nobody has any right: the broker cannot register with its own controller, as with Apache Kafka."""
+    """No principal has any right: the broker cannot register with its own controller, as in Apache Kafka."""
     cluster = Cluster(combined=1, overrides=STANDARD, start=False)
     cluster["k1"].start()
     cluster.rest(5_000)

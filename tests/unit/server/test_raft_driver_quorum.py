@@ -262,7 +262,7 @@ def test_a_leader_that_is_none_of_the_own_voters_is_followed_where_it_says_that_
 
 
 def test_a_leader_that_has_moved_is_followed_where_it_says_that_it_listens_and_states_that() -> None:
-    """Nobody led to whom it could have said so before it was elected."""
+    """Before its election there was no leader that it could have told."""
     quorum = Quorum((*IDS, OBSERVER))
     one, two, three, broker = quorum.members.values()
     broker.dynamic = True
@@ -409,7 +409,7 @@ def test_the_leader_knows_how_far_behind_everybodys_snapshot_is() -> None:
 
 
 def test_a_lone_leader_that_is_joined_gives_the_newcomer_time_to_fetch() -> None:
-    """The time within which a majority has to fetch had long passed for a leader that had nobody else."""
+    """For a leader without other voters, the time within which a majority must fetch had long passed."""
     quorum = Quorum((1, 2))
     for member in quorum.members.values():
         member.first_voters = (1,)

@@ -1,4 +1,4 @@
-"""Answers that nobody takes have a bound for the whole node, however many connections there are."""
+"""The bytes of unread responses are bounded for the whole node, however many connections there are."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""From ZooKeeper to KRaft (KIP-866): the driver that copies a ZooKeeper cluster's metadata and writes both for a while.
+"""Migration from ZooKeeper (KIP-866). This package is empty: release 0.1 does not implement the migration.
 
-Release 0.1 has none of it; the records and requests that it needs are known to `wire`, and `metadata` replays the
-migration state that a migrated cluster's log holds.
+`metadata` replays the migration state in the log of a cluster that was migrated with Apache Kafka.
 """

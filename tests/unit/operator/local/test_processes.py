@@ -1,4 +1,4 @@
-"""Real processes: known by number and start, one a folder, and they outlive whoever started them."""
+"""Real processes: identified by number and start time, a process for each folder; they outlive their parent."""
 
 from __future__ import annotations
 

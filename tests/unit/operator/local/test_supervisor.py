@@ -38,7 +38,7 @@ class Shown:
 
 
 class Blind:
-    """Nobody answers."""
+    """No node answers."""
 
     quorum: Seen[Any] = Seen()
     metadata: Seen[Any] = Seen()
@@ -146,7 +146,7 @@ def test_it_goes_on_after_a_crash_anywhere(stage: Stage, step: int, monkeypatch:
             crashed = True
             for run in stage.fakes.runs.values():
                 if not run.alive:
-                    run.exit_code = None  # nobody is told how a process of somebody else ended
+                    run.exit_code = None  # the exit code of another's child process is unknown
             stage.reborn().load()
     assert crashed == (step < done)
     assert stage.running() == NODES

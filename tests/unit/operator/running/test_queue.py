@@ -158,7 +158,7 @@ def test_events_of_a_pass_s_own_writes_make_a_single_pass_more() -> None:
             await _turns()
         assert passes == [0.0]
         clock.now += PACE_S
-        queue.put(B, 60.0)  # the clock of a test wakes nobody
+        queue.put(B, 60.0)  # the clock of a test wakes no task
         await _turns()
         assert passes == [0.0, PACE_S]
         task.cancel()
@@ -236,7 +236,7 @@ def test_a_lease_that_is_given_back_is_taken_at_once() -> None:
 
 
 def test_a_lease_is_given_back_whose_request_a_stop_cut_off() -> None:
-    """Nobody held it then, and nobody could take it for 15 s."""
+    """No replica held it then, and no replica could take it for 15 s."""
 
     async def main() -> None:
         api, clock, taken = FakeApi(), Clock(), asyncio.Event()

@@ -26,7 +26,7 @@ async def _rested() -> tuple[FakeApi, Watching]:
 
 @pytest.fixture(autouse=True)
 def without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes of the API server in memory have no addresses: nobody is asked, and everything is known."""
+    """Nodes of the API server in memory have no addresses: no node is asked, and everything is known."""
     monkeypatch.setattr("kraft_operator.observe.status.Statuses.whole", lambda *_: True)
 
 

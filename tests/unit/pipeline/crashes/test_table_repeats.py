@@ -114,7 +114,7 @@ def test_a_row_that_is_none_now_becomes_a_dead_letter_of_the_same_batch(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_repeated_batch_whose_log_has_fewer_records_names_both_counts(tmp_path: Path, kind: str) -> None:
-    """Before, the rows were missing, and nobody was told."""
+    """Before, the rows were missing without an error."""
     wanted = given(tmp_path / "t", kind)
     died(wanted)
     both = "batch 0 made 3 rows and 2 dead letters of them, this one makes 2 rows and 2 dead letters"
