@@ -11,11 +11,11 @@ import pytest
 
 from kraft_pipeline.client import BrokerError, ClientError, Cluster, DataLossError, Settings, fetch_range
 from kraft_pipeline.client.fetch import Range
-from kraft_pipeline.client.messages import EARLIEST, LATEST, TopicInfo
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.codec.decode import HEADER_TYPE
 from kraft_pipeline.sinks.options import parse_sink
 from kraft_pipeline.sinks.rows import RowWriter
+from kraft_protocol.client.requests import EARLIEST, LATEST, TopicInfo
 from tests.compat.targets import Target
 
 CLIENT = "pipeline"

@@ -118,14 +118,14 @@ def test_scrub_over_the_wire_asks_each_broker_for_its_own_replica(spark: Any, tm
 def _readable(members: Members) -> list[int]:
     """The brokers that give a consumer the last record."""
     from kraft_pipeline.client import Cluster, Settings
-    from kraft_pipeline.client import messages as m
+    from kraft_protocol.client import requests as m
 
     there = []
     with Cluster(Settings(members.bootstrap)) as cluster:
         topic = cluster.topic("orders")
         for broker in topic.partitions[0].replicas:
             body = m.fetch(topic.id, 0, 299, 1 << 20, max_wait_ms=100, committed=False)
-            answer = m.read_fetch(cluster.connection(broker).ask(m.FETCH, body))
+            answer = m.read_fetch(cluster.connection(broker).ask(body))
             if answer.high_watermark == 300:
                 there.append(broker)
     return there

@@ -35,7 +35,7 @@ WORLD = {
 }
 WORLD_CALLS = {"open", "input", "print"}
 FREE = ("runtime", "cli", "testing")
-DRIVERS = ("client/aio.py", "client/blocking")
+DRIVERS = ("client/aio.py", "client/blocking.py", "client/cluster.py")
 """What of the protocol has sockets and clocks."""
 
 

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.client import BrokerError, ClientError, Cluster, Settings, cluster
-from kraft_pipeline.client.messages import LATEST, OffsetAnswer, PartitionInfo, TopicInfo
+from kraft_pipeline.client import BrokerError, ClientError, Cluster, Settings
 from kraft_pipeline.sources import offsets
 from kraft_pipeline.sources.options import parse
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import maintenance, served, spec
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.runner import Runner
+from kraft_protocol.client import cluster
+from kraft_protocol.client.requests import LATEST, OffsetAnswer, PartitionInfo, TopicInfo
 
 A, B, C = (("t", n) for n in range(3))
 
@@ -51,7 +52,7 @@ class _Connection:
     def __init__(self, answers: Any) -> None:
         self._answers = answers
 
-    def ask(self, api: int, body: Any) -> Any:
+    def ask(self, body: Any) -> Any:
         return self._answers
 
 

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 from kraft_pipeline.client import ClientError, DataLossError, fetch, fetch_range
-from kraft_pipeline.client.buffers import Reader
-from kraft_pipeline.client.cluster import Settings
-from kraft_pipeline.client.errors import BrokerError
 from kraft_pipeline.client.fetch import Range
-from kraft_pipeline.client.messages import FetchAnswer, PartitionInfo, TopicInfo, read_fetch
 from kraft_pipeline.codec import Decoder
+from kraft_protocol.client.cluster import Settings
+from kraft_protocol.client.errors import BrokerError
+from kraft_protocol.client.requests import FetchAnswer, PartitionInfo, TopicInfo, read_fetch
 from kraft_protocol.records.batch import NewRecord, build_batch
 from kraft_protocol.records.control import build_marker
-from kraft_protocol.wire.codec import encode
+from kraft_protocol.wire.codec import decode, encode
 from kraft_protocol.wire.messages import FetchResponse
 
 OLD, NEW = b"o" * 16, b"n" * 16
@@ -78,7 +77,7 @@ class Broker:
         self.waiting = 0
 
     # what it asks of a connection
-    def send(self, api: int, offset: int) -> None:
+    def send(self, offset: int) -> None:
         self.asked.append((self._node, offset))
         self.waiting = 1
 
@@ -154,7 +153,7 @@ def test_a_log_that_ends_before_the_range() -> None:
 
 def test_a_client_beyond_its_quota_waits() -> None:
     """It is answered without any topic; that is no error that stays, and no end of the log."""
-    throttled = read_fetch(Reader(memoryview(encode(FetchResponse(throttle_time_ms=100), 13))))
+    throttled = read_fetch(decode(FetchResponse, encode(FetchResponse(throttle_time_ms=100), 13), 13))
     assert offsets(Broker([throttled, throttled, answer(batch(0, 0, 1))]), 0, 2) == [0, 1]
     with pytest.raises(ClientError, match="THROTTLING_QUOTA_EXCEEDED"):
         offsets(Broker([throttled]), 0, 2, fail_on_data_loss=False)

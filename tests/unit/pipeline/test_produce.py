@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kraft_pipeline.client import produce
-from kraft_pipeline.client.cluster import Settings
-from kraft_pipeline.client.errors import BrokerError
+from kraft_protocol.client.cluster import Settings
+from kraft_protocol.client.errors import BrokerError
 
 Key = tuple[str, int]
 
@@ -36,7 +36,7 @@ class Broker:
         return self
 
     # what it asks of a connection; a batch here is its sequence number
-    def send(self, api: int, parts: dict[Key, bytes]) -> None:
+    def send(self, parts: dict[Key, bytes]) -> None:
         refused = self._refusals.pop(0) if self._refusals else {}
         self._answers.append({key: self._append(key, batch, refused.get(key, 0)) for key, batch in parts.items()})
         self.most_in_flight = max(self.most_in_flight, len(self._answers))

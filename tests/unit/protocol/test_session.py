@@ -96,5 +96,5 @@ def test_malformed_responses_are_errors_of_the_protocol(frame: bytes) -> None:
 
 @pytest.mark.parametrize("head", [b"HTTP", b"\x15\x03\x03\x00", b"\xff\xff\xff\xff", b"\0\0\0\3"])
 def test_other_protocols_are_recognized(head: bytes) -> None:
-    with pytest.raises(ProtocolError, match="does not speak Kafka's protocol, or wants TLS"):
+    with pytest.raises(ProtocolError, match="does not speak Kafka's protocol, or needs TLS"):
         frame_length(head)

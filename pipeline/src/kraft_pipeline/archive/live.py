@@ -15,19 +15,21 @@ import pyarrow as pa
 from kraft_pipeline.archive.changes import Decoder
 from kraft_pipeline.archive.errors import ArchiveError
 from kraft_pipeline.client import BrokerError, ClientError, Settings
-from kraft_pipeline.client import messages as m
-from kraft_pipeline.client.buffers import Reader, Writer
-from kraft_pipeline.client.cluster import Patience
-from kraft_pipeline.client.connection import Connection
 from kraft_pipeline.codec.errors import CodecError
+from kraft_protocol.client.blocking import Connection
+from kraft_protocol.client.cluster import Patience
+from kraft_protocol.client.session import Versions
+from kraft_protocol.ids import METADATA_TOPIC_ID as TOPIC_ID
+from kraft_protocol.ids import METADATA_TOPIC_NAME as TOPIC
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import ApiKey
 
-TOPIC: Final = "__cluster_metadata"
-TOPIC_ID: Final = (1).to_bytes(16, "big")
-DESCRIBE_QUORUM: Final = 55
-FETCH_SNAPSHOT: Final = 59
-DESCRIBE_CLUSTER: Final = 60
-OF_CONTROLLERS: Final = {m.FETCH: 17, m.API_VERSIONS: 3, FETCH_SNAPSHOT: 0, DESCRIBE_CLUSTER: 1}
-OF_BROKERS: Final = {m.API_VERSIONS: 3, DESCRIBE_QUORUM: 2}
+OF_CONTROLLERS: Final[Versions] = {
+    ApiKey.FETCH: (17, 17),
+    ApiKey.FETCH_SNAPSHOT: (0, 0),
+    ApiKey.DESCRIBE_CLUSTER: (1, 1),
+}
+OF_BROKERS: Final[Versions] = {ApiKey.DESCRIBE_QUORUM: (2, 2)}
 """Versions of the requests; the oldest Apache Kafka that serves all of them is 3.9."""
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -36,8 +38,6 @@ _PASSING: Final = frozenset({5, 6, 7, 41, 74, 75, 91})
 """Errors that are retried: no leader, another leader or epoch, or a leader that does not know its high watermark
 yet."""
 _SNAPSHOT_NOT_FOUND: Final = 98
-_DIVERGING, _LEADER, _SNAPSHOT = range(3)
-"""Tags of a partition in a Fetch response."""
 
 
 class Fetched(NamedTuple):
@@ -150,10 +150,8 @@ class Controllers:
                 self.cluster_id = _cluster_id(self._connection)
         return self._connection
 
-    def _connect(self, host: str, port: int, versions: dict[int, int]) -> Connection:
-        given = self._settings
-        times = {"connect_s": given.connect_s, "request_s": given.request_s}
-        return Connection(host, port, client_id=given.client_id, versions=versions, **times)
+    def _connect(self, host: str, port: int, versions: Versions) -> Connection:
+        return self._settings.connect(host, port, versions)
 
     def _ask_brokers(self) -> list[tuple[str, int]]:
         """The addresses of the controllers. Raises OSError if no broker can be reached."""
@@ -165,16 +163,16 @@ class Controllers:
                 error = e
                 continue
             try:
-                return _read_quorum(connection.ask(DESCRIBE_QUORUM, _describe_quorum()))
+                return _read_quorum(connection.ask(_describe_quorum()))
             finally:
                 connection.close()
         raise error
 
     def _fetch(self, offset: int, epoch: int) -> Fetched:
-        body = Writer().i32(0).i32(0).i32(FETCH_BYTES).i8(0).i32(0).i32(-1).length(1).uuid(TOPIC_ID).length(1)
-        body.i32(0).i32(self._epoch).i64(offset).i32(epoch).i64(-1).i32(FETCH_BYTES).no_tags()
-        body.no_tags().length(0).string("").no_tags()
-        return _read_fetch(self._connected().ask(m.FETCH, body))
+        wanted = m.FetchRequest.FetchPartition(0, self._epoch, offset, epoch, partition_max_bytes=FETCH_BYTES)
+        topic = m.FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[wanted])
+        request = m.FetchRequest(max_bytes=FETCH_BYTES, session_epoch=-1, topics=[topic])
+        return _read_fetch(self._connected().ask(request))
 
     def _follow(self, found: Fetched) -> None:
         """Adopt the epoch of a response, and connect to the leader that it names."""
@@ -197,9 +195,12 @@ class Controllers:
         """Fetch the bytes of a snapshot."""
         data = bytearray()
         while True:
-            body = Writer().i32(-1).i32(FETCH_BYTES).length(1).string(TOPIC).length(1)
-            body.i32(0).i32(self._epoch).i64(end).i32(epoch).no_tags().i64(len(data)).no_tags()
-            error, size, part = _read_snapshot(self._connected().ask(FETCH_SNAPSHOT, body.no_tags().no_tags()))
+            wanted = m.FetchSnapshotRequest.PartitionSnapshot(
+                0, self._epoch, m.FetchSnapshotRequest.SnapshotId(end, epoch), len(data)
+            )
+            topic = m.FetchSnapshotRequest.TopicSnapshot(TOPIC, [wanted])
+            request = m.FetchSnapshotRequest(max_bytes=FETCH_BYTES, topics=[topic])
+            error, size, part = _read_snapshot(self._connected().ask(request))
             if error:
                 raise BrokerError(error, f"snapshot {end}-{epoch} of {TOPIC}")
             data += part
@@ -209,114 +210,49 @@ class Controllers:
                 raise ClientError(f"snapshot {end}-{epoch} of {TOPIC} ends at byte {len(data)} of {size}")
 
 
-def _tagged(reader: Reader) -> dict[int, Reader]:
-    """Read the tagged fields at the end of a struct."""
-    found = {}
-    for _ in range(reader.uvarint()):
-        tag = reader.uvarint()
-        found[tag] = Reader(reader.view(reader.uvarint()))
-    return found
+def _read_fetch(answer: m.FetchResponse) -> Fetched:
+    if answer.error_code or not answer.responses or not answer.responses[0].partitions:
+        return Fetched(answer.error_code or -1, -1, (-1, -1), None, None, {}, memoryview(b""))
+    one = answer.responses[0].partitions[0]
+    leader, snapshot, diverging = one.current_leader, one.snapshot_id, one.diverging_epoch
+    return Fetched(
+        one.error_code,
+        one.high_watermark,
+        (-1, -1) if leader is None else (leader.leader_id, leader.leader_epoch),
+        None if snapshot is None or snapshot.end_offset < 0 else (snapshot.end_offset, snapshot.epoch),
+        None if diverging is None or diverging.epoch < 0 else (diverging.epoch, diverging.end_offset),
+        {node.node_id: (node.host, node.port) for node in answer.node_endpoints},
+        memoryview(one.records or b""),  # type: ignore[arg-type]  # a response that was read has bytes
+    )
 
 
-def _read_fetch(reader: Reader) -> Fetched:
-    reader.i32()
-    error = reader.i16()
-    reader.i32()
-    if error or not reader.length():
-        return Fetched(error or -1, -1, (-1, -1), None, None, {}, memoryview(b""))
-    reader.uuid()
-    reader.length()
-    reader.i32()
-    error, high = reader.i16(), reader.i64()
-    for _ in range(2):
-        reader.i64()
-    for _ in range(reader.length()):
-        reader.i64()
-        reader.i64()
-        reader.tags()
-    reader.i32()
-    records = reader.view(reader.length())
-    tags = _tagged(reader)
-    leader = (tags[_LEADER].i32(), tags[_LEADER].i32()) if _LEADER in tags else (-1, -1)
-    snapshot = (tags[_SNAPSHOT].i64(), tags[_SNAPSHOT].i32()) if _SNAPSHOT in tags else None
-    diverging = (tags[_DIVERGING].i32(), tags[_DIVERGING].i64()) if _DIVERGING in tags else None
-    reader.tags()
-    addresses = {}
-    nodes = _tagged(reader).get(0)
-    for _ in range(nodes.length() if nodes is not None else 0):
-        assert nodes is not None
-        node, host, port = nodes.i32(), nodes.string(), nodes.i32()
-        nodes.string()
-        nodes.tags()
-        addresses[node] = (host, port)
-    return Fetched(error, high, leader, snapshot, diverging, addresses, records)
-
-
-def _read_snapshot(reader: Reader) -> tuple[int, int, memoryview]:
+def _read_snapshot(answer: m.FetchSnapshotResponse) -> tuple[int, int, memoryview]:
     """Error, size of the whole snapshot, and a part of it."""
-    reader.i32()
-    error = reader.i16()
-    if error or not reader.length():
-        return error or -1, 0, memoryview(b"")
-    reader.string()
-    reader.length()
-    reader.i32()
-    error = reader.i16()
-    reader.i64()
-    reader.i32()
-    reader.tags()
-    size = reader.i64()
-    reader.i64()
-    return error, size, reader.view(reader.length())
+    if answer.error_code or not answer.topics or not answer.topics[0].partitions:
+        return answer.error_code or -1, 0, memoryview(b"")
+    one = answer.topics[0].partitions[0]
+    return one.error_code, one.size, memoryview(one.unaligned_records)  # type: ignore[arg-type]  # as above
 
 
-def _describe_quorum() -> Writer:
-    return Writer().length(1).string(TOPIC).length(1).i32(0).no_tags().no_tags().no_tags()
+def _describe_quorum() -> m.DescribeQuorumRequest:
+    partition = m.DescribeQuorumRequest.PartitionData(0)
+    return m.DescribeQuorumRequest([m.DescribeQuorumRequest.TopicData(TOPIC, [partition])])
 
 
-def _read_quorum(reader: Reader) -> list[tuple[str, int]]:
+def _read_quorum(answer: m.DescribeQuorumResponse) -> list[tuple[str, int]]:
     """The first address of each controller."""
-    error = reader.i16()
-    reader.string()
-    if error:
-        raise BrokerError(error, "the quorum")
-    for _ in range(reader.length()):
-        reader.string()
-        for _ in range(reader.length()):
-            reader.i32()
-            error = reader.i16()
-            reader.string()
-            if error:
-                raise BrokerError(error, "the quorum")
-            reader.view(16)  # leader, its epoch, the high watermark
-            for _ in range(2):  # voters, observers
-                for _ in range(reader.length()):
-                    reader.view(4 + 16 + 3 * 8)
-                    reader.tags()
-            reader.tags()
-        reader.tags()
-    found = []
-    for _ in range(reader.length()):
-        reader.i32()
-        listeners = []
-        for _ in range(reader.length()):
-            reader.string()
-            host, port = reader.string(), reader.i16() & 0xFFFF
-            reader.tags()
-            listeners.append((host, port))
-        reader.tags()
-        found += listeners[:1]
+    errors = [answer.error_code, *(one.error_code for topic in answer.topics for one in topic.partitions)]
+    for error in errors:
+        if error:
+            raise BrokerError(error, "the quorum")
+    found = [(node.listeners[0].host, node.listeners[0].port) for node in answer.nodes if node.listeners]
     if not found:
         raise ClientError("the brokers know no address of a controller: give those of controllers")
     return found
 
 
 def _cluster_id(connection: Connection) -> str:
-    reader = connection.ask(DESCRIBE_CLUSTER, Writer().i8(0).i8(CONTROLLERS_ENDPOINT).no_tags())
-    reader.i32()
-    error = reader.i16()
-    reader.string()
-    if error:
-        raise BrokerError(error, "the cluster")
-    reader.i8()
-    return reader.string()
+    answer: m.DescribeClusterResponse = connection.ask(m.DescribeClusterRequest(endpoint_type=CONTROLLERS_ENDPOINT))
+    if answer.error_code:
+        raise BrokerError(answer.error_code, "the cluster")
+    return answer.cluster_id

@@ -8,12 +8,11 @@ from typing import Any, Final
 
 from kraft_pipeline.archive.errors import ArchiveError
 from kraft_pipeline.client import BrokerError, Cluster, Settings
-from kraft_pipeline.client import messages as m
-from kraft_pipeline.client.buffers import Reader, Writer
-from kraft_pipeline.client.connection import Connection
+from kraft_protocol.client.session import Versions
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import ApiKey
 
-DESCRIBE_LOG_DIRS: Final = 35
-VERSIONS: Final = {m.API_VERSIONS: 3, DESCRIBE_LOG_DIRS: 2}
+VERSIONS: Final[Versions] = {ApiKey.DESCRIBE_LOG_DIRS: (2, 4)}
 Sizes = dict[tuple[str, int], int]
 
 
@@ -24,33 +23,25 @@ def of_brokers(settings: Settings) -> Sizes:
         cluster.topics()
         addresses = cluster.addresses()
     for host, port in addresses:
-        times = {"connect_s": settings.connect_s, "request_s": settings.request_s}
-        connection = Connection(host, port, client_id=settings.client_id, versions=VERSIONS, **times)
+        connection = settings.connect(host, port, VERSIONS)
         try:
-            _add(found, connection.ask(DESCRIBE_LOG_DIRS, Writer().length(-1).no_tags()))
+            _add(found, connection.ask(m.DescribeLogDirsRequest(topics=None)))
         finally:
             connection.close()
     return found
 
 
-def _add(found: Sizes, reader: Reader) -> None:
-    reader.i32()
-    for _ in range(reader.length()):
-        error = reader.i16()
-        directory = reader.string()
-        if error:
-            raise BrokerError(error, f"log directory {directory}")
-        for _ in range(reader.length()):
-            topic = reader.string()
-            for _ in range(reader.length()):
-                partition, size = reader.i32(), reader.i64()
-                reader.i64()
-                is_future = reader.i8()
-                reader.tags()
-                if not is_future:
-                    found[topic, partition] = max(size, found.get((topic, partition), 0))
-            reader.tags()
-        reader.tags()
+def _add(found: Sizes, answer: m.DescribeLogDirsResponse) -> None:
+    if answer.error_code:
+        raise BrokerError(answer.error_code, "log directories")
+    for directory in answer.results:
+        if directory.error_code:
+            raise BrokerError(directory.error_code, f"log directory {directory.log_dir}")
+        for topic in directory.topics:
+            for one in topic.partitions:
+                if not one.is_future_key:
+                    key = (topic.name, one.partition_index)
+                    found[key] = max(one.partition_size, found.get(key, 0))
 
 
 def of_file(path: Path) -> Sizes:

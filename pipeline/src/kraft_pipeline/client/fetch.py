@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from kraft_pipeline.client import messages as m
-from kraft_pipeline.client.cluster import Cluster, Patience
-from kraft_pipeline.client.connection import Connection
-from kraft_pipeline.client.errors import (
+from kraft_pipeline.codec.batches import Aborted, next_offset
+from kraft_protocol.client import requests as m
+from kraft_protocol.client.blocking import Connection
+from kraft_protocol.client.cluster import Cluster, Patience
+from kraft_protocol.client.errors import (
     GONE,
     OFFSET_OUT_OF_RANGE,
     RETRIABLE,
@@ -20,7 +21,6 @@ from kraft_pipeline.client.errors import (
     ClientError,
     DataLossError,
 )
-from kraft_pipeline.codec.batches import Aborted, next_offset
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
 MAX_WAIT_MS: Final = 500
@@ -119,7 +119,8 @@ class _Fetcher:
             patience = self._patience()
             if self._at < self._until:
                 self._send()
-            yield Chunk(answer.records, begun, self._until, answer.aborted if self._committed else None)
+            aborted = [Aborted(*one) for one in answer.aborted] if self._committed else None
+            yield Chunk(answer.records, begun, self._until, aborted)
 
     def abandon(self) -> None:
         """Drop the connection if it still waits for a response."""
@@ -161,7 +162,7 @@ class _Fetcher:
             max_wait_ms=MAX_WAIT_MS,
             committed=self._committed,
         )
-        self._connection.send(m.FETCH, body)
+        self._connection.send(body)
 
     def _find_leader(self) -> None:
         """Refresh the metadata. Raises DataLossError if the topic's id differs from the range's."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kraft_pipeline.client import messages as m
-from kraft_pipeline.client.cluster import Cluster
-from kraft_pipeline.client.connection import Connection
-from kraft_pipeline.client.errors import BrokerError
+from kraft_protocol.client import requests as m
+from kraft_protocol.client.blocking import Connection
+from kraft_protocol.client.cluster import Cluster
+from kraft_protocol.client.errors import BrokerError
 
 PATIENCE_S: Final = 10.0
 """Seconds to retry a commit. This is short because the next commit supersedes it."""
@@ -35,7 +35,7 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int
 
 def _commit(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
     with cluster.dropping(_coordinator(cluster, group)) as connection:
-        answers = m.read_offset_commit(connection.ask(m.OFFSET_COMMIT, m.offset_commit(group, offsets)))
+        answers = m.read_offset_commit(connection.ask(m.offset_commit(group, offsets)))
     for (topic, partition), error in answers.items():
         if error:
             raise BrokerError(error, f"offset of {topic}-{partition} for group {group}")
@@ -43,7 +43,7 @@ def _commit(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int], int]
 
 def _coordinator(cluster: Cluster, group: str) -> Connection:
     with cluster.dropping(cluster.any_connection()) as connection:
-        found = m.read_find_coordinator(connection.ask(m.FIND_COORDINATOR, m.find_coordinator(group)))
+        found = m.read_find_coordinator(connection.ask(m.find_coordinator(group)))
     if found.error:
         raise BrokerError(found.error, f"coordinator of group {group}")
     return cluster.connection(found.node)

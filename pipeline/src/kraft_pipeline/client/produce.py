@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from kraft_pipeline.client import messages as m
-from kraft_pipeline.client.cluster import Cluster, Patience
-from kraft_pipeline.client.errors import RETRIABLE, BrokerError
+from kraft_protocol.client import requests as m
+from kraft_protocol.client.cluster import Cluster, Patience
+from kraft_protocol.client.errors import RETRIABLE, BrokerError
 
 IN_FLIGHT_MAX: Final = 5
 """Batches per producer that a broker remembers to detect duplicates."""
@@ -63,9 +63,7 @@ class Producer:
     def _new_id(self) -> tuple[int, int]:
         connection = self._cluster.any_connection()
         try:
-            error, producer_id, epoch = m.read_init_producer_id(
-                connection.ask(m.INIT_PRODUCER_ID, m.init_producer_id())
-            )
+            error, producer_id, epoch = m.read_init_producer_id(connection.ask(m.init_producer_id()))
         except BaseException:
             self._cluster.drop(connection)
             raise
@@ -95,7 +93,7 @@ class Producer:
         failed: Exception | None = None
         try:
             for parts in windows:
-                connection.send(m.PRODUCE, m.produce(parts, acks=ALL, timeout_ms=self._timeout_ms))
+                connection.send(m.produce(parts, acks=ALL, timeout_ms=self._timeout_ms))
             refused: set[Key] = set()
             for _ in windows:
                 for key, answer in m.read_produce(connection.receive()).items():

@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from kraft_pipeline.client import BrokerError, ClientError, Cluster, Settings
-from kraft_pipeline.client import messages as m
 from kraft_pipeline.scrub import findings as kinds
 from kraft_pipeline.scrub.compare import POSITION
 from kraft_pipeline.scrub.job import DIGESTS, REPLICAS_DDL, finding, pieces, told
 from kraft_pipeline.scrub.scanner import FIELDS, BufferSource, Damage, Scanner
+from kraft_protocol.client import requests as m
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
 MAX_WAIT_MS: Final = 500
@@ -107,7 +107,7 @@ def _fetch(cluster: Cluster, row: dict[str, Any], at: int) -> m.FetchAnswer:
 
     def ask() -> m.FetchAnswer:
         with cluster.dropping(cluster.connection(row["broker"])) as connection:
-            answer = m.read_fetch(connection.ask(m.FETCH, body))
+            answer = m.read_fetch(connection.ask(body))
         if answer.error:
             raise BrokerError(answer.error, f"{row['topic']}-{row['partition']} of broker {row['broker']}")
         return answer

@@ -30,13 +30,13 @@ from pyspark.sql.types import StructType
 from kraft_pipeline.client import BrokerError, ClientError, Cluster, DataLossError, fetch_range
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.groups import commit_offsets
-from kraft_pipeline.client.messages import NO_ID
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sinks.kraft import KraftStreamWriter, KraftWriter
 from kraft_pipeline.sinks.options import SinkOptions, check_kinds, parse_sink
 from kraft_pipeline.sources import offsets, planning
 from kraft_pipeline.sources.options import Options, columns_of, parse
 from kraft_pipeline.sources.positions import Loss, Offsets, Position, followed, position, refuse, strangers
+from kraft_protocol.client.requests import NO_ID
 
 DDL: Final = {
     "key": "binary",

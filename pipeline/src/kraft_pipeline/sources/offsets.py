@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from kraft_pipeline.client import Cluster
-from kraft_pipeline.client.errors import BrokerError, ClientError
-from kraft_pipeline.client.messages import EARLIEST, LATEST
 from kraft_pipeline.sources.options import Bound, Options
 from kraft_pipeline.sources.positions import Key, Offsets, Position, position
+from kraft_protocol.client.errors import BrokerError, ClientError
+from kraft_protocol.client.requests import EARLIEST, LATEST
 
 
 def partitions(cluster: Cluster, options: Options, *, may_miss: bool = False) -> list[tuple[str, int]]:

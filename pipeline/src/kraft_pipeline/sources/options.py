@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from kraft_pipeline.client import Settings
 from kraft_pipeline.client.fetch import FETCH_BYTES
-from kraft_pipeline.client.messages import EARLIEST, LATEST
 from kraft_pipeline.codec import COLUMNS
+from kraft_protocol.client.requests import EARLIEST, LATEST
 
 SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 UNSUPPORTED: Final = ("kafka.sasl.", "kafka.ssl.")

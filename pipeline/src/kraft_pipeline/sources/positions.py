@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kraft_pipeline.client import BrokerError, Cluster, DataLossError
-from kraft_pipeline.client.messages import EARLIEST
+from kraft_protocol.client.requests import EARLIEST
 
 Key: TypeAlias = tuple[str, int]
 Offsets: TypeAlias = dict[Key, int]

@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol
 
 from kraft_pipeline.client import Cluster
 from kraft_pipeline.client.fetch import Range, fetch_range
-from kraft_pipeline.client.messages import EARLIEST
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sources import offsets, planning
 from kraft_pipeline.sources.options import Options
@@ -17,6 +16,7 @@ from kraft_pipeline.tables.committer import State
 from kraft_pipeline.tables.losses import Losses, judged
 from kraft_pipeline.tables.spec import SpecError, TableSpec
 from kraft_pipeline.tables.values import RAW
+from kraft_protocol.client.requests import EARLIEST
 
 SAMPLE_BYTES: Final = 256 * 1024
 """Bytes to fetch before the first batch, to estimate the size of a record."""

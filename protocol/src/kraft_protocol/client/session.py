@@ -40,7 +40,7 @@ def frame_length(head: Buffer) -> int:
     """The length of a response from its first four bytes. Raises ProtocolError."""
     length = int(_LENGTH.unpack(head)[0])
     if not LENGTH_SIZE <= length <= RESPONSE_BYTES_MAX:
-        raise ProtocolError(f"does not speak Kafka's protocol, or wants TLS: answer of {length} bytes")
+        raise ProtocolError(f"does not speak Kafka's protocol, or needs TLS: answer of {length} bytes")
     return length
 
 
@@ -88,6 +88,11 @@ class Session:
             raise ProtocolError(f"answers ApiVersions with {code_text(response.error_code)}")
         self.served = served
         self.is_ready = True
+
+    def require(self) -> None:
+        """Raise VersionError if the broker lacks one of the wanted APIs."""
+        for key in self._wanted or ():
+            self.version(key)
 
     def version(self, key: int) -> int:
         """The highest version of an API that both sides may use. Raises VersionError."""

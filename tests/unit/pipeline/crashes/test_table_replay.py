@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kraft_pipeline.client.errors import ClientError
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import replay as module
 from kraft_pipeline.tables import spec, values
@@ -22,6 +21,7 @@ from kraft_pipeline.tables.repeats import Record
 from kraft_pipeline.tables.replay import Replayed, replay
 from kraft_pipeline.tables.spec import SpecError
 from kraft_pipeline.tables.storage import open_storage
+from kraft_protocol.client.errors import ClientError
 from kraft_protocol.records.batch import build_batch
 from tests.feed import Feed
 

@@ -11,10 +11,10 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
-from kraft_pipeline.client.cluster import Patience
 from kraft_pipeline.tables.errors import RefusedError
 from kraft_pipeline.tables.formats.credentials import Credentials, tls_of
 from kraft_pipeline.tables.formats.valuespec import Access, ValueSpec
+from kraft_protocol.client.cluster import Patience
 
 REQUEST_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""A cluster: its brokers, leaders and offsets. All retries are here, in `fetch` or in `produce`.
+"""A cluster on blocking sockets: its brokers, leaders and offsets. Its methods retry.
 
 After a retriable error or a broken connection the client refreshes its metadata and retries, with growing pauses, for
 at most `Settings.retry_s`. The final error has the text of the last attempt.
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, TypeVar
 
-from kraft_pipeline.client import messages as m
-from kraft_pipeline.client.connection import Connection
-from kraft_pipeline.client.errors import RETRIABLE, BrokerError, ClientError
+from kraft_protocol.client import requests as m
+from kraft_protocol.client.backoff import Backoff
+from kraft_protocol.client.blocking import Connection
+from kraft_protocol.client.errors import RETRIABLE, BrokerError, ClientError
+from kraft_protocol.client.session import Software, Versions
 
 T = TypeVar("T")
-PAUSE_S_MIN: Final = 0.05
-PAUSE_S_MAX: Final = 1.0
 UNKNOWN_TOPIC: Final = 3
 MADE_S: Final = 60.0
 """Seconds to wait for the creation of a topic, as Kafka's producers do (max.block.ms)."""
@@ -35,6 +35,8 @@ class Settings:
     connect_s: float = 10.0
     request_s: float = 30.0
     retry_s: float = 120.0
+    software: tuple[str, str] = ("kraft-pipeline", "0.1.0")
+    """Name and version of the client's software (KIP-511)."""
 
     def servers(self) -> list[tuple[str, int]]:
         """Parse `bootstrap` to hosts and ports. Raises ValueError for a malformed address."""
@@ -46,25 +48,30 @@ class Settings:
             found.append((host.strip("[]"), int(port)))
         return found
 
+    def connect(self, host: str, port: int, versions: Versions = m.VERSIONS) -> Connection:
+        """Open a connection to a broker that serves `versions`. Raises OSError, and ClientError."""
+        software = Software(self.client_id, *self.software)
+        return Connection(
+            host, port, software=software, versions=versions, connect_s=self.connect_s, request_s=self.request_s
+        )
+
 
 class Patience:
     """Pauses between attempts of an operation, until `seconds` have passed; then `failed` raises."""
 
-    __slots__ = ("_deadline", "_pause_s", "_what", "seconds")
+    __slots__ = ("_backoff", "_what")
 
     def __init__(self, what: str, seconds: float) -> None:
-        self._what, self.seconds = what, seconds
-        self._deadline = time.monotonic() + seconds
-        self._pause_s = PAUSE_S_MIN
+        self._what = what
+        self._backoff = Backoff(seconds, time.monotonic())
 
     def failed(self, error: Exception) -> None:
         """Sleep before the next attempt, or raise ClientError from `error` if the time is over."""
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            message = f"{self._what}: {error} (tried for {self.seconds:g} s)"
+        pause = self._backoff.pause(time.monotonic())
+        if pause is None:
+            message = f"{self._what}: {error} (tried for {self._backoff.seconds:g} s)"
             raise ClientError(message) from error
-        time.sleep(min(self._pause_s, left))
-        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+        time.sleep(pause)
 
 
 class Cluster:
@@ -117,7 +124,7 @@ class Cluster:
             found: dict[str, set[bytes]] = {name: set() for name in names}
             for host, port in self.addresses():
                 with self.dropping(self._connect(host, port)) as connection:
-                    answer = m.read_metadata(connection.ask(m.METADATA, m.metadata(sorted(names), create=False)))
+                    answer = m.read_metadata(connection.ask(m.metadata(sorted(names), create=False)))
                 for topic in answer.topics:
                     if topic.name in found and (topic.error == 0 or topic.partitions):
                         found[topic.name].add(topic.id)
@@ -170,7 +177,7 @@ class Cluster:
                 body = m.list_offsets({key: wanted[key] for key in keys}, committed=committed)
                 try:
                     with self.dropping(self.connection(leader)) as connection:
-                        answers = m.read_list_offsets(connection.ask(m.LIST_OFFSETS, body))
+                        answers = m.read_list_offsets(connection.ask(body))
                 except (OSError, BrokerError) as e:
                     errors.append(e)
                     continue
@@ -216,7 +223,7 @@ class Cluster:
             for leader, keys in self._by_leader([key for key in read if key not in ends]).items():
                 body = m.offset_for_leader_epoch({key: (self.epoch(*key), read[key][1]) for key in keys})
                 with self.dropping(self.connection(leader)) as connection:
-                    answers = m.read_offset_for_leader_epoch(connection.ask(m.OFFSET_FOR_LEADER_EPOCH, body))
+                    answers = m.read_offset_for_leader_epoch(connection.ask(body))
                 for (topic, partition), answer in answers.items():
                     if answer.error:
                         raise BrokerError(answer.error, f"leader epochs of {topic}-{partition}")
@@ -244,7 +251,7 @@ class Cluster:
 
         def ask() -> dict[str, tuple[int, str]]:
             with self.dropping(self.any_connection()) as connection:
-                return m.read_describe_configs(connection.ask(m.DESCRIBE_CONFIGS, m.describe_configs(topics, key)))
+                return m.read_describe_configs(connection.ask(m.describe_configs(topics, key)))
 
         answers = self.retried("configurations", ask)
         for topic, (error, _) in answers.items():
@@ -332,7 +339,7 @@ class Cluster:
             try:
                 with self.dropping(self._connect(host, port)) as connection:
                     body = m.metadata(None if names is None else sorted(names), create=create)
-                    answer = m.read_metadata(connection.ask(m.METADATA, body))
+                    answer = m.read_metadata(connection.ask(body))
             except OSError as e:
                 error = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached: {host}:{port}: {e}")
                 continue
@@ -351,12 +358,5 @@ class Cluster:
             self.drop(connection)
             connection = None
         if connection is None:
-            connection = Connection(
-                host,
-                port,
-                client_id=self.settings.client_id,
-                connect_s=self.settings.connect_s,
-                request_s=self.settings.request_s,
-            )
-            self._connections[host, port] = connection
+            connection = self._connections[host, port] = self.settings.connect(host, port)
         return connection

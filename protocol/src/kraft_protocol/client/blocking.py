@@ -1,0 +1,84 @@
+"""The driver with a blocking socket. Requests can be pipelined; responses arrive in the same order."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from kraft_protocol.client.errors import ClientError
+from kraft_protocol.client.session import Session, Software, Versions, frame_length
+from kraft_protocol.wire.frames import LENGTH_SIZE
+
+
+class Connection:
+    """Methods raise OSError (also if the connection closes within a response), and ClientError on protocol errors."""
+
+    def __init__(
+        self, host: str, port: int, *, software: Software, versions: Versions, connect_s: float, request_s: float
+    ) -> None:
+        """`versions`: the lowest and highest version by API key; the broker must serve all of these APIs.
+
+        Time-outs are in seconds.
+        """
+        self.name = f"{host}:{port}"
+        self._session = Session(software, versions)
+        self._socket = socket.create_connection((host, port), timeout=connect_s)
+        try:
+            self._socket.settimeout(request_s)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while not self._session.is_ready:
+                self._socket.sendall(self._session.hello())
+                self._session.welcome(self._frame())
+            self._session.require()
+        except ClientError as error:
+            self._socket.close()
+            raise self._named(error) from error
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def close(self) -> None:
+        """Close the socket and abandon requests without a response."""
+        self._socket.close()
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests whose responses have not been received."""
+        return self._session.pending
+
+    def ask(self, request: Any) -> Any:
+        """Send a request and return its response; no other request may be in flight."""
+        assert not self.waiting, f"{self.name}: answers come in the order of the requests"
+        self.send(request)
+        return self.receive()
+
+    def send(self, request: Any) -> None:
+        """Send a request; `receive` returns the responses in the order of the requests."""
+        try:
+            self._socket.sendall(self._session.request(request))
+        except ClientError as error:
+            raise self._named(error) from error
+
+    def receive(self) -> Any:
+        """Return the response to the oldest request in flight. Its records are views of what was received."""
+        try:
+            return self._session.response(self._frame())
+        except ClientError as error:
+            raise self._named(error) from error
+
+    def _named(self, error: ClientError) -> ClientError:
+        """The error with the broker's address."""
+        return type(error)(f"{self.name} {error}")
+
+    def _frame(self) -> memoryview:
+        return self._read(frame_length(self._read(LENGTH_SIZE)))
+
+    def _read(self, length: int) -> memoryview:
+        data = memoryview(bytearray(length))
+        rest = data
+        while rest:
+            got = self._socket.recv_into(rest)
+            if not got:
+                raise ConnectionResetError(f"{self.name} closed the connection")
+            rest = rest[got:]
+        return data
