@@ -16,6 +16,7 @@ from kraft_pipeline.tables.errors import TaskError
 from tests.compat.targets import Ours
 from tests.compat.test_pipeline_client import create
 from tests.compat.test_pipeline_table import FORMATS, document, rows, send, written_files
+from tests.compat.test_pipeline_table_life import keyed
 from tests.spark import spark
 
 __all__ = ["spark"]
@@ -104,6 +105,67 @@ def test_a_value_on_which_a_transform_fails_ends_the_run(spark: Any, cluster: Ou
     assert not told.value.failure.retriable
 
 
+def test_an_expression_that_fails_under_ansi_ends_the_run(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
+    """Without ANSI it is null, whatever the session of the other queries has."""
+    create(cluster, name)
+    send(cluster, name, [b'{"id": 0, "name": "x"}'])
+    for text in ("CAST(name AS INT)", "1 div id"):
+        given = transformed(cluster, name, tmp_path / "t", "delta", f"SELECT {text} AS n FROM records")
+        given["spec"]["engine"]["spark"] = {"spark.sql.ansi.enabled": "true"}
+        with pytest.raises(TaskError, match=r"^spec.transform: .*(CAST_INVALID_INPUT|DIVIDE_BY_ZERO)") as told:
+            run(given, SparkEngine(spark))
+        assert not told.value.failure.retriable
+    given["spec"]["engine"]["spark"] = {"spark.sql.ansi.enabled": "false"}
+    run(given, SparkEngine(spark))
+    assert [row["n"] for row in rows(tmp_path / "t", "delta")] == [None]
+
+
+BY_KEY = """
+    SELECT CAST(_key AS STRING) AS id, upper(name) AS name, size(tags) AS tags, _deleted,
+           _topic, _partition_id, _offset, _timestamp
+    FROM records WHERE _deleted OR name <> 'left out'
+"""
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_rows_by_key_are_made_by_a_select(spark: Any, cluster: Ours, name: str, tmp_path: Path, kind: str) -> None:
+    """The key is a column of the SELECT; tombstones delete, and later records win, also across batches."""
+    create(cluster, name)
+    table = {"mode": "upsert", "key": ["id"], "partitionBy": ["name"]}
+    given = transformed(cluster, name, tmp_path / "t", kind, BY_KEY, table=table)
+    for sent in (
+        [("a", b'{"name": "ada", "tags": ["x"]}'), ("b", b'{"name": "bob"}'), ("a", b'{"name": "eve"}'), ("c", b"{")],
+        [("b", None), ("a", b'{"name": "left out"}'), ("d", None), ("e", b'{"name": "eve"}')],
+        [("e", b'{"name": "mallory"}')],
+    ):
+        keyed(cluster, name, sent)
+        run(given, SparkEngine(spark))
+    found = rows(tmp_path / "t", kind)
+    assert sorted((row["id"], row["name"]) for row in found) == [("a", "EVE"), ("e", "MALLORY")]
+    assert "_deleted" not in found[0]
+    parsed = spec.parse(given)
+    assert not list((tmp_path / "t").rglob("_staged/*.parquet"))
+    assert written_files(parsed) == runner.open_table(parsed).files()
+
+
+@pytest.mark.parametrize(
+    ("transform", "message"),
+    [
+        ("SELECT id, _topic, _partition_id, _offset, _timestamp FROM records", "the column '_deleted'; select it, too"),
+        ("SELECT id, _deleted, _topic, _partition_id, _timestamp FROM records", "the column '_offset'; select it, too"),
+        ("SELECT * EXCEPT (id) FROM records", "^spec.table.key: there is no column 'id'"),
+        ("SELECT * EXCEPT (_offset), 'x' AS _offset FROM records", "merged by '_offset'; do not change its type"),
+    ],
+)
+def test_a_select_by_key_has_the_columns_of_a_merge(
+    spark: Any, cluster: Ours, tmp_path: Path, transform: str, message: str
+) -> None:
+    table = {"mode": "upsert", "key": ["id"]}
+    given = transformed(cluster, "no topic is asked for", tmp_path / "t", "delta", transform, table=table)
+    with pytest.raises(spec.SpecError, match=message):
+        runner.Runner(spec.parse(given), SparkEngine(spark))
+
+
 def test_a_batch_that_spark_fails_again_and_again_ends_the_run(
     spark: Any, cluster: Ours, name: str, tmp_path: Path
 ) -> None:
@@ -166,7 +228,13 @@ def test_what_a_specification_with_a_select_may_not_have() -> None:
 
     for more, message in (
         ({"engine": {"mode": "inline"}}, "SQL runs on Spark"),
-        ({"table": {"path": "/t", "mode": "upsert", "key": ["_key"]}}, "rows by key cannot be transformed"),
+        (
+            {
+                "table": {"path": "/t", "mode": "upsert", "key": ["id"]},
+                "value": {"format": "json", "envelope": "debezium", "schema": {"id": "long"}},
+            },
+            "change events by key cannot be transformed",
+        ),
         ({"value": {"format": "json", "evolve": "additive"}}, "evolve cannot be additive"),
         ({"transform": "", "functions": {"f": {"python": "a:b", "returns": "int"}}}, "only a transform calls"),
         ({"functions": {"f": {"python": "a.b", "returns": "int"}}}, "is not of the form module:function"),

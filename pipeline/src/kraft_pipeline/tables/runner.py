@@ -344,9 +344,10 @@ class Runner:
         if not (self.spec.keys and files):
             return None
         assert schema is not None, "it has been created"
-        levels = partitions.parse(
-            self.spec.partition_by, values.schema_of(self.spec, values.fields_of(self.spec, schema))
-        )
+        columns = values.schema_of(self.spec, values.fields_of(self.spec, schema))
+        if self._transform is not None:
+            columns = self._transform.schema
+        levels = partitions.parse(self.spec.partition_by, columns)
         gather = Gather(
             self._work(self.spec.path, number),
             tuple(file.path for file in files),

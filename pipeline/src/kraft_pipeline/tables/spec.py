@@ -282,7 +282,9 @@ def _check_transform(found: TableSpec) -> None:
         return
     if found.engine.mode == "inline":
         raise SpecError("spec.transform: SQL runs on Spark; engine.mode inline has none")
-    if found.mode == "upsert":
-        raise SpecError("spec.transform: rows by key cannot be transformed; write the records to another table first")
+    if found.mode == "upsert" and found.value.envelope == "debezium":
+        raise SpecError(
+            "spec.transform: change events by key cannot be transformed; write the rows to a table, and transform that"
+        )
     if found.value.evolve != "none":
         raise SpecError("spec.transform: the columns of records must be known; spec.value.evolve cannot be additive")

@@ -86,7 +86,8 @@ def run_task(job: Job, wanted: Range) -> Result:
 def write(job: Job, wanted: Range, batches: Iterable[pa.RecordBatch], damaged: Collection[int]) -> Result:
     """Write the rows of decoded record batches. `damaged`: the decoder's collection, which grows with the batches."""
     spec = job.spec
-    rows = RowFiles(open_storage(spec.path, spec.storage), job, wanted, spec.partition_by, spec.keys)
+    keys = () if job.staged else spec.keys  # a transform makes the columns of the key
+    rows = RowFiles(open_storage(spec.path, spec.storage), job, wanted, spec.partition_by, keys)
     plain = replace(job, staged=False)
     dead = RowFiles(open_storage(spec.dead_letter_path, spec.storage), plain, wanted, ())
     fields, reason, size = job.fields, "", 0

@@ -4,7 +4,8 @@ Tasks decode their ranges and stage the rows (`changes.STAGED`). Spark reads the
 result of the SELECT as the batch's files. Dead letters, counts and repeated batches still refer to the records, and the
 table's transaction is unchanged. Each batch is transformed alone and may end anywhere, so only operators that look at
 one row at a time are allowed. The columns of the records must be known before the first batch. So a wrong SELECT fails
-at the start of the run, and the table's columns do not depend on the first values.
+at the start of the run, and the table's columns do not depend on the first values. In a table by key the result has the
+columns of the records' order and `_deleted`, which is true for tombstones, so it is merged as records are.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.tables import partitions, values
-from kraft_pipeline.tables.committer import Added, Part
+from kraft_pipeline.tables.bykey import changes
+from kraft_pipeline.tables.committer import DELETED, Added, Part
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.spec import FunctionSpec, SpecError, TableSpec
 from kraft_pipeline.tables.storage import open_storage
@@ -47,7 +49,7 @@ class Transform:
         fields = values.first_fields(spec)
         if spec.value.format != "raw" and not len(fields):
             raise SpecError("spec.transform: the columns of records must be known; give spec.value.schema")
-        self._given = values.schema_of(spec, fields)
+        self._given = values.records_of(spec, fields)
         # A new session has its own views, functions and settings, and uses the same executors.
         self._session = engine.session.newSession()
         self._session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -81,8 +83,23 @@ class Transform:
         for field in found:
             if pa.types.is_null(field.type) or pa.types.is_duration(field.type) or pa.types.is_int8(field.type):
                 raise SpecError(f"spec.transform: column {field.name!r} is {field.type}, which tables lack; CAST it")
+        if self._spec.mode == "upsert":
+            found = self._keyed(found)
         partitions.parse(self._spec.partition_by, found)
         return found
+
+    def _keyed(self, found: pa.Schema) -> pa.Schema:
+        """The table's columns of a result by key, which has the order of the records, and GONE. Raises SpecError."""
+        order = changes.order_of(self._given)
+        for name in (*order.columns, values.GONE):
+            if name not in found.names:
+                raise SpecError(f"spec.transform: rows by key are merged by the column {name!r}; select it, too")
+            if found.field(name).type != self._given.field(name).type:
+                raise SpecError(f"spec.transform: rows by key are merged by {name!r}; do not change its type")
+        rest = found.remove(found.get_field_index(values.GONE))
+        changes.check(self._spec.keys, rest)
+        changes.order_of(rest, self._spec.order_by)
+        return rest
 
     def columns(self, there: pa.Schema | None) -> pa.Schema:
         """The columns of the result. `there`: the table's columns, or None. Raises SpecError if a type differs."""
@@ -123,10 +140,14 @@ def _write(job: Job, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Re
     """Write the rows of one Spark partition to files. Runs on an executor."""
     spec = job.spec
     storage = open_storage(spec.path, spec.storage)
-    writer = RowFiles(storage, replace(job, staged=False), Range("", b"", 0, 0, 0), spec.partition_by)
+    writer = RowFiles(storage, replace(job, staged=False), Range("", b"", 0, 0, 0), spec.partition_by, spec.keys)
     for batch in batches:
-        rows = pa.table(batch).cast(schema)
+        made = pa.table(batch)
+        rows = made.select(schema.names).cast(schema)
         bad = partitions.unfiled(rows, spec.partition_by)
+        if spec.keys:
+            rows = rows.append_column(DELETED, made.column(values.GONE).fill_null(False))
+            bad |= values.keyless(rows, spec)
         if bad:
             place, why = next(iter(bad.items()))
             raise SpecError(f"spec.transform: {why.reason}; the row is {rows.slice(place, 1).to_pylist()[0]}")

@@ -44,6 +44,8 @@ ICEBERG: Final = frozenset(
     }
 )
 """Names of metadata columns of Iceberg's readers: Spark cannot read a table with a column of these names."""
+GONE: Final = "_deleted"
+"""Column of the records that a transform by key reads: whether the record deletes its row. Tables do not have it."""
 PACKAGES: Final = {"avro": "fastavro", "protobuf": "google.protobuf", "jsonschema": "jsonschema"}
 """Name of an extra -> the package that its format needs."""
 DEAD_SCHEMA: Final = pa.schema(
@@ -77,6 +79,12 @@ class Rows(NamedTuple):
     fields: pa.Schema
 
 
+def records_of(spec: TableSpec, fields: pa.Schema) -> pa.Schema:
+    """The columns of the records that a transform reads."""
+    found = schema_of(spec, fields)
+    return found.append(pa.field(GONE, pa.bool_())) if spec.mode == "upsert" else found
+
+
 def reserved(spec: TableSpec, there: pa.Schema | None = None) -> frozenset[str]:
     """Names that new fields of values must not have, in lower case; `there`: the fields of an existing table.
 
@@ -85,6 +93,8 @@ def reserved(spec: TableSpec, there: pa.Schema | None = None) -> frozenset[str]:
     """
     found = RESERVED | ICEBERG if spec.format == "iceberg" else RESERVED
     found |= frozenset(_said(spec).names)
+    if spec.transform and spec.mode == "upsert":
+        found |= {GONE}
     if there is None:  # a field with the name of a partition or key column becomes that column
         return found | {name.lower() + FLAT for name in (*spec.partition_by, *spec.keys)}
     by = {entry for entry in spec.partition_by if entry in FORMATS}
@@ -347,12 +357,14 @@ def _checked(found: Rows, records: pa.Table, spec: TableSpec, batch: int) -> Row
         entries = tuple(entry for entry in entries if partitions.column_of(entry, found.rows.schema) in names)
     bad = partitions.unfiled(found.rows, entries)
     dead = [found.dead, _letters(records, bad, batch, "partition")]
-    if spec.mode == "upsert" and found.rows.num_rows:
+    if spec.mode == "upsert" and spec.transform:
+        found = found._replace(rows=found.rows.append_column(GONE, pa.array(_deleted(found.rows, records))))
+    elif spec.mode == "upsert" and found.rows.num_rows:
         gone = pa.array(_deleted(found.rows, records))
         found = found._replace(rows=found.rows.append_column(DELETED, gone))
-        keyless = {place: reason for place, reason in _keyless(found.rows, spec).items() if place not in bad}
-        dead.append(_letters(records, keyless, batch, "key"))
-        bad |= keyless
+        more = {place: reason for place, reason in keyless(found.rows, spec).items() if place not in bad}
+        dead.append(_letters(records, more, batch, "key"))
+        bad |= more
     if not bad:
         return found._replace(dead=pa.concat_tables(dead))
     good = np.ones(found.rows.num_rows, bool)
@@ -360,7 +372,7 @@ def _checked(found: Rows, records: pa.Table, spec: TableSpec, batch: int) -> Row
     return Rows(found.rows.filter(pa.array(good)), pa.concat_tables(dead), found.fields)
 
 
-def _keyless(rows: pa.Table, spec: TableSpec) -> dict[int, Bad]:
+def keyless(rows: pa.Table, spec: TableSpec) -> dict[int, Bad]:
     """Rows whose key is null, by index, and why."""
     nulls = np.zeros(rows.num_rows, bool)
     for key in spec.keys:
