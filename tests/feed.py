@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kraft_pipeline.client.fetch import Range
@@ -12,7 +12,7 @@ from kraft_pipeline.tables import values
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.opening import open_table
 from kraft_pipeline.tables.plans import Plan
-from kraft_pipeline.tables.runner import Runner
+from kraft_pipeline.tables.runner import Progress, Runner
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.tasks import Job, Result, write
 from kraft_protocol.records.batch import build_batch
@@ -36,13 +36,13 @@ class Fed(InlineEngine):
 class Feed:
     """A writer of one table, whose topic `t` has one partition."""
 
-    def __init__(self, given: TableSpec) -> None:
+    def __init__(self, given: TableSpec, tell: Callable[[Progress], None] = lambda _: None) -> None:
         self._given, self._logs, self._end = given, dict[int, bytes](), 0
-        self._runner: Any = Runner(given, Fed(self._logs))
+        self.runner: Any = Runner(given, Fed(self._logs), tell=tell)
 
     def begin(self) -> None:
         """Take over a table that another writer has made."""
-        self._runner.begin()
+        self.runner.begin()
 
     def values(self, *values: bytes | None) -> None:
         """One batch of values."""
@@ -54,4 +54,4 @@ class Feed:
         self._logs[start], self._end = log, end
         states = [open_table(self._given, dead_letters=dead).state() for dead in (False, True)]
         position = Position({("t", 0): end}, "c", {"t": "00" * 16}, {("t", 0): 0})
-        self._runner.batch(None, Plan(*states, {("t", 0): start}, position, 0, again=False, full=True))
+        self.runner.batch(None, Plan(*states, {("t", 0): start}, position, 0, again=False, full=True))

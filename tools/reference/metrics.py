@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 
 from kraft_operator.metrics import Metrics
-from kraft_pipeline.tables.served import METRICS
+from kraft_pipeline.tables.served import LAG, METRICS
 from tools.reference.text import cell, code, generated, table
 
 MEANINGS: Final = Path(__file__).parent / "metrics.yaml"
@@ -58,9 +58,8 @@ def pages(root: Path) -> dict[str, str]:
     text += "## The operator\n\nOn port 8080 of the operator's pods.\n\n"
     text += table(("metric", "type", "labels", "meaning"), _operator())
     text += "\n## A KafkaTable\n\nServed by `kraft-pipeline table run --http PORT`.\n\n"
-    text += table(
-        ("metric", "type", "meaning"), ((code(name), kind, cell(meaning)) for _, name, kind, meaning in METRICS)
-    )
+    gauges = [*(row[1:] for row in METRICS), (LAG[0], "gauge", f"{LAG[1]}; labels `topic` and `partition`")]
+    text += table(("metric", "type", "meaning"), ((code(name), kind, cell(meaning)) for name, kind, meaning in gauges))
     text += "\n## Alerts\n\nThe operator's chart installs these rules with `metrics.rules.enabled=true`.\n\n"
     text += table(("alert", "severity", "after", "meaning"), _alerts(root / ALERTS))
     return {PAGE: text}

@@ -87,12 +87,15 @@ def test_the_status_of_all_has_sums_and_each(tmp_path: Path) -> None:
 
         class Behind:
             care_failures, care_error, behind = 0, None, lag
+            lags = {("t", 0): lag}
 
         one.watch(Behind())  # type: ignore[arg-type]
     found = told.status()
     assert (found["lag"], found["rows"], [table["name"] for table in found["tables"]]) == (7, 0, ["shop/a", "shop/b"])
     assert 'kraft_table_lag_records{table="shop/b"} 4' in told.metrics()
     assert told.metrics().count("# TYPE kraft_table_lag_records") == 1
+    assert 'kraft_table_partition_lag_records{table="shop/b",topic="t",partition="0"} 4' in told.metrics()
+    assert told.metrics().count("# TYPE kraft_table_partition_lag_records") == 1
 
 
 def test_a_running_table_writes_a_row_anew_a_few_times() -> None:

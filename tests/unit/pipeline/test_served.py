@@ -36,7 +36,7 @@ def test_lag_batches_and_dead_letters_are_told(tmp_path: Path) -> None:
     dead = open_table(given, dead_letters=True)
     dead.create(DEAD_SCHEMA, [])
     dead.commit(0, Position({}, "c", {}), [Added("old.parquet", 1, 4)], after=-1)
-    told, runner = Told(given), SimpleNamespace(care_failures=0, care_error=None, behind=None)
+    told, runner = Told(given), SimpleNamespace(care_failures=0, care_error=None, behind=None, lags={})
     with serve(told, 0) as port:
         told.watch(cast(Runner, runner))
         assert _get(port, "/readyz")[0] == 503
@@ -44,17 +44,27 @@ def test_lag_batches_and_dead_letters_are_told(tmp_path: Path) -> None:
             "name": "orders",
             "rows": 0,
             "deadLetters": 4,
+            "batches": 0,
+            "commitSeconds": 0.0,
+            "bytes": 0,
+            "writtenBytes": 0,
             "maintenanceFailures": 0,
         }
-        runner.behind = 7
+        assert "kraft_table_partition_lag_records" not in _get(port, "/metrics")[1]
+        runner.behind, runner.lags = 7, {("orders", 1): 7, ("orders", 0): 0}
         assert _get(port, "/readyz")[0] == 200
-        told.tell(Progress(batch=3, rows=10, dead=2, files=1, seconds=0.5, lag=7))
+        done = Progress(batch=3, rows=10, dead=2, files=1, seconds=0.5, lag=7, size=80, written=40, commit_s=0.25)
+        told.tell(done)
         status: dict[str, Any] = json.loads(_get(port, "/status")[1])
         assert status.pop("lastBatchTime").endswith("Z")
         assert status == {
             "name": "orders",
             "rows": 10,
             "deadLetters": 6,
+            "batches": 1,
+            "commitSeconds": 0.25,
+            "bytes": 80,
+            "writtenBytes": 40,
             "maintenanceFailures": 0,
             "lag": 7,
             "batch": 3,
@@ -63,5 +73,7 @@ def test_lag_batches_and_dead_letters_are_told(tmp_path: Path) -> None:
         }
         lines = _get(port, "/metrics")[1].splitlines()
         assert 'kraft_table_lag_records{table="orders"} 7' in lines
-        assert sum(not line.startswith("#") for line in lines) == len(METRICS)
+        assert 'kraft_table_partition_lag_records{table="orders",topic="orders",partition="1"} 7' in lines
+        assert 'kraft_table_commit_seconds_total{table="orders"} 0.25' in lines
+        assert sum(not line.startswith("#") for line in lines) == len(METRICS) + 2
         assert _get(port, "/other")[0] == 404

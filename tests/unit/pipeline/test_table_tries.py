@@ -13,8 +13,21 @@ from kraft_pipeline.tables.errors import SPARK, Failure, TaskError
 from kraft_pipeline.tables.opening import open_table
 from kraft_pipeline.tables.plans import Plan
 from kraft_protocol.records.batch import build_batch
-from tests.feed import Fed
+from tests.feed import Fed, Feed
 from tests.unit.pipeline.test_table_firsts import table
+
+
+def test_a_batch_tells_its_bytes_and_what_each_partition_lacks(tmp_path: Path) -> None:
+    told: list[runner.Progress] = []
+    feed = Feed(table(tmp_path / "t"), told.append)
+    feed.runner.lags = {("t", 0): 5, ("t", 1): 2}
+    feed.values(b'{"id":1}', b'{"id":2}')
+    assert feed.runner.lags == {("t", 0): 3, ("t", 1): 2}
+    (done,) = told
+    files = list((tmp_path / "t").glob("*.parquet"))
+    assert done.written == sum(file.stat().st_size for file in files) > 0
+    assert done.size >= len(b'{"id":1}{"id":2}')
+    assert 0 < done.commit_s <= done.seconds
 
 
 class Failing(Fed):

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from kraft_pipeline.client import Cluster
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.sources import planning
+from kraft_pipeline.sources.positions import Offsets
 from kraft_pipeline.tables.losses import Losses
 from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.plans import Backfill, Live, Plan, Planner, Sizes
@@ -43,6 +44,7 @@ class Writer(Protocol):
     feed: Feed
     sizes: Sizes
     behind: int | None
+    lags: Offsets
 
     @property
     def stopping(self) -> bool:
@@ -70,13 +72,14 @@ class Asking:
             else Live(spec, options, sizes, losses, once=feed.once)
         )
 
-    def next(self, cluster: Cluster, behind: Callable[[int], None]) -> Plan | None:
-        """Return the batch to write now, or None. Calls `behind` with the number of records not in the table yet.
+    def next(self, cluster: Cluster, behind: Callable[[int, Offsets], None]) -> Plan | None:
+        """Return the batch to write now, or None. Calls `behind` with the number of records not in the table yet, in
+        all and of each partition.
 
         Raises ClientError, DataLossError, OSError, SpecError.
         """
         plan = self._planner.plan(cluster, self._table.state(), self._dead.state())
-        behind(0 if plan is None else plan.records + plan.lag)
+        behind(0 if plan is None else plan.records + plan.lag, self._planner.lags)
         if plan is None:
             self._waiting_since = 0.0
             return None
@@ -92,8 +95,8 @@ def poll(writer: Writer, cluster: Cluster) -> None:
     """Write batches in this process until the writer stops, or with `once` until no records are left."""
     asking = Asking(writer.feed, writer.sizes)
 
-    def behind(records: int) -> None:
-        writer.behind = records
+    def behind(records: int, lags: Offsets) -> None:
+        writer.behind, writer.lags = records, lags
 
     while not writer.stopping:
         writer.between()

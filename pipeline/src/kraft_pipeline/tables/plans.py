@@ -43,6 +43,10 @@ class Plan:
         """Number of offsets in the batch, over all partitions."""
         return sum(last - self.start[key] for key, last in self.end.offsets.items())
 
+    def taken(self, key: Key) -> int:
+        """Number of offsets of a partition in the batch."""
+        return self.end.offsets.get(key, 0) - self.start.get(key, 0) if key in self.end.offsets else 0
+
     @property
     def ranges(self) -> list[Range]:
         """One range for each partition, sorted; a range may be empty."""
@@ -88,6 +92,9 @@ def plan_of(found: Mapping[str, Any]) -> Plan:
 class Planner(Protocol):
     """Plans the batch after the given states of the table and its dead letters."""
 
+    lags: Offsets
+    """Records of each partition that the table lacked when `plan` was last called."""
+
     def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
         """Return the next batch, or None if there are no new records. Raises ClientError, DataLossError."""
 
@@ -131,6 +138,7 @@ class Live:
         self._spec, self._options, self._sizes, self._once = spec, options, sizes, once
         self._losses = losses
         self._until: Position | None = None
+        self.lags: Offsets = {}
 
     def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
         """As `Planner.plan`: first repeat a batch whose dead letters are committed but whose rows are not."""
@@ -140,7 +148,8 @@ class Live:
         end = self._until or offsets.latest(cluster, self._options, state.position, grace_s=grace_s)
         self._until = end if self._once else None
         start, new = self._start(cluster, state, end)
-        todo = sum(max(0, last - start[key]) for key, last in end.offsets.items())
+        self.lags = {key: max(0, last - start[key]) for key, last in end.offsets.items()}
+        todo = sum(self.lags.values())
         if not todo and (state.position is not None or self._spec.starting == "earliest"):
             return None
         most = self._sizes.most(cluster, start, end)
@@ -196,6 +205,7 @@ class Backfill:
             raise SpecError("spec.table.mode: older rows would replace newer rows: backfill by key is not supported")
         self._spec, self._sizes, self._live, self._since_ms = spec, sizes, live, since_ms
         self._range: Position | None = None
+        self.lags: Offsets = {}
 
     def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
         """As `Planner.plan`. Raises SpecError if the live stream has no batch, or does not record where it began."""
@@ -207,7 +217,8 @@ class Backfill:
             self._range = self._settled(cluster, state.position)
         whole = self._range
         start = state.position.offsets if _same(state.position, whole) and state.position else whole.begun
-        todo = sum(whole.until[key] - offset for key, offset in start.items())
+        self.lags = {key: whole.until[key] - offset for key, offset in start.items()}
+        todo = sum(self.lags.values())
         if not todo:
             return None
         most = self._sizes.most(cluster, start, Position(whole.until, whole.cluster, whole.topics))

@@ -15,7 +15,7 @@ import pyarrow as pa
 from kraft_pipeline.client import ClientError, Cluster
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.groups import commit_offsets
-from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.sources.positions import Offsets, Position
 from kraft_pipeline.tables import intents, partitions, values
 from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.bykey.upserts import Gather
@@ -66,6 +66,12 @@ class Progress:
     """Records that existed when the batch was planned but are not in it."""
     settled: int = 0
     """Dead letters in `dead` that an earlier attempt of the batch had committed."""
+    size: int = 0
+    """Uncompressed bytes of the batch's records."""
+    written: int = 0
+    """Bytes of the files that tasks wrote, without dead letters. Merges by key write more."""
+    commit_s: float = 0.0
+    """Seconds of the table's transaction, with all attempts, and with the merge of rows by key."""
 
 
 def may_pass(error: Exception) -> bool:
@@ -106,6 +112,8 @@ class Runner:
         self._stopping = False
         self.behind: int | None = None
         """Records not in the table when the topics were last checked; None before the first check."""
+        self.lags: Offsets = {}
+        """The same for each partition that has been checked."""
         self._caretaker = Caretaker(spec, engine, wait)
         self._first_fields = values.first_fields(spec)
         self._transform = engine.transform(spec)
@@ -257,21 +265,26 @@ class Runner:
         self._commit_dead(number, plan, counts, [file for result in results for file in result.dead_files])
         made = self._transformed(number, results)
         files = [file for result in made for file in result.files]
-        found = self._changes(number, files, sum(result.size for result in results))
+        size = sum(result.size for result in results)
+        found = self._changes(number, files, size)
         kept: list[str] = []
 
         def commit() -> None:
             with self._caretaker.gate:
                 kept[:] = self._commit(number, plan.end, files, found)
 
+        committing = time.monotonic()
         self._committed(commit, lambda: self._table.state().batch == plan.state.batch)
+        commit_s = time.monotonic() - committing
         self._work(self.spec.path, number).settle(lambda: kept)
-        self.sizes.learn(plan.records, sum(result.size for result in results))
+        self.sizes.learn(plan.records, size)
         self._tell_group(cluster, plan.end)
         rows, settled = sum(result.rows for result in made), sum(map(len, first.dead.values()))
         self.behind = plan.lag
+        self.lags = {key: max(0, lag - plan.taken(key)) for key, lag in self.lags.items()}
         self._rows, self._pause_s, self._spark_failures = self._rows + rows, POLL_S, 0
-        self._tell(Progress(number, rows, dead + settled, len(files), time.monotonic() - begun, plan.lag, settled))
+        done = Progress(number, rows, dead + settled, len(files), time.monotonic() - begun, plan.lag, settled, size)
+        self._tell(replace(done, written=sum(file.size for file in files), commit_s=commit_s))
 
     def _committed(self, commit: Callable[[], None], is_open: Callable[[], bool]) -> None:
         """As `tried`; after an exception the outcome counts as unknown until the table is claimed anew."""

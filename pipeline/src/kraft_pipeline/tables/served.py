@@ -25,8 +25,14 @@ METRICS: Final = (
     ("deadLetters", "kraft_table_dead_letters", "gauge", "rows of the table of dead letters"),
     ("maintenanceFailures", "kraft_table_maintenance_failures_total", "counter", "passes of maintenance that failed"),
     ("lastBatchSeconds", "kraft_table_last_batch_seconds", "gauge", "that the last batch took"),
+    ("batches", "kraft_table_batches_total", "counter", "batches committed since the start"),
+    ("commitSeconds", "kraft_table_commit_seconds_total", "counter", "seconds of the transactions of these batches"),
+    ("bytes", "kraft_table_read_bytes_total", "counter", "uncompressed bytes of the records of these batches"),
+    ("writtenBytes", "kraft_table_written_bytes_total", "counter", "bytes of the files of these batches"),
 )
 """Field of the status, metric, its type and its help text. An unknown field has no line."""
+LAG: Final = ("kraft_table_partition_lag_records", "records of the partition that are not in the table yet")
+"""Metric and help text of a gauge with the labels `table`, `topic` and `partition`."""
 
 
 class Told:
@@ -38,7 +44,8 @@ class Told:
         self._runner: Runner | None = None
         self._last: Progress | None = None
         self._at = ""
-        self._rows = 0
+        self._rows = self._batches = self._bytes = self._written = 0
+        self._commit_s = 0.0
         self._dead = sum(file.rows for file in open_table(spec, dead_letters=True).live())
 
     def watch(self, runner: Runner) -> None:
@@ -48,14 +55,19 @@ class Told:
     def tell(self, done: Progress) -> None:
         """Add a committed batch to the status."""
         self._rows, self._dead = self._rows + done.rows, self._dead + done.dead - done.settled
+        self._batches, self._commit_s = self._batches + 1, self._commit_s + done.commit_s
+        self._bytes, self._written = self._bytes + done.size, self._written + done.written
         self._last, self._at = done, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def status(self) -> dict[str, Any]:
-        """name, rows, deadLetters, maintenanceFailures, and maintenanceError if the last pass failed.
+        """name, rows, deadLetters, batches, commitSeconds, bytes, writtenBytes, maintenanceFailures, and
+        maintenanceError if the last pass failed.
 
         lag after the first check of the topics; batch, lastBatchRows, lastBatchTime, lastBatchSeconds after a batch.
         """
         found: dict[str, Any] = {"name": self._spec.label, "rows": self._rows, "deadLetters": self._dead}
+        found |= {"batches": self._batches, "commitSeconds": round(self._commit_s, 3)}
+        found |= {"bytes": self._bytes, "writtenBytes": self._written}
         if self._runner is not None:
             found["maintenanceFailures"] = self._runner.care_failures
             if self._runner.care_error is not None:
@@ -69,7 +81,16 @@ class Told:
 
     def metrics(self) -> str:
         """The status in Prometheus' text format."""
-        return _text([(self._spec.label, self.status())])
+        return _text([(self._spec.label, self.status())]) + _lags([self])
+
+    def lags(self) -> list[str]:
+        """Metrics of the partitions that have been checked."""
+        lags = {} if self._runner is None else self._runner.lags
+        name, table = LAG[0], self._spec.label
+        return [
+            f'{name}{{table="{table}",topic="{topic}",partition="{partition}"}} {lag}'
+            for (topic, partition), lag in sorted(lags.items())
+        ]
 
 
 class ToldOfAll:
@@ -105,7 +126,8 @@ class ToldOfAll:
 
     def metrics(self) -> str:
         """Metrics of all tables in Prometheus' text format, with the label `table`."""
-        return _text([(table["name"], table) for table in self.status()["tables"]])
+        text = _text([(table["name"], table) for table in self.status()["tables"]])
+        return text + _lags(list(self._each.values()))
 
 
 def _text(tables: Sequence[tuple[str, dict[str, Any]]]) -> str:
@@ -116,6 +138,12 @@ def _text(tables: Sequence[tuple[str, dict[str, Any]]]) -> str:
             lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
             lines += [f'{name}{{table="{label}"}} {value}' for label, value in values]
     return "\n".join(lines) + "\n"
+
+
+def _lags(tables: Sequence[Told]) -> str:
+    lines = [line for table in tables for line in table.lags()]
+    head = [f"# HELP {LAG[0]} {LAG[1]}", f"# TYPE {LAG[0]} gauge"]
+    return "".join(f"{line}\n" for line in (*head, *lines)) if lines else ""
 
 
 @contextmanager

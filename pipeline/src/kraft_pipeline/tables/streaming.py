@@ -33,6 +33,7 @@ from pyspark.sql.types import StructType
 
 from kraft_pipeline.client import Cluster
 from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.sources.positions import Offsets
 from kraft_pipeline.tables.errors import Failure, TaskError, failure_of
 from kraft_pipeline.tables.feeds import POLL_S, Asking, Feed, Writer, pieces
 from kraft_pipeline.tables.opening import options_of
@@ -146,7 +147,11 @@ class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cluster, asking, sizes = self._asking
         with suppress(FileNotFoundError):
             sizes.learn(*json.loads((self._folder / "learned").read_text()))
-        return asking.next(cluster, lambda records: _put(self._folder / "behind", records))
+
+        def behind(records: int, lags: Offsets) -> None:
+            _put(self._folder / "behind", [records, [[*key, lag] for key, lag in lags.items()]])
+
+        return asking.next(cluster, behind)
 
     def _tasks(self) -> int:
         return self._feed()[1]
@@ -227,7 +232,8 @@ class _Query:
     def _watch(self, query: Any) -> None:
         while not query.awaitTermination(POLL_S):
             with suppress(FileNotFoundError):
-                self._writer.behind = json.loads((self._folder / "behind").read_text())
+                self._writer.behind, lags = json.loads((self._folder / "behind").read_text())
+                self._writer.lags = {(topic, partition): lag for topic, partition, lag in lags}
             if self._writer.stopping or self._raised is not None:
                 return
             if self._working.acquire(timeout=POLL_S):
