@@ -58,8 +58,10 @@ def pages(root: Path) -> dict[str, str]:
     text += "## The operator\n\nOn port 8080 of the operator's pods.\n\n"
     text += table(("metric", "type", "labels", "meaning"), _operator())
     text += "\n## A KafkaTable\n\nServed by `kraft-pipeline table run --http PORT`.\n\n"
-    gauges = [*(row[1:] for row in METRICS), (LAG[0], "gauge", f"{LAG[1]}; labels `topic` and `partition`")]
-    text += table(("metric", "type", "meaning"), ((code(name), kind, cell(meaning)) for name, kind, meaning in gauges))
+    of_tables = [*(row[1:] for row in METRICS), (LAG[0], "gauge", f"{LAG[1]}; labels `topic` and `partition`")]
+    text += table(
+        ("metric", "type", "meaning"), ((code(name), kind, cell(meaning)) for name, kind, meaning in of_tables)
+    )
     text += "\n## Alerts\n\nThe operator's chart installs these rules with `metrics.rules.enabled=true`.\n\n"
     text += table(("alert", "severity", "after", "meaning"), _alerts(root / ALERTS))
     return {PAGE: text}
