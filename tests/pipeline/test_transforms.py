@@ -166,23 +166,6 @@ def test_a_select_by_key_has_the_columns_of_a_merge(
         runner.Runner(spec.parse(given), SparkEngine(spark))
 
 
-def test_a_batch_that_spark_fails_again_and_again_ends_the_run(
-    spark: Any, cluster: Ours, name: str, tmp_path: Path
-) -> None:
-    """As if it had too little memory, the Python worker of each attempt dies. The run tried again for ever."""
-    (tmp_path / "my_ends.py").write_text("import os\n\ndef end(number):\n    os._exit(1)\n")
-    create(cluster, name)
-    send(cluster, name, [b'{"id": 7, "name": "x"}'])
-    given = transformed(cluster, name, tmp_path / "t", "delta", "SELECT end(id) AS n FROM records")
-    given["spec"]["functions"] = {"end": {"python": "my_ends:end", "returns": "long"}}
-    waits: list[str] = []
-    writer = runner.Runner(spec.parse(given, tmp_path), SparkEngine(spark), wait=waits.append)
-    with pytest.raises(TaskError, match=r"^Spark has failed a batch 4 times") as told:
-        writer.run()
-    assert not told.value.failure.retriable
-    assert len(waits) == runner.SPARK_TRIES - 1
-
-
 @pytest.mark.parametrize(
     ("transform", "message"),
     [
