@@ -134,6 +134,8 @@ class ClusterScenario(Scenario):
 
     def _play(self) -> None:
         for machine in self.cluster.machines:
+            if not self.is_flooded:  # with any size of fetch, only a fast disk keeps up
+                machine.speed_up_disk()
             machine.on_end = self._process_ended(machine)
             machine.start()
         self._until_serving()

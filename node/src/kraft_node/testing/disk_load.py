@@ -50,8 +50,8 @@ class DirtyMemory:
         self.size = 0
         self.rate = 50
         """Bytes per millisecond that the kernel writes back by itself."""
-        self.speed = 100
-        """Bytes per millisecond that the disk takes, where there is a ceiling; elsewhere it is fast enough."""
+        self.speed: int | None = None
+        """Bytes per millisecond that the disk takes; None: all at once."""
         self._largest = 0
         """The bytes written by the largest event since the dirty bytes were last below the ceiling."""
         self._now_ms = now_ms
@@ -89,7 +89,7 @@ class DirtyMemory:
     def backlog_ms(self) -> float:
         """How long the disk needs for the dirty bytes. A job that begins now waits behind them."""
         self._drain()
-        return 0.0 if self.ceiling is None else self.size / self.speed
+        return 0.0 if self.ceiling is None or self.speed is None else self.size / self.speed
 
     def _drain(self) -> None:
         """Subtract what the kernel has written back since the last call, from any files."""

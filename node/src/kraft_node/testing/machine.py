@@ -33,6 +33,8 @@ FIRST_VOTERS: Final = 3
 """The number of first voters of a dynamic quorum; further controllers observe until they become voters."""
 FIRST_CONTROLLER_ID: Final = 3000
 DIR: Final = "/data"
+SLOW_DISK: Final = 100
+"""Bytes per millisecond that a disk takes when a small memory is flooded."""
 SMALL_MEMORY_SHARE: Final = 0.3
 """The share of machines whose kernel allows few dirty bytes."""
 
@@ -48,6 +50,7 @@ class SimMachine:
         self.network = network
         self.name = name
         self.config = config
+        self.disk_speed: int | None = SLOW_DISK
         self.disk = self._new_disk()
         self.host: SimHost = SimHost(world, name, self.disk)
         self.node: Node | None = None
@@ -191,9 +194,14 @@ class SimMachine:
             self._end("power")
         return durable
 
+    def speed_up_disk(self) -> None:
+        """Let its disk, and each later one, take all dirty bytes at once."""
+        self.disk_speed = self.disk.memory.speed = None
+
     def _new_disk(self) -> SimDisk:
         """A new disk; some machines have little memory, or a disk that is slower than the producers."""
         disk = SimDisk(self.world.rng, lambda: START_WALL_MS + int(self.world.now_ms))
+        disk.memory.speed = self.disk_speed
         rng = random.Random(f"dirty {self.world.seed} {self.name}")
         if rng.random() < SMALL_MEMORY_SHARE:
             disk.memory.ceiling = rng.choice((24_000, 40_000, 60_000))
