@@ -128,12 +128,3 @@ def format_job(
             },
         },
     }
-
-
-def _format_command(cluster: Cluster, cluster_id: str, dynamic: Mapping[str, str] | None) -> list[str]:
-    command = ["kafka-storage", "format", "-c", f"{CONFIG}/{FILE}", "-t", cluster_id, "-g"]
-    if dynamic is not None:
-        command += ["-I", dynamic["initial"]] if dynamic.get("initial") else ["-N"]
-    if cluster.spec.metadata_version is not None:
-        command += ["-r", cluster.spec.metadata_version]
-    return command
