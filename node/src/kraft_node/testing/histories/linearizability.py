@@ -102,7 +102,11 @@ def _search(operations: list[Operation], model: Model) -> list[Operation] | None
 
 
 def _steps(operations: Sequence[Operation], placed: int, state: Hashable, model: Model) -> Any:
-    """The operations that may be next: those called before any other remaining operation has returned."""
+    """The operations that may be next: those called before any other remaining operation has returned.
+
+    Of operations with unknown outcome only those that change the state are placed, and of equal ones the first call.
+    Without that, a server that stays silent for long makes a history that cannot be judged.
+    """
     deadline = NEVER
     for index, operation in enumerate(operations):
         if placed >> index & 1:
@@ -110,13 +114,20 @@ def _steps(operations: Sequence[Operation], placed: int, state: Hashable, model:
         if operation.called > deadline:
             break
         deadline = min(deadline, operation.returned)
+    tried: list[tuple[str, Any]] = []
     for index, operation in enumerate(operations):
         if placed >> index & 1:
             continue
         if operation.called > deadline:
             break
+        is_unknown = operation.returned == NEVER
+        if is_unknown:
+            what = (operation.action, operation.argument)
+            if what in tried:
+                continue
+            tried.append(what)
         for result, after in model(state, operation.action, operation.argument):
-            if operation.returned == NEVER or result == operation.result:
+            if (after != state) if is_unknown else (result == operation.result):
                 yield index, after
 
 
