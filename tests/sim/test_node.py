@@ -36,6 +36,10 @@ FAILED_ONCE = (
     50033,
     # Records that only the page cache had were read after a kill, and lost with the power.
     61021,
+    # The judge gave up on a topic's history with 78 calls that a node had left without an answer.
+    400016,
+    # The judge took a process that was stopped while it started for one that had made the logs durable.
+    500073,
 )  # fmt: skip
 """Seeds that found a bug when they were first run, most of them beyond the everyday ones by now."""
 

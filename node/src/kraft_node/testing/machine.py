@@ -252,7 +252,20 @@ class SimMachine:
 
     def partitions(self) -> list[tuple[str, int]]:
         """The partitions with a log on the disk."""
-        paths = [path for path in self.config.log_dirs if path != self.disk.dead and self.disk.is_dir(path)]
+        return self._partitions_in([path for path in self._log_dirs() if self.disk.is_dir(path)])
+
+    def closed_cleanly(self) -> list[tuple[str, int]]:
+        """The partitions with a log in a directory that was marked as closed cleanly.
+
+        A process that is stopped while it starts has opened no log, and leaves what a killed one before it wrote.
+        """
+        marks = {path: f"{path}/{names.CLEAN_SHUTDOWN}" for path in self._log_dirs()}
+        return self._partitions_in([path for path, mark in marks.items() if self.disk.exists(mark)])
+
+    def _log_dirs(self) -> list[str]:
+        return [path for path in self.config.log_dirs if path != self.disk.dead]
+
+    def _partitions_in(self, paths: list[str]) -> list[tuple[str, int]]:
         found = (names.parse_partition_dir(name) for path in paths for name in self.disk.names(path))
         return [partition for partition in found if partition is not None]
 

@@ -233,7 +233,7 @@ class Scenario:
         def ended(how: str) -> None:
             self.checker.ends += 1
             if how == "stopped":
-                self.checker.stopped_cleanly(machine.partitions())
+                self.checker.stopped_cleanly(machine.closed_cleanly())
             if machine.broken is not None:
                 self.checker.broken("alive", machine.name, machine.broken)
 
