@@ -5,10 +5,14 @@ from __future__ import annotations
 import errno
 from typing import Any
 
+import pytest
+
+from kraft_node.log import flushing
 from kraft_node.log.config import make_config
 from kraft_node.log.files import FileCache, LogDir
 from kraft_node.log.log import Log
 from kraft_node.log.opening import open_log
+from kraft_node.log.waiting import policy_flush
 from kraft_node.metadata.partitions import PartitionState
 from kraft_node.partition.acks import ACKS_ALL, is_acknowledged, when_acknowledged
 from kraft_node.partition.partition import Partition
@@ -118,6 +122,24 @@ def test_a_flush_without_a_descriptor_is_tried_again() -> None:
     world.disk.short = False
     world.rest(1000)
     assert heard.codes == [ErrorCode.NONE]
+
+
+def test_logs_prepared_before_a_shortage_of_descriptors_are_flushed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were forgotten: their producers waited until somebody appended more."""
+    world = LogWorld()
+    partitions = [led(world, number) for number in range(3)]
+    fail = [OSError(errno.EMFILE, "too many open files")]
+
+    def scarce(log: Log, *given: Any, **more: Any) -> policy_flush.Flush:
+        if fail and log is partitions[1].log:
+            raise fail.pop()
+        return flushing.Flush(log, *given, **more)
+
+    monkeypatch.setattr(policy_flush, "Flush", scarce)
+    heard = [append(partition, ACKS_ONE) for partition in partitions]
+    world.rest(5000)
+    assert not fail
+    assert [one.codes for one in heard] == [[ErrorCode.NONE]] * 3
 
 
 def test_a_flush_that_ends_after_the_leadership_acknowledges_no_more_than_can_be_read() -> None:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.base.calls import call_each
-from kraft_node.log.errors import is_shortage
 from kraft_node.log.files import SHORTAGE_PAUSE_MS, LogDir
 from kraft_node.log.flushing import Flush
 from kraft_protocol.errors import ErrorCode
@@ -79,11 +78,8 @@ class PolicyFlushes:
                 try:
                     self._prepared.append((log, Flush(log, log.end_offset)))
                 except OSError as e:
-                    self._dir.fail(e)
-                    if is_shortage(e):
-                        self._prepared.clear()
-                        self._due[log] = None
-                        self._again()
+                    logs, self._prepared = [*[one for one, _ in self._prepared], log], []
+                    self._failed(logs, e)
                     return False
         if self._due and len(self._prepared) < JOB_MAX:
             return True
@@ -105,19 +101,23 @@ class PolicyFlushes:
 
     def _finished(self, flushes: list[tuple[Log, Flush]], result: BaseException | None) -> None:
         if isinstance(result, BaseException):
-            self._due = dict.fromkeys([*[log for log, _ in flushes], *self._due])
-            error = self._dir.fail(result)
-            if self._dir.failed is None:
-                self._again()
-                return
-            logs, self._due = self._due, {}
-            self._busy = False
-            call_each([partial(abandon, log, ErrorCode(error.code)) for log in logs])
+            self._failed([log for log, _ in flushes], result)
             return
         calls = [call for log, flush in flushes for call in self._settled(log, flush)]
         self._busy = False
         self._begin()
         call_each(calls)
+
+    def _failed(self, logs: list[Log], error: BaseException) -> None:
+        """Flush `logs` again after a shortage of descriptors; else the directory is dead, and so are all flushes."""
+        self._due = dict.fromkeys([*logs, *self._due])
+        told = self._dir.fail(error)
+        if self._dir.failed is None:
+            self._again()
+            return
+        dead, self._due = self._due, {}
+        self._busy = False
+        call_each([partial(abandon, log, ErrorCode(told.code)) for log in dead])
 
     def _settled(self, log: Log, flush: Flush) -> list[Callable[[], None]]:
         """The calls for records that are durable now; a log that has more to flush is due again."""
