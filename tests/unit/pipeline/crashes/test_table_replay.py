@@ -82,7 +82,7 @@ def test_what_a_repair_makes_good_becomes_a_row_once(tmp_path: Path, kind: str) 
     assert left(after) == [2]
     assert replay(after) == Replayed(0, 1)
     again = Feed(after)
-    again._runner.begin()
+    again.runner.begin()
     again._end = 5
     again.values(b'{"id": 5, "more": "d"}', b"bad")
     assert [row["id"] for row in rows(after)] == [0, 1, 3, 4, 5]
@@ -163,7 +163,7 @@ def test_letters_of_a_half_done_batch_are_found_after_a_replay_wrote_them_anew(t
         raise KilledError
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(feed._runner, "_changes", killed)
+        patched.setattr(feed.runner, "_changes", killed)
         with pytest.raises(KilledError):
             feed.values(b"not json either")
     assert compact(given, dead_letters=True) == (2, 1)

@@ -82,7 +82,7 @@ def test_a_commit_that_arrives_late_is_fenced_before_its_files_are_removed(
     monkeypatch.setattr(Folder, "create", lost)
     with pytest.raises(OSError, match="no answer"):
         feed.values(b'{"id": 3}')
-    feed._runner.begin()  # as before the next try
+    feed.runner.begin()  # as before the next try
     late[0]()
     assert [row["id"] for row in rows(given)] == [0, 1, 2]
     feed.values(b'{"id": 3}')
@@ -98,5 +98,5 @@ def test_a_writer_that_was_replaced_does_not_take_the_table_back(
         feed.values(b'{"id": 3}')
     Runner(given, InlineEngine()).begin()
     with pytest.raises(FencedError):
-        feed._runner.begin()
+        feed.runner.begin()
     assert open_table(given).state().batch == 3
