@@ -107,7 +107,7 @@ class Queue:
         self._changed.set()
 
     def _next(self) -> Key | None:
-        """Take the next key that is due and not in a pass; None if there is none."""
+        """Take the next key that is due and not in a pass, or return None."""
         waiting = []
         found = None
         now = self._clock()

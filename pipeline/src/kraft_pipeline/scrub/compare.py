@@ -34,7 +34,7 @@ class Difference(NamedTuple):
     row: int
     """Index in the copy's rows; -1 if the batch is missing."""
     healthy: tuple[int, int] | None
-    """A copy with the correct batch, and the row there; None if there is none."""
+    """A copy with the correct batch, and its row, or None."""
     detail: str
 
 
