@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 from collections.abc import Awaitable, Callable
 
@@ -116,5 +117,112 @@ def test_whoever_is_no_kafka_is_unreachable(said: bytes) -> None:
     async def ask(client: Client, address: Address) -> None:
         with pytest.raises(UnreachableError):
             await client.ask(address, messages.UnregisterBrokerRequest(1))
+
+    _with_server(answer, ask)
+
+
+def test_a_request_that_waited_for_a_failed_connection_leaves_no_socket_open() -> None:
+    connections = []
+    closed = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(1)
+        first = len(connections) == 1
+        await _greeting(reader, writer)
+        number = await _request(reader)
+        if first:
+            writer.write(b"HTTP")
+            await asyncio.Event().wait()
+        writer.write(_response(number))
+        writer.write(_response(await _request(reader)))
+        await reader.read()
+        closed.set()
+
+    async def ask(client: Client, address: Address) -> None:
+        failed, waited = await asyncio.gather(
+            *(client.ask(address, messages.UnregisterBrokerRequest(i)) for i in range(2)), return_exceptions=True
+        )
+        assert isinstance(failed, UnreachableError)
+        assert not isinstance(waited, BaseException), waited
+        assert (await client.ask(address, messages.UnregisterBrokerRequest(2))).error_code == 0
+        client.close()
+        await asyncio.wait_for(closed.wait(), 10)
+
+    _with_server(answer, ask)
+    assert len(connections) == 2
+
+
+def test_a_request_does_not_connect_again_after_the_client_forgot_its_address() -> None:
+    connections = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(1)
+        await _greeting(reader, writer)
+        await _request(reader)
+        arrived.set()
+        await reader.read()
+
+    async def ask(client: Client, address: Address) -> None:
+        asked = [asyncio.create_task(client.ask(address, messages.UnregisterBrokerRequest(i))) for i in range(2)]
+        await arrived.wait()
+        client.close()
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(one) for one in answers] == [UnreachableError] * 2
+
+    arrived = asyncio.Event()
+    _with_server(answer, ask)
+    assert len(connections) == 1
+
+
+def test_a_connection_that_opens_after_the_client_was_closed_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, go_on, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    open_connection = asyncio.open_connection
+
+    async def slowly(*where: str | int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        both = await open_connection(*where)  # type: ignore[arg-type]
+        opened.set()
+        await go_on.wait()
+        return both
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await reader.read()
+        closed.set()
+
+    async def ask(client: Client, address: Address) -> None:
+        asked = asyncio.create_task(client.ask(address, messages.UnregisterBrokerRequest(1)))
+        await opened.wait()
+        client.close()
+        go_on.set()
+        with pytest.raises(UnreachableError):
+            await asked
+        await asyncio.wait_for(closed.wait(), 10)
+
+    monkeypatch.setattr(asyncio, "open_connection", slowly)
+    _with_server(answer, ask)
+
+
+def test_a_request_that_is_cancelled_while_it_waits_leaves_the_connection_to_the_others() -> None:
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _greeting(reader, writer)
+        number = await _request(reader)
+        arrived.set()
+        await go_on.wait()
+        writer.write(_response(number))
+        await reader.read()
+
+    async def ask(client: Client, address: Address) -> None:
+        first = asyncio.create_task(client.ask(address, messages.UnregisterBrokerRequest(1)))
+        await arrived.wait()
+        second = asyncio.create_task(client.ask(address, messages.UnregisterBrokerRequest(2)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        go_on.set()
+        assert (await first).error_code == 0
 
     _with_server(answer, ask)

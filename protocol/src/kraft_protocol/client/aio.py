@@ -35,33 +35,58 @@ class UnreachableError(Exception):
 
 
 class _Connection:
-    __slots__ = ("_lock", "_reader", "_session", "_software", "_versions", "_writer", "address")
+    """The connection to an address, opened for a request and opened again for the request after a failure.
+
+    Requests take turns. `close` is final: requests that wait for their turn fail instead of connecting again.
+    """
+
+    __slots__ = ("_is_closed", "_lock", "_reader", "_session", "_software", "_versions", "_writer", "address")
 
     def __init__(self, address: Address, software: Software, versions: Versions | None) -> None:
         self.address = address
         self._software, self._versions = software, versions
         self._lock = asyncio.Lock()
+        self._is_closed = False
         self._session: Session | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
     async def ask(self, request: Any) -> Any:
         async with self._lock:
-            if self._session is None or self._reader is None or self._reader.at_eof():
-                self.close()
-                self._reader, self._writer = await asyncio.open_connection(*self.address)
-                session = Session(self._software, self._versions)
-                while not session.is_ready:
-                    session.welcome(await self._exchange(session.hello()))
-                self._session = session
-            return self._session.response(await self._exchange(self._session.request(request)))
+            try:
+                session = await self._ready()
+                return session.response(await self._exchange(session.request(request)))
+            except BaseException:
+                self._drop()
+                raise
+
+    async def _ready(self) -> Session:
+        """The session of an open connection."""
+        if self._session is None or self._reader is None or self._reader.at_eof():
+            self._drop()
+            self._check_open()
+            self._reader, self._writer = await asyncio.open_connection(*self.address)
+            session = Session(self._software, self._versions)
+            while not session.is_ready:
+                session.welcome(await self._exchange(session.hello()))
+            self._session = session
+        return self._session
 
     async def _exchange(self, frame: bytes) -> bytes:
+        self._check_open()
         assert self._reader is not None and self._writer is not None, "a connection is open"
         self._writer.write(frame)
         return await self._reader.readexactly(frame_length(await self._reader.readexactly(LENGTH_SIZE)))
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ConnectionAbortedError("the client closed the connection")
+
     def close(self) -> None:
+        self._is_closed = True
+        self._drop()
+
+    def _drop(self) -> None:
         if self._writer is not None:
             self._writer.transport.abort()
         self._reader = self._writer = self._session = None
@@ -88,15 +113,11 @@ class Client:
         try:
             return await asyncio.wait_for(connection.ask(request), self._timeout_s)
         except (OSError, EOFError, TimeoutError, ClientError, EncodeError) as error:
-            self.forget(address)
             reason = str(error) or f"no answer in {self._timeout_s:g} s"
             raise UnreachableError(f"{address}: {name_of(request.SCHEMA.api_key)}: {reason}") from error
-        except asyncio.CancelledError:
-            self.forget(address)
-            raise
 
     def forget(self, address: Address) -> None:
-        """Close the connection to an address."""
+        """Close the connection to an address. Its requests fail."""
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
