@@ -24,7 +24,7 @@ from kraft_pipeline.tables.formats import registry
 from kraft_pipeline.tables.formats.jsonschemas import JsonSchemaParser
 from kraft_pipeline.tables.formats.protofiles import MAIN, Files
 from kraft_pipeline.tables.formats.protovalues import ProtoParser
-from kraft_pipeline.tables.formats.registry import Registered, Registry
+from kraft_pipeline.tables.formats.registry import Registered, Registry, UnknownSchemaError
 from kraft_pipeline.tables.formats.valuespec import Access, OAuth
 from kraft_pipeline.tables.spec import SpecError, ValueSpec
 from tests.registry import RegistryServer
@@ -380,3 +380,21 @@ def test_a_package_that_is_missing_is_named(
     monkeypatch.setattr(values, "find_spec", lambda name: None if name == module else name)
     with pytest.raises(SpecError, match=rf"spec.value.format: {module} is not installed; .*\[{extra}\]"):
         values.first_fields(given)
+
+
+def test_a_replica_that_lags_makes_no_schema_unknown(server: RegistryServer) -> None:
+    """The first address said that the schema did not exist, and its records became dead letters."""
+    with RegistryServer().serving() as lagging:
+        urls = f"{lagging.url},{server.url}"
+        server.add("base", "[]")
+        server.add("t", '"string"', references=[{"name": "base", "subject": "base", "version": 1}])
+        assert Registry(urls, retry_s=0).schema(2).schema == '"string"'
+        assert lagging.asked, "the first address was asked"
+        with pytest.raises(UnknownSchemaError, match=r"schema 3 of .* does not exist"):
+            Registry(urls, retry_s=0).schema(3)
+        server.away = True
+        with pytest.raises(ClientError, match=r"schema 3 of .*: 503"):
+            Registry(urls, retry_s=0).schema(3)
+        server.away, lagging.away = False, True
+        with pytest.raises(ClientError, match=r"schema 3 of .*: 503"):
+            Registry(urls, retry_s=0).schema(3)

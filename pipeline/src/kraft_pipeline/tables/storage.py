@@ -77,21 +77,41 @@ class Folder:
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
         self.uri = str(self.root)
+        self._durable: set[Path] = set()
+        """Folders whose entries in their parents are on disk."""
 
     def write(self, path: str, data: pa.Buffer | bytes) -> None:
-        """Write a whole file and fsync it; its directory entry is not fsynced. Creates missing folders."""
+        """Write a whole file, and fsync it and its folder. Creates missing folders, also durably."""
         where = self.root / path
-        where.parent.mkdir(parents=True, exist_ok=True)
+        self._put(where, data)
+        _make_durable(where.parent)
+
+    def _put(self, where: Path, data: pa.Buffer | bytes) -> None:
+        """Write a file and fsync it and its missing folders; the file's own directory entry is not fsynced."""
+        self._make(where.parent)
         with where.open("wb") as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
 
+    def _make(self, folder: Path) -> None:
+        """Make a folder durably.
+
+        A folder inside the table may come from a process that died before its fsync, so its parent is synced once.
+        """
+        if folder in self._durable and folder.exists():
+            return
+        new = [one for one in (folder, *folder.parents) if one.is_relative_to(self.root) or not one.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in reversed(new):
+            _make_durable(one.parent)
+        self._durable.update(new)
+
     def create(self, path: str, data: bytes) -> bool:
         """As `Storage.create`, by a hard link to a synced draft; fsyncs the folder."""
         where = self.root / path
         draft = where.with_name(f".{where.name}.{uuid.uuid4().hex}")
-        self.write(str(draft.relative_to(self.root)), data)
+        self._put(draft, data)
         try:
             os.link(draft, where)  # atomic, and fails if the file exists
         except FileExistsError:
@@ -105,7 +125,7 @@ class Folder:
         """As `Storage.replace`, under an exclusive `flock` that a kill releases; fsyncs the folder."""
         where = self.root / path
         draft = where.with_name(f".{where.name}.{uuid.uuid4().hex}")
-        self.write(str(draft.relative_to(self.root)), data)
+        self._put(draft, data)
         try:
             with where.with_name(f".{where.name}.lock").open("wb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file closes, also by a kill

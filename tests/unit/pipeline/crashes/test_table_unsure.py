@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
 
 from kraft_pipeline.tables import maintenance
 from kraft_pipeline.tables.committer import ConflictError, FencedError
@@ -25,7 +29,11 @@ KINDS = {"delta": DeltaTableOf, "iceberg": IcebergTable, "parquet": ParquetTable
 
 
 def fed(path: Path, kind: str) -> tuple[TableSpec, Feed]:
-    given = table(path / "t", {"schema": {"id": "long"}}, format=kind)
+    more: dict[str, Any] = {"format": kind}
+    if kind == "catalog":
+        uri = f"sqlite:///{path}/catalog.db"
+        more = {"format": "iceberg", "catalog": {"type": "sql", "uri": uri, "name": "lake.t"}}
+    given = table(path / "t", {"schema": {"id": "long"}}, **more)
     feed = Feed(given)
     for number in range(3):
         feed.values(b'{"id": %d}' % number)
@@ -66,24 +74,84 @@ def test_a_merged_file_stays_if_its_commit_was_not_answered(
     assert [row["id"] for row in rows(given)] == [0, 1, 2]
 
 
-def test_a_commit_that_arrives_late_is_fenced_before_its_files_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A put that was not answered arrived after the files of its batch had been removed as uncommitted."""
-    given, feed = fed(tmp_path, "parquet")
+def parquet_put(monkeypatch: pytest.MonkeyPatch, mark: bytes = b'"batch": 3') -> list[Callable[[], bool]]:
+    """The put of a transaction is held back once, and its writer gets no answer. Returns the put."""
     create, late = Folder.create, list[Callable[[], bool]]()
 
     def lost(folder: Folder, path: str, data: bytes) -> bool:
-        if not late and b'"batch": 3' in data:
+        if not late and mark in data:
             late.append(lambda: create(folder, path, data))
             raise OSError("no answer")
         return create(folder, path, data)
 
     monkeypatch.setattr(Folder, "create", lost)
+    return late
+
+
+def iceberg_put(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], bool]]:
+    """The same for a version of Iceberg's metadata."""
+    return parquet_put(monkeypatch, b'"kraft.batch":"3"')
+
+
+def catalog_put(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], bool]]:
+    """The same for a commit through a catalog, which checks the requirements of a late request."""
+    commit, late = SqlCatalog.commit_table, list[Callable[[], bool]]()
+
+    def arrives(catalog: SqlCatalog, *request: Any) -> bool:
+        try:
+            commit(catalog, *request)
+        except CommitFailedException:
+            return False
+        return True
+
+    def lost(catalog: SqlCatalog, *request: Any) -> Any:
+        if not late and "'kraft.batch': '3'" in f"{request!r}".replace('"', "'"):
+            late.append(lambda: arrives(catalog, *request))
+            raise OSError("no answer")
+        return commit(catalog, *request)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", lost)
+    return late
+
+
+def delta_put(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], bool]]:
+    """The same for a version of Delta's log: a copy of the table writes it, and then it is taken away."""
+    write, late = DeltaTableOf._write, list[Callable[[], bool]]()
+
+    def lost(table: DeltaTableOf, actions: list[Any], properties: Any) -> None:
+        if late or not actions:
+            write(table, actions, properties)
+            return
+        other = copy.copy(table)
+        other._table = DeltaTable(table._uri)
+        write(other, actions, properties)
+        entry = max((Path(table._uri) / "_delta_log").glob("*.json"))
+        name, data = f"_delta_log/{entry.name}", entry.read_bytes()
+        entry.unlink()
+        late.append(lambda: Folder(Path(table._uri)).create(name, data))
+        raise OSError("no answer")
+
+    monkeypatch.setattr(DeltaTableOf, "_write", lost)
+    return late
+
+
+PUTS = {"parquet": parquet_put, "delta": delta_put, "iceberg": iceberg_put, "catalog": catalog_put}
+
+
+@pytest.mark.parametrize("taken_over", [False, True], ids=["same-run", "new-run"])
+@pytest.mark.parametrize("kind", PUTS)
+def test_a_commit_that_arrives_late_is_fenced_before_its_files_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, taken_over: bool
+) -> None:
+    """A put that was not answered arrived after the files of its batch had been removed as uncommitted."""
+    given, feed = fed(tmp_path, kind)
+    late = PUTS[kind](monkeypatch)
     with pytest.raises(OSError, match="no answer"):
         feed.values(b'{"id": 3}')
+    if taken_over:
+        feed.runner = Runner(given, feed.runner._engine)
     feed.runner.begin()  # as before the next try
-    late[0]()
+    assert late[0]() is False
     assert [row["id"] for row in rows(given)] == [0, 1, 2]
     feed.values(b'{"id": 3}')
     assert [row["id"] for row in rows(given)] == [0, 1, 2, 3]

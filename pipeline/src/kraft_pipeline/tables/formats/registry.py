@@ -61,7 +61,11 @@ class Registry:
         return cls(spec.registry, spec.registry_auth, retry_s=retry_s, access=spec.access)
 
     def schema(self, number: int, kind: str = "AVRO") -> Registered:
-        """The schema of an id. Raises UnknownSchemaError, and ClientError if no address answers for `retry_s`."""
+        """The schema of an id.
+
+        Raises UnknownSchemaError if all addresses say that it does not exist, and ClientError if no address has it
+        and one of them does not answer for `retry_s`.
+        """
         known = _KNOWN.get((self._urls[0], number, kind))
         if known is not None:
             return known
@@ -103,14 +107,20 @@ class Registry:
                 found[key] = str(reference["name"]), inner["schema"]
 
     def _ask(self, path: str, what: str) -> dict[str, Any]:
+        """The answer of the first address that has what is asked for. A replica may lag behind the others."""
         patience = Patience(f"schema registry: {what}", self._retry_s)
         while True:
-            error: Exception = ConnectionError("no address is given")
+            error: Exception | None = None
+            unknown = UnknownSchemaError(f"{what}: no address is given")
             for url in self._urls:
                 try:
                     return self._answer(url + path, what)
+                except UnknownSchemaError as e:
+                    unknown = e
                 except (OSError, HTTPException, ValueError) as e:  # HTTPError, too: 5xx and 429
                     error = e
+            if error is None:
+                raise unknown
             patience.failed(error)
 
     def _answer(self, url: str, what: str) -> dict[str, Any]:
