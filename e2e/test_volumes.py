@@ -66,7 +66,7 @@ def test_a_volume_leaves_while_clients_work(cluster: Cluster) -> None:
         cluster.change(nodePools=[pools[0], {**pools[1], "storage": {"volumes": [*brokers, _more(brokers[0])]}}])
         cluster.settle()
         cluster.change(nodePools=pools)
-        until("the volumes are empty", lambda: sorted(_marks(cluster)) == ["Empty"] * 3)
+        until("the volumes are left out", lambda: sorted(_marks(cluster)) == ["LeftOut"] * 3)
         cluster.settle()
     mounted = [
         volume["name"]

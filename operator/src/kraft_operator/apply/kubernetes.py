@@ -120,7 +120,11 @@ class Hands:
                 legacy = self._cluster.node(node.id)
                 name = legacy if step.name.removeprefix("ConfigMap ") == legacy else ""
                 await self._ensure(pods.config_map(self._cluster, pool, node, step.aspects, name=name))
-            case do.Recreate() | do.Restart():
+            case do.Restart():
+                for one in step.marks:
+                    await self.carry_out(one)
+                await asyncio.gather(*(self._stop(node) for node in step.nodes))
+            case do.Recreate():
                 await asyncio.gather(*(self._stop(node) for node in step.nodes))
             case do.Stop():
                 await self._stop(step.node)

@@ -19,7 +19,12 @@ CORDONED: Final = "cordoned.log.dirs"
 EMPTYING: Final = "Emptying"
 """The mark of a volume whose log directory takes no new replicas and whose replicas move away."""
 EMPTY: Final = "Empty"
-"""The mark of a volume that was proven to be empty while its directory took no new replicas."""
+"""The mark of a volume that was proven to be empty while its directory took no new replicas. The proof ends with the
+process that gave it: while the broker is down, nobody knows what an administrator's change let it write before."""
+LEFT_OUT: Final = "LeftOut"
+"""The mark of a volume that the node's next pod leaves out. The restart writes it, on a proof from right before."""
+PROVEN: Final = frozenset({EMPTY, LEFT_OUT})
+"""The marks of volumes that were proven to be empty."""
 
 THROTTLED: Final = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
 """Configurations of a topic that name the replicas to throttle while they catch up."""
@@ -61,6 +66,10 @@ class Pod:
     addresses: frozenset[str] = frozenset()
     """`HOST:PORT` by which it is reached as a controller; empty if unknown."""
 
+    def mounts(self, volume: str) -> bool:
+        """Whether it mounts a volume, or may."""
+        return volume in self.volumes or not self.volumes
+
 
 @dataclass(frozen=True, slots=True)
 class Volume:
@@ -79,7 +88,7 @@ class Volume:
     replaced: frozenset[str] = frozenset()
     """Names of the replacements of its node that are done."""
     marks: Mapping[str, str] = field(default_factory=dict)
-    """`EMPTYING` or `EMPTY`, by the names of volumes that were removed from the pool; read from their claims."""
+    """Marks by the names of volumes that were removed from the pool; read from their claims."""
 
 
 @dataclass(frozen=True, slots=True)

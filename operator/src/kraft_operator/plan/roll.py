@@ -11,7 +11,7 @@ from kraft_operator.plan.record import Node
 from kraft_operator.plan.replace import pause_accepted
 from kraft_operator.plan.situation import EVICTED, ROLLED, Situation, is_controller
 from kraft_operator.plan.steps import Recreate, Restart
-from kraft_operator.plan.volumes import volumes_empty
+from kraft_operator.plan.volumes import leaving_out, volumes_empty
 
 
 def recover(s: Situation) -> None:
@@ -105,7 +105,8 @@ def _restart(s: Situation, nodes: list[Node]) -> None:
         s.plan.block(blocked.reason, blocked.message)
         return
     lacks = sorted({reason for node in nodes for reason in s.lacks(node) or [s.kube.pods[node.id].missing]})
-    s.plan.steps.append(Restart(tuple(node.id for node in nodes), ", ".join(lacks)))
+    marks = tuple(mark for node in nodes if (mark := leaving_out(s, node)) is not None)
+    s.plan.steps.append(Restart(tuple(node.id for node in nodes), ", ".join(lacks), marks))
 
 
 def _brokers(s: Situation, behind: list[Node]) -> None:

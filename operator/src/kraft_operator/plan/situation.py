@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kraft_operator.plan.observed import (
-    EMPTY,
+    LEFT_OUT,
+    PROVEN,
     Disks,
     Kube,
     Metadata,
@@ -200,10 +201,24 @@ class Situation:
         return frozenset(volume.size_bytes.keys() - pool.size_bytes.keys() - volume.unmarked)
 
     def kept(self, node: Node) -> frozenset[str]:
-        """Removed volumes that were not proven to be empty: the node's pod must mount them."""
-        volume = self.kube.volumes.get((node.id, node.disk))
-        marks = {} if volume is None else volume.marks
-        return frozenset(name for name in self.removed(node) if marks.get(name) != EMPTY)
+        """Removed volumes that the node's next pod must mount, because nobody knows that they are empty."""
+        return frozenset(name for name in self.removed(node) if not self._empty(node, name))
+
+    def _empty(self, node: Node, name: str) -> bool:
+        """Whether a removed volume is certainly empty.
+
+        `EMPTY` holds while the broker that mounts the volume is up, or once a pod runs without it. If the pod ended by
+        itself in between, the broker may have created replicas there, so it has to report the volume's content again.
+        """
+        volume, pod = self.kube.volumes.get((node.id, node.disk)), self.kube.pods.get(node.id)
+        mark = None if volume is None else volume.marks.get(name)
+        if mark not in PROVEN:
+            return False
+        if not node.broker and (pod is None or not is_broker(pod)):
+            return True
+        if pod is None:
+            return mark == LEFT_OUT or name not in node.volumes
+        return self.up(node.id) or not pod.mounts(name)
 
     def dropped(self, node: Node) -> frozenset[str]:
         """Volumes that a node's pod mounts and that its next pod will not mount."""

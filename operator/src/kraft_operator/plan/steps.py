@@ -89,7 +89,7 @@ class DeleteVolume:
 
 @dataclass(frozen=True, slots=True)
 class MarkVolume:
-    """Mark volumes that were removed from their pool as `Emptying` or `Empty`; an empty `mark` removes the mark."""
+    """Mark volumes that were removed from their pool (`observed.PROVEN`, `EMPTYING`); an empty `mark` removes it."""
 
     node: int
     disk: int
@@ -197,6 +197,8 @@ class Restart:
 
     nodes: tuple[int, ...]
     why: str
+    marks: tuple[MarkVolume, ...] = ()
+    """Marks to write before the nodes stop: the emptied volumes that their next pods leave out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ The steps, in order. Each is marked on the claim (`Volume.marks`) before the nex
 2. Cordon the broker's directory on it: the broker creates no new log there.
 3. Move its replicas to the broker's other directories, a few at a time, to the directory with the most free space.
 4. The broker reports that the directory is cordoned, and then that it is empty. Write `Empty` on the claim.
-5. The ordinary roll restarts the pod without the volume. The proof of step 4 must hold again right before.
+5. The ordinary roll restarts the pod without the volume. The proof of step 4 must hold again right before. The restart
+   writes `LeftOut` on the claim first. A pod that ends by itself comes back with the volume, and step 4 is repeated.
 6. Remove the cordon and forget the volume in the record. The policy keeps or deletes the claim.
 
 A broker that does not answer proves nothing. A volume that returns to its pool loses its mark and its cordon.
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kraft_operator.plan.drain import drained
-from kraft_operator.plan.observed import EMPTY, EMPTYING, Directory, Disks, Kube, Volume
+from kraft_operator.plan.observed import EMPTY, EMPTYING, LEFT_OUT, PROVEN, Directory, Disks, Kube, Pod, Volume
 from kraft_operator.plan.record import Node, Record
 from kraft_operator.plan.situation import Situation, is_broker
 from kraft_operator.plan.steps import Blocked, Cordon, DeleteVolume, MarkVolume, MoveLogs
@@ -39,7 +40,7 @@ def brokers_to_ask(record: Record, wanted: Wanted, kube: Kube) -> frozenset[int]
         if not node.broker or pool is None or volume is None or not pool.size_bytes:
             continue
         gone = {*node.volumes, *volume.size_bytes} - pool.size_bytes.keys() - volume.unmarked
-        under_way = {name for name in gone if name in node.volumes or volume.marks.get(name) != EMPTY}
+        under_way = {name for name in gone if name in node.volumes or volume.marks.get(name) not in PROVEN}
         if under_way or volume.marks.keys() & pool.size_bytes.keys():
             found.add(node.id)
     return frozenset(found)
@@ -47,7 +48,7 @@ def brokers_to_ask(record: Record, wanted: Wanted, kube: Kube) -> frozenset[int]
 
 def rates(s: Situation) -> Mapping[str, str]:
     """The throttle as a dynamic value while volumes are being emptied; else empty."""
-    busy = s.wanted.drain_bytes and any(s.kept(node) for node in s.record.nodes if node.broker)
+    busy = s.wanted.drain_bytes and any(_unproven(s, node) for node in s.record.nodes if node.broker)
     return {RATE: str(s.wanted.drain_bytes)} if busy else {}
 
 
@@ -66,10 +67,14 @@ def _empty(s: Situation, node: Node, volume: Volume) -> None:
     removed = s.removed(node)
     back = tuple(sorted(volume.marks.keys() - removed))
     fresh = tuple(sorted(removed - volume.marks.keys()))
+    pod = s.kube.pods.get(node.id)
+    stays = () if pod is None or pod.terminating else _left_out(volume, pod)
     if fresh:
         s.plan.steps.append(MarkVolume(node.id, node.disk, fresh, EMPTYING))
+    elif stays:
+        # The restart was not carried out after its mark was written.
+        s.plan.steps.append(MarkVolume(node.id, node.disk, stays, EMPTY))
     elif removed or back:
-        pod = s.kube.pods.get(node.id)
         if not node.broker and (pod is None or not is_broker(pod)):
             _mark_controllers(s, node)
         elif pod is not None and s.up(node.id) and node.id in s.disks:
@@ -84,9 +89,21 @@ def _empty(s: Situation, node: Node, volume: Volume) -> None:
     _delete(s, node, volume)
 
 
+def _left_out(volume: Volume, pod: Pod) -> tuple[str, ...]:
+    """Volumes that the next pod was to leave out, and that this pod mounts."""
+    return tuple(sorted(name for name, mark in volume.marks.items() if mark == LEFT_OUT and pod.mounts(name)))
+
+
+def _unproven(s: Situation, node: Node) -> frozenset[str]:
+    """Removed volumes that were never proven to be empty."""
+    volume = s.kube.volumes.get((node.id, node.disk))
+    marks = {} if volume is None else volume.marks
+    return frozenset(name for name in s.removed(node) if marks.get(name) not in PROVEN)
+
+
 def _mark_controllers(s: Situation, node: Node) -> None:
     """Mark volumes of a node that is not a broker as empty. The metadata log is on the first volume, which stays."""
-    left = tuple(sorted(s.kept(node)))
+    left = tuple(sorted(_unproven(s, node)))
     if not left:
         return
     if drained(s, node):
@@ -117,7 +134,7 @@ def _at_broker(s: Situation, node: Node, volume: Volume, disks: Disks, back: tup
 def _next(s: Situation, node: Node, volume: Volume, disks: Disks, name: str) -> None:
     directory, mark = disks.directories.get(name), volume.marks.get(name)
     if directory is None:
-        if mark != EMPTY:
+        if mark not in PROVEN:
             text = f"volume {name} of {node.kind} is to be removed, and the broker has no log directory on it:"
             s.plan.block("VolumeNotSeen", f"{text} what is in it is not known, and the volume stays")
     elif directory.error:
@@ -183,7 +200,7 @@ def _delete(s: Situation, node: Node, volume: Volume) -> None:
     if pool is None or not pool.delete_volumes or (pod is not None and not pod.volumes):
         return
     mounted = frozenset() if pod is None else pod.volumes
-    gone = {name for name in s.removed(node) if volume.marks.get(name) == EMPTY} - mounted - {*node.volumes}
+    gone = {name for name in s.removed(node) if volume.marks.get(name) in PROVEN} - mounted - {*node.volumes}
     if gone:
         s.plan.steps.append(DeleteVolume(node.id, node.disk, tuple(sorted(gone))))
 
@@ -194,7 +211,7 @@ def released(s: Situation, node: Node) -> frozenset[str]:
     if volume is None or (pod is not None and not pod.volumes):
         return frozenset()
     mounted = frozenset() if pod is None else pod.volumes
-    gone = {name for name in s.removed(node) if volume.marks.get(name) == EMPTY} - mounted
+    gone = {name for name in s.removed(node) if volume.marks.get(name) in PROVEN} - mounted
     forgotten = gone - {*node.volumes}
     if not node.broker:
         return frozenset(gone)
@@ -208,11 +225,10 @@ def released(s: Situation, node: Node) -> frozenset[str]:
 def volumes_empty(s: Situation, node: Node) -> Blocked | None:
     """Return the reason against a restart that leaves out volumes, or None. They must be empty and cordoned now.
 
-    A broker that is down is not asked. Its directory was cordoned before the volume was marked as empty, so it is still
-    empty.
+    The next pod of a broker that is down leaves out nothing (`Situation.kept`).
     """
     pod = s.kube.pods.get(node.id)
-    if not s.dropped(node) or pod is None or not is_broker(pod) or not s.up(node.id):
+    if not s.dropped(node) or pod is None or not is_broker(pod):
         return None
     disks = s.disks.get(node.id)
     for name in sorted(s.dropped(node)):
@@ -223,3 +239,9 @@ def volumes_empty(s: Situation, node: Node) -> Blocked | None:
         if directory.replicas or directory.coming or directory.path not in disks.cordoned:
             return Blocked("VolumeNotEmpty", f"volume {name} of {node.kind} is to be removed, but is no longer empty")
     return None
+
+
+def leaving_out(s: Situation, node: Node) -> MarkVolume | None:
+    """The mark that a restart of the node writes before, or None if the next pod mounts all volumes of this one."""
+    dropped = tuple(sorted(s.dropped(node)))
+    return MarkVolume(node.id, node.disk, dropped, LEFT_OUT) if dropped else None

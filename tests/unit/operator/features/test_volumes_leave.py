@@ -26,7 +26,7 @@ def test_a_volume_is_emptied_before_the_pod_is_restarted_without_it(delete: bool
     world.settle()
     for node_id in (101, 102, 103):
         kinds = _kinds(world, node_id)
-        order = ["MarkVolume", "Cordon", "MoveLogs", "MarkVolume", "CreatePod", "Cordon"]
+        order = ["MarkVolume", "Cordon", "MoveLogs", "MarkVolume", "MarkVolume", "CreatePod", "Cordon"]
         assert [kind for kind in kinds if kind != "DeleteVolume"] == order
         assert world.mounted[node_id] == {"a"}
         assert world.logs[node_id]["b"] == {}
@@ -92,7 +92,7 @@ def test_an_emptied_volume_that_comes_back_is_mounted_without_its_mark() -> None
     world = made("a", "b")
     world.wanted = pools("a")
     world.settle()
-    assert world.marks[101, 0] == {"b": "Empty"}
+    assert world.marks[101, 0] == {"b": "LeftOut"}
     world.wanted = pools("a", "b")
     world.settle()
     assert not any(world.marks.values())
@@ -136,6 +136,43 @@ def test_a_replica_that_comes_between_the_proof_and_the_restart_holds_it() -> No
     assert world.logs[101]["a"]["new", 0] == 10
 
 
+def _uncordoned_and_down(world: VolumesWorld, node_id: int) -> None:
+    """An administrator removes the cordon, the broker creates a log on the emptied volume and dies."""
+    while world.marks.get((node_id, 0), {}).get("b") != "Empty":
+        world.step()
+    world.cordoned[node_id] = set()
+    world.logs[node_id]["b"]["new", 0] = 10
+
+
+@pytest.mark.parametrize("died", ["pod is gone", "pod is not ready"])
+def test_an_empty_mark_of_a_broker_that_is_down_proves_nothing(died: str) -> None:
+    world = made("a", "b")
+    world.wanted = pools("a")
+    _uncordoned_and_down(world, 101)
+    if died == "pod is gone":
+        world.kill(101)
+    else:
+        world.pods[101].age = -6  # its container starts again
+    world.settle()
+    assert world.mounted[101] == {"a"}
+    assert world.logs[101]["a"]["new", 0] == 10
+
+
+def test_a_restart_that_was_not_carried_out_leaves_no_proof_behind() -> None:
+    world = made("a", "b")
+    world.wanted = pools("a")
+    world.refuses = True
+    while world.marks.get((101, 0), {}).get("b") != "LeftOut":
+        world.step()
+    world.step()
+    assert world.marks[101, 0]["b"] == "Empty"
+    world.refuses = False
+    _uncordoned_and_down(world, 101)
+    world.kill(101)
+    world.settle()
+    assert world.logs[101]["a"]["new", 0] == 10
+
+
 def test_a_claim_that_was_never_formatted_is_no_volume_to_empty() -> None:
     world = made("a")
     world.wanted = pools("a", "b")
@@ -160,10 +197,13 @@ def test_nothing_is_left_out_under_crashes_deaths_and_new_replicas(seed: int) ->
             world.kill(rng.choice(sorted(world.pods)))
         elif dice < 0.2:
             world.place(rng.choice((101, 102, 103)), ("n", number), rng.randrange(1, 5), rng)
+        if rng.random() < 0.1:
+            world.cordoned[rng.choice((101, 102, 103))] = set()  # by hand
+        world.refuses = rng.random() < 0.2
         world.silent = {101} if rng.random() < 0.1 else set()
         crash_after = rng.randrange(4) if rng.random() < 0.2 else None
         world.step(crash_after, rng if rng.random() < 0.3 else None)
-    world.silent = set()
+    world.silent, world.refuses = set(), False
     placed = {key for logs in world.logs.values() for mine in logs.values() for key in mine}
     world.wanted = pools("a", delete=delete)
     world.settle()

@@ -49,6 +49,8 @@ class VolumesWorld(World):
     """Brokers that do not tell what is in their directories."""
     broken: set[tuple[int, str]] = field(default_factory=set)
     """Directories that have failed."""
+    refuses: bool = False
+    """Pods are not deleted after the marks of their restart were written."""
 
     def observe(self, rng: random.Random | None = None) -> seen.Observed:
         found = super().observe(rng)
@@ -100,6 +102,11 @@ class VolumesWorld(World):
             for key, path in step.moves.items():
                 assert path not in self.cordoned.get(step.node, ()), "the broker refuses a cordoned directory"
                 self.copies.setdefault(step.node, {})[key] = (path.removeprefix("/"), 0)
+        elif isinstance(step, do.Restart):
+            for one in step.marks:
+                self.apply(one)
+            if not self.refuses:
+                super().apply(step)
         elif isinstance(step, do.DeleteVolume) and step.volumes:
             self.done.append(step)
             for name in step.volumes:

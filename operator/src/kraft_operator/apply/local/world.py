@@ -288,7 +288,11 @@ class World:
                 shutil.rmtree(gone)
             case do.CreatePod():
                 self._start(cluster, step.node, step.aspects)
-            case do.Recreate() | do.Restart():
+            case do.Restart():
+                for one in step.marks:
+                    self.carry_out(cluster, one)
+                self.stop(cluster, step.nodes)
+            case do.Recreate():
                 self.stop(cluster, step.nodes)
             case do.Stop():
                 self.stop(cluster, (step.node,))
