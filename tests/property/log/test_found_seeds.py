@@ -35,3 +35,9 @@ def test_a_time_index_that_a_loss_of_power_has_shortened_is_made_anew(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(seed, monkeypatch)
+
+
+@pytest.mark.parametrize("seed", [1225])
+def test_a_flush_does_not_hide_what_a_copy_may_have_lost(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy of a compacted log came back with a hole, and a clean stop flushed it before the move went on."""
+    run(seed, monkeypatch)

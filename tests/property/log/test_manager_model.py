@@ -295,8 +295,8 @@ class Model:
 
     def _begin_copy(self) -> Log | None:
         log, futures = self.log, self.manager.futures
-        copy = futures.get("t", 0)
         try:
+            copy = futures.get("t", 0)
             if copy is None:
                 copy = futures.create(
                     "t", 0, ID, next(each for each in self.manager.directories if each is not log.dir)
@@ -350,7 +350,7 @@ class Model:
             self.node.disk.lose_power()
         self._start_node()
         found = self._recovered()
-        if found is None and how == "power" and self.manager.futures.get("t", 0):
+        if found is None and how == "power" and self.manager.futures.partitions():
             found = self.manager.futures.promote("t", 0)  # which was not durable yet
         if found is None:
             assert (how, log.recovery_point) == ("power", 0)

@@ -7,8 +7,10 @@ import pytest
 from kraft_node.broker.log_dir_moves import copy_some, cut_what_differs
 from kraft_node.log.compaction.cleaning import STOPPED, Cleaning
 from kraft_node.log.config import make_config
+from kraft_node.log.errors import CutLater
 from kraft_node.log.log import Log
 from kraft_node.log.manager import LogManager
+from kraft_protocol.records.batch import Record
 from tests.unit.log.node import ID, Node
 from tests.unit.log.test_cleaner import CONFIG, put
 from tests.unit.log.world import NOW, all_records, batch, values
@@ -43,7 +45,7 @@ def test_a_copy_that_was_cut_off_with_its_log_is_not_taken_for_damaged(high_wate
     node.kill()
     again = node.start().futures.get("t", 0)
     assert again is not None
-    assert again.end_offset == 6
+    assert again.end_offset == high_watermark
     assert not node.failures
 
 
@@ -152,26 +154,93 @@ def test_a_copy_has_its_start_replicated() -> None:
     assert copy.high_watermark == 2
 
 
-def test_what_of_a_copy_may_have_been_lost_is_copied_again() -> None:
-    """In a compacted log, a gap left by a power loss looks like a gap left by compaction."""
+def with_a_lost_segment() -> tuple[Node, list[Record]]:
+    """A machine after a loss of power that has emptied a segment of a copy, and the records of the log."""
     node = Node(["/d1", "/d2"])
     log = node.start(lambda _: COMPACT).create("t", 0, ID)
     for number in range(60):
         put(log, (b"%d" % number, b"v" * 30))
     node.manager.checkpoint_all()
     copy = copied(node.manager, log)
-    path = copy.segment(1).path(".log")
+    path, records = copy.segment(1).path(".log"), all_records(log)
     node.rest(10)
     node.kill()
     node.disk.open(path).truncate(0)
-    manager = node.start(lambda _: COMPACT)
-    again, copy_again = manager.get("t", 0), manager.futures.get("t", 0)
+    return node, records
+
+
+def resumed(manager: LogManager) -> tuple[Log, Log]:
+    """The log and its copy, after the copy has caught up."""
+    again, copy = manager.get("t", 0), manager.futures.get("t", 0)
     assert again is not None
-    assert copy_again is not None
-    cut_what_differs(again, copy_again)
-    while copy_again.end_offset < again.end_offset:
-        copy_some(again, copy_again)
-    assert all_records(copy_again) == all_records(again)
+    assert copy is not None
+    cut_what_differs(again, copy)
+    while copy.end_offset < again.end_offset:
+        copy_some(again, copy)
+    return again, copy
+
+
+def test_what_of_a_copy_may_have_been_lost_is_copied_again() -> None:
+    """In a compacted log, a gap left by a power loss looks like a gap left by compaction."""
+    node, records = with_a_lost_segment()
+    _, copy = resumed(node.start(lambda _: COMPACT))
+    assert all_records(copy) == records
+
+
+def test_a_clean_stop_does_not_hide_what_of_a_copy_may_have_been_lost() -> None:
+    """It flushed the copy, whose recovery point then vouched for the hole."""
+    node, records = with_a_lost_segment()
+    for _ in range(2):
+        node.start(lambda _: COMPACT).get("t", 0)
+        node.rest(10_000)
+        node.stop()
+    manager = node.start(lambda _: COMPACT)
+    assert manager.previous_broker_epoch == 5
+    _, copy = resumed(manager)
+    assert all_records(copy) == records
+
+
+def test_a_flush_does_not_hide_what_of_a_copy_may_have_been_lost() -> None:
+    node, records = with_a_lost_segment()
+    manager = node.start(lambda _: COMPACT)
+    copy = manager.futures.get("t", 0)
+    assert copy is not None
+    copy.flush()
+    _, copy = resumed(manager)
+    assert all_records(copy) == records
+
+
+def test_a_copy_is_truncated_to_what_is_proven_in_steps() -> None:
+    """No caller gets it before the last step, and a clean stop in between leaves the rest to the next start."""
+    node, records = with_a_lost_segment()
+    manager = node.start(lambda _: COMPACT)
+    target = manager.futures.directory_of("t", 0)
+    assert target is not None
+    target.cut_step = 1
+    with pytest.raises(CutLater):
+        manager.futures.get("t", 0)
+    assert list(manager.futures.logs()) == []
+    node.stop()
+    _, copy = resumed(node.start(lambda _: COMPACT))
+    assert all_records(copy) == records
+
+
+def test_a_copy_without_its_log_keeps_what_was_durable_when_its_log_was_removed() -> None:
+    """A crash between the two renames of a promotion: no checkpoint says that the copy is complete."""
+    node = Node(["/d1", "/d2"])
+    manager = node.start()
+    log = manager.create("t", 0, ID)
+    for value in (b"a", b"b", b"c"):
+        log.append_as_leader(batch(value), 0, NOW)
+    copied(manager, log).flush()
+    node.disk.fsync_dir("/d2")
+    manager.take_away("t", 0, ".delete")
+    node.disk.fsync_dir("/d1")
+    node.kill()
+    node.disk.lose_power()
+    manager = node.start()
+    assert manager.get("t", 0) is None
+    assert values(manager.futures.promote("t", 0)) == [b"a", b"b", b"c"]
 
 
 def test_a_copy_that_ends_in_a_gap_takes_the_batch_that_reaches_back_into_it() -> None:

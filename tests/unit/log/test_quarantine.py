@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from kraft_node.log.config import make_config
-from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.errors import LogDirDamaged, LogDirFailure
 from kraft_node.log.log import Log
 from kraft_protocol.errors import ErrorCode, KafkaError
 from tests.unit.log.node import ID, Node
@@ -92,6 +92,32 @@ def test_a_damaged_batch_found_by_recovery_quarantines_its_replica_alone() -> No
     assert [what[:2] for what in rig.withdrawn] == [("t", 0)]
     rig.node.kill()
     assert not rig.node.disk.exists("/d1/.kraft_quarantined")
+
+
+def test_a_kill_while_the_clean_mark_is_read_does_not_make_a_quarantined_log_trusted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The list of quarantined logs was removed first, and the mark vouched for them at the next start."""
+    rig = Rig()
+    log = rig.log(0)
+    rig.damage(log)
+    refused(log, log.segment_bases[1])
+    rig.node.stop()
+    remove = rig.node.disk.remove
+
+    def dying(path: str) -> None:
+        if path.endswith(".kafka_cleanshutdown"):
+            raise OSError(errno.EIO, "the process is killed here")
+        remove(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.node.disk, "remove", dying)
+        with pytest.raises(LogDirFailure):
+            rig.start()
+    rig.node.manager.release()
+    rig.node.kill()
+    rig.start()
+    assert ("t", 0) in rig.node.manager.directories[0].unrecovered
 
 
 def test_a_quarantined_log_that_is_set_aside_makes_room_for_a_new_one() -> None:

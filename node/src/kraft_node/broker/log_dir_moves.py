@@ -358,11 +358,8 @@ def copy_some(source: Log, copy: Log) -> int:
 
 
 def cut_what_differs(source: Log, copy: Log) -> None:
-    """Truncate the copy to its common part with the log, which may have been truncated since. Raises KafkaError.
-
-    Above the recovery point a power loss may have left holes, which look like those of compaction.
-    """
-    keep = min(copy.end_offset, copy.recovery_point)
+    """Truncate the copy to its common part with the log, which may have been truncated since. Raises KafkaError."""
+    keep = copy.end_offset
     for epoch, start in reversed(copy.leader_epochs.entries()):
         found, end = source.leader_epochs.end_offset_for(epoch, source.end_offset)
         if found == epoch:

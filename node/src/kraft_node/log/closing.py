@@ -65,12 +65,12 @@ def close_directory(manager: LogManager, directory: Directory, broker_epoch: int
 
     def mark() -> None:
         write_offsets = directory.write_offsets()
-        is_clean = not directory.unrecovered
+        is_clean, unproven = not directory.unrecovered, manager.futures.unproven(directory)
 
         def finish() -> None:  # writing the mark fsyncs the directory
             write_offsets()
             if is_clean:
-                directory.write_mark(broker_epoch)
+                directory.write_mark(broker_epoch, unproven)
 
         manager.submit(directory, finish, done)
 
@@ -85,7 +85,6 @@ def _close_logs(
         for topic, partition in manager.recovery.short(directory):
             manager.housekeeping.visit(directory, topic, partition)
             yield
-    manager.futures.open_unproven(directory)
     originals = Originals(manager.env.disk)
     known = -1
     while known != len(closed):  # what was opened meanwhile is closed by the next round

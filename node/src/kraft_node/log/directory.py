@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -259,12 +259,15 @@ class Directory(LogDir):
         self.clean = True
         with contextlib.suppress(ValueError, AttributeError, TypeError):
             self.broker_epoch = int(json.loads(data).get("brokerEpoch", NO_BROKER_EPOCH)) if data else NO_BROKER_EPOCH
-        self._read_quarantined()
         disk.remove(path)
         disk.fsync_dir(self.path)
+        self._read_quarantined()
 
     def _read_quarantined(self) -> None:
-        """Have the logs recovered that were quarantined at the clean stop."""
+        """Have the logs recovered that were quarantined, and copies truncated that were not, at the clean stop.
+
+        The mark is gone by now: if the node dies here, the next start trusts no log.
+        """
         path = f"{self.path}/{names.QUARANTINED}"
         with contextlib.suppress(FileNotFoundError):
             for line in read_file(self.env.disk, path).decode(errors="replace").splitlines():
@@ -429,10 +432,11 @@ class Directory(LogDir):
         found[1] = {partition: at for partition, at in found[1].items() if at > 0}
         return found
 
-    def write_mark(self, broker_epoch: int) -> None:
-        """Write the mark that every log here is closed and durable, except quarantined ones. Raises OSError."""
-        if self.quarantined:
-            lines = "".join(f"{names.partition_dir(*log)}\n" for log in self.quarantined)
+    def write_mark(self, broker_epoch: int, unproven: Sequence[tuple[str, int]]) -> None:
+        """Write the mark that every log here is closed and durable, except quarantined ones and `unproven` copies.
+        Raises OSError."""
+        if self.quarantined or unproven:
+            lines = "".join(f"{names.partition_dir(*log)}\n" for log in (*self.quarantined, *unproven))
             write_atomic(self.env.disk, f"{self.path}/{names.QUARANTINED}", lines.encode())
         mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         write_atomic(self.env.disk, f"{self.path}/{names.CLEAN_SHUTDOWN}", mark.encode())

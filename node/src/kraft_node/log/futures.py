@@ -3,6 +3,10 @@
 `LogManager.futures` finds them at start, creates, opens and removes them, and replaces the original log by its copy.
 `broker.log_dir_moves` decides what is copied and when it is complete. A partition has at most one future log, in
 another directory than its log.
+
+A copy is served only if it is proven: created by this process, closed cleanly, or truncated to what the checkpoints
+promise. Above that offset a loss of power may have left holes, which look like those of compaction. A flush would make
+such a hole durable, and nothing would see it any more. So no caller gets an unproven copy.
 """
 
 from __future__ import annotations
@@ -29,13 +33,15 @@ logger = logging.getLogger("kraft_node.log")
 
 
 class _Future:
-    __slots__ = ("clean", "directory", "log", "path")
+    __slots__ = ("directory", "log", "path", "proven")
 
-    def __init__(self, directory: Directory, path: str, *, clean: bool) -> None:
+    def __init__(self, directory: Directory, path: str, *, proven: bool) -> None:
         self.directory = directory
         self.path = path
-        self.clean = clean
+        self.proven = proven
+        """Whether everything in it may be trusted; false after an unclean stop, until it was truncated."""
         self.log: Log | None = None
+        """The open copy; if it is not proven, its truncation goes on."""
 
 
 class Futures:
@@ -55,7 +61,9 @@ class Futures:
                 logger.warning("second copy of a log removed path=%s other=%s", path, self._found[key].path)
                 directory.remove_later(path, 0)
             else:
-                self._found[key] = _Future(directory, path, clean=directory.clean)
+                is_listed = key in directory.unrecovered
+                self._found[key] = _Future(directory, path, proven=directory.clean and not is_listed)
+                directory.recovered(*key)
                 directory.count += 1
 
     def partitions(self) -> list[tuple[str, int]]:
@@ -63,8 +71,12 @@ class Futures:
         return list(self._found)
 
     def logs(self) -> Iterator[Log]:
-        """The open copies."""
-        return (future.log for future in list(self._found.values()) if future.log is not None)
+        """The open copies that are proven."""
+        return (future.log for future in list(self._found.values()) if future.log is not None and future.proven)
+
+    def unproven(self, directory: Directory) -> list[tuple[str, int]]:
+        """The copies in a directory that the next start must truncate, too, though the node stops cleanly."""
+        return [key for key, found in self._found.items() if found.directory is directory and not found.proven]
 
     def directory_of(self, topic: str, partition: int) -> Directory | None:
         """The directory of the copy; None if there is none."""
@@ -88,10 +100,24 @@ class Futures:
                 yield topic, partition, found.log.size_bytes, found.log.end_offset
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """The copy, opened (and recovered) if necessary. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """The copy, opened (and truncated to what is proven) if necessary; None if there is none.
+
+        Raises CutLater while the truncation waits or has more to do: try again. KafkaError KAFKA_STORAGE_ERROR.
+        """
         found = self._found.get((topic, partition))
-        if found is None or found.log is not None:
-            return None if found is None else found.log
+        if found is None:
+            return None
+        log = self._open(found, topic, partition)
+        if not found.proven:
+            _cut_to_promise(log)
+            log.set_config(self._manager.topic_config(topic))  # it may have changed since the truncation began
+            found.proven = True
+        return log
+
+    def _open(self, found: _Future, topic: str, partition: int) -> Log:
+        """The copy, proven or not. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        if found.log is not None:
+            return found.log
         directory = found.directory
         directory.check()
         try:
@@ -101,7 +127,7 @@ class Futures:
                 topic,
                 partition,
                 self._manager.topic_config(topic),
-                clean=found.clean,
+                clean=found.proven,
                 recovery_point=directory.promised(topic, partition),
                 start_offset=offset_in(directory.start_offsets, topic, partition),
                 high_watermark=offset_in(directory.high_watermarks, topic, partition),
@@ -146,7 +172,7 @@ class Futures:
         except (OSError, LogDirDamaged) as e:
             raise directory.fail(e) from e
         log.held = True
-        found = self._found[topic, partition] = _Future(directory, path, clean=True)
+        found = self._found[topic, partition] = _Future(directory, path, proven=True)
         found.log = log
         directory.count += 1
         directory.sync_names(NEW_NAMES_SYNC_MS)
@@ -180,9 +206,10 @@ class Futures:
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
         manager = self._manager
-        log = self.get(topic, partition)
         found = self._found[topic, partition]
-        assert log is not None, "law: only a copy that is there can be promoted"
+        log = self._open(found, topic, partition)
+        # Without its log a copy is the log: it was complete and durable before its log was removed.
+        assert found.proven or manager.directory_of(topic, partition) is None, "law: only proven copies replace logs"
         directory, disk = found.directory, manager.env.disk
         compacted_below = self._compacted_below(topic, partition)
         before = manager.take_away(topic, partition, names.DELETE_DIR)
@@ -231,16 +258,15 @@ class Futures:
                 self.delete(log.topic, log.partition)
             return
         log.close()
-        found.log, found.clean = None, False
+        found.log, found.proven = None, False
 
-    def open_unproven(self, directory: Directory) -> None:
-        """Open copies that were not opened yet: the directory is about to be marked as closed cleanly.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR.
-        """
-        for (topic, partition), found in list(self._found.items()):
-            if found.directory is directory and found.log is None and not found.clean:
-                self.get(topic, partition)
+def _cut_to_promise(copy: Log) -> None:
+    """Truncate a copy that was just recovered to its recovery point. Raises CutLater, KafkaError."""
+    if copy.recovery_point > copy.start_offset:
+        copy.truncate_to(copy.recovery_point)
+    elif copy.end_offset > copy.start_offset:
+        copy.reset_to(copy.start_offset)
 
 
 def check_name(topic: str, partition: int) -> None:

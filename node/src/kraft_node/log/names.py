@@ -24,7 +24,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 BOOT: Final = ".kraft_boot"
 """Ours, not Kafka's: the boot of the machine on which all logs were known to be undamaged."""
 QUARANTINED: Final = ".kraft_quarantined"
-"""Ours: the logs that were quarantined at a clean stop and therefore not closed; one per line."""
+"""Ours: quarantined logs and unproven copies, which a clean stop did not close; one per line."""
 LOCK: Final = ".lock"
 META_PROPERTIES: Final = "meta.properties"
 
