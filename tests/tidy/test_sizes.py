@@ -20,7 +20,6 @@ LARGER_FILES = {
     "node/src/kraft_node/log/directory.py": 520,
     "node/src/kraft_node/log/manager.py": 520,
     "node/src/kraft_node/partition/partition.py": 580,
-    "node/src/kraft_node/raft/wire_form.py": 580,
     "node/src/kraft_node/server/node.py": 580,
     "node/src/kraft_node/testing/disk.py": 540,
     "tests/unit/broker/test_broker.py": 620,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kraft_node.raft import messages as m
-from kraft_node.raft import wire_form
+from kraft_node.raft.describe_quorum import describe_quorum
 from kraft_node.raft.quorum import ReplicaKey
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire.messages import DescribeQuorumRequest
@@ -15,7 +15,7 @@ from tests.unit.raft.test_voter_changes import TWO, Leader
 def _described(leader: Leader) -> Any:
     data = DescribeQuorumRequest.TopicData
     topic = data(topic_name="__cluster_metadata", partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)])
-    response = wire_form.describe_quorum(leader.node, DescribeQuorumRequest(topics=[topic]), 0, 0)
+    response = describe_quorum(leader.node, DescribeQuorumRequest(topics=[topic]), 0, 0)
     return response.topics[0].partitions[0]
 
 

@@ -1,4 +1,4 @@
-"""Conversion of the core's messages from and to the protocol's requests and responses, and DescribeQuorum.
+"""Conversion of the core's messages from and to the protocol's requests and responses.
 
 All of them carry exactly one partition, `__cluster_metadata`-0. Requests for other partitions get INVALID_REQUEST.
 """
@@ -39,10 +39,7 @@ from kraft_node.raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from kraft_node.raft.node import RaftNode
-from kraft_node.raft.progress import ReplicaProgress
 from kraft_node.raft.quorum import NOBODY, ReplicaKey, Voter, VoterSet
-from kraft_node.raft.states import Role
 from kraft_node.raft.voter_history import decode_voters
 from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, ZERO_UUID
 from kraft_protocol.records.batch import BatchHeader, check_batch
@@ -50,7 +47,6 @@ from kraft_protocol.records.control import ControlType, iter_control_records
 from kraft_protocol.wire import messages as wire
 from kraft_protocol.wire.api import API, ApiKey
 
-UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 TOP_LEVEL_ERRORS: Final = frozenset({INCONSISTENT_CLUSTER_ID})
 """Errors of the whole request, not of its partition."""
 
@@ -63,7 +59,8 @@ class NotAboutMetadata(ValueError):  # noqa: N818 - named after what it says
     """A request to the quorum that names another partition than `__cluster_metadata`-0."""
 
 
-def _partition(topics: Any, name_field: str = "topic_name", index_field: str = "partition_index") -> Any:
+def only_partition(topics: Any, name_field: str = "topic_name", index_field: str = "partition_index") -> Any:
+    """The entry of the metadata partition. Raises NotAboutMetadata unless a request names this partition alone."""
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         topic = topics[0]
         partition = topic.partitions[0]
@@ -83,7 +80,7 @@ def request_from_wire(message: Any) -> Request:
 
 
 def _vote_request(message: Any) -> VoteRequest:
-    partition = _partition(message.topics)
+    partition = only_partition(message.topics)
     return VoteRequest(
         partition.replica_epoch,
         ReplicaKey(partition.replica_id, partition.replica_directory_id),
@@ -96,13 +93,13 @@ def _vote_request(message: Any) -> VoteRequest:
 
 
 def _begin_request(message: Any) -> BeginQuorumEpochRequest:
-    partition = _partition(message.topics)
+    partition = only_partition(message.topics)
     voter = _expected(message.voter_id, partition.voter_directory_id)
     return BeginQuorumEpochRequest(partition.leader_epoch, partition.leader_id, voter, message.cluster_id)
 
 
 def _end_request(message: Any) -> EndQuorumEpochRequest:
-    partition = _partition(message.topics)
+    partition = only_partition(message.topics)
     successors = [ReplicaKey(c.candidate_id, c.candidate_directory_id) for c in partition.preferred_candidates]
     successors = successors or [ReplicaKey(node_id) for node_id in partition.preferred_successors]
     return EndQuorumEpochRequest(partition.leader_epoch, partition.leader_id, tuple(successors), message.cluster_id)
@@ -131,7 +128,7 @@ def _fetch_request(message: Any) -> FetchRequest:
 
 
 def _fetch_snapshot_request(message: Any) -> FetchSnapshotRequest:
-    partition = _partition(message.topics, "name", "partition")
+    partition = only_partition(message.topics, "name", "partition")
     return FetchSnapshotRequest(
         partition.current_leader_epoch,
         ReplicaKey(message.replica_id, partition.replica_directory_id),
@@ -201,7 +198,7 @@ def _response_class(reply: Reply) -> Any:
 def leader_told(request: Any) -> tuple[int, dict[str, tuple[str, int]]]:
     """The leader whose epoch begins or ends, and the endpoints that it names."""
     told = {endpoint.name: (endpoint.host, endpoint.port) for endpoint in request.leader_endpoints}
-    return _partition(request.topics).leader_id, told
+    return only_partition(request.topics).leader_id, told
 
 
 def error_response(request: Any, error: int) -> Any:
@@ -490,78 +487,3 @@ def _fetch_snapshot_reply(partition: Any) -> FetchSnapshotReply:
         partition.position,
         bytes(partition.unaligned_records or b""),
     )
-
-
-def describe_quorum(node: RaftNode, request: Any, now_ms: int, wall_ms: int) -> Any:
-    """Answer DescribeQuorum: the voters, the observers, and the offset of each. Only the leader knows."""
-    try:
-        _partition(request.topics)
-    except NotAboutMetadata:
-        return _describes_nothing(request)
-    if node.role.role is not Role.LEADER:
-        return wire.DescribeQuorumResponse(error_code=NOT_LEADER_OR_FOLLOWER)
-    progress = node.leader.progress
-    own = node.local.id
-
-    def state(replica: ReplicaProgress) -> Any:
-        is_own = replica.key.id == own
-        # Static voters are not identified by their directories, whatever their fetches contain. An observer may have a
-        # voter's id: it is the disk that will replace the voter's disk.
-        voter = node.voters.get(replica.key.id) if progress.voters.get(replica.key.id) is replica else None
-        return wire.DescribeQuorumResponse.ReplicaState(
-            replica_id=replica.key.id,
-            replica_directory_id=(replica.key if voter is None else voter.key).directory,
-            log_end_offset=node.log.end_offset if is_own else replica.end_offset,
-            last_fetch_timestamp=wall_ms if is_own else _wall(replica.last_fetch_ms, now_ms, wall_ms),
-            last_caught_up_timestamp=wall_ms if is_own else _wall(replica.caught_up_ms, now_ms, wall_ms),
-        )
-
-    message = wire.DescribeQuorumResponse
-    partition = message.PartitionData(
-        partition_index=0,
-        error_code=NONE,
-        leader_id=own,
-        leader_epoch=node.epoch,
-        high_watermark=node.high_watermark,
-        current_voters=[state(voter) for voter in progress.voters.values()],
-        observers=[state(observer) for observer in progress.observers.values()],
-    )
-    response = message(error_code=NONE, topics=[message.TopicData(METADATA_TOPIC_NAME, [partition])])
-    response.nodes = [_node(voter.key.id, voter.endpoints) for voter in node.voters]
-    return response
-
-
-def _describes_nothing(request: Any) -> Any:
-    """Answer that each requested partition is unknown."""
-    message = wire.DescribeQuorumResponse
-    why = "This server does not host this topic-partition."
-    return message(
-        topics=[
-            message.TopicData(
-                topic.topic_name,
-                [
-                    message.PartitionData(row.partition_index, UNKNOWN_TOPIC_OR_PARTITION, why)
-                    for row in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-def without_directories(response: Any) -> None:
-    """Leave out the fields that DescribeQuorum below version 2 lacks."""
-    response.nodes = []
-    for topic in response.topics:
-        for row in topic.partitions:
-            for replica in (*row.current_voters, *row.observers):
-                replica.replica_directory_id = ZERO_UUID
-
-
-def _wall(then_ms: int, now_ms: int, wall_ms: int) -> int:
-    return -1 if then_ms < 0 else wall_ms - (now_ms - then_ms)
-
-
-def _node(node_id: int, endpoints: Any) -> Any:
-    message = wire.DescribeQuorumResponse
-    return message.Node(node_id, [message.Listener(name, *where) for name, where in endpoints.items()])

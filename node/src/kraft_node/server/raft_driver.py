@@ -30,7 +30,7 @@ from kraft_node.metadata.log_batches import (
 from kraft_node.metadata.prepared import Prepared, encoded_batches
 from kraft_node.metadata.records import decode_record
 from kraft_node.metadata.snapshot_state import told_snapshot
-from kraft_node.raft import events, wire_form
+from kraft_node.raft import describe_quorum, events, wire_form
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.messages import (
@@ -331,9 +331,9 @@ class RaftDriver:
 
     def _describe(self, ctx: RequestContext, message: Any) -> Any:
         clock = self.env.clock
-        response = wire_form.describe_quorum(self.node, message, clock.monotonic_ms(), clock.wall_ms())
+        response = describe_quorum.describe_quorum(self.node, message, clock.monotonic_ms(), clock.wall_ms())
         if ctx.api_version < DIRECTORIES_DESCRIBED_VERSION:
-            wire_form.without_directories(response)
+            describe_quorum.without_directories(response)
         return response
 
     # Steps of the core.
