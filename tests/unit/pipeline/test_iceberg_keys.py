@@ -117,7 +117,7 @@ def test_what_others_commit_meanwhile(tmp_path: Path) -> None:
         old = other.live()
         rows = pa.concat_tables([pq.read_table(tmp_path / file.path) for file in old])
         work = intents.Work(Folder(tmp_path), "app", 0, "compact-1")
-        files = Merge.of(work, Changes(rows, ("k",)), whole=True).added(rows, [])
+        files = Merge.of(work, Changes(rows, ("k",)), pa.schema([]), whole=True).added(rows, [])
         other.replace([file.path for file in old], files)
 
     put(table, 2, b"a", n=2, each=between(compacted))

@@ -200,7 +200,7 @@ class DeltaTableOf:
         state, work = State(batch, position), self._work(batch)
         properties = self._properties(state, Transaction(self._app, batch))
         feeds = self._table.metadata().configuration.get(CHANGE_FEED) == "true"
-        merge = Merge.of(work, changes, whole=False, only_look=feeds)
+        merge = Merge.of(work, changes, self.schema(), whole=False, only_look=feeds)
         candidates = merge.candidates(self._live(changes.keys), each)
         found = [left for left in each(merge.left, candidates) if left is not None]
         if feeds:

@@ -25,7 +25,7 @@ from kraft_pipeline.tables.losses import Losses
 from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import open_storage
-from kraft_pipeline.tables.tasks import encoded
+from kraft_pipeline.tables.tasks import INT96_UNIT, encoded
 
 SMALL: Final = 0.75
 """Files smaller than this fraction of `compactTo` are merged. Larger ones stay, or each pass would rewrite them."""
@@ -84,7 +84,7 @@ def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool
         return 0, 0
     kept: list[str] = []
     try:
-        for group, file in _merged(spec, engine or InlineEngine(), work, groups):
+        for group, file in _merged(spec, engine or InlineEngine(), table.schema(), work, groups):
             _replace(table, [old.path for old in group], file)
             kept.append(file.path)
     except ConflictError:
@@ -95,21 +95,22 @@ def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool
 
 
 def _merged(
-    spec: TableSpec, engine: Engine, work: Work, groups: Sequence[list[Added]]
+    spec: TableSpec, engine: Engine, columns: pa.Schema, work: Work, groups: Sequence[list[Added]]
 ) -> list[tuple[list[Added], Added]]:
     """Merge each group into a new file, which is not committed yet. If one fails, all new files are removed."""
     try:
-        return list(zip(groups, engine.map(partial(_merge, spec, work), groups), strict=True))
+        return list(zip(groups, engine.map(partial(_merge, spec, columns, work), groups), strict=True))
     except Exception:
         work.settle(tuple)
         raise
 
 
-def _merge(spec: TableSpec, work: Work, group: Sequence[Added]) -> Added:
-    """Write the rows of all files to one new file. Runs on an executor."""
+def _merge(spec: TableSpec, columns: pa.Schema, work: Work, group: Sequence[Added]) -> Added:
+    """Write the rows of all files to one new file, with the types of the table. Runs on an executor."""
     storage = work.storage
-    parts = [pq.ParquetFile(io.BytesIO(storage.read(file.path))).read() for file in group]
-    schema = schemas.merged(parts[0].schema, [part.schema for part in parts[1:]])
+    read = (io.BytesIO(storage.read(file.path)) for file in group)
+    parts = [pq.ParquetFile(source, coerce_int96_timestamp_unit=INT96_UNIT).read() for source in read]
+    schema = schemas.as_in(columns, schemas.merged(parts[0].schema, [part.schema for part in parts[1:]]))
     rows = pa.concat_tables([schemas.aligned(part, schema) for part in parts])
     data, minima, maxima = encoded(rows, spec.keys)
     folder, slash, _ = group[0].path.rpartition("/")
@@ -174,7 +175,7 @@ def _compact_beside(
             break
         work = Work(open_storage(path, spec.storage), spec.app_id, table.join(), f"{COMPACT}{uuid.uuid4().hex}")
         kept: list[str] = []
-        for group, file in _merged(spec, engine, work, groups[first : first + at_once]):
+        for group, file in _merged(spec, engine, table.schema(), work, groups[first : first + at_once]):
             with gate, suppress(ConflictError):
                 _replace(table, [old.path for old in group], file)
                 kept.append(file.path)

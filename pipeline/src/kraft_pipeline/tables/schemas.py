@@ -58,6 +58,23 @@ def merged(fields: pa.Schema, learnt: Sequence[pa.Schema]) -> pa.Schema:
     return fields
 
 
+def as_in(table: pa.Schema, file: pa.Schema) -> pa.Schema:
+    """The columns of a file with the types that the table has for them.
+
+    Another writer may store a type otherwise (Spark writes timestamps for Delta as INT96), which must not become the
+    type of a file that this program writes. Columns that the table does not have by that name stay as they are.
+    """
+    return pa.schema(_fields(list(file), [field for field in table if field.name in file.names], _stored))
+
+
+def _stored(file: pa.DataType, table: pa.DataType) -> pa.DataType:
+    """The table's type, unless the file's values might not fit it."""
+    if pa.types.is_timestamp(file) and pa.types.is_timestamp(table):
+        return table
+    wider = table in WIDER.get(file, ()) and not pa.types.is_floating(table)
+    return table if wider else _promoted(file, table)
+
+
 def check_names(
     schema: pa.Schema,
     reserved: Collection[str] = (),

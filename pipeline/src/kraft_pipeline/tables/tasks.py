@@ -26,6 +26,8 @@ FILE_BYTES: Final = 96 * 1024 * 1024
 """Arrow bytes that a task holds before it writes a file: large enough for readers, with memory for two."""
 STAGED_ROWS: Final = 50_000
 """Rows of a row group in staged files, which merges by key read in parts."""
+INT96_UNIT: Final = "us"
+"""Unit of timestamps that other writers store as INT96; in nanoseconds, the years after 2262 would overflow."""
 STATISTICS: Final = 32
 """Columns with a minimum and a maximum in the commit, as with Delta's writers."""
 KEY_LENGTH: Final = 64

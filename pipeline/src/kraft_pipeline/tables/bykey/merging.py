@@ -27,8 +27,8 @@ from kraft_pipeline.tables.bykey.ordering import Order, matches, newer
 from kraft_pipeline.tables.committer import DELETED, Added, Changes, Each, Part, stem
 from kraft_pipeline.tables.intents import Work
 from kraft_pipeline.tables.partitions import By
-from kraft_pipeline.tables.schemas import aligned
-from kraft_pipeline.tables.tasks import FILE_BYTES, encoded
+from kraft_pipeline.tables.schemas import aligned, as_in
+from kraft_pipeline.tables.tasks import FILE_BYTES, INT96_UNIT, encoded
 
 BOUNDED: Final = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary)
 
@@ -69,13 +69,18 @@ class Merge:
     parts: tuple[Part, ...]
     whole: bool
     """Whether files contain the partition columns."""
+    columns: pa.Schema = field(default_factory=lambda: pa.schema([]), kw_only=True)
+    """Columns of the table. Files of other writers may store their types otherwise."""
     only_look: bool = field(default=False, kw_only=True)
     """Whether to find refused changes only, without new files."""
 
     @classmethod
-    def of(cls, work: Work, changes: Changes, *, whole: bool, only_look: bool = False) -> Merge:
-        """The merge of `changes`, whose new files belong to `work`."""
-        return cls(work, changes.keys, changes.order, changes.parts, whole, only_look=only_look)
+    def of(
+        cls, work: Work, changes: Changes, columns: pa.Schema | None, *, whole: bool, only_look: bool = False
+    ) -> Merge:
+        """The merge of `changes`, whose new files belong to `work`, into a table with `columns`."""
+        assert columns is not None, "a table is created before anything is committed"
+        return cls(work, changes.keys, changes.order, changes.parts, whole, columns=columns, only_look=only_look)
 
     def candidates(self, files: Sequence[Added], each: Each) -> list[Candidate]:
         """The files that may have a row with one of the keys, by the bounds of their key columns."""
@@ -103,7 +108,7 @@ class Merge:
         """Merge the changes into one file. Returns None if it has none of the keys. Raises OSError."""
         file, rows = candidate.file, None
         refused: dict[int, list[int]] = {}
-        with self.work.storage.open(file.path) as source, pq.ParquetFile(source) as opened:
+        with self.work.storage.open(file.path) as source, _opened(source) as opened:
             for number in candidate.parts:
                 there = self.parts[number].read(self.work.storage, self._columns)
                 if rows is None:
@@ -125,6 +130,7 @@ class Merge:
             rest = opened.read().filter(pa.array(kept)) if kept.any() else None
         if rest is None:
             return Left(file, changed=True, rest=None, refused=refused)
+        rest = aligned(rest, as_in(self.columns, rest.schema))
         written = self._written([(rest, file, file.path.rpartition("/")[0])])
         return Left(file, changed=True, rest=written[0], refused=refused)
 
@@ -169,6 +175,10 @@ class Merge:
             self.work.storage.write(path, data)
             found.append(Added(path, data.size, rows.num_rows, like.values, minima, maxima))
         return found
+
+
+def _opened(source: Any) -> pq.ParquetFile:
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit=INT96_UNIT)
 
 
 def accepted(rows: pa.Table, refused: Sequence[int]) -> pa.Table:

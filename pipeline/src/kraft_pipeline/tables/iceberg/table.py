@@ -211,7 +211,8 @@ class IcebergTable:
 
     def upsert(self, batch: int, position: Position, changes: Changes, *, after: int, each: Each) -> list[str]:
         """As `Keyed.upsert`, by one snapshot. Raises ValueError if another writer has delete files in it."""
-        merge = Merge.of(intents.batch(self._storage, self._app, self._epoch, batch), changes, whole=True)
+        work = intents.batch(self._storage, self._app, self._epoch, batch)
+        merge = Merge.of(work, changes, self.schema(), whole=True)
         new: list[Added] = []
 
         def fill(tx: Transaction) -> None:
