@@ -1,7 +1,7 @@
-"""Runs each test alone: in a process of its own, forked after the collection and before any test has run.
+"""Runs each test alone: in its own process, forked after the collection and before the first test.
 
-`python -m pytest -p tests.alone …`, or `make test-alone`. A test sees nothing that another test has left in memory,
-and every fixture is made for it alone, also those of modules and of the session.
+`python -m pytest -p tests.alone …`, or `make test-alone`. A test sees nothing in memory that another test left. Every
+fixture is made anew for each test, also fixtures of modules and of the session.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Change events as Debezium documents them: envelopes of several connectors, in JSON with and without a schema."""
+"""Change events as Debezium documents them: envelopes of several connectors, in JSON with and without schema."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ ROW = [
 
 
 def schema(row: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of an envelope about such rows."""
+    """The schema of an envelope about rows of these fields."""
     sides = [
         {"type": "struct", "fields": row, "optional": True, "name": "shop.public.customers.Value", "field": name}
         for name in ("before", "after")
@@ -122,7 +122,7 @@ def event(
     described: list[dict[str, Any]] | None = None,
     **changed: Any,
 ) -> bytes:
-    """One event; `described`: with the schema of such rows; `changed`: of its source."""
+    """One event. `described` adds the schema; `changed` replaces fields of its source."""
     payload = {
         "before": before,
         "after": after,

@@ -1,4 +1,4 @@
-"""Writes tables of records without a cluster: everything but the network is the pipeline's own."""
+"""Writes tables of records without a cluster: everything but the network is the pipeline's own code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kraft_protocol.records.batch import build_batch
 
 
 class Fed(InlineEngine):
-    """An engine whose tasks find their records here rather than at brokers."""
+    """An engine whose tasks read their records here instead of from brokers."""
 
     def __init__(self, logs: dict[int, bytes]) -> None:
         self._logs = logs
@@ -41,16 +41,16 @@ class Feed:
         self.runner: Any = Runner(given, Fed(self._logs), tell=tell)
 
     def begin(self) -> None:
-        """Take over a table that another writer has made."""
+        """Take over a table that another writer created."""
         self.runner.begin()
 
     def values(self, *values: bytes | None) -> None:
-        """One batch of values."""
+        """Write one batch of values."""
         start, end = self._end, self._end + len(values)
         self.put(start, end, build_batch([(b"k", value) for value in values], base_offset=start))
 
     def put(self, start: int, end: int, log: bytes) -> None:
-        """One batch of record batches."""
+        """Write one batch of record batches."""
         self._logs[start], self._end = log, end
         states = [open_table(self._given, dead_letters=dead).state() for dead in (False, True)]
         position = Position({("t", 0): end}, "c", {"t": "00" * 16}, {("t", 0): 0})

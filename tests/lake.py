@@ -1,6 +1,6 @@
-"""`python -m tests.lake`: a Spark with Delta's and Iceberg's own jars, which answers what it is asked line by line.
+"""`python -m tests.lake`: a Spark with Delta's and Iceberg's own jars that answers requests line by line.
 
-It is another Spark than the pipeline's tests have: the last one that these have been made for (tools/peers.py).
+It is not the Spark of the pipeline's tests, but the last version that these jars support (tools/peers.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MORE = {
 
 
 class Lake:
-    """The process. Iceberg tables in `folder` are also known as lake.NAME. Skips where nothing is installed."""
+    """The process. Iceberg tables in `folder` are also named lake.NAME. Skips the test if it is not installed."""
 
     def __init__(self, folder: Path) -> None:
         if not peers.lakehouse_installed():
@@ -50,16 +50,16 @@ class Lake:
         )
 
     def read(self, kind: str, path: Path | str, where: str = "true", **options: Any) -> list[dict[str, Any]]:
-        """The rows of a table, by Spark's options of its format."""
+        """The rows of a table, with Spark's options of its format."""
         given = {name: str(value) for name, value in options.items()}
         return self._ask({"kind": kind, "path": str(path), "where": where, "options": given})
 
     def stream(self, kind: str, path: Path | str, copy: Path) -> list[dict[str, Any]]:
-        """The rows of all that a stream of Spark has copied from a table into a folder, going on where it was."""
+        """Continue a stream of Spark from a table into a folder; returns all rows copied so far."""
         return self._ask({"kind": kind, "path": str(path), "copy": str(copy)})
 
     def sql(self, text: str) -> list[dict[str, Any]]:
-        """What a statement returns. Raises AssertionError with Spark's words."""
+        """The result of a statement. Raises AssertionError with Spark's message."""
         return self._ask({"sql": text})
 
     def _ask(self, question: dict[str, Any]) -> list[dict[str, Any]]:
@@ -87,7 +87,7 @@ class Lake:
 
 
 def main(folder: str) -> None:
-    """Answer until standard input ends."""
+    """Answer requests until standard input ends."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[1]").appName("lake")

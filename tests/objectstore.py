@@ -1,4 +1,4 @@
-"""An S3-compatible store of the test's own: moto's server, a child process, everything in its memory."""
+"""An S3-compatible store for one test: moto's server, a child process, all data in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGI
 
 @contextmanager
 def object_store(folder: Path, bucket: str) -> Iterator[dict[str, str]]:
-    """A running store with a bucket; yields what `table.storageOptions` is to be."""
+    """A running store with a bucket; yields the value of `table.storageOptions`."""
     log = folder / "store.log"
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     with log.open("wb") as out:

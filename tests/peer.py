@@ -1,6 +1,6 @@
-"""Foreign programs that tests need. A test without its program is skipped; in CI, which installs all, it fails.
+"""Foreign programs that tests need. Without the program its test is skipped; in CI, where all are installed, it fails.
 
-`tests/conftest.py` sums the skips up in the last line of a run.
+`tests/conftest.py` summarizes the skips in the last line of a run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IS_MISSING = " is missing: "
 
 
 def missing(what: str, how: str) -> NoReturn:
-    """Skip the test, because `what` is missing; fail it in CI. `how` tells a person what to do."""
+    """Skip the test because `what` is missing; fail it in CI. `how` tells a person how to install it."""
     reason = f"{what}{IS_MISSING}{how}"
     if CI:
         pytest.fail(reason)
@@ -76,9 +76,10 @@ SHELL_TIMEOUT_S = 40.0
 
 
 def run_metadata_shell(*args: str, is_whole: Callable[[str], bool]) -> str:
-    """What Apache Kafka's metadata shell prints, run again until it is `is_whole`, or for the last time.
+    """What Apache Kafka's metadata shell prints; runs again until the output is `is_whole`, or for the last time.
 
-    On a busy machine it may run the command before it has loaded the snapshot, as if that were empty, or never end.
+    On a busy machine the shell may run the command before it has loaded the snapshot, as if it were empty, or never
+    end.
     """
     out = ""
     for left in reversed(range(SHELL_TRIES)):

@@ -1,4 +1,4 @@
-"""One server a target and test process, and the table of outcomes.
+"""One server for each target and test process, and the table of outcomes.
 
 `pytest tests/compat --matrix docs/compatibility.md` writes the table from the run (tests/compat/matrix.py).
 """
@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Reports carry what names their row, also from xdist's workers."""
+    """Add the name of the test's row to its report, so that reports of xdist's workers carry it."""
     for item in items:
         if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
             params = item.callspec.params if hasattr(item, "callspec") else {}
@@ -83,7 +83,7 @@ def cluster(server_name: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def make_target(tmp_path: Path) -> Iterator[Callable[..., Target]]:
-    """Makes servers of one's own: `make_target("kraftcluster", **{"log.dirs": …})`; stopped at the end."""
+    """Makes servers for a single test: `make_target("kraftcluster", **{"log.dirs": …})`; stopped at the end."""
     made: list[Target] = []
 
     def make(server_name: str, folder: str = "server", **overrides: str) -> Target:

@@ -1,7 +1,8 @@
-"""Runs a KafkaTable on a disk that is too small until it waits, makes the disk larger, and says what came of it.
+"""Runs a KafkaTable on a disk that is too small until it waits, enlarges the disk, and reports the result.
 
-`unshare -rm python -m tests.compat.fulldisk SPEC DISK ROWS COPY`: the disk is a tmpfs that nobody else sees; the table
-is copied out of it in the end. Prints a JSON object: what it waited for, and what was left beside the table then.
+`unshare -rm python -m tests.compat.fulldisk SPEC DISK ROWS COPY`: the disk is a tmpfs that no other process sees. At
+the end the table is copied out of it. Prints a JSON object: what the run waited for, and which files lay beside the
+table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A voter that answers on a real socket, and names an epoch of its choice in each answer."""
+"""A voter that answers on a real socket and names any epoch in its answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANSWERS: Final = (ApiKey.FETCH, ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.E
 
 
 class HostileVoter:
-    """Listens on a port until `close`; a thread for each connection."""
+    """Listens on a port until `close`; each connection has a thread."""
 
     def __init__(self, port: int, epoch: int) -> None:
         self.epoch = epoch

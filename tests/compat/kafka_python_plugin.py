@@ -1,8 +1,8 @@
-"""A pytest plugin for a pytest of its own: it lets kafka-python's integration suite run from its source distribution.
+"""A pytest plugin that runs kafka-python's integration suite from its source distribution, in a pytest of its own.
 
-The distribution leaves out `test/__init__.py`, without which the standard library's `test` is found first, and
-`test/service.py`, of which a run against an outside broker needs one name only. Loaded with `-p` by
-`test_kafka_python_suite.py`; outcomes go as JSON lines to the file of the environment variable OUTCOMES.
+The distribution lacks two files. Without `test/__init__.py` Python finds the standard library's `test` first. Of
+`test/service.py` a run against an outside broker needs one name only. `test_kafka_python_suite.py` loads the plugin
+with `-p`. Outcomes go as JSON lines to the file that the environment variable OUTCOMES names.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ sys.modules["test"] = package
 
 
 class ExternalService:
-    """A broker that somebody else starts and stops."""
+    """A broker that is started and stopped elsewhere."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
 
     def stop(self) -> None:
-        """Not ours to stop."""
+        """Does nothing: the broker is stopped elsewhere."""
 
 
 service = types.ModuleType("test.service")
@@ -38,7 +38,7 @@ sys.modules["test.service"] = service
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """One line a test that ended, and one more where its clean-up failed."""
+    """Write a line for each test that ended, and another if its clean-up failed."""
     if report.when == "call" or not report.passed:
         line = {"id": report.nodeid, "outcome": report.outcome, "text": report.longreprtext[-4000:]}
         with REPORT.open("a") as out:

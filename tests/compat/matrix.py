@@ -1,10 +1,10 @@
 """The table of outcomes: what each client does against us and against Apache Kafka, from a run of tests/compat.
 
-`tests/compat/conftest.py` collects the outcomes of a run and writes the page with `write`; `tests/tidy` holds the
-committed page against `expected`, which reads the test files without running them.
+`tests/compat/conftest.py` collects the outcomes of a run and writes the page with `write`. `tests/tidy` compares the
+committed page with `expected`, which reads the test files without running them.
 
-A row is a test function (its parameters are counted), in the section of its client: the constant `CLIENT` of its class
-or module, or else under the module's name. A run of some tests only replaces their rows.
+A row is a test function; its parameters are counted. The row's section is the constant `CLIENT` of its class or module,
+or else the module's name. A run of some tests replaces only the rows of these tests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PASSED, FAILED, SKIPPED, NOT_YET = "passed", "failed", "skipped", "not yet"
 
 
 class Row(NamedTuple):
-    """What names a row."""
+    """The key of a row: its section and its test."""
 
     client: str
     what: str
@@ -77,7 +77,7 @@ class Outcomes:
         self._seen.setdefault(row, {}).setdefault(target, []).append(outcome)
 
     def cells(self) -> dict[Row, tuple[str, str]]:
-        """For each row its two cells."""
+        """The two cells of each row."""
         return {row: (_cell(by.get(OURS)), _cell(by.get(APACHE))) for row, by in self._seen.items()}
 
 
@@ -92,7 +92,7 @@ def _cell(outcomes: list[str] | None) -> str:
 
 
 def write(path: Path, outcomes: Outcomes, folder: Path = FOLDER) -> None:
-    """Write the page; rows of tests that did not run are kept as the page has them."""
+    """Write the page; keep the rows of tests that did not run."""
     old = read(path) if path.exists() else {}
     cells = {**old, **outcomes.cells()}
     rows = [row for row in dict.fromkeys(expected(folder)) if row in cells]
@@ -145,21 +145,21 @@ def _count(cells: list[str]) -> str:
 
 
 def versions() -> list[tuple[str, str]]:
-    """The clients and their versions, as this machine has them."""
+    """The clients and their versions on this machine."""
     found = [("Apache Kafka's Java tools and clients", "4.3.1"), ("Java", _said("java", "-version"))]
     found += [(name, metadata.version(name)) for name in ("confluent-kafka", "kafka-python", "aiokafka")]
     return [*found, ("kcat", _said("kcat", "-V")), *_pinned()]
 
 
 def _pinned() -> Iterator[tuple[str, str]]:
-    """The clients in Go and JavaScript, whose files here pin them."""
+    """The clients in Go and JavaScript, with the versions that their files here pin."""
     go = (FOLDER / "go/go.mod").read_text()
     yield from re.findall(r"^\t\S+/(franz-go|sarama|kafka-go) v(\S+)$", go, re.MULTILINE)
     yield from json.loads((FOLDER / "js/package.json").read_text())["dependencies"].items()
 
 
 def _said(program: str, flag: str) -> str:
-    """The first version number in what a program says about itself, with librdkafka's after it."""
+    """The first version number in a program's output, followed by librdkafka's if it is named."""
     if shutil.which(program) is None:
         return "not on the machine of the last run"
     done = subprocess.run([program, flag], capture_output=True, text=True, check=False)

@@ -21,7 +21,7 @@ WAIT_S = 120.0
 
 
 def wait_for(what: str, question: Callable[[], Any], timeout_s: float = WAIT_S) -> Any:
-    """Ask until there is a (true) answer; it."""
+    """Ask until the answer is true; returns the answer."""
     deadline = time.monotonic() + timeout_s
     while True:
         answer = question()
@@ -32,14 +32,17 @@ def wait_for(what: str, question: Callable[[], Any], timeout_s: float = WAIT_S) 
 
 
 def directory_id(node_id: int) -> str:
-    """Of the metadata directory of a first voter, as text."""
+    """The id of a first voter's metadata directory, as text."""
     return base64.urlsafe_b64encode(bytes([node_id]) * 16).decode().rstrip("=")
 
 
 @dataclass
 class Members:
-    """`controllers` and `brokers` name the program of each: "kraftcluster" or "apache". Ids: controllers from 1 on,
-    brokers from 101 on. `combined`: the controllers are brokers as well."""
+    """Controllers and brokers as processes; `controllers` and `brokers` give the program of each: "kraftcluster" or
+    "apache".
+
+    Controllers have the ids from 1, brokers from 101. `combined`: the controllers are brokers as well.
+    """
 
     folder: Path
     controllers: Iterable[str] = ("kraftcluster",) * 3
@@ -107,7 +110,7 @@ class Members:
         return ",".join(f"127.0.0.1:{self.nodes[i].controller_port}" for i in self.controller_ids)
 
     def start(self, *node_ids: int) -> Members:
-        """Start those nodes (all of them), and wait until brokers among them answer."""
+        """Start the given nodes, by default all, and wait until the brokers among them answer."""
         chosen = node_ids or tuple(self.nodes)
         for node_id in chosen:
             self.nodes[node_id].launch()
@@ -119,13 +122,16 @@ class Members:
         return self
 
     def _wait_until_all_may_vote(self) -> None:
-        """A voter that has not seen that its quorum is new votes four seconds later: until then none may be lost."""
+        """Wait until every voter may vote; before that no voter may be lost.
+
+        A voter that does not know that its quorum is new votes four seconds later.
+        """
         files = [self.nodes[i].data / "__cluster_metadata-0" / "quorum-state" for i in self.controller_ids]
         if not self.dynamic:
             wait_for("all voters remember", lambda: all(file.exists() for file in files))
 
     def stop(self) -> None:
-        """Stop all nodes, brokers first, as administrators do. Paused nodes are resumed before."""
+        """Stop all nodes, brokers first, as administrators do. Paused nodes are resumed first."""
         for node in self.nodes.values():
             if node.process is not None:
                 node.process.send_signal(signal.SIGCONT)
@@ -133,7 +139,7 @@ class Members:
             self.nodes[node_id].kill()
 
     def require_all_run(self) -> None:
-        """Raise AssertionError that names a node which ended by itself: nothing that waits for it would come about."""
+        """Raise AssertionError with the name of a node that ended by itself: waiting for it would never succeed."""
         for node in self.nodes.values():
             code = None if node.process is None else node.process.poll()
             assert code is None, f"{node.name} ended with {code}:\n{node.tail()}"
@@ -142,17 +148,17 @@ class Members:
         """The end of all logs, for a failed test."""
         return "\n".join(f"--- {n}\n{node.tail()}" for n, node in self.nodes.items())
 
-    # Asking
+    # Questions
 
     def ask(self, node_id: int, key: ApiKey, request: Any, *, timeout_s: float = 30.0) -> Any:
-        """The response of one node, over its client port, or the controller port where it has no other."""
+        """The response of one node, over its client port; over the controller port if it has no other."""
         node = self.nodes[node_id]
         port = node.port if node_id in self.broker_ids else node.controller_port
         with Client("127.0.0.1", port, timeout_s) as client:
             return client.ask(key, request)
 
     def quorum(self, node_id: int | None = None) -> Any:
-        """The quorum as the first running broker describes it; None while it has no leader."""
+        """The quorum as the first running broker describes it; None while the quorum has no leader."""
         self.require_all_run()
         topics = [DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])]
         asked = next(n for n in self.broker_ids if self.runs(n)) if node_id is None else node_id
@@ -169,7 +175,7 @@ class Members:
         return self.nodes[node_id].process is not None
 
     def create(self, name: str, partitions: int = 1, replicas: int = 1, *, via: int | None = None) -> None:
-        """Create a topic through a broker (the first that runs)."""
+        """Create a topic through the first running broker."""
         topic = CreateTopicsRequest.CreatableTopic(name, partitions, replicas)
         asked = next(n for n in self.broker_ids if self.runs(n)) if via is None else via
         response = self.ask(asked, ApiKey.CREATE_TOPICS, CreateTopicsRequest([topic], timeout_ms=30_000))

@@ -1,7 +1,7 @@
-"""Ports for nodes under test that nothing else on the machine takes before the node binds them.
+"""Ports for nodes under test that no other program on the machine takes before the node binds them.
 
-A port that the kernel chose (`bind` to 0) may be chosen again for another test, or another listener, before the node
-gets to bind it: on a busy machine that takes seconds. The node then ends, and its cluster waits for it in vain.
+The kernel may give a port that it chose (`bind` to 0) to another test or listener before the node binds it; on a busy
+machine a node needs seconds for that. The node then ends, and its cluster waits in vain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BLOCK: Final = 200
 
 
 class PortBlock:
-    """The ports of this process, each given out in turn."""
+    """The ports of this process; each is given out in turn."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,7 +30,7 @@ class PortBlock:
         self._next = 0
 
     def take(self, count: int) -> list[int]:
-        """Ports that nothing listens on, all different. Raises OSError if no more are to be had."""
+        """Free ports, all different. Raises OSError if no free ports are left."""
         found: list[int] = []
         looked = 0
         while len(found) < count:

@@ -23,7 +23,7 @@ CLUSTER_ID = "kraftclusterTests00000A"[:22]
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing else takes before the node binds them, all different."""
+    """Free ports, all different, that no other program takes before the node binds them."""
     return ports.OURS.take(count)
 
 
@@ -54,7 +54,7 @@ class Target:
 
     @property
     def data(self) -> Path:
-        """The log directory, the first one where there are several."""
+        """The log directory; the first if there are several."""
         return Path(self.overrides.get("log.dirs", str(self.folder / "data")).split(",")[0])
 
     @property
@@ -63,7 +63,7 @@ class Target:
         return self.folder / "server.log"
 
     def properties(self) -> Path:
-        """The configuration file, written anew; the same keys for both servers."""
+        """Write the configuration file; both servers have the same keys."""
         lone = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -93,7 +93,7 @@ class Target:
         raise AssertionError(f"{self.name}: no command for {program} {args}")
 
     def format(self) -> None:
-        """Format the log directory unless it has been."""
+        """Format the log directory unless it is formatted."""
         if (self.data / "meta.properties").exists():
             return
         command = self._command(
@@ -108,7 +108,7 @@ class Target:
         return self
 
     def launch(self) -> None:
-        """Start the process, formatted if it is new, without waiting for it."""
+        """Start the process without waiting for it; format it first if it is new."""
         self.format()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -116,7 +116,7 @@ class Target:
             )
 
     def wait_ready(self) -> None:
-        """Wait for an answer to a Metadata request that names a broker."""
+        """Wait until the answer to a Metadata request names a broker."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self.process is not None and self.process.poll() is not None:
@@ -131,7 +131,7 @@ class Target:
         return "\n".join(self.log.read_text(errors="replace").split("\n")[-60:]) if self.log.exists() else ""
 
     def stop(self, sig: int = signal.SIGTERM) -> int | None:
-        """Stop it (SIGKILL after a while) and return its exit code."""
+        """Stop the process, with SIGKILL if it does not end in time; returns its exit code."""
         if self.process is None:
             return None
         process, self.process = self.process, None
@@ -146,7 +146,7 @@ class Target:
         return process.returncode
 
     def wipe(self) -> None:
-        """Lose the log directory."""
+        """Delete the log directory, as if it were lost."""
         shutil.rmtree(self.data)
 
     def kill(self) -> None:
@@ -154,7 +154,7 @@ class Target:
         self.stop(signal.SIGKILL)
 
     def _env(self) -> dict[str, str]:
-        # If bytecode cannot be written, every start compiles the sources, unlike for users.
+        # Users' nodes load bytecode. Where it cannot be written, every start compiles the sources.
         return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -190,7 +190,7 @@ class Apache(Target):
 
 
 def _names_a_broker(port: int) -> bool:
-    """Ask for Metadata v1 of no topic with bytes spelled out here, so that no client library is in between."""
+    """Ask for Metadata v1 of no topic, with bytes written here, so that no client library takes part."""
     header = b"\x00\x03\x00\x01\x00\x00\x00\x07\x00\x04test"
     body = b"\x00\x00\x00\x00"
     request = header + body

@@ -58,13 +58,13 @@ def run(members: Members, tool: str, *args: str, check: bool = True) -> Done:
 
 
 def create(members: Members, name: str, assignment: str, *configs: str) -> None:
-    """`assignment` as kafka-topics takes it: 101:102,102:103."""
+    """Create a topic; `assignment` has the form of kafka-topics: 101:102,102:103."""
     extra = [part for config in configs for part in ("--config", config)]
     run(members, "TopicCommand", "--create", "--topic", name, "--replica-assignment", assignment, *extra)
 
 
 def described(members: Members, name: str) -> list[dict[str, list[int]]]:
-    """What kafka-topics shows of each partition: Leader, Replicas, Isr as lists."""
+    """What kafka-topics shows of each partition: leader, replicas and ISR as lists."""
     lines = run(members, "TopicCommand", "--describe", "--topic", name).out.splitlines()
     rows = []
     for line in lines:
@@ -87,7 +87,7 @@ def led_by(members: Members, name: str, *leaders: int) -> bool:
 
 
 def produce(members: Members, name: str, values: list[bytes], partition: int = 0, **settings: Any) -> list[KafkaError]:
-    """The errors of deliveries with acks=all."""
+    """Produce with acks=all; returns the errors of the deliveries."""
     errors: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": members.bootstrap, "acks": "all", "linger.ms": 1, **settings})
     for value in values:
@@ -114,7 +114,7 @@ def values_of(members: Members, name: str, count: int, partition: int = 0, **set
 
 
 def log_folder(members: Members, broker: int, name: str, partition: int = 0) -> Path | None:
-    """Where the broker has the partition's log, in either of its directories."""
+    """The folder of a partition's log on a broker, in either of its directories."""
     folder = members.nodes[broker].folder
     return next((path for d in ("data", "more") if (path := folder / d / f"{name}-{partition}").is_dir()), None)
 
@@ -139,7 +139,7 @@ class Reassignment:
 
 
 def throttles(members: Members, name: str) -> tuple[str, str]:
-    """What kafka-configs shows of the topic and of the brokers, as far as it concerns throttles."""
+    """The throttles of the topic and the brokers, as kafka-configs shows them."""
     config = "kafka.admin.ConfigCommand"
     where = ("--bootstrap-server", members.bootstrap, "--describe")
     topic = run_tool(config, *where, "--entity-type", "topics", "--entity-name", name).text
@@ -167,7 +167,7 @@ def test_a_throttled_move_keeps_to_its_rate_and_its_throttle_is_removed(members:
 
     def is_done() -> bool:
         now, size = time.monotonic() - begun, moved()
-        # One read may exceed what is left of the rate on each side, and a rate is that of at least a second.
+        # One read may exceed the rest of the rate on each side, and a rate covers at least a second.
         assert size <= rate * (now + 1) + 2 * (1 << 20), f"{size} bytes after {now:.1f} s"
         return size > 10_000_000
 
@@ -197,8 +197,8 @@ def in_sync_with(members: Members, name: str, broker: int) -> bool:
 
 
 def test_a_move_can_be_cancelled(members: Members) -> None:
-    # Other brokers than those of the throttled move above: a rate is that of the last eleven seconds, as in Kafka, so
-    # that a few bytes of one move let the next one begin with seconds' worth at once.
+    # These are not the brokers of the throttled move above. As in Kafka, a rate covers the last eleven seconds: if one
+    # move sent few bytes, the next may begin with the bytes of several seconds.
     create(members, "stays", "103:102")
     assert produce(members, "stays", [os.urandom(50_000) for _ in range(60)]) == []
     move = Reassignment(members, "stays", [101, 102])
@@ -282,7 +282,7 @@ def test_preferred_leaders_are_elected_by_the_tool(members: Members) -> None:
     elect = ("--election-type", "preferred", "--topic", "preferred", "--partition")
     run(members, "LeaderElectionCommand", *elect, "0")
     wait_for("102 leads one", lambda: led_by(members, "preferred", 102, 103, 101), PATIENCE_S)
-    # Other tests leave topics behind, and their replicas on 102 may be in sync later than those of this one.
+    # Other tests leave topics behind. Their replicas on 102 may become in-sync after the replicas of this test.
     wait_for("all replicas are in sync", lambda: not under_replicated(members), PATIENCE_S)
     run(members, "LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
     wait_for("102 leads both", lambda: led_by(members, "preferred", 102, 102, 101), PATIENCE_S)
@@ -318,7 +318,7 @@ def _same(members: Members, name: str) -> bool:
 
 
 def even_out(members: Members, broker: int) -> None:
-    """Give both directories of a broker as many logs: new logs go where there are fewest."""
+    """Give both directories of a broker as many logs, because new logs go where the fewest are."""
     folders = (members.nodes[broker].folder / name for name in ("data", "more"))
     counts = [len([at for at in folder.iterdir() if LOG_FOLDER.fullmatch(at.name)]) for folder in folders]
     missing = abs(counts[0] - counts[1])
@@ -337,7 +337,7 @@ def test_a_directory_that_fails_takes_its_replicas_alone_out_of_service(members:
     more = members.nodes[102].folder / "more"
     more.rename(more.with_name("taken-away"))
     more.write_text("no directory")
-    # A broker notices the failure when it creates a log in either directory.
+    # A broker notices the failure when it creates a log in that directory.
     create(members, "finds-out", ",".join(["102"] * 2))
     for partition in (0, 1):
         produce(members, "finds-out", [b"x"], partition, **{"message.timeout.ms": 3000})

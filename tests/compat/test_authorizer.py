@@ -1,4 +1,4 @@
-"""ACLs made by Kafka's own tool, held to by a controller of ours and brokers of both kinds."""
+"""ACLs made with Kafka's own tool, enforced by a controller of ours and brokers of both kinds."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def asked_by_a_stranger(members: Members, broker_id: int, request: Any, version:
 
 
 def creation(members: Members, broker_id: int, name: str) -> int:
-    """The error that the stranger gets for a topic; forwarded to the controller in an envelope."""
+    """The error that the unprivileged client gets for a topic; the request goes to the controller in an envelope."""
     topic = CreateTopicsRequest.CreatableTopic(name, 1, 2)
     request = CreateTopicsRequest([topic], 30_000)
     return int(asked_by_a_stranger(members, broker_id, request, 7).topics[0].error_code)

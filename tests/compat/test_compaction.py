@@ -1,4 +1,4 @@
-"""What compaction leaves, beside Apache Kafka's cleaner; and Apache Kafka on a directory that ours has compacted."""
+"""Compaction's result beside that of Apache Kafka's cleaner; and Apache Kafka on a directory that ours compacted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Survivor = tuple[int, bytes | None, bytes | None]
 
 
 def write(target: Target) -> None:
-    """The same batches with every server: keys that come again, tombstones, long keys."""
+    """Write the same batches to every server: repeated keys, tombstones, long keys."""
     admin = AdminClient({"bootstrap.servers": target.bootstrap})
     admin.create_topics([NewTopic("t", 1, 1, config=CONFIG)])["t"].result(30)
     rng = random.Random(7)
@@ -51,7 +51,7 @@ def survivors(target: Target) -> list[Survivor]:
 
 
 def settled(target: Target) -> list[Survivor]:
-    """Once compaction has left the log alone for three seconds."""
+    """Wait until compaction has not changed the log for three seconds."""
     deadline = time.monotonic() + COMPACTS_S
     before: list[Survivor] = []
     while time.monotonic() < deadline:

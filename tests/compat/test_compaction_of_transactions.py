@@ -52,7 +52,9 @@ def put(producer: Producer, rng: random.Random, count: int, *, keys: int = 25) -
 
 
 def write_transactions(target: Target, retention_ms: int) -> None:
-    """Committed and aborted transactions, side by side, through several segments; plain and idempotent records."""
+    """Write committed and aborted transactions in parallel through several segments, with plain and idempotent
+    records.
+    """
     admin = AdminClient({"bootstrap.servers": target.bootstrap})
     config = {**CONFIG, "delete.retention.ms": str(retention_ms)}
     admin.create_topics([NewTopic("t", 1, 1, config=config)])["t"].result(30)
@@ -79,15 +81,15 @@ def write_transactions(target: Target, retention_ms: int) -> None:
 
 
 def more(target: Target, number: int) -> None:
-    """Another round, of plain records: so the next pass has something to do."""
+    """Write another round of plain records, so that the next pass has work."""
     put(producer_of(target), random.Random(number), 80, keys=8)
 
 
 def set_lag(target: Target, lag_ms: str) -> None:
-    """Change the lag, and wait until the cleaner keeps to it.
+    """Change the lag, and wait until the cleaner uses it.
 
-    Apache Kafka puts a new image of the metadata in place, and DescribeConfigs answers from it, before it hands new
-    values to the logs. It takes in one image after the other, so the next change that is visible proves the last one.
+    Apache Kafka puts a new metadata image in place before it hands new values to the logs; DescribeConfigs answers from
+    that image. It applies images in order, so the next visible change proves that the previous change was applied.
     """
     admin = AdminClient({"bootstrap.servers": target.bootstrap})
     for key, value in (("min.compaction.lag.ms", lag_ms), (BARRIER_KEY, str(60_000 + len(lag_ms)))):
@@ -96,7 +98,7 @@ def set_lag(target: Target, lag_ms: str) -> None:
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(30)
         deadline = time.monotonic() + COMPACTS_S
-        while value_of(admin, key) != value:  # a broker acts later than the controller answers
+        while value_of(admin, key) != value:  # a broker applies a change after the controller has answered
             assert time.monotonic() < deadline, target.tail()
             time.sleep(0.1)
 
@@ -133,7 +135,7 @@ def consumed(target: Target, isolation: str) -> list[Found]:
 
 
 def batches(data: Path) -> list[tuple[Any, ...]]:
-    """What the headers say, and the records; a delete horizon only by whether there is one."""
+    """The batch headers and the records; of a delete horizon only whether it is set."""
     found: list[tuple[Any, ...]] = []
     for path in sorted((data / "t-0").glob("*.log")):
         log = path.read_bytes()
@@ -148,7 +150,7 @@ def batches(data: Path) -> list[tuple[Any, ...]]:
 
 
 def dumped(data: Path) -> list[str]:
-    """The same in the words of kafka-dump-log, without what depends on the run."""
+    """The same as kafka-dump-log prints it, without what depends on the run."""
     files = ",".join(str(path) for path in sorted((data / "t-0").glob("*.log")))
     text = run_tool("org.apache.kafka.tools.DumpLogSegments", "--print-data-log", "--files", files).text
     lines = [line for line in text.splitlines() if line.startswith(("baseOffset", "| offset"))]

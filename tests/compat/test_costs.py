@@ -1,4 +1,4 @@
-"""What costs much goes on in turns of the loop: foreign clients see nothing of it."""
+"""Expensive requests run in turns of the event loop; foreign clients notice nothing."""
 
 from __future__ import annotations
 

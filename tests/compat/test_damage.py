@@ -1,4 +1,4 @@
-"""Real nodes whose files are damaged: a replica is quarantined and fetched anew, its node and neighbours go on."""
+"""Real nodes with damaged files: the node quarantines the replica and fetches it anew; its neighbours go on."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def make_topic(members: Members, name: str, replicas: int) -> None:
 
 
 def state(members: Members, name: str) -> Any:
-    """As any broker knows it."""
+    """Topic and partition states as any broker knows them."""
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
     return members.ask(members.broker_ids[0], ApiKey.METADATA, request).topics[0].partitions[0]
 
 
 def damage(members: Members, node_id: int, name: str) -> None:
-    """The first batch of a closed segment, under the running node."""
+    """Damage the first batch of a closed segment while the node runs."""
     paths = sorted(Path(members.nodes[node_id].data / f"{name}-0").glob("*.log"))
     with paths[2].open("r+b") as file:
         file.seek(LENGTH_AT)

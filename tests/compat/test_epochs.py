@@ -1,4 +1,4 @@
-"""A voter that names the last epoch of the protocol must not take the quorum's elections away."""
+"""A voter that names the protocol's largest epoch must not make elections impossible."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INVALID_REQUEST = 42
 
 @pytest.fixture
 def members(tmp_path: Path) -> Iterator[Members]:
-    # An empty disk would wait for the third voter, which never says that it is new.
+    # A replica with an empty disk would wait for the third voter, which never reports that it is new.
     cluster = Members(tmp_path, brokers=("kraftcluster",), overrides={"quorum.empty.disk.guard": "false"})
     try:
         yield cluster

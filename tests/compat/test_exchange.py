@@ -1,4 +1,4 @@
-"""A data directory written by one server serves from the other, every record of it, in both directions."""
+"""A data directory written by one server is served by the other with all records, in both directions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def _as_clients_do(ask: Callable[[], T]) -> T:
-    """Retry while the coordinator is loading or unknown: with manual commits, librdkafka leaves that to the caller."""
+    """Retry while the coordinator loads or is unknown: for manual commits librdkafka leaves this to the caller."""
     from confluent_kafka import KafkaError, KafkaException
 
     moving = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
@@ -40,7 +40,9 @@ def _topic(codec: str) -> str:
 
 
 def _write(target: Target) -> None:
-    """Idempotent producers with every compression, a topic of several segments, committed offsets, topic configs."""
+    """Write with idempotent producers: every compression, a topic of several segments, committed offsets, topic
+    configs.
+    """
     from confluent_kafka import Consumer, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -69,7 +71,7 @@ def _write(target: Target) -> None:
 
 
 def _check(target: Target) -> None:
-    """Everything that `_write` wrote is there, and the server takes more."""
+    """Check that everything from `_write` is there, and that the server accepts more."""
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, ConfigResource
 

@@ -1,4 +1,4 @@
-"""Deleted files give their space back: a running node holds no descriptor of a file that has no name any more."""
+"""Deleted files free their space: a running node keeps no descriptor of an unlinked file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL_SEGMENTS = {"internal_segment_bytes": "20000"}
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Ours]:
-    """A node with two log directories that looks after its logs every 200 ms."""
+    """A node with two log directories that checks its logs every 200 ms."""
     paths = [tmp_path / "a", tmp_path / "b"]
     made = SeveralDirectories(
         "node",
@@ -44,7 +44,7 @@ def node(tmp_path: Path) -> Iterator[Ours]:
 
 
 def unlinked(node: Ours) -> list[str]:
-    """Deleted files of logs that the node still holds open."""
+    """Deleted log files that the node still holds open."""
     assert node.process is not None
     held = []
     for fd in os.listdir(f"/proc/{node.process.pid}/fd"):
@@ -58,7 +58,7 @@ def unlinked(node: Ours) -> list[str]:
 
 
 def fill(node: Ours, key: Callable[[int], bytes] | None = None, count: int = 60) -> None:
-    """Some dozen segments of topic t, which only the node has read."""
+    """Fill some dozen segments of topic t that only the node has read."""
     producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 0, "batch.size": 10_000})
     for number in range(count):
         producer.produce("t", bytes(9_000), key=key(number) if key else None, partition=0)
@@ -66,7 +66,7 @@ def fill(node: Ours, key: Callable[[int], bytes] | None = None, count: int = 60)
 
 
 def data(node: Ours) -> list[Path]:
-    """Segments of topic t, wherever they are, and however they are named."""
+    """The segment files of topic t, in whatever folder and under whatever name."""
     folders = Path(node.properties().parent).parent
     return sorted(folders.glob("[ab]/t-*/*.log*"))
 

@@ -1,4 +1,4 @@
-"""Java's own clients: one program of many steps, whose lines are those that Apache Kafka's answers give."""
+"""Java's own clients: one program of many steps, whose output must equal the output against Apache Kafka."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ WARNINGS = """
 
 
 def test_clients_told_to_push_metrics_have_nothing_to_warn_of(cluster: Target, tmp_path: Path) -> None:
-    """`enable.metrics.push` (KIP-714), an administrator's subscription for all, and a server without a receiver."""
+    """With `enable.metrics.push` (KIP-714), an administrator's subscription for all, and a server without a
+    receiver.
+    """
     (tmp_path / "log4j2-test.xml").write_text(WARNINGS)
     at = ("--bootstrap-server", cluster.bootstrap)
     tools = "org.apache.kafka.tools."

@@ -1,4 +1,4 @@
-"""Apache Kafka's own command-line tools, as their users type them."""
+"""Apache Kafka's own command-line tools, with the arguments that users type."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def tool(cluster: Target, main: str, *args: str, stdin: str | None = None, check: bool = True) -> str:
-    """Run a tool with --bootstrap-server; what it printed on both outputs."""
+    """Run a tool with --bootstrap-server; returns its output and error output."""
     where = ("--bootstrap-server", cluster.bootstrap)
     return run_tool(main, *where, *args, stdin=stdin or "", check=check).text
 
 
 def eventually(holds: Callable[[], bool], timeout_s: float = 60) -> None:
-    """What a broker applies after the controller has answered."""
+    """Wait for a change that a broker applies after the controller has answered."""
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, "did not come true"
@@ -37,7 +37,7 @@ def eventually(holds: Callable[[], bool], timeout_s: float = 60) -> None:
 
 
 def shows(cluster: Target, text: str, *entity: str, is_there: bool = True) -> None:
-    """The configurations of an entity have `text`, or come to have it no more."""
+    """Wait until the configurations of an entity have `text`, or no longer have it."""
     describe = ("kafka.admin.ConfigCommand", "--describe", *entity)
     eventually(lambda: (text in tool(cluster, *describe)) == is_there)
 
@@ -175,7 +175,7 @@ def _json_lines(text: str) -> list[dict[str, object]]:
 
 
 def test_verifiable_producer_and_consumer(cluster: Target, name: str) -> None:
-    # these two end by signals and hooks of their JVM, so each gets one of its own
+    # these two end by signals and hooks of their JVM, so each gets its own JVM
     create_topic(cluster, name, 3)
     where = ("--bootstrap-server", cluster.bootstrap, "--topic", name, "--max-messages", "500")
     produced = run_java(f"{TOOLS}.VerifiableProducer", *where, "--acks", "-1").stdout.decode()

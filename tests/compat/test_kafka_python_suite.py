@@ -1,8 +1,8 @@
 """kafka-python's own integration tests, run from its source distribution against us and against Apache Kafka.
 
-The servers are configured as that project configures Apache Kafka for them (node 0, four partitions, short sessions),
-except that no authorizer is set. A test that fails runs once more: the client can miss a subscription that is made
-while one of its Metadata requests is under way, and then waits for five minutes.
+The servers have the configuration that the project gives Apache Kafka (node 0, four partitions, short sessions), but no
+authorizer. A failed test runs once more: the client can miss a subscription that is made while a Metadata request is
+under way, and then waits for five minutes.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _delete_topics(target: Target) -> None:
 
 @pytest.fixture(scope="module")
 def outcomes(server_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcomes]:
-    """Of the whole suite, run once."""
+    """The outcomes of the whole suite, which runs once."""
     suite = _suite()
     folder = tmp_path_factory.mktemp(f"suite-{server_name}")
     target = SERVERS[server_name]("suite", folder, dict(CONDITIONS))
@@ -166,7 +166,8 @@ def outcomes(server_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
             key for name in FOREIGN_TESTS for key, text in found.get(name, {}).items() if text.startswith("failed")
         ]
         if again:
-            _delete_topics(target)  # what a failed test left behind, an open transaction say, would fail it again
+            # topics that a failed test left, with an open transaction for example, would fail it again
+            _delete_topics(target)
             _run(suite, target, folder / "again", *again)
             for name, results in _outcomes(folder / "again").items():
                 found[name].update(results)

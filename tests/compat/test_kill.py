@@ -1,4 +1,4 @@
-"""SIGKILL in the middle of everything: what was acknowledged with acks=all is there after the restart."""
+"""SIGKILL at any moment: records acknowledged with acks=all survive the restart."""
 
 from __future__ import annotations
 

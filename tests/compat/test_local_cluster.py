@@ -1,4 +1,4 @@
-"""`make run`: one command starts three controllers and three brokers, brings back what is killed, stops cleanly."""
+"""`make run`: one command starts three controllers and three brokers, restarts killed nodes and stops cleanly."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NEARLY = 20
 
 
 class Started:
-    """The program, what it says, the process of each of its nodes."""
+    """The program, its output, and the process of each node."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -61,7 +61,7 @@ class Started:
 
     @property
     def processes(self) -> dict[int, int]:
-        """Which run now, by node."""
+        """The running processes by node."""
         told = json.loads((self.data / "sample" / "status.json").read_text())
         return {int(node_id): pid for node_id, pid in told["local"]["pids"].items()}
 
@@ -74,7 +74,7 @@ class Started:
         return ",".join(f"localhost:{self.port + 100 * n}" for n in range(3))
 
     def all_serve(self) -> bool:
-        """Whether the last look found every node ready: one that is stopped while it starts has nothing to say."""
+        """Whether every node was ready at the last look. A node that is stopped during its start reports nothing."""
         told = json.loads((self.data / "sample" / "status.json").read_text())
         ready = next(one for one in told["status"]["conditions"] if one["type"] == "Ready")
         return bool(ready["status"] == "True" and len(told["local"]["pids"]) == len((*CONTROLLERS, *BROKERS)))
@@ -84,7 +84,7 @@ class Started:
         return "Ctrl-C stops all" in self.said
 
     def stop(self) -> int:
-        """Ctrl-C, and once more when that does not help."""
+        """Send Ctrl-C, and a second time if the program does not end."""
         for _ in range(2):
             if self.process.poll() is None:
                 self.process.send_signal(signal.SIGINT)
@@ -99,7 +99,7 @@ class Started:
         return self.process.returncode
 
     def ask(self, key: ApiKey, request: Any) -> Any:
-        """The answer of whichever broker gives one first; None without any."""
+        """The first answer of any broker; None if no broker answers."""
         for number in range(3):
             try:
                 with Client("localhost", self.port + 100 * number, 10) as client:
@@ -140,7 +140,7 @@ class Started:
 
 
 class Shared:
-    """A cluster for all tests of this file; after a test that stops it a new one."""
+    """A cluster for all tests of this file; a new cluster replaces one that a test stopped."""
 
     def __init__(self, factory: pytest.TempPathFactory) -> None:
         self._factory = factory
@@ -168,14 +168,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
 
 @pytest.fixture
 def started(shared: Shared) -> Started:
-    """A cluster of which no other test has stopped more than it has started again."""
+    """A cluster whose nodes all run again after the previous test."""
     cluster = shared.running()
     wait_for("all serve", cluster.all_serve, PATIENCE_S)
     return cluster
 
 
 def _room() -> int:
-    """A first port such that all are free, below those that the system gives to connections."""
+    """A first port of a free range, below the range that the system uses for connections."""
     while True:
         first = random.randrange(12_000, 32_000)
         with ExitStack() as stack:
@@ -191,7 +191,9 @@ def test_one_command_starts_three_controllers_and_three_brokers(started: Started
     assert sorted(started.processes) == [*CONTROLLERS, *BROKERS]
 
     def ports() -> list[int]:
-        """Of the brokers that are not fenced: one that was killed before this test may be so for a moment."""
+        """The ports of the brokers that are not fenced: a broker killed before this test may still be fenced for a
+        moment.
+        """
         answer = started.ask(ApiKey.METADATA, MetadataRequest(topics=[]))
         return [] if answer is None else sorted(broker.port for broker in answer.brokers)
 
@@ -203,7 +205,8 @@ def test_one_command_starts_three_controllers_and_three_brokers(started: Started
 def test_kills_of_any_one_process_go_unnoticed_by_kcats_producer_and_consumer(started: Started, tmp_path: Path) -> None:
     started.create("t", 1)
     kcat = [require_program("kcat"), "-b", started.bootstrap, "-t", "t"]
-    # kcat ends by itself when it has no connection to any broker; idle ones it would not make again (sparse ones).
+    # kcat ends by itself if it has no connection to any broker. It does not restore idle connections (sparse
+    # connections).
     kcat += ["-X", "enable.sparse.connections=false", "-X", "reconnect.backoff.max.ms=500"]
     safe = ["-X", "acks=all", "-X", "enable.idempotence=true", "-X", "message.timeout.ms=0"]
     with (tmp_path / "said").open("wb") as said, (tmp_path / "seen").open("wb") as seen:

@@ -24,7 +24,7 @@ LONG_S = 60
 
 
 class TwoDirectories:
-    """A node over `folder`/a and `folder`/b; ours first, then, over the same files, whichever is asked for."""
+    """A node over `folder`/a and `folder`/b: ours first, then the requested server over the same files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -35,7 +35,7 @@ class TwoDirectories:
     def start(self, kind: type[Target]) -> Target:
         class Kind(kind):  # type: ignore[misc, valid-type]
             def format(self) -> None:
-                """Both directories; `log.dirs` is no single path."""
+                """Format both directories; `log.dirs` is not a single path."""
 
         overrides = {"log.dirs": ",".join(map(str, self.paths)), "metadata.log.dir": str(self.paths[0])}
         self.node = Kind(kind.__name__, self.folder / "run", overrides, *self.ports)
@@ -45,7 +45,7 @@ class TwoDirectories:
         return self.node.start()
 
     def holder(self, topic: str) -> int | None:
-        """In which directory the log is, by its name."""
+        """The name of the directory that holds the log."""
         there = [number for number, path in enumerate(self.paths) if (path / f"{topic}-0").is_dir()]
         return there[0] if len(there) == 1 else None
 
@@ -60,7 +60,7 @@ class TwoDirectories:
         return done.text
 
     def futures(self, topic: str) -> list[dict[str, object]]:
-        """What kafka-log-dirs tells of copies."""
+        """What kafka-log-dirs shows of future replicas."""
         assert self.node is not None
         done = run_tool(LOG_DIRS, "--bootstrap-server", self.node.bootstrap, "--describe", "--topic-list", topic)
         answer = json.loads(next(line for line in done.out.split("\n") if line.startswith("{")))

@@ -1,4 +1,4 @@
-"""A node that must walk a long log after an unclean stop goes on serving: probes, other partitions, its session."""
+"""A node that must scan a long log after an unclean stop keeps serving: probes, other partitions, its session."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def livez(node: Ours) -> int:
 
 
 def lengthen(node: Ours, topic: str) -> None:
-    """Append many small batches to a log as the node would have, and leave it as a machine that lost power does."""
+    """Append many small batches to a log as the node would have done, and leave it as after a power loss."""
     env = RealEnv()
     try:
         directory = LogDir(env.env, str(node.data), FileCache(env.env.disk))
@@ -56,7 +56,7 @@ def lengthen(node: Ours, topic: str) -> None:
 
 
 def send(node: Ours, topic: str) -> list[object]:
-    """Produce one record with retries; the errors."""
+    """Produce one record with retries; returns the errors."""
     failed: list[object] = []
     producer = Producer({"bootstrap.servers": node.bootstrap, "message.timeout.ms": 60_000})
     producer.produce(topic, b"late", on_delivery=lambda error, _message: failed.append(error) if error else None)

@@ -1,4 +1,4 @@
-"""Clusters of our nodes and Apache Kafka's: one quorum of both, its brokers with our controllers and the other way."""
+"""Mixed clusters: one quorum of our nodes and Apache Kafka's, its brokers with our controllers and the reverse."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _knows(members: Members, broker: int, topics: set[str]) -> bool:
 
 
 def _agree(members: Members, *ids: int) -> None:
-    """The members' metadata logs hold the same bytes, as far as all of them go."""
+    """Compare the metadata logs of the members: the bytes are equal up to the shortest end."""
     _caught_up(members)
     logs = [members.metadata_log(node_id) for node_id in ids]
     end = min(map(len, logs))

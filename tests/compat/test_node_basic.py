@@ -1,4 +1,4 @@
-"""One node as a process: it starts, is watched, stops, starts again, refuses to, and shrugs off strange clients."""
+"""One node as a process: it starts, is observed, stops, restarts, refuses bad starts, and survives hostile clients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MakeNode = Callable[..., Ours]
 
 @pytest.fixture
 def make_node(tmp_path: Path) -> Iterator[MakeNode]:
-    """Makes nodes; what still runs at the end is stopped."""
+    """Makes nodes; nodes that still run at the end are stopped."""
     made: list[Ours] = []
 
     def make(folder: str = "node", **overrides: str) -> Ours:
@@ -81,7 +81,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 
 def refusal(node: Ours, *arguments: str) -> str:
-    """What the node prints when it does not start."""
+    """What the node prints when it refuses to start."""
     done = subprocess.run(
         node._command("server", str(node.properties()), *arguments),
         capture_output=True,
@@ -104,7 +104,7 @@ def test_a_stopped_node_keeps_everything(make_node: MakeNode) -> None:
     produce(node, "kept", [f"b{i}" for i in range(500)])
     expected = [f"a{i}" for i in range(500)] + [f"b{i}" for i in range(500)]
     assert consume(node, "kept", 1000, "others") == expected
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # which a node below nohup would inherit
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a node started under nohup inherits this
         assert node.stop(signal.SIGHUP) == 0
         assert (node.data / ".kafka_cleanshutdown").exists()
 
@@ -222,7 +222,7 @@ def test_wrong_values_stop_the_start_naming_key_and_value(make_node: MakeNode) -
 
 
 def _descriptors(wanted: int) -> int:
-    """As many connections of `wanted` as this process may open."""
+    """Allow this process to open `wanted` connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = wanted + 1000
     if soft < enough:
@@ -241,9 +241,9 @@ def test_strange_clients_are_no_trouble_for_honest_ones(make_node: MakeNode) -> 
             s.connect(address)
             idle.append(s)
             if number % 3 == 1:
-                s.sendall(struct.pack(">ihhi", 1000, 0, 9, 1))  # half a request, for ever
+                s.sendall(struct.pack(">ihhi", 1000, 0, 9, 1))  # half a request, never completed
             elif number % 3 == 2:
-                s.sendall(struct.pack(">i", 9 << 20))  # the promise of a large one
+                s.sendall(struct.pack(">i", 9 << 20))  # announces a large request
         garbage = [
             struct.pack(">i", 2**31 - 1) + b"x" * 1000,
             b"GET / HTTP/1.1\r\n\r\n",
@@ -295,7 +295,7 @@ def test_connections_of_one_address_are_bounded(make_node: MakeNode) -> None:
     deadline = time.monotonic() + 60
     while len(closed) < 3 and time.monotonic() < deadline:
         closed |= {s for s in set(opened) - closed if _is_closed(s)}
-    time.sleep(0.3)  # and no more than these
+    time.sleep(0.3)  # and no more than these connections
     closed |= {s for s in set(opened) - closed if _is_closed(s)}
     for s in opened:
         s.close()
@@ -313,7 +313,7 @@ def test_a_clean_stop_does_not_wait_for_long_polls(make_node: MakeNode) -> None:
     consumer.poll(3)
     begun = time.monotonic()
     assert node.stop() == 0
-    assert time.monotonic() - begun < 45  # what is left of the fetch's 60 s at the least
+    assert time.monotonic() - begun < 45  # the fetch would otherwise wait for the rest of its 60 s
     consumer.close()
 
 
@@ -322,7 +322,7 @@ def test_a_second_signal_stops_at_once_and_what_was_acknowledged_stays(make_node
     produce(node, "kept", ["a", "b"])
     process = node.process
     assert process is not None
-    os.kill(process.pid, signal.SIGSTOP)  # so that both signals are there before the first is looked at
+    os.kill(process.pid, signal.SIGSTOP)  # so that both signals are pending before the node handles the first
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGINT)
     os.kill(process.pid, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""Committed offsets never go back after SIGKILL, however they are read; the same is asked of Apache Kafka."""
+"""Committed offsets never go back after SIGKILL, however they are read; Apache Kafka must pass the same test."""
 
 from __future__ import annotations
 

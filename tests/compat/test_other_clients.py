@@ -36,7 +36,7 @@ JS = {
 
 
 def _program(name: str) -> str:
-    """These are not everyday's tests: CI does not install their languages."""
+    """Skip unless the program is installed: CI does not install these languages."""
     return shutil.which(name) or pytest.skip(f"{name}{IS_MISSING}install it from your system's packages")
 
 

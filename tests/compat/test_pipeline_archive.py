@@ -1,4 +1,4 @@
-"""The archive of the metadata log against both servers: what it says is what Kafka's tools and clients say."""
+"""The archive of the metadata log against both servers: its content equals that of Kafka's tools and clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.compat.targets import Target
 from tests.compat.tools import run_tool
 
 CLIENT = "KafkaMetadataArchive"
-XDIST_GROUP = "spark"  # beside the other clients' tests, which are many
+XDIST_GROUP = "spark"  # with the many tests of the other clients
 pytestmark = pytest.mark.timeout(600)
 LINE = re.compile(r"^\| offset: (\d+) CreateTime: (\d+) .*? payload: (\{.*\})$", re.MULTILINE)
 
@@ -49,7 +49,7 @@ def create(admin: AdminClient, name: str, partitions: int, **config: str) -> Non
 
 
 def described(admin: AdminClient, topics: list[str]) -> dict[tuple[str, int], Any]:
-    """Leader, replicas and ISR of partitions, as clients are told."""
+    """Leader, replicas and ISR of partitions, as clients receive them."""
     there = admin.list_topics(timeout=60).topics
     return {
         (name, number): (part.leader, part.replicas, part.isrs)
@@ -141,7 +141,7 @@ def test_the_archive_follows_the_controllers_and_remembers(
 def test_the_controllers_tell_where_an_end_was_cut_off(
     make_target: Callable[..., Target], name: str, server: str, tmp_path: Path
 ) -> None:
-    """A directory's end was archived, another epoch wrote other records there, and the log is asked for then."""
+    """The end of a directory's log was archived, another epoch wrote other records there; then a reader asks for it."""
     cluster = make_target(server).start()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     create(admin, name, 3)

@@ -30,7 +30,7 @@ def create(target: Target, topic: str, partitions: int = 1, **config: str) -> No
     config = {"retention.ms": "-1", **config}  # the records are of 2023
     admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(60)
     deadline = time.monotonic() + 60
-    with Cluster(Settings(target.bootstrap)) as client:  # brokers hear of it after the controller has answered
+    with Cluster(Settings(target.bootstrap)) as client:  # brokers learn of it after the controller has answered
         while not _has_leaders(client.topics([topic]).get(topic), partitions):
             assert time.monotonic() < deadline, topic
             time.sleep(0.05)
@@ -45,14 +45,14 @@ def _has_leaders(topic: TopicInfo | None, partitions: int) -> bool:
 
 
 def produced(target: Target, topic: str, count: int, codec: str = "none", first: int = 0) -> list[bytes]:
-    """Records of all sizes in partition 0, timestamps a second apart; their values."""
+    """Produce records of all sizes in partition 0, with timestamps a second apart; returns their values."""
     from confluent_kafka import Producer
 
     producer = Producer(
         {
             "bootstrap.servers": target.bootstrap,
             "compression.type": codec,
-            "enable.idempotence": True,  # or what is sent again comes later than what followed it
+            "enable.idempotence": True,  # without it a retried record would come after later records
             "linger.ms": 20,
             "batch.size": 50_000,
         }
@@ -118,7 +118,7 @@ def offsets_of(parts: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 def test_a_stream_that_begins_at_the_end_misses_nothing(cluster: Target, name: str) -> None:
-    """Spark asks for the first offset until the first micro-batch has been written, also when a query starts again."""
+    """Spark asks for the first offset until the first micro-batch is written, also after a restart of the query."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     from kraft_pipeline.sources.kraft import KraftStreamReader
@@ -259,7 +259,7 @@ def written(target: Target, rows: pa.Table, **options: str) -> int:
 
 
 def consumed(target: Target, topics: list[str], count: int) -> list[Any]:
-    """What librdkafka reads, its CRCs checked."""
+    """What librdkafka reads; it checks the CRCs."""
     from confluent_kafka import Consumer
 
     consumer = Consumer(
@@ -296,7 +296,7 @@ def test_sink_with_every_codec(cluster: Target, name: str, codec: str) -> None:
         (k or b"", v or b"") for k, v in zip(keys, values, strict=True)
     )
     assert sum(1 for m in got if m.headers() == [("n", (m.value() or b"y").partition(b"y")[0])]) > 1000
-    # The keys lie where a Java client would look for them, each in the order of the rows.
+    # Each key lies in the partition that a Java client would choose, in the order of the rows.
     places: dict[bytes, set[int]] = {}
     for message in got:
         if message.key():
@@ -331,7 +331,7 @@ def test_sink_with_topics_and_partitions_of_the_rows(cluster: Target, name: str)
 
 
 def test_sink_has_its_topic_made(cluster: Target, name: str) -> None:
-    """As Kafka's producers do, and Spark's sink with them."""
+    """Kafka's producers create topics, and so does Spark's sink."""
     assert written(cluster, pa.table({"value": [b"a", b"b"]}), topic=name) == 2
     assert sorted(m.value() for m in consumed(cluster, [name], 2)) == [b"a", b"b"]
     with Cluster(Settings(cluster.bootstrap, retry_s=60.0)) as client:

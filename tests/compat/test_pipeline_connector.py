@@ -13,7 +13,7 @@ from tests.compat.test_pipeline_client import create, produced
 from tests.spark import require_connector, until_it_ends
 
 CLIENT = "Spark's own connector"
-XDIST_GROUP = "spark"  # beside the other clients' tests, which are many
+XDIST_GROUP = "spark"  # with the many tests of the other clients
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
 SAME: list[dict[str, str]] = [
     {"minPartitions": "5"},
@@ -43,7 +43,7 @@ WRONG: list[dict[str, str]] = [
     {"kafka.auto.offset.reset": "latest"},
     {"kafka.enable.auto.commit": "true"},
 ]
-pytestmark = pytest.mark.timeout(900)  # a session starts in seconds, on a machine that has nothing else to do
+pytestmark = pytest.mark.timeout(900)  # a session starts in seconds on an idle machine
 
 
 @pytest.fixture(autouse=True)
@@ -52,13 +52,13 @@ def connector() -> None:
 
 
 def load(reader: Any, kind: str, target: Target, **options: str) -> Any:
-    """`reader` for `kind`, "kafka" or "kraft", with the same options."""
+    """A reader of `kind`, "kafka" or "kraft", with the same options."""
     reader = reader.format(kind).option("kafka.bootstrap.servers", target.bootstrap)
     return reader.options(**options).load()
 
 
 def until_the_end(frame: Any, kind: str, tmp_path: Path, **options: str) -> list[int]:
-    """Run a query over what is there; the rows of each micro-batch."""
+    """Run a query over the existing records; returns the rows of each micro-batch."""
     writer = frame.writeStream.format(kind).options(checkpointLocation=str(tmp_path / "checkpoint"), **options)
     return until_it_ends(writer.trigger(availableNow=True).start)
 
@@ -114,7 +114,7 @@ def test_connector_writes(spark: Any, cluster: Target, name: str, tmp_path: Path
     found = load(spark.read, "kraft", cluster, subscribe=copy, includeHeaders="true").select(columns).collect()
     assert sorted(bytes(row["value"]) for row in found) == sorted(b"value %d" % i for i in range(2000))
     assert all(row["headers"][0]["value"] == row["value"].split()[1] for row in found)
-    # Both partition by the key, alike.
+    # Both partition by the key in the same way.
     ours = rows.select("key", "value")
     ours.write.format("kraft").options(**target).option("topic", name).mode("append").save()
     both = load(spark.read, "kafka", cluster, subscribe=name).select("key", "partition").distinct().collect()
@@ -134,7 +134,7 @@ def test_connector_and_ours_take_the_same_options(
     rows.write.format("kafka").option("kafka.bootstrap.servers", target.bootstrap).option("topic", "t").save()
 
     def tasks(kind: str, options: dict[str, str]) -> list[tuple[int, int, int]]:
-        """Partition, first offset and last one of each task."""
+        """Partition, first offset and last offset of each task."""
         which = {} if "assign" in options else {"subscribe": "t"}
         frame = load(spark.read, kind, target, **which | options)
         found: dict[int, list[Any]] = {}
@@ -154,7 +154,7 @@ def test_connector_and_ours_take_the_same_options(
             spark.readStream, kind, target, subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger="55"
         )
         assert until_the_end(stream, "parquet", tmp_path / kind, path=str(tmp_path / kind / "out")) == [54, 54, 22]
-        # All columns of the one are given to the other: what is none of a record's is left out.
+        # Each sink gets all columns of the other source, and ignores those that a record does not have.
         create(target, f"copy-{kind}", 2)
         whole = load(spark.read, "kraft", target, subscribe="t", includeHeaders="true").drop("topic")
         whole.write.format(kind).option("kafka.bootstrap.servers", target.bootstrap).option(
@@ -171,7 +171,7 @@ def test_connector_and_ours_take_the_same_options(
 
 @pytest.mark.xdist_group("spark-kraftcluster")
 def test_connector_reads_what_is_committed(spark: Any, make_target: Callable[..., Target], tmp_path: Path) -> None:
-    """Transactions that Apache Kafka's coordinator wrote into a data directory, which our node then serves."""
+    """Apache Kafka's coordinator wrote transactions into a data directory, which our node then serves."""
     from confluent_kafka import Producer
 
     writer = make_target("apache", "writer").start()

@@ -1,4 +1,4 @@
-"""What KafkaTable wrote, as Spark with Delta's and Iceberg's own jars reads it, and tables that both write."""
+"""Tables of KafkaTable, read by Spark with Delta's and Iceberg's own jars, and tables that both write."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def lake(folder: Path) -> Iterator[Lake]:
 
 
 def version(lake: Lake, kind: str, path: str, batch: int) -> int:
-    """What Spark calls the table as it was after a batch, which later transactions name, too (a writer's claim)."""
+    """Spark's version number of the table after a batch. Later transactions name that batch as well (a writer's
+    claim).
+    """
     if kind == "delta":
         history = DeltaTable(path).history()
         return min(int(one["version"]) for one in history if one.get("kraft.batch") == str(batch))
@@ -51,7 +53,7 @@ def version(lake: Lake, kind: str, path: str, batch: int) -> int:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_a_table_that_grew(server: Ours, lake: Lake, folder: Path, kind: str) -> None:
-    """Nested columns, partitions of odd values and of none, new columns, small files merged, earlier versions."""
+    """Nested columns, partitions of odd and missing values, new columns, merged small files, earlier versions."""
     create(server, f"grown-{kind}")
     given = document(
         server,
@@ -69,7 +71,7 @@ def test_rows_of_a_table_that_grew(server: Ours, lake: Lake, folder: Path, kind:
     send(server, f"grown-{kind}", [b'{"n": 50, "c": "a b", "more": {"when": "now"}, "f": 0.5}', None])
     run(given)
     before = version(lake, kind, parsed.path, 0)
-    assert maintenance.compact(parsed) == (2 * 2, 2)  # those of "a b" and of none
+    assert maintenance.compact(parsed) == (2 * 2, 2)  # the partitions "a b" and null
     found = sorted(lake.read(kind, parsed.path), key=lambda row: row["_offset"])
     assert [row["_offset"] for row in found] == list(range(52))
     assert [row["n"] for row in found] == [*range(51), None]
@@ -91,7 +93,7 @@ def test_rows_of_a_table_that_grew(server: Ours, lake: Lake, folder: Path, kind:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stream_of_spark_reads_over_a_compaction(server: Ours, lake: Lake, folder: Path, kind: str) -> None:
-    """Iceberg's streaming reader fails at a snapshot that overwrites; one that replaces has no new rows for it."""
+    """Iceberg's streaming reader fails at an overwriting snapshot; a replacing snapshot gives it no new rows."""
     create(server, f"streamed-{kind}")
     given = document(server, f"streamed-{kind}", folder / f"streamed_{kind}", kind)
     parsed, copy = spec.parse(given), folder / f"copied_{kind}"
@@ -110,7 +112,7 @@ def test_a_stream_of_spark_reads_over_a_compaction(server: Ours, lake: Lake, fol
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_by_key(server: Ours, lake: Lake, folder: Path, kind: str) -> None:
-    """The last of each key, none that a tombstone took away, and what there was before."""
+    """The last row of each key, no row that a tombstone deleted, and the rows from before."""
     create(server, f"keyed-{kind}")
     given = document(
         server,
@@ -149,7 +151,7 @@ def test_rows_by_key(server: Ours, lake: Lake, folder: Path, kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_that_spark_writes_too(server: Ours, lake: Lake, folder: Path, kind: str) -> None:
-    """Rows that it deletes stay deleted, whatever is committed and merged afterwards."""
+    """Rows that Spark deletes stay deleted, whatever is committed and merged later."""
     name = f"shared_{kind}"
     create(server, name)
     given = document(server, name, folder / name, kind, value={"format": "json", "schema": {"n": "long"}})

@@ -1,4 +1,4 @@
-"""Rows by key never go backwards: older records of another partition that come later, and tombstones between them."""
+"""Rows by key never go backwards: older records of another partition come later, with tombstones between them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def put(target: Target, topic: str, key: str, value: Any, partition: int, second: int) -> None:
-    """A record of a time; None is a tombstone."""
+    """Put a record with a time; a value of None is a tombstone."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": target.bootstrap})
@@ -45,7 +45,9 @@ def numbers(path: Path, kind: str) -> dict[bytes, int]:
 def test_an_older_record_from_another_partition_changes_nothing(
     cluster: Target, name: str, tmp_path: Path, kind: str
 ) -> None:
-    """Neither a row nor a tombstone; within one partition the offset counts, whatever the times are."""
+    """The older record changes neither rows nor tombstones. Within a partition the offset decides, whatever the times
+    are.
+    """
     create(cluster, name, 2)
     given = table(cluster, name, tmp_path / "t", kind)
     for key in ("row", "gone", "same"):
@@ -64,7 +66,7 @@ def test_an_older_record_from_another_partition_changes_nothing(
 def test_a_row_that_is_older_than_its_tombstone_does_not_come_back(
     cluster: Target, name: str, tmp_path: Path, kind: str
 ) -> None:
-    """For as long as tombstones are remembered; a newer row comes."""
+    """This holds as long as tombstones are remembered; a newer row does come."""
     create(cluster, name, 2)
     given = table(cluster, name, tmp_path / "t", kind)
     for key in ("a", "b", "never"):
@@ -87,7 +89,7 @@ def test_a_row_that_is_older_than_its_tombstone_does_not_come_back(
 
 @pytest.mark.parametrize("kind", KEYED)
 def test_a_column_tells_the_order(cluster: Target, name: str, tmp_path: Path, kind: str) -> None:
-    """Within a partition, too; a tombstone has no columns, and so its time and offset count."""
+    """Within a partition as well. A tombstone has no columns, so its time and offset decide."""
     create(cluster, name, 2)
     given = table(cluster, name, tmp_path / "t", kind, orderBy="version")
     put(cluster, name, "a", {"n": 1, "version": 7}, 0, 10)

@@ -1,4 +1,4 @@
-"""The scrub on Spark: replicas that brokers wrote, damaged by hand."""
+"""The scrub on Spark: replicas written by brokers, damaged by the test."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_scrub_over_the_wire_asks_each_broker_for_its_own_replica(spark: Any, tm
 
 
 def _readable(members: Members) -> list[int]:
-    """The brokers that give a consumer the last record."""
+    """The brokers from which a consumer can read the last record."""
     from kraft_pipeline.client import Cluster, Settings
     from kraft_protocol.client import requests as m
 

@@ -15,8 +15,8 @@ from tests.compat.test_pipeline_client import create, produced
 from tests.spark import until_it_ends
 
 CLIENT = "pipeline on Spark"
-XDIST_GROUP = "spark"  # beside the other clients' tests, which are many
-pytestmark = pytest.mark.timeout(900)  # a session starts in seconds, on a machine that has nothing else to do
+XDIST_GROUP = "spark"  # with the many tests of the other clients
+pytestmark = pytest.mark.timeout(900)  # a session starts in seconds on an idle machine
 
 
 def source(reader: Any, target: Target, topic: str, **options: str) -> Any:
@@ -59,7 +59,7 @@ def test_stream_in_bounded_micro_batches(spark: Any, cluster: Target, name: str,
     out, checkpoint = str(tmp_path / "out"), str(tmp_path / "checkpoint")
 
     def run() -> list[int]:
-        """Until nothing is left; the rows of each micro-batch."""
+        """Run until no records are left; returns the rows of each micro-batch."""
         frame = source(spark.readStream, cluster, name, startingOffsets="earliest", maxOffsetsPerTrigger="100")
         writer = frame.writeStream.format("parquet").option("path", out).option("checkpointLocation", checkpoint)
         return until_it_ends(writer.trigger(availableNow=True).start)
@@ -94,7 +94,7 @@ def test_what_is_wrong_is_said(spark: Any, cluster: Target, name: str) -> None:
 
 
 def start(frame: Any, folder: Path, *, available_now: bool = True) -> Any:
-    """A query into Parquet files."""
+    """Start a query into Parquet files."""
     writer = frame.writeStream.format("parquet").option("path", str(folder / "out"))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     return (writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="0 seconds")).start()
@@ -138,7 +138,7 @@ def test_a_topic_that_was_made_again_is_another(spark: Any, cluster: Target, nam
     with Cluster(Settings(cluster.bootstrap)) as client:
         wait_until("the topic is gone", lambda: name not in client.topics([name]))
     create(cluster, name)
-    produced(cluster, name, 60)  # more than the one before had, so that its offsets look good
+    produced(cluster, name, 60)  # more than the earlier topic had, so that the old offsets look valid
     with pytest.raises(Exception, match="has been deleted and made again"):
         until_it_ends(lambda: start(source(spark.readStream, cluster, name), tmp_path))
     until_it_ends(lambda: start(source(spark.readStream, cluster, name, failOnDataLoss="false"), tmp_path))
@@ -165,7 +165,7 @@ def test_records_that_a_stream_did_not_get_in_time(spark: Any, cluster: Target, 
 def test_a_broker_goes_away_under_a_stream(
     spark: Any, make_target: Callable[..., Target], server_name: str, tmp_path: Path
 ) -> None:
-    """Small micro-batches wait for a delay as well as for records; the stream outlives a restart of the broker."""
+    """Small micro-batches wait for a delay as well as for records; the stream survives a restart of the broker."""
     target = make_target(server_name).start()
     create(target, "t", 2)
     produced(target, "t", 100)

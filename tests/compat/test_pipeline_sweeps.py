@@ -1,4 +1,4 @@
-"""A start sweeps what writers of its own table left, and nothing else: not what others are about to commit."""
+"""At its start a writer sweeps what writers of its own table left, and no files that others are about to commit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def named(given: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 class Interrupted(InlineEngine):
-    """Something happens after tasks have written their files, and before these are committed."""
+    """Runs a function after tasks have written their files and before these are committed."""
 
     def __init__(self, what: Any) -> None:
         self._what = what
@@ -52,7 +52,7 @@ class Dies(InlineEngine):
 def test_two_specifications_on_one_path(
     cluster: Target, name: str, tmp_path: Path, kind: str, first: str, second: str
 ) -> None:
-    """One starts while the other is between its files and its commit; what each leaves, only it sweeps."""
+    """A writer starts while the other is between files and commit; each sweeps only its own files."""
     create(cluster, name)
     produced(cluster, name, 30)
     given = document(cluster, name, tmp_path / "t", kind)
@@ -107,7 +107,7 @@ def test_a_start_does_not_list_the_table(
 def test_what_a_task_wrote_that_ran_twice_is_removed_with_its_batch(
     cluster: Target, name: str, tmp_path: Path, kind: str
 ) -> None:
-    """Spark runs a task again whose executor it has lost, or that it finds slow."""
+    """Spark runs a task again if it lost the executor or finds the task slow."""
 
     class Twice(InlineEngine):
         def run(self, job: Any, ranges: Any) -> Any:
@@ -126,7 +126,7 @@ def test_what_a_task_wrote_that_ran_twice_is_removed_with_its_batch(
 
 
 def test_files_that_another_engine_is_writing_are_left_alone(cluster: Target, name: str, tmp_path: Path) -> None:
-    """Spark's tasks name their files part-…, as delta-rs does: with rows by key, they went at each start."""
+    """Spark's tasks name their files part-…, as delta-rs does: for rows by key, each start deleted them."""
     create(cluster, name)
     keyed(cluster, name, [("a", b"1"), ("b", b"2")])
     given = document(cluster, name, tmp_path / "t", "delta", table={"mode": "upsert", "key": ["key"]})
@@ -143,7 +143,7 @@ def test_files_that_another_engine_is_writing_are_left_alone(cluster: Target, na
 
 
 def test_a_change_data_feed_stays_readable(cluster: Target, name: str, tmp_path: Path) -> None:
-    """Of a Delta table with rows by key that has one; a start swept its files."""
+    """A Delta table with rows by key and a change data feed; a start deleted the files of the feed."""
     from deltalake import DeltaTable
 
     create(cluster, name)
@@ -173,7 +173,7 @@ def test_a_change_data_feed_stays_readable(cluster: Target, name: str, tmp_path:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_table_of_an_earlier_version_goes_on(cluster: Target, name: str, tmp_path: Path, kind: str) -> None:
-    """It has neither leader epochs nor records of files; what its writers left is told by names, once."""
+    """It has neither leader epochs nor records of files. Once, the files of its writers are recognized by name."""
     create(cluster, name)
     produced(cluster, name, 20)
     given = document(cluster, name, tmp_path / "t", kind)
@@ -201,7 +201,7 @@ def test_a_table_of_an_earlier_version_goes_on(cluster: Target, name: str, tmp_p
 
 
 def _without_epochs(text: str) -> str:
-    """A commit as versions without them wrote it, in which positions are JSON, or texts of JSON in JSON."""
+    """A commit by a version without epochs, whose positions are JSON, or texts of JSON in JSON."""
 
     def plain(found: Any) -> Any:
         if isinstance(found, dict):

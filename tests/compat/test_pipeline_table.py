@@ -1,4 +1,4 @@
-"""KafkaTable against both servers: rows, dead letters, new fields, where it stands, and kills at random moments."""
+"""KafkaTable against both servers: rows, dead letters, new fields, its position, and kills at random moments."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tests.compat.test_pipeline_client import create, produced, written
 from tests.writers import ENDED, Writers
 
 CLIENT = "KafkaTable"
-XDIST_GROUP = "spark"  # beside the other clients' tests, which are many
+XDIST_GROUP = "spark"  # with the many tests of the other clients
 FORMATS = ["delta", "iceberg", "parquet"]
 pytestmark = pytest.mark.timeout(900)
 
 
 def document(target: Target, topic: str, path: Path | str, kind: str, **more: Any) -> dict[str, Any]:
-    """A KafkaTable's YAML; `more` are sections of its spec."""
+    """The YAML of a KafkaTable; `more` are sections of its spec."""
     return {
         "apiVersion": spec.API_VERSION,
         "kind": spec.KIND,
@@ -50,7 +50,7 @@ def document(target: Target, topic: str, path: Path | str, kind: str, **more: An
 
 
 def run(given: dict[str, Any]) -> list[runner.Progress]:
-    """Until nothing is left; the batches."""
+    """Run until no records are left; returns the batches."""
     told: list[runner.Progress] = []
     runner.Runner(spec.parse(given), InlineEngine(), tell=told.append).run(once=True)
     return told
@@ -101,7 +101,7 @@ def test_raw_rows_by_date(cluster: Target, name: str, tmp_path: Path, kind: str)
     assert [row["offset"] for row in found] == list(range(300))
     assert found[1]["key"] == b"k1"
     assert found[1]["headers"] == [{"key": "n", "value": b"1"}]
-    if kind != "iceberg":  # whose partitions are no columns
+    if kind != "iceberg":  # Iceberg's partitions are not columns
         assert {row["hour"] for row in found} == {"2023-11-14-22"}
     assert found[0]["timestamp"].isoformat() == "2023-11-14T22:13:20+00:00"
     assert run(given) == []
@@ -148,7 +148,7 @@ def test_json_with_new_fields_and_dead_letters(cluster: Target, name: str, tmp_p
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_field_named_as_the_partitions_comes_later(cluster: Target, name: str, tmp_path: Path, kind: str) -> None:
-    """It is a dead letter, and no reason to stop; who reads a folder of Parquet files sees the rows."""
+    """It is a dead letter, not a reason to stop; readers of a folder of Parquet files see the rows."""
     create(cluster, name)
     given = document(cluster, name, tmp_path / "t", kind)
     given["spec"]["value"] = {"format": "json", "evolve": "additive"}
@@ -209,7 +209,7 @@ def test_two_writers_do_not_spoil_a_table(cluster: Target, name: str, tmp_path: 
 
 
 def test_a_writer_that_was_replaced_ends(cluster: Target, name: str, tmp_path: Path) -> None:
-    """With an exit code of its own, also while it has nothing to do."""
+    """It ends with its own exit code, also while it is idle."""
     create(cluster, name)
     produced(cluster, name, 5)
     given, file = document(cluster, name, tmp_path / "t", "delta", commit={"maxDelay": "0s"}), tmp_path / "table.yaml"
@@ -230,7 +230,7 @@ KILLS = int(os.environ.get("KRAFT_KILLS", "3"))  # `make table-kills`: fifty of 
 @pytest.mark.xdist_group("spark-kraftcluster")
 @pytest.mark.parametrize("kind", FORMATS)
 def test_killed_at_any_moment(make_target: Callable[..., Target], tmp_path: Path, kind: str) -> None:
-    """Nothing is lost, nothing is there twice, and no file is left that is not of the table."""
+    """No row is lost or repeated, and every file left belongs to the table."""
     server = make_target("kraftcluster").start()
     kill_often(server, tmp_path, document(server, "t", tmp_path / "t", kind), KILLS)
 
@@ -261,7 +261,7 @@ def test_small_files_are_merged_and_a_table_begins_anew(cluster: Target, name: s
 
 
 def kill_often(target: Target, folder: Path, given: dict[str, Any], kills: int) -> None:
-    """Kill the writer of JSON and dead letters at random moments, so often; then let it finish, and judge the table."""
+    """Kill the writer of JSON and dead letters `kills` times at random; then let it finish, and judge the table."""
     given["spec"] |= {"value": {"format": "json", "schema": {"n": "long"}}, "commit": {"maxRows": 100}}
     (topic,), kind, file = given["spec"]["topics"]["names"], given["spec"]["table"]["format"], folder / "table.yaml"
     create(target, topic)
@@ -286,9 +286,9 @@ def kill_often(target: Target, folder: Path, given: dict[str, Any], kills: int) 
 
 
 def cut_off(writers: Writers, file: Path, chance: random.Random, *, batches: int) -> bool:
-    """Start the writer of a spec and kill it in one of its first batches; whether it was still at work."""
+    """Start the writer of a spec and kill it in one of its first batches; returns whether it was still at work."""
     pid = writers.start("table", "run", str(file), "--once")
-    lines = chance.randrange(1, batches)  # a line a batch, then a moment of the next one
+    lines = chance.randrange(1, batches)  # a line for each batch, then a moment of the next batch
     while lines and not writers.line().startswith(ENDED):
         lines -= 1
     if lines:
@@ -300,7 +300,7 @@ def cut_off(writers: Writers, file: Path, chance: random.Random, *, batches: int
 
 
 def written_files(parsed: spec.TableSpec, *, dead_letters: bool = False) -> set[str]:
-    """The data files that lie there, committed or not."""
+    """The data files in the folder, committed or not."""
     where = open_storage(parsed.dead_letter_path if dead_letters else parsed.path, parsed.storage)
     return {f.path for f in where.list() if f.path.endswith(".parquet") and not f.path.startswith("_delta_log/")}
 

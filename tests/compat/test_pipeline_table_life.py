@@ -1,4 +1,4 @@
-"""KafkaTable against both servers: Avro values, rows by key, what came before, care, and what goes wrong meanwhile."""
+"""KafkaTable against both servers: Avro values, rows by key, backfill, maintenance, and faults meanwhile."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @contextmanager
 def running(given: dict[str, Any]) -> Iterator[list[str]]:
-    """The table is written until the block ends; what it waited for."""
+    """Write the table until the block ends; yields what it waited for."""
     waited: list[str] = []
     raised: list[BaseException] = []
     writer = runner.Runner(spec.parse(given), InlineEngine(), wait=waited.append)
@@ -72,7 +72,7 @@ def avro(name: str, *fields: tuple[str, Any]) -> dict[str, Any]:
 
 
 def keyed(target: Target, topic: str, records: list[tuple[str | None, bytes | None]]) -> None:
-    """Records with keys, in the order given, in partition 0."""
+    """Produce records with keys, in the given order, in partition 0."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": target.bootstrap})
@@ -82,7 +82,7 @@ def keyed(target: Target, topic: str, records: list[tuple[str | None, bytes | No
 
 
 def test_avro_values_of_confluents_serializer(cluster: Target, name: str, tmp_path: Path) -> None:
-    """Two versions of a schema, one that is no Avro's, and bytes that are none; the registry's clients are foreign."""
+    """Two versions of a schema, a foreign schema, and bytes that are not Avro; the registry's clients are foreign."""
     pytest.importorskip("authlib", reason="confluent-kafka's registry client")
     from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroSerializer
@@ -135,7 +135,8 @@ def test_avro_values_of_confluents_serializer(cluster: Target, name: str, tmp_pa
         with pytest.raises(ClientError, match=r"schema registry: schema 1000 of .*: 503 .* \(tried for 0.3 s\)"):
             run(given)
         given["spec"]["commit"] = {"maxDelay": "1ms"}
-        with running(given) as waited:  # the run goes on when the registry is back, and no record is dead for it
+        # the run continues when the registry is back, and no record becomes a dead letter
+        with running(given) as waited:
             until(lambda: waited)
             registry.away = False
             until(lambda: runner.open_table(spec.parse(given)).state().batch == 2)
@@ -174,7 +175,7 @@ def test_rows_by_key_with_tombstones(cluster: Target, name: str, tmp_path: Path,
     )
     assert [(p.rows, p.dead) for p in run(given)] == [(3, 1), (3, 1)]
     keyed(cluster, name, [("never", None)])
-    assert [(p.batch, p.rows) for p in run(given)] == [(2, 1)]  # a batch that changes nothing is one, too
+    assert [(p.batch, p.rows) for p in run(given)] == [(2, 1)]  # a batch that changes nothing counts as well
     keyed(cluster, name, [("c", b'{"n": 6, "c": "y"}')])
     assert [(p.batch, p.rows) for p in run(given)] == [(3, 1)]
     found = sorted(rows(tmp_path / "t", kind), key=lambda row: row["_key"])
@@ -211,7 +212,7 @@ def test_what_came_before_is_filled_in_beside_the_stream(cluster: Target, name: 
     told: list[int] = []
 
     def fill(engine: InlineEngine, since_s: int | None = None, most: int = 9) -> list[int]:
-        """The rows of each batch; stopped after `most`."""
+        """Run the backfill; returns the rows of each batch; stops after `most` batches."""
         told.clear()
 
         def tell(done: runner.Progress) -> None:
@@ -225,7 +226,8 @@ def test_what_came_before_is_filled_in_beside_the_stream(cluster: Target, name: 
         return told
 
     assert fill(Beside(), since_s=55, most=1) == [30]
-    assert fill(InlineEngine(), since_s=10) == [15]  # what was begun goes on, whatever is asked for now
+    # the backfill that was begun continues, whatever options are given now
+    assert fill(InlineEngine(), since_s=10) == [15]
     assert fill(InlineEngine(), since_s=40) == [15]
     assert fill(Beside()) == [30, 10]
     assert fill(InlineEngine()) == []
@@ -282,7 +284,7 @@ def test_batches_by_bytes(cluster: Target, name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
 def test_a_running_table_is_looked_after(cluster: Target, name: str, tmp_path: Path, kind: str) -> None:
-    """Small files become one, and go, while batches are committed; each record is there once."""
+    """Small files are merged and deleted while batches are committed; each record is there once."""
     create(cluster, name)
     care = {"every": "1s", "vacuumAfter": "0s"}
     given = document(cluster, name, tmp_path / "t", kind, commit={"maxDelay": "1ms"}, maintenance=care)
@@ -296,7 +298,7 @@ def test_a_running_table_is_looked_after(cluster: Target, name: str, tmp_path: P
 
 
 def test_what_a_run_waits_for(make_target: Callable[..., Target], tmp_path: Path) -> None:
-    """A topic that is not there yet, then a broker that is away; a lost record is no such thing."""
+    """A topic that does not exist yet, then a broker that is down; a lost record is not waited for."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
@@ -334,7 +336,7 @@ def test_what_a_run_waits_for(make_target: Callable[..., Target], tmp_path: Path
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
 def test_a_full_disk(make_target: Callable[..., Target], tmp_path: Path, kind: str) -> None:
-    """The run waits, says so, and goes on when there is room; no record is lost, none is there twice."""
+    """The run waits, reports it, and continues when there is room; no record is lost or repeated."""
     private = ["unshare", "-rm"]
     if (
         shutil.which("unshare") is None
@@ -359,13 +361,13 @@ def test_a_full_disk(make_target: Callable[..., Target], tmp_path: Path, kind: s
 @pytest.mark.timeout(900 + 60 * KILLS)
 @pytest.mark.parametrize("kind", KEYED)
 def test_rows_by_key_of_a_writer_that_is_killed(make_target: Callable[..., Target], tmp_path: Path, kind: str) -> None:
-    """Each key has its last value in the end, and no file is left that is not the table's."""
+    """In the end each key has its last value, and every file left belongs to the table."""
     target = make_target("kraftcluster").start()
     kill_often_by_key(target, tmp_path, document(target, "t", tmp_path / "t", kind), KILLS)
 
 
 def kill_often_by_key(target: Target, folder: Path, given: dict[str, Any], kills: int) -> None:
-    """Kill the writer of rows by key at random moments, so often; then let it finish, and judge the table."""
+    """Kill the writer of rows by key `kills` times at random; then let it finish, and judge the table."""
     given["spec"] |= {"value": {"format": "json", "schema": {"n": "long"}}, "commit": {"maxRows": 100}}
     given["spec"]["table"] |= {"mode": "upsert", "key": ["_key"]}
     (topic,), kind, file = given["spec"]["topics"]["names"], given["spec"]["table"]["format"], folder / "table.yaml"
@@ -390,7 +392,7 @@ def kill_often_by_key(target: Target, folder: Path, given: dict[str, Any], kills
 
 
 def test_avro_values_on_spark(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:
-    """Each executor asks the registry; one that is away is waited for, one that refuses is not."""
+    """Each executor asks the registry. If it is down, the run waits; if it refuses, the run ends."""
     from io import BytesIO
 
     from fastavro import schemaless_writer
@@ -445,7 +447,7 @@ def test_backfill_on_spark(spark: Any, cluster: Target, name: str, tmp_path: Pat
 
 
 def test_rows_by_key_on_spark(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:
-    """Each file that has rows which change is a task of its own."""
+    """Each file with rows that change is a task of its own."""
     create(cluster, name)
     value, table = {"format": "json", "schema": {"n": "long"}}, {"mode": "upsert", "key": ["_key"]}
     given = spec.parse(document(cluster, name, tmp_path / "t", "iceberg", value=value, table=table))

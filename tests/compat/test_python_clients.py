@@ -75,7 +75,7 @@ class TestConfluent:
         admin.create_partitions([NewPartitions(name, 4)])[name].result(30)
         leaders: list[int] = []
         deadline = time.monotonic() + 60
-        while leaders != [1, 1, 1, 1]:  # brokers hear of it after the controller has answered
+        while leaders != [1, 1, 1, 1]:  # brokers learn of it after the controller has answered
             assert time.monotonic() < deadline, leaders
             (topic,) = [f.result(30) for f in admin.describe_topics(_names([name])).values()]
             leaders = [p.leader.id for p in topic.partitions if p.leader is not None]

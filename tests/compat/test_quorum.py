@@ -1,4 +1,4 @@
-"""Three controllers and three brokers of ours, each a process: what Apache Kafka's tools see, and members that go."""
+"""Three controllers and three brokers of ours, each a process: what Apache Kafka's tools see, and nodes that stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas on several processes: nothing acknowledged is lost, ISRs heal, ours hold the bytes that Apache Kafka has."""
+"""Replicas on several processes: no acknowledged record is lost, ISRs heal, and our logs equal Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _produce(members: Members, name: str, values: list[bytes], acked: Acked, **s
 
 
 def _consume(members: Members, name: str, count: int) -> Acked:
-    """All values of a topic; fails when one is there twice. A group that has to begin again may be given it twice."""
+    """All values of a topic; fails if a value is repeated. A group that must begin again may get a value twice."""
     consumer = Consumer(
         {"bootstrap.servers": members.bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}
     )
@@ -152,7 +152,7 @@ def test_a_broker_that_stops_hands_its_partitions_over_first(make: MakeMembers) 
     acked: Acked = {}
     _produce(members, "t", _values(0, 100), acked)
     wait_for("both in sync", lambda: _in_sync(members, "t", 2))
-    assert members.nodes[102].stop() == 0  # a clean stop ends only when another leads
+    assert members.nodes[102].stop() == 0  # a clean stop ends only when another replica leads
     wait_for("the other leads", lambda: _led_by(members, "t", 101))
     _produce(members, "t", _values(100, 100), acked)
     members.start(102)
@@ -162,7 +162,7 @@ def test_a_broker_that_stops_hands_its_partitions_over_first(make: MakeMembers) 
 
 @pytest.mark.peer
 def test_replicas_on_both_led_by_either(make: MakeMembers) -> None:
-    """Leadership moves both ways by Kafka's own tools; both logs hold the same bytes, Kafka's dump finds no fault."""
+    """Leadership moves both ways by Kafka's own tools. Both logs hold the same bytes; Kafka's dump finds no fault."""
     members = make((OURS,), (OURS, APACHE)).start()
     wait_for("both brokers", lambda: members.unfenced(101) == members.unfenced(102) == {101, 102})
     _create(members, "t", [[101, 102], [101, 102]], min_insync_replicas="2")
@@ -210,7 +210,7 @@ def test_either_is_killed_and_catches_up_from_the_other(make: MakeMembers, kille
 
 
 def _prefer(members: Members, name: str, replicas: list[int]) -> None:
-    """Reorder the replicas by kafka-reassign-partitions, have the first elected by kafka-leader-election."""
+    """Reorder the replicas with kafka-reassign-partitions, and elect the first with kafka-leader-election."""
     count = len(_partitions(members, name))
     plan = members.folder / "plan.json"
     rows = [{"topic": name, "partition": index, "replicas": replicas} for index in range(count)]

@@ -1,4 +1,4 @@
-"""Broker configurations that change while a node runs: what clients notice, without a restart."""
+"""Broker configurations that change while a node runs: what clients notice without a restart."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ours]:
 
 
 def alter(node: Ours, key: str, value: str | None) -> None:
-    """Set `key` of broker 1, or with None take it back."""
+    """Set `key` of broker 1; None deletes it."""
     operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
     entry = ConfigEntry(key, value or "", incremental_operation=operation)
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
@@ -88,7 +88,7 @@ def served(node: Ours, count: int) -> int:
     [("max.connections.per.ip", "8"), ("max.connections.per.ip.overrides", "127.0.0.1:8"), ("max.connections", "8")],
 )
 def test_limits_on_connections(node: Ours, key: str, value: str) -> None:
-    # The node learns a little later that connections were closed, and closes those beyond a limit a little later.
+    # The node learns a little later that connections were closed, and then closes connections beyond a limit.
     until(lambda: served(node, 12) == 12, "not all are served")
     alter(node, key, value)
     try:

@@ -1,4 +1,4 @@
-"""One node whose disks fill up, are taken away, torn or tidied, seen by its clients and its log."""
+"""One node whose disks fill up, disappear, tear or are tidied, as its clients and its log show it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def make_node(tmp_path: Path) -> Iterator[MakeNode]:
-    """Makes nodes; what still runs at the end is stopped."""
+    """Makes nodes; nodes that still run at the end are stopped."""
     made: list[Ours] = []
 
     def make(folder: str = "node", overrides: dict[str, str] | None = None) -> Ours:
@@ -38,7 +38,7 @@ def make_node(tmp_path: Path) -> Iterator[MakeNode]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Makes folders with a file system of 6 MiB of their own."""
+    """Makes folders, each with its own file system of 6 MiB."""
     mounted: list[Path] = []
 
     def make(name: str) -> Path:
@@ -58,14 +58,14 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
 
 class SeveralDirectories(Ours):
-    """Formatted by its test: where `log.dirs` names several, one is not the data."""
+    """A node that its test formats: if `log.dirs` names several directories, `data` is not the only one."""
 
     def format(self) -> None:
         pass
 
 
 def fill(disk: Path) -> None:
-    """Leave no byte free on it."""
+    """Fill the disk to the last byte."""
     with (disk / "ballast").open("wb", buffering=0) as file:
         for size in (64 << 10, 1):
             try:
@@ -86,7 +86,7 @@ def create(node: Target, name: str, partitions: int = 1, **config: str) -> None:
 
 
 def send(node: Target, topic: str, partition: int, values: list[bytes], timeout_ms: int = 10_000) -> list[object]:
-    """Produce; the errors."""
+    """Produce; returns the errors."""
     errors: list[object] = []
     producer = Producer({"bootstrap.servers": node.bootstrap, "message.timeout.ms": timeout_ms, "linger.ms": 0})
     for value in values:

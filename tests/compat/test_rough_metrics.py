@@ -1,4 +1,4 @@
-"""/metrics beside what a running Apache Kafka shows through JMX, named by the rules of Strimzi's kafka-metrics.yaml."""
+"""/metrics beside a running Apache Kafka's JMX beans, named by the rules of Strimzi's kafka-metrics.yaml."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RAFT = "kafka_server_raftmetrics_"
 
 
 def by_rules(text: str) -> Metrics:
-    """The samples that jmx_exporter would print of the beans in `text` (JmxNames.java)."""
+    """The samples that jmx_exporter would print for the beans in `text` (JmxNames.java)."""
     found: Metrics = {}
     for line in text.splitlines():
         bean, *attributes = line.split("\t")
@@ -82,7 +82,7 @@ def _number(text: str) -> float | None:
 
 
 def printed(port: int) -> Metrics:
-    """What our node prints."""
+    """The samples that our node prints."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     found: Metrics = {}
@@ -112,7 +112,7 @@ def work(target: Target) -> None:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Metrics, Metrics]]:
-    """Ours and Kafka's after the same work."""
+    """Our samples and Kafka's after the same work."""
     from tests.compat.targets import Apache, Ours
 
     (port,) = free_ports(1)
@@ -202,7 +202,7 @@ def test_offsets_of_the_metadata_log_relate_alike(both: tuple[Metrics, Metrics],
 
 
 def test_groups_and_requests_are_counted(both: tuple[Metrics, Metrics]) -> None:
-    """Kafka counts its groups once a minute, ours when asked."""
+    """Kafka counts its groups once a minute, our node at each request."""
     ours, kafka = both
     prefix = "kafka_coordinator_group_groupmetadatamanager_num"
     found = {name.removeprefix(prefix): value for (name, _), value in ours.items() if name.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""Thousands of requests filled at random, half of them damaged, over sockets: no traceback, and the node lives on."""
+"""Thousands of random requests over sockets, half of them damaged: no traceback, and the node survives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ A_CONNECTION = 20
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """`data` behind its length, with some bytes changed, and perhaps another length."""
+    """`data` behind its length, with some bytes changed, and sometimes a wrong length."""
     raw = bytearray(data)
     for _ in range(rng.randrange(1, 5)):
         raw[rng.randrange(4 if rng.random() < 0.9 else 0, len(raw))] = rng.randrange(256)
@@ -44,7 +44,7 @@ def test_no_request_makes_the_node_stumble(tmp_path: Path) -> None:
 
 
 def shower(node: Ours, rng: random.Random) -> str:
-    """What the node has written down after all requests."""
+    """Send all requests; returns what the node logged."""
     keys = [key for key in ApiKey if key in API and "broker" in API[key].listeners and key not in HARMFUL]
     sent = 0
     while sent < REQUESTS:

@@ -1,4 +1,4 @@
-"""Starts that are refused, and starts over what a crash or a bad disk has left: one node, seen from outside."""
+"""Refused starts, and starts after a crash or a bad disk: one node, seen from outside."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ META = "meta.properties"
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[SeveralDirectories]:
-    """A node over the directories d1 and d2, the metadata in d1; formatted."""
+    """A formatted node over the directories d1 and d2, with the metadata in d1."""
     paths = [tmp_path / "d1", tmp_path / "d2"]
     overrides = {
         "log.dirs": ",".join(map(str, paths)),
@@ -44,7 +44,7 @@ def node(tmp_path: Path) -> Iterator[SeveralDirectories]:
 
 
 def start_refused(node: Ours, *options: str) -> str:
-    """The last line of a start that is refused with exit code 1."""
+    """The last line of a start that fails with exit code 1."""
     done = subprocess.run(
         [*node._command("server", str(node.properties())), *options],
         capture_output=True, timeout=LONG_S, text=True, check=False,
@@ -152,11 +152,11 @@ def test_unknown_keys_warn_once_each(node: SeveralDirectories) -> None:
     assert [("WARN" in line, line.count("bogus")) for line in lines] == [(True, 1)] * 2
 
 
-# --- damage in what was durable ---
+# --- damage in durable data ---
 
 
 def damage_last_flushed(path: Path) -> int:
-    """Change a byte in the middle of the log in `path`; the offset of the batch that it is in."""
+    """Change a byte in the middle of the log in `path`; returns the offset of the damaged batch."""
     (file,) = path.glob("*.log")
     data = bytearray(file.read_bytes())
     position, batches = 0, []
@@ -170,7 +170,7 @@ def damage_last_flushed(path: Path) -> int:
 
 
 def flushed_log(node: SeveralDirectories, partitions: int) -> list[Path]:
-    """Topic `t`, each partition with ten durable records, on a killed node; the partitions' directories."""
+    """Topic `t`, each partition with ten durable records, on a killed node; returns the partitions' directories."""
     create(node, "t", partitions, flush_messages="1")
     for partition in range(partitions):
         for _ in range(10):
@@ -183,14 +183,16 @@ def flushed_log(node: SeveralDirectories, partitions: int) -> list[Path]:
 
 
 def is_checkpointed(roots: list[Path], wanted: set[str]) -> bool:
-    """Whether these are the lines about topic `t` of both checkpoints: they are written one after the other, and only
-    what both name counts as durable after a kill."""
+    """Whether both checkpoints have these lines about topic `t`.
+
+    The node writes one checkpoint after the other. After a kill only what both name is durable.
+    """
     names = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
     return all(checkpointed(roots, name) == wanted for name in names)
 
 
 def checkpointed(roots: list[Path], name: str) -> set[str]:
-    """The lines about topic `t` in the checkpoints of that name."""
+    """The lines about topic `t` in the checkpoint files of that name."""
     files = [root / name for root in roots]
     return {line for file in files if file.exists() for line in file.read_text().splitlines() if line.startswith("t ")}
 
@@ -242,7 +244,7 @@ def test_damage_in_the_only_directory_does_not_end_the_node(tmp_path: Path) -> N
 
 
 def bytes_read(node: Ours) -> int:
-    """By the process since its start, from wherever (Linux)."""
+    """Bytes that the process read since its start, from any source (Linux)."""
     assert node.process is not None
     text = Path(f"/proc/{node.process.pid}/io").read_text()
     return int(dict(line.split(": ") for line in text.splitlines())["rchar"])
@@ -274,7 +276,7 @@ def test_after_a_kill_only_what_lies_past_the_recovery_point_is_read(node: Sever
     assert bytes_read(node) - nothing < 10 * MIB  # index entries of the last 4 MiB may be missing
 
 
-# --- directories on their way out ---
+# --- directories marked for deletion ---
 
 
 def test_strays_are_renamed_and_removed_after_their_delay(node: SeveralDirectories) -> None:
@@ -354,7 +356,7 @@ def test_a_daemon_is_left_behind_and_its_log_is_where_kafkas_script_puts_it(node
 
 
 def commands(path: Path) -> bytes:
-    """The words of a process, none when it has ended meanwhile."""
+    """The arguments of a process; empty if the process has ended."""
     try:
         return path.read_bytes()
     except OSError:

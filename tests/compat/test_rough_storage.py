@@ -1,6 +1,6 @@
-"""kafka-storage held to Apache Kafka's own StorageTool: exit codes and the files that are there afterwards.
+"""kafka-storage compared with Apache Kafka's own StorageTool: exit codes and resulting files.
 
-Where ours is stricter on purpose the row says so: a refusal in the place of a guess.
+Where ours is stricter on purpose, the row says so: it refuses instead of guessing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def write_config(folder: Path, kind: str) -> Path:
 
 
 def ours(*arguments: str) -> tuple[int, str]:
-    """Exit code, and the reason of a refusal."""
+    """The exit code, and the reason of a refusal."""
     try:
         return storage.main(arguments), ""
     except (ToolError, OSError) as e:
@@ -65,7 +65,7 @@ def files(folder: Path) -> list[str]:
 def compare(
     tmp_path: Path, kind: str, arguments: tuple[str, ...], before: Mapping[str, str], expected: str = ""
 ) -> None:
-    """Run both on equal directories (`before`: meta.properties by directory) and hold one to the other."""
+    """Run both on equal directories (`before`: meta.properties by directory) and compare the results."""
     codes, found = [], []
     for who in ("kafka", "ours"):
         config = write_config(tmp_path / who, kind)
@@ -222,7 +222,7 @@ def test_scram_arguments(tmp_path: Path, argument: str, expected: str) -> None:
 def test_the_same_password_makes_the_same_credential(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], password: str
 ) -> None:
-    """Spaces and quotes that one side drops and the other keeps would lock the user out."""
+    """If one side dropped spaces or quotes that the other keeps, the user would be locked out."""
     texts = []
     for who in ("kafka", "ours"):
         config = write_config(tmp_path / who, "static")
@@ -270,9 +270,10 @@ UNREADABLE = {"version 2", "version x", "node x", "directory x"}
 def test_directories_that_have_been_used(tmp_path: Path, state: str, command: tuple[str, ...]) -> None:
     text = STORED[state]
     both = {"a": text, "b": text.replace(D, D2)}
-    # Kafka formats the rest beside a file that it cannot read; ours wants somebody to look at that file first.
+    # Kafka formats the other directories beside a file that it cannot read. Ours asks for an administrator's look
+    # first.
     beside = STRICTER if state in UNREADABLE and command[0] == "format" else ""
-    # Kafka's info does not look at the configuration's node.id.
+    # Kafka's info ignores the configuration's node.id.
     alike = STRICTER if state == "another node" and command[0] == "info" else ""
     compare(tmp_path / "one", "static", command, {"a": text}, beside)
     compare(tmp_path / "both", "static", command, both, alike)

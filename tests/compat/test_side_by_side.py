@@ -1,6 +1,6 @@
-"""Apache Kafka's tools typed at both servers in the same order: they print the same, word for word.
+"""Apache Kafka's tools run against both servers in the same order; they print the same, word for word.
 
-What differs by nature is masked: addresses, folders, ids that were drawn, times, and stack traces' lines.
+What differs by nature is masked: addresses, folders, random ids, times, and the lines of stack traces.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def _masked(target: Target, text: str) -> str:
         (str(target.controller_port), "CONTROLLER-PORT"),
         (str(target.port), "PORT"),
     ):
-        text = re.sub(rf"(?<!\d){re.escape(secret)}(?!\d)", mask, text)  # port 18000 is not in 1800000
+        text = re.sub(rf"(?<!\d){re.escape(secret)}(?!\d)", mask, text)  # port 18000 is not part of 1800000
     for pattern, mask in MASKS:
         text = re.sub(pattern, mask, text)
-    # Apache Kafka lists a topic's configurations in the order of a hash table, which tells nothing.
+    # Apache Kafka lists a topic's configurations in the order of a hash table, which means nothing.
     return re.sub(r"(?<=Configs: )\S+", lambda found: ",".join(sorted(re.split(r",(?=[a-z.]+=)", found[0]))), text)
 
 
@@ -71,7 +71,7 @@ def _said(target: Target, main: str, args: tuple[str, ...], stdin: str) -> str:
 
 
 def same(pair: Pair, main: str, *args: str, stdin: str = "") -> str:
-    """What both printed; a difference fails the test with it."""
+    """Run the tool on both; a difference fails the test and is shown."""
     theirs, ours = (_said(pair[name], main, args, stdin) for name in (APACHE, OURS))
     diff = "\n".join(difflib.unified_diff(theirs.split("\n"), ours.split("\n"), "apache", "ours", lineterm="", n=1))
     assert not diff, f"{main} {' '.join(args)}\n{diff}"
@@ -183,7 +183,8 @@ def test_quotas_and_users(pair: Pair) -> None:
         ("--alter", *user, "--delete-config", "SCRAM-SHA-512"),
         ("--alter", *user, "--delete-config", "SCRAM-SHA-256"),
         ("--describe", *user),
-        ("--alter", *client, "--entity-default", "--delete-config", "consumer_byte_rate"),  # it would slow the rest
+        # it would slow the other tests
+        ("--alter", *client, "--entity-default", "--delete-config", "consumer_byte_rate"),
     ):
         same(pair, CONFIGS, *args)
 

@@ -1,4 +1,4 @@
-"""Voters that come and go while the quorum runs (KIP-853), by Apache Kafka's tool, and by themselves."""
+"""Voters that join and leave a running quorum (KIP-853), by Apache Kafka's tool and by themselves."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _observes(members: Members, node_id: int) -> bool:
 
 @pytest.mark.parametrize("kinds", [(OURS, OURS, OURS), (OURS, APACHE, OURS), (APACHE, OURS, OURS)])
 def test_a_controller_joins_and_another_one_leaves(make: MakeMembers, kinds: tuple[str, ...]) -> None:
-    """Two voters, and a third that joins; then the one that leads is taken out."""
+    """Two voters, and a third that joins; then the leader is removed."""
     members = make(kinds, joining=1).start()
     members.create("two-voters")
     assert _voters(members) == [1, 2]
@@ -99,13 +99,13 @@ def test_controllers_join_by_themselves_and_after_the_loss_of_a_disk(make: MakeM
 
 
 def _status(where: tuple[str, ...]) -> str:
-    """What Apache's tool says of the quorum; nothing while it is refused."""
+    """The quorum's status by Apache's tool; empty while the tool is refused."""
     done = run_tool(QUORUM, *where, "describe", "--status", check=False)
     return done.text if done.code == 0 else ""
 
 
 def _have_lead(members: Members, wanted: set[int]) -> None:
-    """Make a node of `wanted` leader: restart other leaders until it is."""
+    """Make a node of `wanted` the leader: restart other leaders until it leads."""
     for _ in range(20):
         leader = members.leader()
         if leader in wanted:
@@ -123,7 +123,7 @@ def _have_lead(members: Members, wanted: set[int]) -> None:
 def test_a_static_quorum_becomes_one_of_voters_in_the_log(
     make: MakeMembers, kinds: tuple[str, ...], leaders: set[int]
 ) -> None:
-    """kraft.version 0 to 1 by Apache's tool while the quorum runs; then restarts, and a voter that is taken out."""
+    """Apache's tool raises kraft.version from 0 to 1 in a running quorum; then restarts, and a voter is removed."""
     members = make(kinds, dynamic=False).start()
     members.create("static")
     _have_lead(members, leaders)
@@ -133,7 +133,9 @@ def test_a_static_quorum_becomes_one_of_voters_in_the_log(
     assert "kraft.version" in refused.text
 
     def upgraded() -> bool:
-        """Voters tell the leader who they are some seconds after its election; until then it refuses."""
+        """Upgrade; voters report themselves to the leader some seconds after its election, and until then it
+        refuses.
+        """
         answer = run_tool(FEATURES, *where, "upgrade", "--feature", "kraft.version=1", check=False).text
         return "was upgraded to 1" in answer
 
@@ -156,14 +158,16 @@ def test_a_static_quorum_becomes_one_of_voters_in_the_log(
     members.create("after-all-were-stopped")
 
     gone = next(n for n in members.controller_ids if n != members.leader())
-    # A controller of Apache's that has just started refuses the tool until it has read the metadata.
+    # A controller of Apache's that has just started refuses the tool until it has loaded the metadata.
     text = wait_for("the quorum's status", lambda: _status(where), 120)
     shown = re.search(rf'"id": {gone}, "directoryId": "([^"]+)"', text)
     assert shown is not None, f"the voters' directories are stated: {text}"
     remove = ("remove-controller", "--controller-id", str(gone), "--controller-directory-id", shown[1])
 
     def removed() -> bool:
-        """One change of the voters at a time: a controller that tells its endpoints anew may be another."""
+        """Remove a voter. Only one change of voters is allowed at a time, and a controller that reports new endpoints
+        is a change.
+        """
         run_tool(QUORUM, *where, *remove, check=False)
         return _voters(members) == sorted({1, 2, 3} - {gone})
 

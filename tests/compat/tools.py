@@ -19,7 +19,7 @@ TIMEOUT_S = 120.0
 
 @dataclass
 class Done:
-    """What a tool did."""
+    """The result of a tool."""
 
     code: int
     out: str
@@ -27,18 +27,18 @@ class Done:
 
     @property
     def text(self) -> str:
-        """All that it printed."""
+        """The whole output of the tool."""
         return self.out + self.err
 
 
 class ToolServer:
-    """The JVM that runs them; started on first use, replaced when a tool hangs."""
+    """The JVM that runs them; started on first use, replaced if a tool hangs."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, main_class: str, *args: str, stdin: str = "", timeout_s: float = TIMEOUT_S) -> Done:
-        """Run one tool to its end. Raises TimeoutError when it does not come to one."""
+        """Run one tool to its end. Raises TimeoutError if it does not end."""
         process = self._started()
         words = [w.encode() for w in (main_class, *args)]
         request = struct.pack(">i", len(words)) + b"".join(struct.pack(">i", len(w)) + w for w in words)
@@ -91,7 +91,7 @@ SERVER = ToolServer()
 
 
 def run_tool(main_class: str, *args: str, stdin: str = "", check: bool = True) -> Done:
-    """Run a tool; with `check`, an exit code other than 0 fails the test with what the tool printed."""
+    """Run a tool. With `check`, an exit code other than 0 fails the test with the tool's output."""
     done = SERVER.run(main_class, *args, stdin=stdin)
     assert not check or done.code == 0, f"{main_class} {' '.join(args)}: exit {done.code}\n{done.text}"
     return done

@@ -1,4 +1,4 @@
-"""`python -m tests.faults --minutes N [--seed S] [--faults killed,paused]`: rounds until the time is over."""
+"""`python -m tests.faults --minutes N [--seed S] [--faults killed,paused]`: run rounds until the time is over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.faults.rounds import play
 
 
 def main() -> int:
-    """Exit code 1 when a round found something."""
+    """Returns exit code 1 if a round found a fault."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""The processes of a cluster: three controllers and three brokers of ours, every connection through the proxy."""
+"""The processes of a cluster: three controllers and three brokers of ours, all connections through the proxy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ appender.c.layout.pattern=[%d] %p %m (%c)%n
 
 @dataclass
 class Member:
-    """One process: its name, id, role, folder, the port it listens on and the one it is known by."""
+    """One process: its name, id, role and folder, the port it listens on and its advertised port."""
 
     name: str
     node_id: int
@@ -85,7 +85,9 @@ class Member:
         return self.process is not None and self.process.poll() is None
 
     def format(self) -> None:
-        """Format the data directory, as an init container would: once, or again after it was replaced."""
+        """Format the data directory, as an init container would: at the first start, and after the disk was
+        replaced.
+        """
         properties = self.folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         command = self._command("storage", "format", "-t", CLUSTER_ID, "-c", str(properties))
@@ -114,7 +116,7 @@ class Member:
             self.process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """SIGKILL, and wait until the process has ended."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGKILL)
         if self.process is not None:
@@ -122,7 +124,7 @@ class Member:
         self.process = None
 
     def stop(self) -> int | None:
-        """SIGTERM; its exit code. Raises AssertionError when it does not end."""
+        """SIGTERM; returns the exit code. Raises AssertionError if the process does not end."""
         if self.process is None:
             return None
         self.signal(signal.SIGCONT)
@@ -136,13 +138,13 @@ class Member:
         return code
 
     def wipe(self) -> None:
-        """The disk is lost and an empty one is there instead."""
+        """Replace the disk by an empty one."""
         assert not self.running
         shutil.rmtree(self.data)
         self.format()
 
     def tail(self, lines: int = 40) -> str:
-        """The last lines that it printed."""
+        """The last lines of its output."""
         if not self.log.exists():
             return ""
         return "\n".join(self.log.read_text(errors="replace").split("\n")[-lines:])
@@ -152,7 +154,7 @@ class Cluster:
     """The members, and the proxy between them."""
 
     def __init__(self, folder: Path, overrides: dict[str, str] | None = None, apache: Collection[str] = ()) -> None:
-        """`apache` names the members that are Apache Kafka."""
+        """Prepare the members; `apache` names those that are Apache Kafka."""
         self.folder = folder
         self.proxy = Proxy(self._pids)
         ids = [("c", node_id, "controller") for node_id in CONTROLLERS]
@@ -203,20 +205,22 @@ class Cluster:
             member.start()
 
     def check_running(self) -> None:
-        """Raises AssertionError naming a member that ended by itself."""
+        """Raises AssertionError with the name of a member that ended by itself."""
         for member in self.members.values():
             if member.process is not None and member.process.poll() is not None:
                 raise AssertionError(f"{member.name} ended with {member.process.returncode}:\n{member.tail()}")
 
     def close(self) -> None:
-        """Stop everything, however it stands."""
+        """Stop everything, in whatever state it is."""
         for member in self.members.values():
             member.kill()
         self.proxy.close()
 
 
 def wait_until(what: str, question: Callable[[], bool], timeout_s: float, pause_s: float = 0.1) -> float:
-    """Ask until the answer is true; the seconds that it took. Raises AssertionError naming what did not come about."""
+    """Ask until the answer is true; returns the seconds it took. Raises AssertionError that names the missing
+    condition.
+    """
     begun = time.monotonic()
     while not question():
         if time.monotonic() - begun > timeout_s:

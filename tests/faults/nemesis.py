@@ -1,6 +1,6 @@
-"""The faults. Each is a context: within it the fault holds, after it the member is whole again or on its way.
+"""The faults. Each is a context: the fault holds within it, and at its end the member is whole or recovering.
 
-`FAULTS` names them all; a round applies them alone and in pairs on different members.
+`FAULTS` names all faults; a round applies them alone and in pairs on different members.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLOCK_SHIFT_S = 3600
 
 @contextlib.contextmanager
 def killed(cluster: Cluster, member: Member, rng: random.Random) -> Iterator[None]:
-    """SIGKILL; started again at the end."""
+    """SIGKILL; restarted at the end."""
     member.kill()
     try:
         yield
@@ -34,7 +34,7 @@ def killed(cluster: Cluster, member: Member, rng: random.Random) -> Iterator[Non
 
 @contextlib.contextmanager
 def restarted(cluster: Cluster, member: Member, rng: random.Random) -> Iterator[None]:
-    """A clean stop; started again at the end."""
+    """A clean stop; restarted at the end."""
     code = member.stop()
     assert code in (0, 128 + signal.SIGTERM), f"{member.name} ended with {code}:\n{member.tail()}"
     try:
@@ -45,7 +45,7 @@ def restarted(cluster: Cluster, member: Member, rng: random.Random) -> Iterator[
 
 @contextlib.contextmanager
 def paused(cluster: Cluster, member: Member, rng: random.Random) -> Iterator[None]:
-    """SIGSTOP, SIGCONT: as a long pause of its machine."""
+    """SIGSTOP and SIGCONT, like a long pause of the machine."""
     member.signal(signal.SIGSTOP)
     try:
         yield
@@ -100,7 +100,7 @@ def resets(cluster: Cluster, member: Member, rng: random.Random) -> Iterator[Non
 
 @contextlib.contextmanager
 def clock_shifted(cluster: Cluster, member: Member, rng: random.Random) -> Iterator[None]:
-    """Started again with a clock an hour off, and once more with the right one."""
+    """Restarted with a clock that is an hour off, and at the end with the right one."""
     library = faketime_library()
     assert library, "needs libfaketime"
     shift = rng.choice((-CLOCK_SHIFT_S, CLOCK_SHIFT_S))
@@ -117,7 +117,7 @@ def clock_shifted(cluster: Cluster, member: Member, rng: random.Random) -> Itera
 
 @contextlib.contextmanager
 def wiped(cluster: Cluster, member: Member, rng: random.Random) -> Iterator[None]:
-    """Killed, its disk lost; an empty formatted one under the same id at the end."""
+    """Killed, its disk lost; at the end an empty formatted disk under the same id."""
     member.kill()
     try:
         yield
@@ -128,7 +128,7 @@ def wiped(cluster: Cluster, member: Member, rng: random.Random) -> Iterator[None
 
 @contextlib.contextmanager
 def disk_full(cluster: Cluster, member: Member, rng: random.Random) -> Iterator[None]:
-    """Moved to a small file system which then fills up; has room again, and is started again, at the end."""
+    """Moved to a small file system that then fills up; at the end it gets room and is restarted."""
     member.stop()
     kept = member.folder / "kept"
     member.data.rename(kept)
@@ -162,14 +162,14 @@ def _fill(path: Path) -> None:
 
 
 def faketime_library() -> str | None:
-    """Where libfaketime is, if it is."""
+    """The path of libfaketime, or None."""
     for path in Path("/usr/lib").glob("*/faketime/libfaketime.so.1"):
         return str(path)
     return ctypes.util.find_library("faketime")
 
 
 def can_mount() -> bool:
-    """Whether a small file system can be made: as root, where mounting is allowed."""
+    """Whether a small file system can be mounted: as root, where mounting is allowed."""
     return os.geteuid() == 0 and shutil.which("mount") is not None
 
 
@@ -189,7 +189,7 @@ FAULTS: dict[str, Fault] = {
 
 
 def available() -> dict[str, Fault]:
-    """The faults that this machine can make, and no others: say what is missing by comparing with FAULTS."""
+    """The faults that this machine can make; compare with FAULTS to report the missing ones."""
     faults = dict(FAULTS)
     if faketime_library() is None:
         del faults["clock shifted"]

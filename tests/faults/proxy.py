@@ -1,10 +1,11 @@
-"""TCP between the members, so that it can be cut one way or both.
+"""TCP between the members, so that a test can cut it in one direction or both.
 
-Each member listens on a port of its own and is known to everybody by another one, where the proxy listens. The proxy
-finds out which member a connection comes from by the owner of its socket, so that a cut can be between two members, in
-one direction only, as a firewall's rule would make it.
+Each member listens on its own port and advertises another one, on which the proxy listens. The proxy finds the member
+behind a connection by the owner of its socket. A cut therefore works between two members and in one direction, like a
+firewall rule.
 
-A cut withholds bytes: nothing is closed, nothing is lost; after the healing they go on, as TCP would send them again.
+A cut withholds bytes and closes no connection. Bytes are not lost; after the healing the proxy forwards them, as TCP
+would retransmit them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ CLIENT = "client"
 
 CHUNK_BYTES = 256 * 1024
 
-# Of linux/netlink.h and linux/inet_diag.h.
+# From linux/netlink.h and linux/inet_diag.h.
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
 NLM_F_REQUEST = 1
@@ -42,10 +43,10 @@ SETTLING_STEPS = 8
 
 
 class Proxy:
-    """All the routes of one cluster, served by a thread of its own."""
+    """All routes of one cluster, served by one thread."""
 
     def __init__(self, pids: Callable[[], dict[int, str]]) -> None:
-        """`pids()` gives the members' names by process id, as of now."""
+        """Prepare the proxy; `pids()` returns the members' current names by process id."""
         self._pids = pids
         self._cuts: Counter[tuple[str, str]] = Counter()
         self._loop = asyncio.new_event_loop()
@@ -57,19 +58,21 @@ class Proxy:
         self._thread.start()
 
     def route(self, name: str, target_port: int) -> int:
-        """A port that leads to the member's own one."""
+        """A port that forwards to the member's own port."""
         return int(self._call(self._route(name, target_port)))
 
     def cut(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Withhold what goes from the first of each pair to the second, until `heal` is called with the same pairs."""
+        """Withhold bytes from the first to the second member of each pair, until `heal` is called with the same
+        pairs.
+        """
         self._call(self._change(Counter(pairs), 1))
 
     def heal(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Take one `cut` back."""
+        """Undo one `cut`."""
         self._call(self._change(Counter(pairs), -1))
 
     def reset(self, name: str) -> int:
-        """Close every connection to or from a member at once; how many there were."""
+        """Close every connection to or from a member at once; returns their number."""
         return int(self._call(self._reset(name)))
 
     def close(self) -> None:
@@ -83,7 +86,7 @@ class Proxy:
 
     async def _route(self, name: str, target_port: int) -> int:
         def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            # A task that is cancelled before its first step runs none of its code: it cannot close what it was given.
+            # A task that is cancelled before its first step runs no code, so it cannot close its connection.
             task = self._loop.create_task(self._carry(name, target_port, reader, writer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -107,7 +110,8 @@ class Proxy:
         return len(found)
 
     async def _close(self) -> None:
-        # A closed server leaks what it has just accepted; so it accepts no more, has its tasks, and is closed then.
+        # A closed server leaks a connection that it has just accepted. So stop accepting, take the tasks, and close
+        # then.
         for server in self._servers:
             self._loop.remove_reader(server.sockets[0].fileno())
         await _settle()
@@ -149,7 +153,7 @@ class Proxy:
             await self._open(source, target)
             writer.write(data)
             await writer.drain()
-        # A close is a segment like any other: it does not pass a cut either.
+        # A close is a segment like any other: a cut withholds it as well.
         await self._open(source, target)
         raise ConnectionResetError
 
@@ -160,7 +164,7 @@ async def _settle() -> None:
 
 
 def owner(port: int, to_port: int, pids: dict[int, str]) -> str:
-    """The member whose process has the loopback connection from the one port to the other."""
+    """The member whose process has the loopback connection between the two ports."""
     inode = _inode(port, to_port)
     for pid, name in pids.items():
         with contextlib.suppress(OSError):
@@ -174,8 +178,8 @@ def owner(port: int, to_port: int, pids: dict[int, str]) -> str:
 def _inode(port: int, to_port: int) -> int | None:
     """The inode of the socket that connects the ports: asked of the kernel, or else looked up in its table.
 
-    The table has a line a connection, those of the last minute too: with the twenty thousand that a suite of tests
-    leaves behind reading it takes a fifth of a second, in which the proxy carries nothing.
+    The table has a line for each connection, also for those of the last minute. A suite of tests leaves twenty thousand
+    lines behind. Reading them takes a fifth of a second, in which the proxy forwards nothing.
     """
     try:
         return inode_by_netlink(port, to_port)
@@ -184,7 +188,7 @@ def _inode(port: int, to_port: int) -> int | None:
 
 
 def inode_by_netlink(port: int, to_port: int) -> int | None:
-    """None when there is no such connection. Raises OSError where the kernel cannot be asked (sock_diag(7))."""
+    """Returns None if the connection does not exist. Raises OSError if the kernel cannot be asked (sock_diag(7))."""
     loopback = socket.inet_aton("127.0.0.1").ljust(16, b"\0")
     wanted = struct.pack(">HH", port, to_port) + loopback + loopback + struct.pack("=III", 0, *NO_COOKIE)
     body = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, ALL_STATES) + wanted

@@ -1,4 +1,4 @@
-"""One round: a cluster under load, faults one after another, healing, and the judgement."""
+"""One round: a cluster under load, consecutive faults, healing, and the judgement."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ALONE = {"disk wiped"}
 
 @dataclass
 class Round:
-    """What happened and what was found."""
+    """The events and the findings of a round."""
 
     seed: int
     faults: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Round:
         return self.verdict.good and not self.violations
 
     def text(self) -> str:
-        """For people: figures, then findings."""
+        """A report for people: figures, then findings."""
         v = self.verdict
         lines = [
             f"seed {self.seed}: {len(self.faults)} faults in {self.seconds:.0f} s; {v.acknowledged} acknowledged, "
@@ -77,10 +77,10 @@ def play(
     say: Callable[[str], None] = lambda _: None,
     apache: Sequence[str] = (),
 ) -> Round:
-    """Run one round of about `seconds` of faults. Raises AssertionError when the cluster does not start or heal.
+    """Run one round with about `seconds` of faults. Raises AssertionError if the cluster does not start or heal.
 
-    `apache` names the members that are Apache Kafka. Which faults hit whom follows from the seed, what they meet
-    does not.
+    `apache` names the members that are Apache Kafka. The seed decides which faults hit which members; it does not
+    decide what runs at that moment.
     """
     rng = random.Random(seed)
     faults = nemesis.available() if names is None else {name: nemesis.FAULTS[name] for name in names}
@@ -125,7 +125,7 @@ def play(
 def _strike(
     cluster: Cluster, rng: random.Random, faults: dict[str, nemesis.Fault], result: Round, say: Callable[[str], None]
 ) -> None:
-    """One fault, or two on different members."""
+    """Apply one fault, or two on different members."""
     names = [rng.choice(list(faults))]
     if names[0] not in ALONE and rng.random() < 0.4:
         names.append(rng.choice([name for name in faults if name not in ALONE]))
@@ -161,14 +161,14 @@ def _healed(cluster: Cluster, admin: AdminClient) -> bool:
 
 
 def _all_remember(cluster: Cluster) -> bool:
-    """Whether each voter of the new quorum is sure that it has promised nothing before; until then none may be lost."""
+    """Whether each voter of the new quorum knows that it has not voted before; until then no voter may be lost."""
     return all((m.data / "__cluster_metadata-0" / "quorum-state").exists() for m in cluster.controllers)
 
 
 def _quorum_is_whole(cluster: Cluster) -> bool:
     """Whether the active controller counts every voter as (nearly) caught up.
 
-    A voter with a replaced disk helps nobody before that: the next fault on another one would be one too many.
+    Until then a voter with a replaced disk does not help the quorum, and a fault on another voter would stop it.
     """
     asked = DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])
     for member in cluster.controllers:

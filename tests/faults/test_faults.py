@@ -1,4 +1,4 @@
-"""Every day: two rounds on real processes. Longer ones: `make faults MINUTES=…`."""
+"""Two rounds on real processes every day. Longer runs: `make faults MINUTES=…`."""
 
 from __future__ import annotations
 

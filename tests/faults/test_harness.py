@@ -1,4 +1,4 @@
-"""The proxy cuts what it is told to, in the direction it is told, and gives nothing away."""
+"""The proxy cuts what the test names, in that direction, and leaks nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def echo() -> Iterator[int]:
-    """The port of a server that sends back what it gets."""
+    """The port of a server that sends back whatever it receives."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -163,7 +163,7 @@ def _connect_until_refused(port: int, made: list[socket.socket]) -> None:
 
 
 def test_the_owner_of_a_connection_is_found_without_reading_all_there_are(echo: int) -> None:
-    """A suite of tests leaves twenty thousand behind: reading the table for each new one stopped the proxy."""
+    """A suite of tests leaves twenty thousand connections: reading the table for each new one stopped the proxy."""
     with socket.create_connection(("127.0.0.1", echo)) as connection:
         port = connection.getsockname()[1]
         inode = os.fstat(connection.fileno()).st_ino

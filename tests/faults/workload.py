@@ -1,7 +1,7 @@
-"""Clients that write down what they were told: librdkafka's producers and consumers, and administrators of our own.
+"""Clients that record every answer: librdkafka's producers and consumers, and administrators of our own.
 
-Administrators speak to the controllers directly and ask once: a request that a broker forwards may be tried again on
-the way, and then says that the topic which it has made itself exists.
+Administrators send requests to the controllers directly and once. A broker may retry a request that it forwards, and
+then report that the topic which it created already exists.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ QUIET: dict[str, Any] = {"log_level": 0, "socket.keepalive.enable": True, "recon
 
 
 class Clients:
-    """Threads that run `step` until told to stop; the first exception of any of them is kept."""
+    """Threads that run `step` until they are stopped; the first exception of any thread is kept."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
@@ -62,7 +62,7 @@ class Clients:
         thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Raises the first error; AssertionError for a client that does not end."""
+        """Stop the threads. Raises their first error; AssertionError for a client that does not end."""
         self.stopping.set()
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
@@ -73,7 +73,7 @@ class Clients:
 
 
 class Producing:
-    """One idempotent producer with acks=all, some records a second to every partition."""
+    """One idempotent producer with acks=all that sends some records a second to every partition."""
 
     def __init__(self, clients: Clients, name: str, bootstrap: str, topic: str, partitions: int, rate: float) -> None:
         self.sent: list[Sent] = []
@@ -92,7 +92,7 @@ class Producing:
     def _work(self) -> None:
         life = 0
         while not self._clients.stopping.is_set():
-            # A fatal error ends a producer (KIP-360 leaves some): the next one is another in the history, too.
+            # A fatal error ends a producer (KIP-360 leaves some); the history calls the next producer by another name.
             self._live(f"{self._name}.{life}")
             life += 1
 
@@ -140,7 +140,7 @@ class Producing:
         with self._lock:
             record = self._open.pop(value)
             if error is None:
-                # A retry that the broker knows already is acknowledged without its offset.
+                # The broker acknowledges a retry that it already knows without the record's offset.
                 given = message.offset()
                 outcome, offset = Outcome.ACKNOWLEDGED, -1 if given is None else given
             else:
@@ -149,13 +149,13 @@ class Producing:
 
     @property
     def acknowledged(self) -> int:
-        """How many records were acknowledged so far."""
+        """The number of acknowledged records."""
         with self._lock:
             return sum(1 for record in self.sent if record.outcome is Outcome.ACKNOWLEDGED)
 
 
 class Consuming:
-    """One consumer that reads every partition from the start and goes on as records come."""
+    """One consumer that reads every partition from the start and follows new records."""
 
     def __init__(self, clients: Clients, name: str, bootstrap: str, topic: str, partitions: int) -> None:
         self.records: dict[int, list[tuple[int, str]]] = defaultdict(list)
@@ -202,7 +202,7 @@ def _consumer_settings(bootstrap: str, name: str) -> dict[str, Any]:
 def read_all(
     bootstrap: str, topic: str, partitions: int, timeout_s: float
 ) -> dict[tuple[str, int], list[tuple[int, str]]]:
-    """Every log from its start to its end. Raises AssertionError when the ends are not reached in time."""
+    """Read every log from start to end. Raises AssertionError if the ends are not reached in time."""
     consumer = Consumer(_consumer_settings(bootstrap, "judge"))
     found: dict[tuple[str, int], list[tuple[int, str]]] = {(topic, p): [] for p in range(partitions)}
     deadline = time.monotonic() + timeout_s
@@ -231,7 +231,7 @@ def read_all(
 
 
 class Administering:
-    """One administrator of a few topics, asking the controllers themselves, each thing once."""
+    """One administrator of a few topics that asks the controllers directly, once for each change."""
 
     def __init__(self, clients: Clients, name: str, ports: list[int], topics: list[str], pause_s: float) -> None:
         self.history: list[Operation] = []
@@ -261,7 +261,8 @@ class Administering:
         argument = choices.get(action)
         called = time.monotonic()
         code = self._ask(action, topic, argument)
-        # A controller that falls while it waits for the commit says NOT_CONTROLLER; its successor may commit it still.
+        # A controller that resigns while it waits for the commit answers NOT_CONTROLLER; its successor may still
+        # commit.
         self._found = code not in (None, ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION)
         if code in _NO_EFFECT:
             return
@@ -273,7 +274,7 @@ class Administering:
         self.history.append(Operation(self._name, topic, called, returned, action, argument, result))
 
     def _find(self) -> bool:
-        """Whether the next of the controllers says that it is the active one."""
+        """Move to the next controller; returns whether it reports that it is active."""
         self._at += 1
         topic = messages.DescribeQuorumRequest.TopicData(
             "__cluster_metadata", [messages.DescribeQuorumRequest.PartitionData(0)]
@@ -290,7 +291,7 @@ class Administering:
         return self._ports[self._at % len(self._ports)]
 
     def _ask(self, action: str, topic: str, argument: Any) -> ErrorCode | None:
-        """The error code of the answer; None when none came."""
+        """The error code of the answer; None if no answer came."""
         try:
             answer = ask(self._port, *_request(action, topic, argument))
         except NotSent:
@@ -301,7 +302,7 @@ class Administering:
 
 
 class NotSent(Exception):  # noqa: N818
-    """The request has certainly not reached the server."""
+    """The server certainly did not receive the request."""
 
 
 _NO_EFFECT = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NETWORK_EXCEPTION}
@@ -347,7 +348,7 @@ def _code(action: str, answer: Any) -> ErrorCode:
 
 
 def ask(port: int, api: ApiKey, version: int, request: Any) -> Any:
-    """One request on a connection of its own. Raises NotSent, OSError (also without an answer), WireError."""
+    """Send one request on its own connection. Raises NotSent, OSError (also if no answer comes), WireError."""
     frame = b"".join(encode_request(1, api, version, "faults", request))  # type: ignore[arg-type] # no file slices
     try:
         connection = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)

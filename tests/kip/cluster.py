@@ -1,4 +1,4 @@
-"""A whole cluster in a simulated world, asked over its protocol: the product's own nodes, no time and no processes.
+"""A whole cluster in a simulated world, asked over its protocol: the product's own nodes, without processes.
 
 `Cluster(controllers=3, brokers=3)` has machines c1… (ids 3001…) and b1… (ids 1…); combined ones are k1… (ids 1…).
 """
@@ -39,7 +39,9 @@ class Cluster:
         unformatted: Iterable[str] = (),
         release: str | None = None,
     ) -> None:
-        """`release`: the metadata.version to begin with, as kafka-storage names it; None: the latest."""
+        """Start a cluster; `release`: its first metadata.version by the name that kafka-storage uses. None: the
+        latest.
+        """
         self.world = World(seed)
         self.network = SimNetwork(self.world)
         self.cluster_id = uuid_text(Uuid(self.world.rng.randbytes(16)))
@@ -68,7 +70,7 @@ class Cluster:
     # Time
 
     def until(self, condition: Callable[[], bool], limit_ms: float = LIMIT_MS) -> None:
-        """Go on until it is so; fails when that does not come."""
+        """Let time pass until the condition is true; fails if it does not become true."""
         states = ", ".join(f"{name}: {machine.broken or 'well'}" for name, machine in self.machines.items())
 
         def looking() -> bool:
@@ -93,7 +95,7 @@ class Cluster:
 
     @property
     def active(self) -> SimMachine:
-        """The machine of the active controller; waits for one."""
+        """The machine of the active controller; waits until it exists."""
 
         def found() -> list[SimMachine]:
             return [
@@ -109,7 +111,7 @@ class Cluster:
 
     @property
     def image(self) -> Any:
-        """The metadata as the active controller has it."""
+        """The active controller's metadata image."""
         assert self.active.node is not None
         raft = self.active.node.raft
         assert raft is not None
@@ -122,19 +124,19 @@ class Cluster:
         return node.broker.state
 
     def metrics(self, name: str) -> dict[str, float]:
-        """What /metrics prints: `name{labels}` -> value."""
+        """The samples of /metrics: `name{labels}` -> value."""
         lines = self.node(name).registry.text().splitlines()
         return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if not line.startswith("#")}
 
     # Requests
 
     def client(self, name: str, *, controller: bool = False) -> SimClient:
-        """A connection to one node; of the nodes named c… to their controller listener."""
+        """A connection to one node; for nodes named c… to the controller listener."""
         port = CONTROLLER_PORT if controller or name.startswith("c") else CLIENT_PORT
         return self._clients.setdefault((name, port), SimClient(self._net, name, port))
 
     def ask(self, name: str, request: Any, version: int | None = None, *, controller: bool = False) -> Any:
-        """The answer of one node; None when the connection broke."""
+        """The answer of one node; None if the connection broke."""
         client = self.client(name, controller=controller)
         key = key_of(request)
         answers: list[Any] = []
@@ -148,7 +150,7 @@ class Cluster:
         return {api.api_key for api in self.ask(name, request, 3, controller=controller).api_keys}
 
     def create(self, topic: str, *assignment: list[int], broker: str = "b1", **configs: str) -> Uuid:
-        """Create a topic, a partition for each list of replicas; its id."""
+        """Create a topic, with a partition for each list of replicas; returns its id."""
         created = m.CreateTopicsRequest.CreatableTopic(
             name=topic,
             num_partitions=-1,
@@ -188,7 +190,7 @@ class Cluster:
         return {one.node_id for one in self.metadata(broker, []).brokers}
 
     def produce(self, broker: str, topic: str, *values: bytes, acks: int = -1, partition: int = 0) -> Any:
-        """Append to a partition; the partition's response, None when the connection broke."""
+        """Append to a partition; returns the partition's response, None if the connection broke."""
         found = self.node(broker).raft.image.topics.by_name(topic)
         return self.produce_to(broker, Uuid(found.id), *values, acks=acks, partition=partition)
 
@@ -206,7 +208,7 @@ class Cluster:
         return build_batch([(None, value) for value in values])
 
     def fetch(self, broker: str, topic: Uuid | str, offset: int = 0, *, partition: int = 0) -> Any:
-        """One partition of a fetch, by id or (version 12) by name; None when the connection broke."""
+        """Fetch one partition by id or (version 12) by name; None if the connection broke."""
         wanted = m.FetchRequest.FetchTopic(
             partitions=[
                 m.FetchRequest.FetchPartition(
@@ -233,7 +235,7 @@ class Cluster:
         return [bytes(r.value) for h in iter_headers(records) for r in iter_records(records, h) if r.value is not None]
 
     def partition(self, topic: str, number: int = 0) -> Any:
-        """A partition's state as the active controller has it."""
+        """A partition's state in the active controller."""
         found = self.image.topics.by_name(topic)
         return None if found is None else found.partition(number)
 

@@ -32,7 +32,9 @@ def test_a_heartbeat_of_an_old_incarnation_is_refused() -> None:
 
 
 def test_a_higher_incarnation_becomes_the_valid_one_by_registering() -> None:
-    """The draft learns of it from heartbeats; the release hands epochs out itself and refuses unknown ones."""
+    """In the draft the controller learns it from heartbeats; the release assigns epochs itself and refuses unknown
+    ones.
+    """
     quorum = Quorum()
     quorum.start(1)
     answer = quorum.ask(m.BrokerHeartbeatRequest(broker_id=1, broker_epoch=quorum.epoch_of(1) + 1))
@@ -48,7 +50,7 @@ def test_two_brokers_configured_with_one_id_cannot_both_live() -> None:
 
 
 def test_all_brokers_are_inactive_at_first_and_are_not_shown() -> None:
-    """Inactive is fenced in the release."""
+    """Inactive is called fenced in the release."""
     quorum = Quorum()
     quorum.register(1)
     quorum.register(2)

@@ -101,7 +101,7 @@ def test_a_successful_change_is_applied_and_answered_with_none() -> None:
 
 
 def test_a_negative_broker_id_is_refused() -> None:
-    """INVALID_REQUEST in the draft; nobody has registered under it, which the release says."""
+    """INVALID_REQUEST in the draft; the release answers that no broker is registered under it."""
     quorum = with_topic()
     answer = quorum.ask(Request(broker_id=-1, broker_epoch=0, topics=[]))
     assert code_of(answer) in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.INVALID_REQUEST)

@@ -1,4 +1,4 @@
-"""KIP-343, "Broker-Side Heartbeat Timeout" and "Controller-Side Heartbeat Timeout": who fences whom, and when.
+"""KIP-343, "Broker-Side Heartbeat Timeout" and "Controller-Side Heartbeat Timeout": when a broker or controller fences.
 
 Apache Kafka has released only the controller's side.
 """
@@ -19,7 +19,7 @@ BROKER_MS = 18_000
 
 
 def cut_off(cluster: Cluster, broker: str) -> float:
-    """No controller can be reached from now on; the time."""
+    """Cut the broker off from all controllers; returns the time."""
     for name in cluster.machines:
         if name.startswith("c"):
             cluster.network.cut(broker, name)
@@ -47,7 +47,7 @@ def test_new_requests_to_a_fenced_broker_are_refused_with_an_error_upon_which_cl
 
 
 def test_existing_requests_are_completed() -> None:
-    """A produce that was accepted before still gets its answer: followers may fetch what it appended."""
+    """A produce that was accepted before still gets its answer: followers may fetch its records."""
     cluster = Cluster(1, 2)
     topic_id = cluster.create("foo", [1, 2])
     cluster.rest(5_000)
@@ -113,7 +113,7 @@ def test_the_broker_side_timeout_must_be_longer_than_the_controller_side_one() -
 
 
 def test_a_broker_without_a_controller_does_not_serve_arbitrarily_old_data() -> None:
-    """The KIP's motivation: what the others did meanwhile a fenced broker cannot contradict."""
+    """The KIP's motivation: a fenced broker cannot know what the others did meanwhile."""
     cluster = Cluster(1, 2)
     topic_id = cluster.create("foo", [1, 2])
     cluster.produce("b1", "foo", b"before")

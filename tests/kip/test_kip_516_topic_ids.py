@@ -26,7 +26,7 @@ def test_topics_are_fetched_by_id() -> None:
 
 
 def test_the_name_is_left_out_of_fetches_by_id() -> None:
-    """Since version 13; older versions fetch by name, and both see the same."""
+    """This holds since version 13. Older versions fetch by name, and both see the same records."""
     cluster = Cluster(1, 1)
     topic_id = cluster.create("foo", [1])
     cluster.produce("b1", "foo", b"x")
@@ -45,7 +45,7 @@ def test_an_unknown_id_is_told_apart_from_an_unknown_partition() -> None:
 
 @pytest.mark.parametrize("key", [ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH])
 def test_list_offsets_and_offset_for_leader_epoch_still_name_topics(key: ApiKey) -> None:
-    """The draft leaves the name out of them too; the release does not."""
+    """The draft omits the name there as well; the release keeps it."""
     topic = m.ListOffsetsRequest.ListOffsetsTopic if key == ApiKey.LIST_OFFSETS else (
         m.OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     )  # fmt: skip
@@ -64,7 +64,9 @@ def test_metadata_can_be_asked_for_by_id_and_tells_ids() -> None:
 
 
 def test_topics_can_be_described_by_id() -> None:
-    """`kafka-topics --describe` prints ids and takes `--topic-id` (`--topic_id` in the draft); here what it asks."""
+    """`kafka-topics --describe` prints ids and takes `--topic-id` (`--topic_id` in the draft); this tests its
+    request.
+    """
     cluster = Cluster(1, 1)
     topic_id = cluster.create("foo", [1], [1])
     by_id = m.MetadataRequest(topics=[m.MetadataRequest.MetadataRequestTopic(topic_id=topic_id, name=None)])
@@ -100,7 +102,7 @@ def test_update_metadata_leader_and_isr_and_stop_replica_are_served_to_nobody() 
 
 
 def test_the_metadata_topic_has_a_sentinel_id_that_no_other_topic_can_have() -> None:
-    """Of the draft's two proposals the release keeps the sentinel for ever."""
+    """Of the draft's two proposals the release keeps the sentinel permanently."""
     assert uuid_text(METADATA_TOPIC_ID) == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert int.from_bytes(METADATA_TOPIC_ID, "big") == 1
 
@@ -192,7 +194,7 @@ def test_stale_reads_a_leader_that_has_not_heard_of_the_deletion_is_not_followed
 
 
 def test_stale_state_a_replica_that_missed_the_deletion_moves_the_old_log_aside() -> None:
-    """The KIP's second scenario: broker 1 was down for deletion and creation alike."""
+    """The KIP's second scenario: broker 1 was down for both the deletion and the creation."""
     cluster = Cluster(1, 2)
     cluster.create("foo", [1, 2])
     cluster.produce("b1", "foo", b"old")
@@ -209,7 +211,7 @@ def test_stale_state_a_replica_that_missed_the_deletion_moves_the_old_log_aside(
 
 
 def test_deletions_that_a_broker_missed_are_reconciled_when_it_starts() -> None:
-    """Instead of retried StopReplica requests and a FULL LeaderAndIsr: the metadata is the full truth."""
+    """This replaces retried StopReplica requests and a FULL LeaderAndIsr: the metadata is complete."""
     cluster = Cluster(3, 2)
     cluster.create("foo", [1, 2])
     cluster.produce("b1", "foo", b"old")
@@ -222,7 +224,7 @@ def test_deletions_that_a_broker_missed_are_reconciled_when_it_starts() -> None:
 
 
 def test_stale_directories_found_at_the_start_are_renamed_and_removed_after_a_delay() -> None:
-    """At once in the draft, never in the release; here after stray.log.delete.delay.ms, a day."""
+    """At once in the draft, never in the release; here after stray.log.delete.delay.ms, one day."""
     cluster = Cluster(1, 2, overrides={"stray.log.delete.delay.ms": "120000"})
     cluster.create("foo", [1, 2])
     cluster.produce("b1", "foo", b"old")
@@ -243,7 +245,7 @@ def test_stale_directories_found_at_the_start_are_renamed_and_removed_after_a_de
 
 
 def test_each_partition_directory_names_its_topic_id_in_a_readable_file() -> None:
-    """Version 0 and the id, in base64 where the draft shows dashes."""
+    """Version 0 and the id, in base64; the draft shows dashes."""
     cluster = Cluster(1, 1)
     topic_id = cluster.create("foo", [1])
     cluster.produce("b1", "foo", b"x")

@@ -1,4 +1,4 @@
-"""KIP-631, what the requests of brokers and controllers need of an authorizer (KIP-801 in the release)."""
+"""KIP-631: the permissions that requests of brokers and controllers need (KIP-801 in the release)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STRANGER = "client"
 
 
 def permit(cluster: Cluster, *rights: tuple[str, Operation]) -> None:
-    """ACLs on the cluster for (host, operation); whoever has none may do nothing to it any more."""
+    """Set ACLs on the cluster for (host, operation); hosts without an entry lose all permissions on the cluster."""
     creation = m.CreateAclsRequest.AclCreation
     acls = [
         creation(
@@ -34,7 +34,7 @@ def permit(cluster: Cluster, *rights: tuple[str, Operation]) -> None:
 
 
 def guarded() -> Cluster:
-    """Brokers and their controller may speak to one another, the stranger may look."""
+    """Brokers and their controller may send requests to each other; the other host may only describe."""
     cluster = Cluster(1, 2, overrides=SETTINGS)
     nodes = [(name, Operation.CLUSTER_ACTION) for name in cluster.machines]
     permit(cluster, *nodes, (STRANGER, Operation.DESCRIBE))
@@ -84,7 +84,7 @@ def test_a_controller_that_starts_again_demands_the_same() -> None:
 
 
 def test_controllers_among_themselves_are_super_users() -> None:
-    """Until there is a leader nobody knows the ACLs, and so voters can only be super users: as in the release."""
+    """Without a leader no controller knows the ACLs, so only super users can be voters, as in the release."""
     cluster = Cluster(3, 1, overrides={**SETTINGS, "super.users": "User:ANONYMOUS"})
     old = cluster.active.name
     cluster[old].kill()

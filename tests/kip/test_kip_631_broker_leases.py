@@ -29,7 +29,7 @@ def test_a_broker_that_wants_to_be_fenced_stays_fenced_while_it_recovers() -> No
 
 
 def test_a_broker_is_unfenced_once_it_wants_to_be_and_its_metadata_is_current() -> None:
-    """Current means, in the release: it has replayed its own registration."""
+    """In the release, current means that the broker has replayed its own registration."""
     quorum = Quorum()
     epoch = quorum.register(1).response.broker_epoch
     behind = quorum.heartbeat(1, current_metadata_offset=epoch - 1)

@@ -41,7 +41,7 @@ def test_a_new_epoch_is_higher_than_any_that_the_broker_id_has_had() -> None:
 
 
 def test_a_registration_sent_again_gets_the_same_successful_result() -> None:
-    """Its first answer was lost: same incarnation id, same epoch."""
+    """The first answer was lost: same incarnation id, same epoch."""
     quorum = Quorum()
     first = quorum.register(1, incarnation=7).response
     again = quorum.register(1, incarnation=7).response
@@ -93,7 +93,7 @@ def test_registrations_and_heartbeats_both_count_as_contact_even_of_a_fenced_bro
 
 
 def test_a_restarted_broker_that_holds_the_same_directories_needs_not_wait() -> None:
-    """Ours: the directories' lock proves that the former process is gone."""
+    """Ours: the lock of the directories proves that the former process has ended."""
     quorum = Quorum()
     quorum.start(1)
     before = quorum.epoch_of(1)
@@ -129,14 +129,14 @@ def test_only_the_active_controller_registers_brokers() -> None:
 
 
 def test_a_broker_that_is_asked_to_register_another_closes_the_connection() -> None:
-    """The draft lets brokers answer NOT_CONTROLLER; in the release their listeners do not have these requests."""
+    """The draft lets brokers answer NOT_CONTROLLER; in the release their listeners lack these requests."""
     cluster = Cluster(1, 1)
     assert register_stranger(cluster, "b1") is None
     assert cluster.ask("b1", m.BrokerHeartbeatRequest(broker_id=1, broker_epoch=1)) is None
 
 
 def register_stranger(cluster: Cluster, name: str | None = None) -> m.BrokerRegistrationResponse:
-    """Another process that claims to be broker 1."""
+    """Register another process as broker 1."""
     request = m.BrokerRegistrationRequest(
         broker_id=1,
         cluster_id=cluster.cluster_id,

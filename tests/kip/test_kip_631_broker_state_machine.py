@@ -1,4 +1,4 @@
-"""KIP-631, "The Broker State Machine": its states, their order, their numbers in the metric."""
+"""KIP-631, "The Broker State Machine": its states, their order, and their numbers in the metric."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ METRIC = "kafka_server_kafkaserver_brokerstate"
 
 
 def watch(cluster: Cluster, machine: SimMachine) -> list[str]:
-    """The states that a machine's broker passes through from now on, by name."""
+    """Record the states of a machine's broker from now on, by name."""
     seen: list[str] = []
 
     def look() -> None:
@@ -82,7 +82,7 @@ def test_a_broker_always_passes_through_recovery_also_after_a_clean_shutdown() -
 
 
 def test_clients_are_served_only_once_the_broker_runs() -> None:
-    """Its sockets are bound earlier than in the draft: connections wait."""
+    """Its sockets are bound earlier than in the draft; connections wait."""
     cluster = Cluster(1, 1, start=False)
     cluster["b1"].start()
     cluster.rest(1_000)

@@ -36,7 +36,7 @@ def test_only_active_brokers_appear_in_metadata_responses() -> None:
 
 
 def test_a_fenced_broker_is_told_of_by_who_asks_for_fenced_ones() -> None:
-    """DescribeCluster v2 of the release: the registration outlives the fencing and can be seen."""
+    """DescribeCluster v2 of the release: the registration survives the fencing and is visible."""
     cluster = Cluster(1, 2)
     cluster["b2"].kill()
     cluster.until(lambda: cluster.image.brokers.get(2).fenced)

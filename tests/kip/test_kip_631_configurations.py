@@ -47,7 +47,7 @@ def test_timeouts_have_the_names_of_the_draft_and_the_defaults_of_the_release(
 
 
 def test_process_roles_must_be_given() -> None:
-    """Without them a node of the draft runs in legacy mode, which is gone."""
+    """Without them a node of the draft runs in legacy mode, which no longer exists."""
     with pytest.raises(ConfigError, match=r"process\.roles"):
         NodeConfig.parse(without("process.roles"))
 
@@ -100,7 +100,7 @@ def test_voters_are_a_list_of_id_host_and_port() -> None:
 
 
 def test_brokers_and_controllers_need_the_quorum() -> None:
-    """Its voters, or in the release rather some controller.quorum.bootstrap.servers."""
+    """Its voters, or in the release preferably some controller.quorum.bootstrap.servers."""
     with pytest.raises(ConfigError, match=r"controller\.quorum\."):
         NodeConfig.parse(without("controller.quorum.voters"))
     NodeConfig.parse({**without("controller.quorum.voters"), "controller.quorum.bootstrap.servers": "c:9093"})
@@ -127,7 +127,7 @@ def test_deprecated_configurations_have_no_effect(name: str) -> None:
 
 
 def test_the_largest_backoff_between_requests_was_never_released() -> None:
-    """controller.quorum.retry.backoff.max.ms: like Kafka, requests are sent again after the one fixed pause."""
+    """controller.quorum.retry.backoff.max.ms: like Kafka, retries wait for the one fixed back-off."""
     assert (
         "controller.quorum.retry.backoff.max.ms"
         in NodeConfig.parse({**BROKER, "controller.quorum.retry.backoff.max.ms": "1"}).unknown

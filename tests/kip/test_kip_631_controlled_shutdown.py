@@ -1,4 +1,4 @@
-"""KIP-631, "Controlled Shutdown": asked for and granted in heartbeats; "Obsoleting the Controlled Shutdown RPC"."""
+"""KIP-631, "Controlled Shutdown": requested and granted in heartbeats; "Obsoleting the Controlled Shutdown RPC"."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def test_the_controller_moves_all_leaders_off_the_broker() -> None:
 
 
 def test_once_all_are_moved_the_controller_answers_should_shut_down() -> None:
-    """ControlledShutdownOk in the draft's prose. The release also waits until all others have seen it."""
+    """ControlledShutdownOk in the draft's prose. The release also waits until all other brokers have seen the
+    change.
+    """
     quorum = Quorum()
     quorum.start(1, 2)
     quorum.create("foo", [[1, 2]])

@@ -1,4 +1,4 @@
-"""KIP-631, "Deployment", "Nodes", "Node IDs", "Networking": who is what, and where each is reached."""
+"""KIP-631, "Deployment", "Nodes", "Node IDs", "Networking": the roles of nodes and their addresses."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_one_bootstrap_server_that_works_is_enough_as_well() -> None:
 
 
 def test_once_in_contact_a_broker_needs_the_configured_addresses_no_more() -> None:
-    """It learns the leader's endpoint from the quorum: here the only configured controller dies."""
+    """It learns the leader's endpoint from the quorum: here the only configured controller ends."""
     bootstrap = {
         "controller.quorum.voters": "",
         "controller.quorum.bootstrap.servers": f"c1:{CONTROLLER_PORT}",

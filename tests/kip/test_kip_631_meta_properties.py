@@ -23,7 +23,7 @@ def replace(cluster: Cluster, name: str, text: str | None) -> None:
 
 
 def refused(name: str, text: str | None) -> str:
-    """Why b1 does not start with that file."""
+    """The reason why b1 refuses to start with that file."""
     cluster = Cluster(1, 1, start=False)
     replace(cluster, name, text)
     cluster[name].start()

@@ -46,7 +46,7 @@ def test_followers_are_hot_standbys_with_the_metadata_in_memory() -> None:
 
 
 def test_a_change_is_visible_only_once_it_is_committed() -> None:
-    """Two of three controllers are gone: the last one may plan, but nobody sees it and nobody is told."""
+    """Two of three controllers are down: the last one may plan, but no node sees or applies the change."""
     cluster = Cluster(3, 1)
     active = cluster.active
     others = [name for name in ("c1", "c2", "c3") if name != active.name]
@@ -193,7 +193,7 @@ def test_snapshots_are_local_to_each_replica() -> None:
 
 
 def test_the_active_controller_follows_the_latest_snapshot_of_every_replica() -> None:
-    """Soft state: nothing of it is in the log, standbys know nothing of it."""
+    """These offsets are not in the log, and standby controllers do not know them."""
     cluster = Cluster(3, 2, overrides=SNAPSHOTS)
     for number in range(12):
         cluster.create(f"topic-{number}", [1])

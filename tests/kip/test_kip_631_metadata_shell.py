@@ -32,7 +32,7 @@ Broker = stored.RegisterBrokerRecord
 
 
 def everything() -> list[Any]:
-    """A record of each kind, so that every part of the tree has something in it."""
+    """A record of each kind, so that every part of the tree has content."""
     other = Broker.BrokerEndpoint(name="EXT", host="e", port=9094, security_protocol=1)
     feature = Broker.BrokerFeature(name="metadata.version", min_supported_version=7, max_supported_version=30)
     controller = stored.RegisterControllerRecord
@@ -111,7 +111,7 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_its_tree_and_its_commands_are_those_of_apaches_shell(
     snapshot: Path, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Apache's numbers records by their place in the file, which shows in the provenance alone."""
+    """Apache's shell numbers records by their place in the file; this shows only in the provenance."""
     ours = output(capsys, "--snapshot", str(snapshot), *command)
 
     def comparable(text: str) -> list[str]:
@@ -129,7 +129,7 @@ def test_a_snapshot_is_read_from_disk(snapshot: Path, capsys: pytest.CaptureFixt
 
 
 def test_it_works_by_replaying_the_log_into_nodes_in_memory(tmp_path: Path) -> None:
-    """A log directory: its latest snapshot and the log after it, whatever is torn at its end left out."""
+    """A log directory: its latest snapshot and the log after it, without a torn end."""
     cluster = Cluster(1, 1)
     cluster.create("foo", [1], retention_ms="1000")
     disk = cluster["c1"].disk
@@ -161,7 +161,7 @@ def test_the_metadata_of_a_running_cluster_is_read_from_its_controllers(members:
 def test_a_configuration_says_how_to_reach_the_controllers_and_may_name_them(
     members: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`--config`, beside `--controllers` or a node's own file instead of them."""
+    """`--config`, beside `--controllers`, or a node's own file instead of both."""
     client, other = tmp_path / "client.properties", tmp_path / "other.properties"
     client.write_text("security.protocol=PLAINTEXT\n")
     other.write_text("security.protocol=SASL_SSL\n")

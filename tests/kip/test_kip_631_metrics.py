@@ -1,4 +1,4 @@
-"""KIP-631, "New Metrics": five of the metadata that Apache Kafka never released."""
+"""KIP-631, "New Metrics": five metrics of the metadata that Apache Kafka never released."""
 
 from __future__ import annotations
 

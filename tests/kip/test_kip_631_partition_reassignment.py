@@ -51,7 +51,7 @@ def test_the_api_specifies_alter_and_list() -> None:
 
 
 def test_a_subset_of_the_replicas_that_are_in_sync_is_reassigned_at_once() -> None:
-    """The draft asks for one member of the ISR in the new list; the release for all of them to be in sync."""
+    """The draft asks for one ISR member in the new list; the release asks for all of them to be in sync."""
     quorum = with_topic(1, 2, 3)
     assert begin(quorum, [1, 2]) == 0
     state = quorum.partition("foo")
@@ -133,7 +133,7 @@ def test_a_reassignment_may_be_completed_by_a_broker_that_is_unfenced() -> None:
 
 
 def test_the_answer_to_a_completing_change_holds_the_isr_that_was_applied() -> None:
-    """Leader 1, ISR 1 2 3, target 1 2 4: asked for 1 2 3 4 the controller answers 1 2 4."""
+    """Leader 1, ISR 1 2 3, target 1 2 4: to a request for 1 2 3 4 the controller answers 1 2 4."""
     quorum = with_topic(1, 2, 3)
     begin(quorum, [1, 2, 4])
     answer = alter_isr(quorum, 1, [1, 2, 3, 4])

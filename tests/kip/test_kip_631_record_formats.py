@@ -1,4 +1,4 @@
-"""KIP-631, "Record Formats": each record with the fields that the draft names, under the names of the release."""
+"""KIP-631, "Record Formats": each record with the draft's fields, under the names of the release."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_record_of_the_draft_is_written_and_read_under_its_number(number: 
 
 
 def test_failed_replicas_were_never_released() -> None:
-    """Their place took the directories of partitions and brokers (KIP-858)."""
+    """The directories of partitions and brokers (KIP-858) replaced them."""
     assert 13 not in RECORD_TYPES
     assert "log_dirs" in stored.RegisterBrokerRecord.__slots__
     assert "directories" in stored.PartitionRecord.__slots__

@@ -19,7 +19,7 @@ CLUSTER = "3Db5QLSqSZieL3rJBUUegA"
 
 
 class Tool:
-    """A program's main function, its output and its exit code."""
+    """The main function of a program, its output and its exit code."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
@@ -141,7 +141,7 @@ def test_unregistering_an_unknown_broker_fails(tool: Tool, members: Members) -> 
 
 @pytest.fixture(scope="module")
 def metadata_file(members: Members, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A copy of the controller's metadata log, which goes on growing."""
+    """A copy of the controller's metadata log, which continues to grow."""
     members.create("dumped", 2, 1, via=101)
     (path,) = members.nodes[1].data.glob("__cluster_metadata-0/*.log")
     copy = tmp_path_factory.mktemp("dump") / path.name
@@ -173,7 +173,7 @@ def test_skip_record_metadata_keeps_that_of_the_batches(tool: Tool, metadata_fil
 
 @pytest.mark.peer
 def test_apaches_admin_client_unregisters_brokers_too(members: Members) -> None:
-    """AdminClient.unregisterBroker, by Apache's kafka-cluster."""
+    """By Apache's kafka-cluster, which calls AdminClient.unregisterBroker."""
     done = run_java(
         "org.apache.kafka.tools.ClusterTool", "unregister", "--bootstrap-server", members.nodes[101].bootstrap,
         "--id", "998", check=False,

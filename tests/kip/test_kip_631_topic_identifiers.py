@@ -1,4 +1,4 @@
-"""KIP-631, "Topic Identifiers": deletion by a single record, and what brokers do that have not seen it."""
+"""KIP-631, "Topic Identifiers": deletion by a single record, and brokers that have not seen the record."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_broker_that_was_down_deletes_when_it_replays_the_record_later() -> No
 
 
 def test_a_broker_that_never_sees_the_record_compares_its_directories_with_the_snapshot() -> None:
-    """The deletion has been collapsed into a snapshot: the topic's absence is all that is left of it."""
+    """The deletion was compacted into a snapshot: the topic is simply missing from it."""
     cluster = Cluster(1, 2, overrides=SNAPSHOTS)
     cluster.create("foo", [1, 2])
     assert cluster.produce("b1", "foo", b"x").error_code == 0

@@ -1,4 +1,4 @@
-"""KIP-631, "UnregisterBroker" (64), and kafka-cluster's unregister as far as the requests go."""
+"""KIP-631, "UnregisterBroker" (64), and the requests of kafka-cluster's unregister."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`kraftcluster` on real processes, with real clients through it: a roll, a supervisor killed in it, replacements.
+"""`kraftcluster` on real processes with real clients: a roll, a killed supervisor, replacements.
 
-One producer (idempotent, acks=all) and one consumer run from the first topic to the last step; every record that was
-acknowledged has to arrive, once, in its order.
+One producer (idempotent, acks=all) and one consumer run from the first topic to the last step. Every acknowledged
+record has to arrive, once and in order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COMMAND_S = 600.0
 
 
 class Cluster:
-    """The program, on a folder and a file of our own."""
+    """The program, with its own folder and file."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "kraftcluster.yaml"
@@ -48,7 +48,7 @@ class Cluster:
         self.port = _room()
 
     def write(self) -> None:
-        """Whole or not at all: it is read at any time."""
+        """Write the file atomically, because it may be read at any time."""
         beside = self.file.with_suffix(".new")
         beside.write_text(yaml.safe_dump(self.document))
         beside.replace(self.file)
@@ -77,7 +77,7 @@ class Cluster:
         return log.read_text() if log.exists() else ""
 
     def resource(self) -> dict[str, Any]:
-        """As the supervisor told last: what `status -o json` prints, without a process for each look."""
+        """The resource as the supervisor last reported it: equals `status -o json`, without a process for each look."""
         found: dict[str, Any] = json.loads((self.data / "sample" / "status.json").read_text())
         return found
 
@@ -146,7 +146,7 @@ class Traffic:
         self._consumer.close()
 
     def goes_on(self) -> None:
-        """Records are acknowledged and read at present."""
+        """Check that records are acknowledged and read at present."""
         acknowledged, seen = len(self.acknowledged), len(self.seen)
         _wait("records are acknowledged", lambda: len(self.acknowledged) > acknowledged + 10)
         _wait("records are read", lambda: len(self.seen) > seen + 10)
@@ -166,7 +166,7 @@ def _wait(what: str, done: Callable[[], object]) -> None:
 
 
 def _room() -> int:
-    """A first port such that brokers and controllers find theirs free, below those that the system gives away."""
+    """A first port with enough free ports for brokers and controllers, below the range that the system assigns."""
     while True:
         first = random.randrange(12_000, 31_000)
         with ExitStack() as stack:
@@ -203,7 +203,7 @@ def test_nothing_is_lost_through_rolls_replacements_scaling_and_a_supervisor_tha
         traffic.goes_on()
         before = cluster.pids()
 
-        # A roll, in which the supervisor is killed; the next one goes on.
+        # A roll in which the supervisor is killed; the next supervisor continues it.
         cluster.must("roll", "1", "101", "--no-wait")
         _wait("the roll has begun", lambda: cluster.pids() != before)
         os.kill(cluster.driver(), signal.SIGKILL)
@@ -213,7 +213,7 @@ def test_nothing_is_lost_through_rolls_replacements_scaling_and_a_supervisor_tha
         after = cluster.pids()
         assert {node_id for node_id in before if before[node_id] != after[node_id]} == {"1", "101"}
 
-        # A broker and a controller get empty disks; another controller's id retires.
+        # A broker and a controller get empty disks; another controller's id is retired.
         cluster.must("replace", "102")
         cluster.must("replace", "3")
         cluster.must("replace", "2", "--new-id")

@@ -1,4 +1,4 @@
-"""A volume leaves the brokers of a running cluster of real processes: nothing of what was on it is lost."""
+"""A volume is removed from the brokers of a running cluster of real processes; no record on it is lost."""
 
 from __future__ import annotations
 

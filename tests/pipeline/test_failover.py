@@ -1,4 +1,4 @@
-"""A sink writes and a KafkaTable reads while brokers die or hang: every record arrives, once."""
+"""A sink writes and a KafkaTable reads while brokers stop or hang: every record arrives, once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def members(tmp_path: Path) -> Iterator[Members]:
 
 
 class Background(threading.Thread):
-    """Runs something; `result` raises what it raised."""
+    """Runs a function in a thread; `result` raises its exception."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         super().__init__(daemon=True)
@@ -60,7 +60,7 @@ class Background(threading.Thread):
 
 
 class Sink:
-    """The data source's sink: batches of a hundred rows, each acknowledged before the next, until `stop`."""
+    """The data source's sink: batches of a hundred rows until `stop`; each is acknowledged before the next."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._bootstrap, self._topic = bootstrap, topic
@@ -91,7 +91,7 @@ def leader(members: Members, topic: str, asked: int | None = None) -> int:
 
 
 def through(members: Members, folder: Path, trouble: Callable[[int], None]) -> None:
-    """Write and read while `trouble` comes over the leader of partition 0; then judge the table."""
+    """Write and read while `trouble` hits the leader of partition 0; then judge the table."""
     members.start()
     members.create("t", PARTITIONS, 3)
     given = document(members.nodes[101], "t", folder / "table", "parquet", value={"format": "json"})

@@ -1,4 +1,4 @@
-"""Many tables of one specification beside one another: routes, topics that come later, a table that fails."""
+"""Many tables of one specification at once: routes, topics that are created later, a table that fails."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def until(found: Callable[[], Any]) -> None:
 
 
 def offsets(path: Path) -> Counter[int]:
-    """None of a table that is not there yet."""
+    """The offsets of a table; empty if the table does not exist yet."""
     if not list(path.glob("_delta_log/*.json")):
         return Counter()
     return Counter(row["offset"] for row in rows(path, "delta"))
@@ -109,7 +109,7 @@ def test_topics_that_come_later_get_a_table(
 
 
 def test_a_table_that_fails_ends_alone(cluster: Ours, tmp_path: Path) -> None:
-    """Another process takes one of two tables over."""
+    """Another process takes over one of two tables."""
     for topic in ("a", "b"):
         create(cluster, topic)
         send(cluster, topic, [b"1", b"2"])

@@ -1,4 +1,4 @@
-"""Tables of change events, Protocol Buffers, JSON Schema and of first batches without fields, as others read them.
+"""Tables of change events, Protocol Buffers, JSON Schema and first batches without fields, read by foreign readers.
 
 The readers are Spark with the jars of Delta and Iceberg, deltalake, PyIceberg, pandas and DuckDB.
 """
@@ -90,7 +90,7 @@ def feed(path: Path, kind: str, value: dict[str, Any], **table: Any) -> tuple[sp
 
 
 def without_fields(path: Path, kind: str, _: RegistryServer) -> tuple[spec.TableSpec, Rows]:
-    """Spark partitions the table as it was partitioned last."""
+    """Spark partitions the table by its latest partitioning."""
     given, writer = feed(path, kind, {"format": "json"}, partitionBy=["country"], **BY_ID)
     for values in (
         [b"no json", None],
@@ -142,7 +142,7 @@ WRITERS: dict[str, Callable[[Path, str, RegistryServer], tuple[spec.TableSpec, R
 
 
 def others(given: spec.TableSpec) -> Iterator[tuple[str, Rows]]:
-    """The rows by each reader in this process."""
+    """The rows by each reader that runs in this process."""
     if given.format == "delta":
         found = DeltaTable(given.path).to_pyarrow_table()
         yield "deltalake", found.to_pylist()
@@ -155,7 +155,7 @@ def others(given: spec.TableSpec) -> Iterator[tuple[str, Rows]]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: readers differ in how they show bytes, maps, lists and what is missing."""
+    """A value in JSON's form: readers differ in how they show bytes, maps, lists and missing values."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
     if isinstance(value, dict):
@@ -170,7 +170,7 @@ def plain(value: Any) -> Any:
 
 
 def same(rows: Rows, expected: Rows, reader: str) -> None:
-    """Compare the expected columns. An empty map is an empty list where maps are lists of pairs."""
+    """Compare the expected columns. If maps are lists of pairs, an empty map is an empty list."""
     found = [{name: plain(row[name]) or None for name in expected[0]} for row in rows]
     wanted = [{name: plain(value) or None for name, value in row.items()} for row in expected]
     assert sorted(found, key=lambda row: int(row["id"])) == wanted, reader
@@ -187,5 +187,5 @@ def test_other_projects_read_the_same_rows(
     same(lake.read(kind, given.path), expected, "Spark")
     maintenance.compact(given)
     same(lake.read(kind, given.path), expected, "Spark, merged files")
-    some = lake.read(kind, given.path, where="id = 1")  # by the bounds and the partitions that were written
+    some = lake.read(kind, given.path, where="id = 1")  # by the written bounds and partitions
     same(some, [row for row in expected if row["id"] == 1], "Spark, one row")

@@ -26,7 +26,7 @@ TEXTS = ["plain", "a b", "q/=", "100%", "\u00e4", "\u65e5\u672c", "", None, "a+b
 
 
 def written(folder: Path, kind: str) -> Path:
-    """A table of two batches, filed by texts of every kind; the second batch brings a field."""
+    """A table of two batches, partitioned by texts of every kind; the second batch adds a field."""
     document: dict[str, Any] = {
         "apiVersion": spec.API_VERSION,
         "kind": spec.KIND,
@@ -46,7 +46,7 @@ def written(folder: Path, kind: str) -> Path:
 
 
 def expected(*, empty: str | None) -> dict[int, str | None]:
-    """The partition of each row; `empty` is what an empty text has become."""
+    """The partition of each row; `empty` is the result of an empty text."""
     return {**{n: empty if text == "" else text for n, text in enumerate(TEXTS)}, 100: "plain"}
 
 
@@ -57,14 +57,14 @@ def cells(rows: list[dict[str, Any]]) -> dict[int, str | None]:
 
 
 def test_spark_reads_a_parquet_table_with_every_partition_and_field(spark: Any, tmp_path: Path) -> None:
-    """Texts beyond ASCII were mojibake, an empty one made the table unreadable, a new field was dropped."""
+    """Texts beyond ASCII were garbled, an empty text made the table unreadable, and a new field was dropped."""
     rows = [row.asDict() for row in spark.read.parquet(str(written(tmp_path, "parquet"))).collect()]
     assert cells(rows) == expected(empty=None)
     assert {row["n"]: row["more"] for row in rows if row["more"] is not None} == {100: "new"}
 
 
 def test_pandas_reads_a_parquet_table_with_its_schema(tmp_path: Path) -> None:
-    """Its own idea of Hive's folders is one of dictionaries, which have no null."""
+    """pandas reads Hive's folders as dictionaries, which have no null."""
     path, by_folder = written(tmp_path, "parquet"), ds.partitioning(flavor="hive")
     schema = pq.read_schema(path / SCHEMA).append(pa.field("c", pa.string()))
     found = pd.read_parquet(path, partitioning=by_folder, schema=schema)
@@ -85,7 +85,7 @@ def test_duckdb_reads_a_parquet_table(tmp_path: Path) -> None:
 
 
 def test_deltalake_reads_a_delta_table(tmp_path: Path) -> None:
-    """An empty text is null by Delta's protocol: Spark showed a text that deltalake and DuckDB showed as null."""
+    """An empty text is null by Delta's protocol: Spark showed a text where deltalake and DuckDB showed null."""
     path = written(tmp_path, "delta")
     assert cells(DeltaTable(str(path)).to_pandas().to_dict("records")) == expected(empty=None)
     added = [

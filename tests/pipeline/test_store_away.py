@@ -1,4 +1,4 @@
-"""An object store that is away for a minute, which executors of Spark notice first: the run waits, and goes on."""
+"""An object store is down for a minute, and Spark's executors notice it first: the run waits and continues."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("stores"), pytest.mark.t
 
 
 class Losing(SparkEngine):
-    """The store leaves when a batch's tasks begin: the driver has just read the table."""
+    """The store stops when a batch's tasks begin: the driver has just read the table."""
 
     def __init__(self, session: Any, proxy: Proxy) -> None:
         super().__init__(session)
@@ -62,7 +62,7 @@ def test_a_store_that_executors_lose_first_for_a_minute(spark: Any, tmp_path: Pa
             writer.stop()
             thread.join()
             assert proxy.refused > 0, "executors have met a store that is away"
-            # Each record once, whether the tasks' own retries lasted or the run began its batch again.
+            # Each record once, whether the tasks' own retries sufficed or the run repeated its batch.
             offsets = Counter((row["partition"], row["offset"]) for row in rows("s3://lake/t", kind, direct))
             assert sum(offsets.values()) == len(offsets) == RECORDS
             given["spec"]["table"]["storageOptions"] = direct

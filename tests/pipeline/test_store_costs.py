@@ -1,4 +1,4 @@
-"""What a commit costs in an object store, as the store sees it: requests and bytes, also those of delta-rs."""
+"""The cost of a commit in an object store, as the store sees it: requests and bytes, also those of delta-rs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def opened(kind: str, store: dict[str, str]) -> Committer:
 def test_a_commit_costs_the_store_as_much_after_many(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before, delta-rs read all commits since the checkpoint four times, 350 requests, and listed all of the log."""
+    """Before, delta-rs read all commits since the checkpoint four times, with 350 requests, and listed the whole
+    log.
+    """
     monkeypatch.setattr(expiry, "VERSIONS", 20)
     told: dict[int, Counter[str]] = {}
     with object_store(tmp_path, "lake") as direct, proxy_of(direct) as (proxy, store):
@@ -48,7 +50,7 @@ def test_a_commit_costs_the_store_as_much_after_many(
             table.state()
             table.commit(batch, end, [Added(f"f{batch}.parquet", 100, 1)], after=batch - 1)
             told[batch] = Counter(proxy.counts)
-        # Not through the proxy, which is of this process: delta-rs reads a history without letting other threads run.
+        # Not through the proxy, which runs in this process: delta-rs reads a history without releasing other threads.
         assert opened(kind, direct).state() == table.state()
     names = {name for one in told.values() for name in one}
     early, late = (
@@ -56,6 +58,6 @@ def test_a_commit_costs_the_store_as_much_after_many(
         for at in (range(10, 30), range(COMMITS - 40, COMMITS))
     )
     for name in names:
-        # Delta lists the names since its checkpoint, and Iceberg's lists have up to a hundred manifests.
+        # Delta lists the names since its checkpoint; Iceberg's lists have up to a hundred manifests.
         most = 2 * early[name] + 64 * 1024 if name in ("up", "down") else early[name] + 2
         assert late[name] <= most, (name, early, late)

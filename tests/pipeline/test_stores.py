@@ -1,4 +1,4 @@
-"""KafkaTable on an S3-compatible store: rows, where it stands, what is left of cut-off batches, kills."""
+"""KafkaTable on an S3-compatible store: rows, its position, leftovers of interrupted batches, kills."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_of_two_transactions_at_once_the_store_takes_one(store: dict[str, str]) 
     files = ObjectStore("s3://lake/contested", store)
     assert files.create("a/1", b"one")
     assert not files.create("a/1", b"two")
-    assert files.create("a/1", b"one")  # an answer that was lost, and the put done again
+    assert files.create("a/1", b"one")  # the answer was lost, and the put repeated
     assert files.read("a/1") == b"one"
     assert [(file.path, file.size) for file in files.list("a")] == [("a/1", 3)]
     files.delete("a/1")

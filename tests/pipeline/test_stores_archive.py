@@ -1,4 +1,4 @@
-"""An archive on an S3-compatible store: its files are put in the place of others by conditional puts."""
+"""An archive on an S3-compatible store: conditional puts replace its files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 def test_a_writer_that_is_refused_replaces_nothing(store: dict[str, str]) -> None:
-    """Another one puts the file after this one has looked at it: the put fails, and the check is asked again."""
+    """Another writer puts the file after this one has looked at it: the put fails, and the check runs again."""
     files = ObjectStore("s3://lake/contested", store)
     asked: list[str] = []
 
@@ -44,7 +44,7 @@ def test_a_writer_that_is_refused_replaces_nothing(store: dict[str, str]) -> Non
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_two_runs_at_once(tmp_path: Path, store: dict[str, str], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At some writes of one run another one begins, sees more of the log, and ends."""
+    """At some writes of one run another run begins, sees more of the log, and ends."""
     log, end = log_folder(tmp_path / "data") / f"{0:020}.log", 8
     spec = ArchiveSpec(paths=(str(tmp_path / "data"),), format=kind, path=f"s3://lake/{kind}", storage=store)
     files, plain = ObjectStore(spec.path, store), ObjectStore.write

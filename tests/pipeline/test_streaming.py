@@ -1,4 +1,4 @@
-"""KafkaTable as a query of Structured Streaming: what Spark shows of it, how it ends, what it makes of failures."""
+"""KafkaTable as a query of Structured Streaming: what Spark shows, how it ends, its reaction to failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 class Writing:
-    """A run in a thread: what it committed and waited for, and what it raised."""
+    """A run in a thread: what it committed and waited for, and its exception."""
 
     def __init__(self, given: dict[str, Any], engine: SparkEngine) -> None:
         self.told: list[runner.Progress] = []
@@ -86,14 +86,14 @@ def test_batches_are_micro_batches_that_listeners_see(spark: Any, cluster: Ours,
 
     class Listener(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-            """The name is in progress, too."""
+            """Nothing to do: the progress has the name as well."""
 
         def onQueryProgress(self, event: Any) -> None:  # noqa: N802
             if event.progress.name.startswith("t-kraft-table-"):
                 seen.append({"rows": event.progress.numInputRows, "end": event.progress.sources[0].endOffset})
 
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-            """Nothing is counted of it."""
+            """Nothing to do: the test does not count it."""
 
     create(cluster, name, 2)
     given = document(cluster, name, tmp_path / "t", "delta", commit={"maxDelay": "1ms", "maxRows": 60})
@@ -120,7 +120,7 @@ def test_batches_are_micro_batches_that_listeners_see(spark: Any, cluster: Ours,
 def test_a_table_goes_on_where_it_stands_without_a_checkpoint(
     spark: Any, cluster: Ours, name: str, tmp_path: Path
 ) -> None:
-    """Runs on Spark and without it take turns: the offsets are the table's."""
+    """Runs with and without Spark alternate: the table holds the offsets."""
     create(cluster, name)
     given = spec.parse(document(cluster, name, tmp_path / "t", "iceberg"))
     engines: list[Engine] = [
@@ -188,7 +188,7 @@ def test_new_fields_and_dead_letters_as_without_spark(spark: Any, cluster: Ours,
 def test_a_table_by_key_grows_from_a_first_batch_of_dead_letters(
     spark: Any, cluster: Ours, name: str, tmp_path: Path
 ) -> None:
-    """The run ended: 'spec.table.key: there is no column id'."""
+    """Before, the run ended: 'spec.table.key: there is no column id'."""
     create(cluster, name)
     table = {"mode": "upsert", "key": ["id"], "partitionBy": ["country"]}
     given = document(
@@ -203,7 +203,7 @@ def test_a_table_by_key_grows_from_a_first_batch_of_dead_letters(
 
 
 def test_a_task_that_spark_runs_twice_leaves_no_file(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
-    """As speculation and lost executors do: the files of one attempt are committed, those of the other removed."""
+    """Speculation and lost executors cause this: the files of one attempt are committed, the other files removed."""
     create(cluster, name, 2)
     produced(cluster, name, 50)
 
@@ -219,7 +219,7 @@ def test_a_task_that_spark_runs_twice_leaves_no_file(spark: Any, cluster: Ours, 
 
 
 def test_an_attempt_that_writes_after_its_batch_leaves_no_file(cluster: Ours, name: str, tmp_path: Path) -> None:
-    """Spark ends the slower attempt of a speculated task, and does not wait until it has ended."""
+    """Spark ends the slower attempt of a speculated task, and does not wait for its end."""
     create(cluster, name, 2)
     produced(cluster, name, 50)
     given = spec.parse(document(cluster, name, tmp_path / "t", "parquet"))

@@ -1,6 +1,6 @@
 """KafkaTable on Spark while its processes are killed: driver, JVM, executors, Python workers, the source's process.
 
-Spark speculates: of many tasks it runs two attempts. Another Spark reads the tables meanwhile.
+Spark speculates: it runs two attempts of many tasks. Another Spark reads the tables meanwhile.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def server(tmp_path: Path) -> Iterator[Ours]:
 
 
 class Sent:
-    """What the topic has: rows and dead letters, or the last value of each key."""
+    """The content of the topic: rows and dead letters, or the last value of each key."""
 
     def __init__(self, server: Ours, mode: str, chance: random.Random) -> None:
         self._server, self._mode, self._chance = server, mode, chance
@@ -53,7 +53,7 @@ class Sent:
         self.dead: Counter[bytes] = Counter()
 
     def more(self) -> None:
-        """Send a round."""
+        """Send a round of records."""
         numbers = range(self.count, self.count + RECORDS)
         self.count += RECORDS
         bad = [b"dead %d" % n for n in numbers if n % 10 == 0]
@@ -71,14 +71,14 @@ class Sent:
 
 
 def judged(found: list[dict[str, Any]], mode: str) -> int:
-    """Nothing is there twice; how many rows."""
+    """Check that no row is repeated; returns the number of rows."""
     marks = Counter(bytes(row["_key"]) if mode == "upsert" else row["n"] for row in found)
     assert not marks or max(marks.values()) == 1, marks.most_common(5)
     return len(found)
 
 
 def specification(server: Ours, folder: Path, kind: str, mode: str) -> tuple[Path, dict[str, Any]]:
-    """A table of small batches on Spark with executors of its own."""
+    """A table of small batches on Spark with its own executors."""
     given = document(server, "t", folder / "t", kind)
     given["spec"] |= {
         "value": {"format": "json", "schema": {"n": "long"}},

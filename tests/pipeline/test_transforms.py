@@ -1,4 +1,4 @@
-"""SQL and user functions over the decoded rows: what the table has, and what is refused at the start."""
+"""SQL and user functions over the decoded rows: the table's content, and what is refused at the start."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(given: dict[str, Any], engine: SparkEngine, folder: Path | None = None) 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_table_of_a_select(spark: Any, cluster: Ours, name: str, tmp_path: Path, kind: str) -> None:
-    """Rows filtered, exploded and computed; dead letters are those of the records; nothing is left over."""
+    """Rows filtered, exploded and computed. Dead letters are those of the records; no file is left over."""
     create(cluster, name, 2)
     sent = [b'{"id": %d, "name": "N%d", "tags": ["a", "b"], "at": "2024-02-29T10:00:00Z"}' % (n, n) for n in range(40)]
     send(cluster, name, [*sent, b"no object", b'{"id": "text"}'])
@@ -94,7 +94,7 @@ def test_a_function_of_the_user(spark: Any, cluster: Ours, name: str, tmp_path: 
 
 
 def test_a_value_on_which_a_transform_fails_ends_the_run(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
-    """Waiting does not help: before, the run tried again for ever."""
+    """Waiting does not help: before, the run retried for ever."""
     (tmp_path / "my_checks.py").write_text("def check(number):\n    raise ValueError(f'{number} is wrong')\n")
     create(cluster, name)
     send(cluster, name, [b'{"id": 7, "name": "x"}'])
@@ -106,7 +106,7 @@ def test_a_value_on_which_a_transform_fails_ends_the_run(spark: Any, cluster: Ou
 
 
 def test_an_expression_that_fails_under_ansi_ends_the_run(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
-    """Without ANSI it is null, whatever the session of the other queries has."""
+    """Without ANSI it is null, whatever the session of the other queries sets."""
     create(cluster, name)
     send(cluster, name, [b'{"id": 0, "name": "x"}'])
     for text in ("1 div id", "CAST(name AS BIGINT)"):
@@ -129,7 +129,7 @@ BY_KEY = """
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_rows_by_key_are_made_by_a_select(spark: Any, cluster: Ours, name: str, tmp_path: Path, kind: str) -> None:
-    """The key is a column of the SELECT; tombstones delete, and later records win, also across batches."""
+    """The key is a column of the SELECT. Tombstones delete, and later records win, also across batches."""
     create(cluster, name)
     table = {"mode": "upsert", "key": ["id"], "partitionBy": ["name"]}
     given = transformed(cluster, name, tmp_path / "t", kind, BY_KEY, table=table)
@@ -188,7 +188,7 @@ def test_a_wrong_select_is_refused_at_the_start(
 
 
 def test_a_select_whose_columns_the_table_does_not_have(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
-    """New columns come; another type of a column is refused."""
+    """New columns are added; another type of a column is refused."""
     create(cluster, name)
     send(cluster, name, [b'{"id": 1}'])
     given = transformed(cluster, name, tmp_path / "t", "delta", "SELECT id FROM records")

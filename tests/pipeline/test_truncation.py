@@ -1,4 +1,4 @@
-"""An unclean election cuts a log from 100 records to 30, and 90 new ones come: no reader passes over them."""
+"""An unclean election truncates a log from 100 records to 30, and 90 new ones arrive: no reader skips them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLES = ("strict", "loose", "during")
 
 
 class Cut(NamedTuple):
-    """What the readers of topic `t` had read 100 records of when its log was cut."""
+    """The readers of topic `t` had read 100 records when its log was truncated."""
 
     members: Members
     folder: Path
@@ -119,7 +119,7 @@ def values(cut: Cut, name: str) -> Counter[bytes]:
 
 
 def test_new_records_are_read_where_the_log_was_cut(cut: Cut) -> None:
-    """With failOnDataLoss: false; the status tells what was lost until somebody acknowledges it."""
+    """With failOnDataLoss: false. The status shows the loss until an administrator acknowledges it."""
     given = cut.table("loose", failOnDataLoss=False)
     assert cut.run(given) == AFTER - LEFT
     assert values(cut, "loose") == EVERYTHING
@@ -132,7 +132,7 @@ def test_new_records_are_read_where_the_log_was_cut(cut: Cut) -> None:
 
 @pytest.mark.parametrize("name", ["strict", "during"])
 def test_a_table_that_must_lose_nothing_stops_until_it_is_acknowledged(cut: Cut, name: str) -> None:
-    """Also when it starts after the log has passed the old end, and as often as it starts."""
+    """It also stops if it starts after the log has passed the old end, and at every start."""
     assert len(cut.during) == 1
     given = cut.table(name)
     for _ in range(2):
@@ -146,7 +146,7 @@ def test_a_table_that_must_lose_nothing_stops_until_it_is_acknowledged(cut: Cut,
 
 
 def test_a_stream_stops_or_goes_on_where_the_log_was_cut(cut: Cut) -> None:
-    """As Spark asks it from one micro-batch to the next, and when it repeats one after a restart."""
+    """Spark asks for it at each micro-batch, and when it repeats one after a restart."""
     strict, loose = (cut.reader(fail_on_data_loss=fails) for fails in (True, False))
     with pytest.raises(DataLossError, match=r"t-0: offsets 30 to 99 .* cut off"):
         strict.latestOffset(cut.offset, ReadAllAvailable())

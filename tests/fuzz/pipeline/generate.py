@@ -1,4 +1,4 @@
-"""Random values of a topic: most are nearly right, which is where parsers differ."""
+"""Random values of a topic. Most are nearly valid, because parsers differ there."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TEXTS = [
 
 
 def json_value(rng: random.Random, depth: int = 0) -> str:
-    """A value of JSON, or nearly one."""
+    """A value of valid or nearly valid JSON."""
     kind = rng.random()
     if depth == 0 or (depth < 4 and kind < 0.12):
         fields = (f"{json.dumps(rng.choice(NAMES))}:{json_value(rng, depth + 1)}" for _ in range(rng.randrange(5)))
@@ -69,7 +69,7 @@ def json_bytes(rng: random.Random) -> bytes | None:
 
 
 def mutated(rng: random.Random, found: bytes) -> bytes:
-    """Bytes changed, cut or put in."""
+    """`data` with bytes changed, removed or inserted."""
     data = bytearray(found)
     for _ in range(rng.randrange(1, 4)):
         at = rng.randrange(len(data) + 1)
@@ -124,7 +124,7 @@ ROWS: list[Callable[[random.Random], dict[str, Any]]] = [
 
 
 def avro_bytes(rng: random.Random, number: int, *, framed: bool) -> bytes:
-    """A record of schema `number`, whose logical types are those of the reader alone."""
+    """A record of schema `number`, whose logical types only the reader's schema has."""
     plain = json.loads(json.dumps(AVRO[number]).replace('"logicalType"', '"was"'))
     out = io.BytesIO()
     fastavro.schemaless_writer(out, plain, ROWS[number](rng))
@@ -135,7 +135,7 @@ def avro_bytes(rng: random.Random, number: int, *, framed: bool) -> bytes:
 
 
 def value(rng: random.Random, form: str) -> bytes | None:
-    """One value of a topic of that format."""
+    """One value in the given format."""
     if form == "json":
         return json_bytes(rng)
     if form == "raw":
@@ -146,7 +146,7 @@ def value(rng: random.Random, form: str) -> bytes | None:
 
 
 def batch(rng: random.Random, form: str, base: int, count: int) -> bytes:
-    """Records with odd keys, times and headers, as they lie in a log; some keys of headers are no UTF-8."""
+    """Records with odd keys, times and headers, as in a log; some header keys are not UTF-8."""
     times = [1_700_000_000_000, 0, -1, -62135596800001, 253402300800000, 2**62, -(2**62), -62135596800000]
     keys = [None, b"", b"k", b"\xff", "ä".encode(), b"x" * 300, b"a/b=c", b"__HIVE_DEFAULT_PARTITION__"]
     records = []

@@ -1,7 +1,7 @@
-"""`python -m tests.fuzz.pipeline.tables --values 100000`: no value stops a table, and none is changed on its way.
+"""`python -m tests.fuzz.pipeline.tables --values 100000`: no value stops a table or is changed on its way.
 
 Random records go through everything but the network: decoder, parser, partitions, files, dead letters, commits. Each
-offset must be there exactly once, as a row or as a dead letter; each number of a JSON row must be as it was written.
+offset must appear exactly once, as a row or as a dead letter. Each number of a JSON row must equal the written one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BATCH = 1000
 
 @contextmanager
 def registered(form: str) -> Iterator[dict[str, Any]]:
-    """`spec.value` of a format, its registry running meanwhile."""
+    """`spec.value` of a format, while its registry runs."""
     if form != "registry":
         avro = {"schema": generate.AVRO[1]} if form == "avro" else {"evolve": "additive"}
         yield {"format": form, **avro}
@@ -48,7 +48,9 @@ def registered(form: str) -> Iterator[dict[str, Any]]:
 
 
 def run(form: str, kind: str, count: int, seed: int, folder: Path) -> tuple[int, int]:
-    """Rows and dead letters that `count` values became. Raises whatever stops the table, and AssertionError."""
+    """Write `count` values; returns the numbers of rows and dead letters. Raises AssertionError, and what stops the
+    table.
+    """
     rng = random.Random(f"{form} {kind} {seed}")
     path = folder / f"{form}-{kind}-{seed}"
     by = rng.choice([[], ["date"], ["hour", "key" if form == "raw" else "_key"], ["year"]])
@@ -82,7 +84,7 @@ def run(form: str, kind: str, count: int, seed: int, folder: Path) -> tuple[int,
 
 
 def compared(given: spec.TableSpec, written: dict[int, bytes | None]) -> tuple[int, int]:
-    """Rows and dead letters of the table, each offset once, and numbers as they were."""
+    """Check that rows and dead letters have each offset once and equal numbers; returns their counts."""
     offset = "offset" if given.value.format == "raw" else "_offset"
     rows = {row[offset]: row for row in read(Path(given.path), given)}
     letters = read(Path(given.dead_letter_path), given)
@@ -103,7 +105,7 @@ def compared(given: spec.TableSpec, written: dict[int, bytes | None]) -> tuple[i
 
 
 def read(path: Path, given: spec.TableSpec) -> list[dict[str, Any]]:
-    """The rows of a table's live files, by our own list of them."""
+    """The rows of a table's live files, by our own list of files."""
     if not path.exists():
         return []
     table = open_table(given, dead_letters=str(path) == given.dead_letter_path)
@@ -111,7 +113,7 @@ def read(path: Path, given: spec.TableSpec) -> list[dict[str, Any]]:
 
 
 def plain(rows: pa.Table) -> list[dict[str, Any]]:
-    """Rows with times as numbers: Python has none before year 1 and after 9999."""
+    """Rows with times as numbers: Python's times end at year 1 and year 9999."""
     for at, field in enumerate(rows.schema):
         if pa.types.is_temporal(field.type):
             kind = pa.int32() if pa.types.is_date32(field.type) else pa.int64()
@@ -120,7 +122,7 @@ def plain(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def same(value: Any, column: Any, place: int) -> None:
-    """Every number that has a column is the one that was written."""
+    """Check that every number with a column equals the written one."""
     if isinstance(value, dict) and isinstance(column, dict):
         for name in value.keys() & column.keys():
             same(value[name], column[name], place)

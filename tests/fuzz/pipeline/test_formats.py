@@ -1,4 +1,4 @@
-"""Damaged values of formats with schemas: each becomes a row or a dead letter, and none meets a defect."""
+"""Damaged values of formats with schemas: each becomes a row or a dead letter, and none causes a defect."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def damaged(value: bytes, random: random.Random) -> bytes:
 
 
 def decoded(given: TableSpec, some: list[bytes | None], keys: list[bytes]) -> values.Rows:
-    """As a task decodes them. Every record is a row, a dead letter, or a tombstone that says nothing new."""
+    """Decode values as a task does. Every record is a row, a dead letter, or a tombstone without effect."""
     count = len(some)
     columns: dict[str, Any] = {
         "key": keys,

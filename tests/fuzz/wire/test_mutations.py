@@ -1,4 +1,4 @@
-"""Mutated bytes are decoded or refused with DecodeError; nothing else ever happens."""
+"""Mutated bytes are decoded or refused with DecodeError; nothing else happens."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_coordinator_records() -> None:
 
 
 def test_request_headers() -> None:
-    """A mutated header is refused, or read as kio's own reader of that header reads it."""
+    """A mutated header is refused, or read as kio's own reader reads it."""
     rng = random.Random(SEED)
     refused = read = 0
     for key, spec in API.items():
@@ -106,7 +106,7 @@ def test_request_headers() -> None:
             read += 1
             assert (found.api_key, found.api_version, found.correlation_id) == struct.unpack_from(">hhi", data)
             served = API.get(found.api_key)  # type: ignore[call-overload]
-            # Of what is not served the header is read as far as all versions agree.
+            # If we do not serve the API, only the fields that all header versions share are read.
             known = served is not None and found.api_version <= served.versions.high
             version = request_header_version(found.api_key, found.api_version) if known else 1
             assert (found.client_id, found.body_offset) == _foreign_header(data, version)
@@ -115,11 +115,11 @@ def test_request_headers() -> None:
 
 
 def _foreign_header(data: bytes, version: int) -> tuple[str | None, int]:
-    """The client id, and where the body begins, as kio reads them."""
+    """The client id and the body's offset, by kio's reader."""
     if data[8] >= 128:
-        data = data[:8] + b"\xff\xff" + data[10:]  # to Kafka every negative length is null, to kio -1 alone
+        data = data[:8] + b"\xff\xff" + data[10:]  # for Kafka every negative length is null, for kio only -1
     header, end = entity_reader(kio_v1.RequestHeader)(data, 0)
-    if version == 2:  # kio knows no tagged fields but those of the schema: walk past them here
+    if version == 2:  # kio knows only the schema's tagged fields: skip them here
         count, end = _varint(data, end)
         for _ in range(count):
             _, end = _varint(data, end)
@@ -137,7 +137,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def test_metadata_records() -> None:
-    """What mutated values are read as can be written again, and says the same; the rest is one typed error."""
+    """Mutated values that can be read can be written again with the same content; all others raise one typed error."""
     rng = random.Random(SEED)
     refused = read = 0
     for kind, name in RECORD_TYPES.items():

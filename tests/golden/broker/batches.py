@@ -1,4 +1,4 @@
-"""Record batches, good and wrong in one respect, and Produce requests with them."""
+"""Record batches, valid or wrong in one respect, and Produce requests with them."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def record(value: bytes | None = b"value", key: bytes | None = b"key", at: int =
 
 
 def batch(*records: NewRecord, **fields: Any) -> bytes:
-    """A good batch; by default of one record."""
+    """A valid batch; by default of one record."""
     return build_batch(records or (record(),), **fields)
 
 
 def sealed(data: bytes | bytearray) -> bytes:
-    """With the right CRC."""
+    """The batch with the right CRC."""
     made = bytearray(data)
     made[17:21] = struct.pack(">I", crc32c(bytes(made[21:])))
     return bytes(made)
 
 
 def altered(data: bytes, **fields: int) -> bytes:
-    """Header fields behind the CRC replaced, and the CRC made right."""
+    """The batch with changed header fields behind the CRC, and the right CRC."""
     values = dict(zip(FIELDS, HEADER.unpack_from(data, 21), strict=True)) | fields
     made = bytearray(data)
     HEADER.pack_into(made, 21, *(values[name] for name in FIELDS))
@@ -71,7 +71,7 @@ def raw_record(
     headers: bytes = b"\0",
     tail: bytes = b"",
 ) -> bytes:
-    """One encoded record; `size`, `key` and `value` may lie about lengths."""
+    """One encoded record; `size`, `key` and `value` may give wrong lengths."""
     body = bytes([attributes]) + varint(at) + varint(offset)
     body += varint(key) + b"key" + varint(value) + b"value" + headers + tail
     return varint(len(body) if size is None else size) + body
@@ -80,7 +80,7 @@ def raw_record(
 def produce(
     topic: str, *data: tuple[int, bytes | None], acks: int = -1, transactional_id: str | None = None
 ) -> Callable[[Side], ProduceRequest]:
-    """A request to `topic` by name and id: (partition, records) pairs."""
+    """A request for `topic` by name and id; partitions are (partition, records) pairs."""
 
     def made(side: Side) -> ProduceRequest:
         rows = [ProduceRequest.PartitionProduceData(index=index, records=records) for index, records in data]

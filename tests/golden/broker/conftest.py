@@ -1,4 +1,4 @@
-"""The two servers, started once for all stories."""
+"""The two servers, started once for all tests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Si
 
 @pytest.fixture
 def pair(servers: tuple[Side, Side]) -> Iterator[Pair]:
-    """Both, with nothing noted; a test's differences fail it at its end."""
+    """Both servers with empty notes; at its end a test fails with the differences noted."""
     made = Pair(*servers)
     yield made
     made.verdict()

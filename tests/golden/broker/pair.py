@@ -1,8 +1,8 @@
-"""Apache Kafka and our node side by side: one question to both, their answers compared as plain data.
+"""Apache Kafka and our node side by side: one request to both, answers compared as plain data.
 
-What is random or belongs to one server (ids, ports, paths, moments) is replaced by what it stands for, so that equal
-answers are equal data. A story asks through `Pair.same`, which notes every difference; where ours differs on purpose,
-`Pair.differs` asserts that it does, under the anchor of its row in docs/differences.md.
+What is random or belongs to one server (ids, ports, paths, times) is replaced by a placeholder, so that equal answers
+are equal data. A test asks through `Pair.same`, which notes every difference. Where our node differs on purpose,
+`Pair.differs` asserts the difference under the anchor of its row in docs/differences.md.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def uuid(number: int) -> Uuid:
 
 
 class Side:
-    """One of the two servers: a connection, and what its random names stand for."""
+    """One of the two servers: a connection, and the meanings of its random names."""
 
     def __init__(self, name: str, target: Target) -> None:
         self.name = name
@@ -74,14 +74,14 @@ class Side:
             self._socket = None
 
     def send(self, data: bytes) -> None:
-        """Bytes as they are, over the open connection or a new one."""
+        """Send raw bytes over the open connection or a new one."""
         if self._socket is None:
             self._socket = socket.create_connection(("127.0.0.1", self.target.port), timeout=self.timeout_s)
-        with contextlib.suppress(ConnectionResetError, BrokenPipeError):  # what is read next says so
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):  # the next read reports it
             self._socket.sendall(data)
 
     def receive(self) -> bytes | str:
-        """One frame without its length, or CLOSED or SILENT, after either of which the next question connects anew."""
+        """Receive one frame without its length, or CLOSED or SILENT; after these two the next request connects anew."""
         try:
             return self._read(int.from_bytes(self._read(4), "big"))
         except TimeoutError:
@@ -109,7 +109,7 @@ class Side:
         return answer if isinstance(answer, str) else decode_response(answer, key, version)[1]
 
     def exchange(self, data: bytes, wait_s: float = 20.0) -> str:
-        """What answers raw bytes: the frame in hexadecimal digits, CLOSED or SILENT."""
+        """Send raw bytes; returns the frame in hexadecimal digits, CLOSED or SILENT."""
         self.send(data)
         assert self._socket is not None
         self._socket.settimeout(wait_s)
@@ -119,7 +119,7 @@ class Side:
         return answer if isinstance(answer, str) else answer.hex()
 
     def is_open(self) -> bool:
-        """Whether the connection still answers; what it was asked before without an answer has been handled then."""
+        """Whether the connection still answers; the server has then handled all earlier requests without answers."""
         return not isinstance(self.ask(ApiVersionsRequest(), 0), str)
 
     # meanings
@@ -129,7 +129,7 @@ class Side:
         self._topics[bytes(topic_id)] = name
 
     def plain(self, value: Any, field: str = "", *, ordered: bool = False) -> Any:
-        """A response as plain data in terms that both servers share; lists are sorted unless `ordered`."""
+        """A response as plain data with placeholders that both servers share; lists are sorted unless `ordered`."""
         fields = getattr(value, "_fields", None)
         if fields is not None:
             return {f: self.plain(getattr(value, f), f, ordered=ordered) for f in fields if f not in MASKED}
@@ -148,7 +148,7 @@ class Side:
         return "none" if value == ZERO_UUID else f"id of {self._topics.get(bytes(value), 'nothing known')}"
 
     def text(self, value: str) -> str:
-        """Names of this server replaced in words."""
+        """Replace this server's names in a text."""
         for topic_id, name in self._topics.items():
             value = value.replace(uuid_text(Uuid(topic_id)), f"<id of {name}>")
         value = value.replace(str(self.target.data), "<data>").replace(str(self.target.folder), "<folder>")
@@ -172,7 +172,7 @@ class Side:
 
 
 def _about_now(found: re.Match[str]) -> str:
-    """A time in words, in days from now."""
+    """A time as words, in days from now."""
     return f"<now{round((int(found[0]) - time.time() * 1000) / DAY_MS):+}d>"
 
 
@@ -183,7 +183,7 @@ def frame(request: Message, version: int, client_id: str | None = "parity", corr
 
 
 class Pair:
-    """Both servers, and the differences found so far."""
+    """Both servers, and the differences noted so far."""
 
     def __init__(self, kafka: Side, ours: Side) -> None:
         self.kafka = kafka
@@ -208,10 +208,11 @@ class Pair:
         client_id: str | None = "parity",
         settles: bool = False,
     ) -> tuple[Any, Any]:
-        """Ask both in each of `versions` (all that can say it by default); the last answers, Kafka's first.
+        """Ask both in each of `versions` (default: all that can carry the request); returns the last answers, Kafka's
+        first.
 
-        `mask` changes plain answers before they are compared. `settles`: the answer shows what was written before,
-        when the broker has heard of it.
+        `mask` changes plain answers before they are compared. `settles`: repeat the request until the broker has
+        applied an earlier change.
         """
         answers: tuple[Any, Any] = (None, None)
         before = self.asked
@@ -239,7 +240,7 @@ class Pair:
         kafka: Callable[[Any], bool],
         ours: Callable[[Any], bool],
     ) -> tuple[Any, Any]:
-        """A deviation of docs/differences.md: Kafka's answer is as `kafka` says, ours as `ours` says."""
+        """Assert a deviation of docs/differences.md: Kafka's answer equals `kafka`, ours equals `ours`."""
         answers: tuple[Any, Any] = (None, None)
         for version in self._versions(asked, versions):
             answers, _ = self._ask(asked, version, None, False, "parity")
@@ -250,14 +251,14 @@ class Pair:
         return answers
 
     def check(self, label: str, get: Callable[[Side], Any]) -> None:
-        """Compare anything else."""
+        """Compare any two values."""
         self.asked += 1
         found = get(self.kafka), get(self.ours)
         if found[0] != found[1]:
             self._note(label, found)
 
     def raw(self, label: str, data: bytes | Callable[[Side], bytes], wait_s: float = 20.0) -> None:
-        """Send bytes to both over new connections; the same must come back (ports apart)."""
+        """Send bytes to both over new connections; the answers must be equal, apart from ports."""
 
         def get(side: Side) -> str:
             side.close()
@@ -268,7 +269,7 @@ class Pair:
         self.check(label, get)
 
     def unanswered(self, asked: Asked, version: int, label: str = "") -> None:
-        """A request that gets no answer: whether the connection lives on is compared."""
+        """Send a request that gets no answer; compare whether the connection stays open."""
 
         def get(side: Side) -> bool:
             side.send(frame(self._request(asked, side), version))
@@ -277,7 +278,7 @@ class Pair:
         self.check(f"{label} {brief(self._request(asked, self.kafka))} v{version} unanswered", get)
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
-        """A topic on both; its id is known to both afterwards. Dots in keys are written as underscores."""
+        """Create a topic on both and remember its ids. Dots in keys are written as underscores."""
         config = CreateTopicsRequest.CreatableTopicConfig
         made = [config(name=key.replace("_", "."), value=value) for key, value in configs.items()]
         topic = CreateTopicsRequest.CreatableTopic(
@@ -320,15 +321,15 @@ class Pair:
         self.differences.append(f"{label.strip()}\n" + "\n".join(apart(*plain)))
 
     def verdict(self) -> None:
-        """Fail with all differences that were noted."""
+        """Fail with all noted differences."""
         found, self.differences = self.differences, []
         assert not found, f"{len(found)} difference(s)\n" + "\n".join(found)
 
 
 def warm_coordinator(pair: Pair) -> None:
-    """Have every partition of the offsets topic led and loaded on both."""
+    """Make every partition of the offsets topic led and loaded on both."""
     for side in pair.sides:
-        for number in range(64):  # more than enough names to meet each of its eight partitions
+        for number in range(64):  # more than enough names to hit each of its eight partitions
             name = f"warm-{number}"
             deadline = time.monotonic() + START_S
             while time.monotonic() < deadline:
@@ -339,7 +340,7 @@ def warm_coordinator(pair: Pair) -> None:
 
 
 def brief(value: Any) -> str:
-    """A message without the fields that say nothing."""
+    """A message without its default fields."""
     fields = getattr(value, "_fields", None)
     if fields is not None:
         plain = type(value)()
@@ -353,7 +354,7 @@ def brief(value: Any) -> str:
 
 
 def apart(theirs: Any, mine: Any, where: str = "") -> Iterator[str]:
-    """Where two plain answers differ."""
+    """The places where two plain answers differ."""
     if isinstance(theirs, dict) and isinstance(mine, dict):
         for name in theirs:
             yield from apart(theirs[name], mine.get(name), f"{where}.{name}")

@@ -215,7 +215,8 @@ def test_how_far_a_brokers_configs_may_change_at_once(pair: Pair) -> None:
     )
     for kind, name, rows in cases:
         pair.same(alter((kind, name, rows), validate_only=True), 1, label=f"{kind} {name} {rows}")
-        least = [("min.insync.replicas", "1")] if not name else []  # to be kept, as there are eligible leader replicas
+        # keep it, because there are eligible leader replicas
+        least = [("min.insync.replicas", "1")] if not name else []
         whole = least + [(key, value) for key, _, value in rows]
         pair.same(replace(kind, name, *whole, validate_only=True), 1, label=f"{kind} {name} {whole}")
     for key in ("log.roll.ms", "follower.replication.throttled.rate", "listener.name.plaintext.max.connections"):
@@ -302,7 +303,9 @@ def test_topics(pair: Pair) -> None:
 
 
 def test_names_as_long_as_names_can_be_are_answered(pair: Pair) -> None:
-    """With words that quote them cut off; where Kafka's do not fit it says UNKNOWN_SERVER_ERROR without any."""
+    """Error messages that quote the names are cut. If Kafka's do not fit, it answers UNKNOWN_SERVER_ERROR without a
+    message.
+    """
     name = "x" * 32_767
     topic, alter = Topic(name=name, num_partitions=1, replication_factor=1), IncrementalAlterConfigsRequest
     key = Topic(name="t", num_partitions=1, replication_factor=1, configs=[Key(name, "1")])
@@ -383,7 +386,7 @@ def test_quotas_and_users(pair: Pair) -> None:
         pair.same(DescribeClientQuotasRequest([component("user", 2, None), component("client-id", 2, None)], strict))
     limits = (("user", "alice", "producer_byte_rate"), ("user", None, "consumer_byte_rate"),
               ("client-id", "c", "request_percentage"), ("ip", "1.2.3.4", "connection_creation_rate"))  # fmt: skip
-    for kind, name, key in limits:  # they would hold for the other stories
+    for kind, name, key in limits:  # they would apply to the other tests
         entry = AlterClientQuotasRequest.EntryData([entity(kind, name)], [op(key, 0.0, True)])
         pair.same(AlterClientQuotasRequest([entry]), 1)
     for key, value in (("producer_byte_rate", float(2**63 - 1)), ("producer_byte_rate", 9.3e18), ("nonsense", 1.0)):

@@ -1,4 +1,4 @@
-"""What a listener says about itself, and what it does with bytes that are no good requests."""
+"""What a listener reports about itself, and its reaction to bytes that are not valid requests."""
 
 from __future__ import annotations
 
@@ -107,19 +107,19 @@ def test_a_request_after_a_refused_one_on_a_new_connection(pair: Pair) -> None:
 
 
 def test_damaged_frames(pair: Pair) -> None:
-    """Bits flipped in good requests: both close, or both answer (what they answer may depend on the bit)."""
+    """Bits flipped in valid requests: both close, or both answer (the answer may depend on the bit)."""
     rng = random.Random(4)
     good = [frame(ApiVersionsRequest("a", "1"), 3), frame(SaslHandshakeRequest("PLAIN"), 1)]
     for _ in range(60):
         data = bytearray(rng.choice(good))
         at = rng.randrange(16, len(data))
         data[at] ^= 1 << rng.randrange(8)
-        if data[at] < 0x80:  # no UTF-8: see below
+        if data[at] < 0x80:  # not UTF-8: see below
             pair.check(f"damaged {data.hex()}", partial(outcome, bytes(data)))
 
 
 def test_text_that_is_no_utf_8(pair: Pair) -> None:
-    """Kafka puts U+FFFD in the place of what it cannot read."""
+    """Kafka replaces bytes that are not UTF-8 by U+FFFD."""
     for data in (size(header(18, 0, b"\xff\xfe")), size(header(3, 1) + struct.pack(">ih", 1, 1) + b"\xff")):
         assert outcome(data, pair.kafka) == "answers"
         assert outcome(data, pair.ours) == CLOSED

@@ -1,4 +1,4 @@
-"""Requests that cost much: answered as Apache Kafka answers them, up to the bounds that docs/differences.md names."""
+"""Expensive requests: answered as Apache Kafka answers them, up to the bounds in docs/differences.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/differences.md names exactly the deviations that the stories assert."""
+"""docs/differences.md names exactly the deviations that the tests assert."""
 
 from __future__ import annotations
 

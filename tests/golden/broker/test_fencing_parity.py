@@ -1,4 +1,4 @@
-"""Brokers that no controller answers: ours refuses clients after a while (KIP-343), Apache Kafka's serves on."""
+"""Brokers that reach no controller: ours refuses clients after a while (KIP-343), Apache Kafka's keeps serving."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPICS = {OURS: "ours", KAFKAS: "kafkas"}
 
 @pytest.fixture
 def members(tmp_path: Path) -> Iterator[Members]:
-    """One controller, a broker of each; leases of a second, so that two seconds are long enough for ours."""
+    """One controller and a broker of each kind; leases last one second, so two seconds are enough for ours."""
     leases = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "300"}
     made = Members(tmp_path, ("kraftcluster",), ("kraftcluster", "apache"), overrides=leases)
     try:

@@ -1,4 +1,4 @@
-"""Fetch in every version: what is read, waited for, refused; sessions; and the offsets that go with it."""
+"""Fetch in every version: reads, waits and refusals; sessions; and the requests about offsets."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def wanted(index: int = 0, offset: int = 0, size: int = 1 << 20, **fields: Any) 
 
 
 def fetch(*rows: Any, topic: str = "f", topic_id: Any = None, **fields: Any) -> Build:
-    """One topic; answers at once unless told otherwise."""
+    """A fetch of one topic, answered at once by default."""
 
     def made(side: Side) -> FetchRequest:
         known = side.ids.get(topic, uuid(7)) if topic_id is None else topic_id
@@ -150,7 +150,7 @@ def test_waiting(pair: Pair) -> None:
 
 
 def session(name: str, epoch: int, *rows: Any, forget: list[int] | None = None, **fields: Any) -> Build:
-    """A request in the session that the side remembers under `name`."""
+    """A request in the session that the side stored under `name`."""
 
     def made(side: Side) -> FetchRequest:
         gone = [FetchRequest.ForgottenTopic("f", side.ids["f"], forget)] if forget else []
@@ -201,7 +201,7 @@ def test_sessions(pair: Pair, version: int) -> None:
 
 
 def test_whose_turn_it_is_in_a_session(pair: Pair) -> None:
-    """Of two partitions with more than there is room for, ours goes on with the one that has waited longer."""
+    """If two partitions have more than fits, ours continues with the partition that has waited longer."""
 
     def indexes(answer: Any) -> list[int]:
         return [p.partition_index for t in answer.responses for p in t.partitions if len(p.records)]
@@ -225,7 +225,7 @@ def list_offsets(*timestamps: int, topic: str = "f", index: int = 0, **fields: A
 
 
 def largest(answer: Any) -> tuple[int, int]:
-    """Offset and timestamp of the only partition in an answer."""
+    """The offset and timestamp of the only partition in an answer."""
     found = answer.topics[0].partitions[0]
     return found.offset, found.timestamp
 
@@ -309,7 +309,7 @@ def test_delete_records(pair: Pair) -> None:
 
 
 def named_f(answer: Any) -> Any:
-    """Only the topics of this story."""
+    """Only the topics of this test."""
     for result in answer["results"]:
         result["topics"] = [t for t in result["topics"] if t["name"].startswith("f")]
     return answer

@@ -1,4 +1,4 @@
-"""Classic groups and their offsets in every version: a group's life, and all that is refused on the way."""
+"""Classic groups and their offsets in every version: a group's life, and all refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Build = Callable[[Side], Any]
 
 @pytest.fixture(scope="module", autouse=True)
 def _offsets_topic(servers: tuple[Side, Side]) -> None:
-    """Have the coordinator there on both."""
+    """Create the coordinator on both."""
     made = Pair(*servers)
     made.create("g", 2)
     warm_coordinator(made)
@@ -70,7 +70,7 @@ def join(group: str, member: str | Build = "", *names: str, **fields: Any) -> Bu
 
 
 def its(name: str) -> Build:
-    """What a side remembers."""
+    """A value that a side stored."""
     return lambda side: side.memory[name]
 
 
@@ -204,7 +204,7 @@ def commit(group: str, *rows: tuple[int, int, str | None], topic: str = "g", **f
 
 
 def fetched(group: str, *indexes: int, topic: str | None = "g", **fields: Any) -> Build:
-    """OffsetFetch in the form that the version has: both are filled, the codec refuses what a version lacks."""
+    """OffsetFetch in the form of the version: both forms are filled, and the codec refuses what a version lacks."""
 
     def made(side: Side) -> OffsetFetchRequest:
         topics = OffsetFetchRequest.OffsetFetchRequestTopics

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs where there is nothing to move, and what is refused; moves are in tests/compat."""
+"""AlterReplicaLogDirs with nothing to move, and its refusals; moves are in tests/compat."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG = "l" * 220
 
 
 def asked(path: str | None, topic: str, *partitions: int) -> Callable[[Side], AlterReplicaLogDirsRequest]:
-    """`path` None: the server's own log directory."""
+    """A request; if `path` is None, it names the server's own log directory."""
 
     def request(side: Side) -> AlterReplicaLogDirsRequest:
         made = AlterReplicaLogDirsRequest

@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions, DescribeCluster: who and where, in every version."""
+"""Metadata, DescribeTopicPartitions and DescribeCluster in every version."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def by_id(name: str, with_name: str | None = None) -> Asked:
 
 
 def ours_only(answer: Any) -> Any:
-    """Without topics that other stories have made."""
+    """The answer without topics of other tests."""
     return {**answer, "topics": [t for t in answer["topics"] if str(t["name"]).startswith("meta")]}
 
 

@@ -34,7 +34,7 @@ def _topics(servers: tuple[Side, Side]) -> None:
     made.create("p.codecs.append.time", message_timestamp_type="LogAppendTime")
     for name in ("malformed", "records", "unlike", "late", "garbage", "twice", "txn", "times"):
         made.create(f"p.{name}")
-    for side in made.sides:  # Kafka's very first answers may say -1 for the log's start
+    for side in made.sides:  # Kafka's first answers may give -1 as the log's start
         for _ in range(6):
             side.ask(produce("p", (0, batch()))(side), 9)
     for codec in ("uncompressed", "gzip", "snappy", "lz4", "zstd"):
@@ -144,7 +144,7 @@ def test_refused_batches(pair: Pair) -> None:
 
 
 def test_records_of_null(pair: Pair) -> None:
-    """Kafka fails over them so deep that nothing is answered, nor anything later on that connection."""
+    """Kafka fails on them and sends no answer, nor any later answer on that connection."""
     for side, expected in ((pair.kafka, SILENT), (pair.ours, "answers")):
         side.close()
         answer = side.exchange(frame(produce("p", (0, None))(side), 9), 1.0)
@@ -160,7 +160,7 @@ def test_transactional_requests(pair: Pair) -> None:
         "transactions",
         produce("p.txn", (0, txn), transactional_id="t"),
         (3, 10, 11, 12, 13),
-        kafka=refused(19, 49),  # its coordinator's topic may be there by now: what is asked of the metadata makes it
+        kafka=refused(19, 49),  # its coordinator's topic may exist by now: a metadata request creates it
         ours=refused(48),
     )
     for transactional_id in (None, "t"):
@@ -199,7 +199,7 @@ WRONG_SIZES = {"size too small", "size too large", "size one more", "size of zer
 
 
 def answered(answer: Any) -> int:
-    """The code of the first partition."""
+    """The error code of the first partition."""
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
@@ -212,7 +212,7 @@ def refused(*codes: int) -> Callable[[Any], bool]:
 
 
 def test_what_is_wrong_deep_inside_a_batch(pair: Pair) -> None:
-    """Of many records the first lengths are looked at, no more."""
+    """Kafka and ours check only the first lengths of many records."""
     good = [raw_record(n) for n in range(12)]
     for label, payload in {
         "a value beyond its record": b"".join([*good[:10], raw_record(10, value=300), good[11]]),
@@ -340,7 +340,7 @@ def test_sequences(pair: Pair) -> None:
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
 def test_stored_under_other_codecs(pair: Pair, codec: Compression) -> None:
-    """What a topic's codec and timestamp type make of a batch: the same records in the same frame."""
+    """A topic's codec and timestamp type turn a batch into the same records in the same frame."""
     records = [record(b"v%d" % n * 30, headers=[("a", b"b")], at=WHEN + n * 7 % 5) for n in range(20)]
     data = batch(*records, compression=codec)
     for name in ("uncompressed", "gzip", "snappy", "lz4", "zstd"):
@@ -352,7 +352,7 @@ def test_stored_under_other_codecs(pair: Pair, codec: Compression) -> None:
 
 
 def decoded(side: Side, topic: str) -> list[Any]:
-    """A log's batches: header fields and records, without lengths and CRCs of what compressors make of it."""
+    """A log's batches: header fields and records, without lengths and CRCs, which depend on the compressor."""
     data = stored(side, topic)
     made: list[Any] = []
     for header in iter_headers(data):

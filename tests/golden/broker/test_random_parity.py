@@ -1,4 +1,4 @@
-"""Requests at random from small pools of names and numbers, the same to both: `PARITY_SEED`, `PARITY_REQUESTS`."""
+"""Random requests from small pools of names and numbers, the same to both: `PARITY_SEED`, `PARITY_REQUESTS`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FIXED = {
 
 
 def some(cls: type[Message], version: int, rng: random.Random, topic_id: Any) -> Any:
-    """A message of `version` from the pools."""
+    """A message of `version` with values from the pools."""
 
     def filled(item: Any, struct: Struct) -> Any:
         for field in struct.fields:
@@ -67,7 +67,7 @@ def some(cls: type[Message], version: int, rng: random.Random, topic_id: Any) ->
             return None
         if field.array:
             items = [single(field) for _ in range(rng.choice((0, 1, 1, 1, 2, 3)))]
-            # Repeated names are answered together or separately: no client repeats names.
+            # Repeated names may be answered together or separately: real clients do not repeat names.
             return list({getattr(i, "name", getattr(i, "topic", n)): i for n, i in enumerate(items)}.values())
         return single(field)
 
@@ -88,7 +88,7 @@ def some(cls: type[Message], version: int, rng: random.Random, topic_id: Any) ->
 
 
 def known(answer: Any) -> Any:
-    """Without what other stories have left."""
+    """The answer without what other tests left."""
     if isinstance(answer, dict):
         if "groups" in answer and all("protocol_type" in g and "group_state" in g for g in answer["groups"]):
             answer["groups"] = [g for g in answer["groups"] if g.get("group_id") in TEXTS]

@@ -1,7 +1,7 @@
-"""Client telemetry (KIP-714) without a plugin that receives it: not advertised, but whoever asks is answered.
+"""Client telemetry (KIP-714) without a receiving plugin: it is not advertised, but requests are answered.
 
-A client may be asked and told something once per interval, so each question has a client instance of its own: the ids
-begin at BASE and no two stories share one.
+A client may send each request once per interval, so each request comes from its own client instance. The ids begin at
+BASE, and no two tests share an id.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def get(number: int) -> GetTelemetrySubscriptionsRequest:
 
 
 def push(number: int, **fields: Any) -> Callable[[Side], PushTelemetryRequest]:
-    """What a client pushes that knows its subscription, remembered from `subscribed`."""
+    """A push from a client that knows its subscription, as `subscribed` stored it."""
 
     def request(side: Side) -> PushTelemetryRequest:
         given: dict[str, Any] = {
@@ -57,7 +57,7 @@ def subscribed(pair: Pair, number: int) -> None:
 
 
 def configure(pair: Pair, name: str, **values: str | None) -> None:
-    """The client-metrics resource as given; None takes a value away. Returns when both brokers know."""
+    """Set the client-metrics resource; None removes a value. Returns when both brokers know the change."""
     change = IncrementalAlterConfigsRequest.AlterableConfig
     rows = [change(key.replace("_", "."), DELETE if v is None else SET, v) for key, v in values.items()]
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(CLIENT_METRICS, name, rows)
@@ -65,7 +65,7 @@ def configure(pair: Pair, name: str, **values: str | None) -> None:
 
 
 def asked_of_a_new_client(pair: Pair, first: int, expected: list[str], client_id: str) -> None:
-    """Wait until both ask `expected` of clients named so; numbers from `first` on are used up."""
+    """Wait until both request `expected` from clients of this name; uses the numbers from `first` on."""
     for side in pair.sides:
         deadline = time.monotonic() + SETTLES_IN_S
         number = first
@@ -82,7 +82,7 @@ def test_not_advertised(pair: Pair) -> None:
 
 
 def test_ids(pair: Pair) -> None:
-    """A new client is given an id; any other is taken as it is, but no push comes from the two reserved ones."""
+    """A new client is given an id. Any other id is accepted, but a push from the two reserved ids is refused."""
     for answer in pair.same(GetTelemetrySubscriptionsRequest(ZERO_UUID), mask=without_id):
         assert answer.client_instance_id not in (ZERO_UUID, ONE_UUID)
     pair.same(GetTelemetrySubscriptionsRequest(ONE_UUID))
@@ -93,7 +93,7 @@ def test_ids(pair: Pair) -> None:
 
 
 def without_id(answer: Any) -> Any:
-    """Drawn ids decide the subscription's number."""
+    """The answer without the subscription's number, which depends on random ids."""
     return {key: value for key, value in answer.items() if key != "subscription_id"}
 
 
@@ -126,7 +126,7 @@ def test_the_last_push(pair: Pair) -> None:
 
 
 def test_codecs(pair: Pair) -> None:
-    """Whole, damaged, unknown; larger than may be, as sent and only when decompressed."""
+    """Whole, damaged and unknown codecs; a push that is too large as sent, or only after decompression."""
     number = 30
     for codec in range(5):
         for data in (compress(codec, b"metrics" * 100), b"no such thing", b""):
@@ -152,19 +152,21 @@ def test_a_client_is_forgotten_with_its_connection(pair: Pair) -> None:
     pair.same(get(70))
     for side in pair.sides:
         side.close()
-        deadline = time.monotonic() + SETTLES_IN_S  # until the server has seen the end of the connection
+        deadline = time.monotonic() + SETTLES_IN_S  # until the server has noticed the end of the connection
         while side.ask(get(70), 0).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED:
             assert time.monotonic() < deadline, side
             time.sleep(0.05)
 
 
 def test_subscriptions(pair: Pair) -> None:
-    """What fits a client is asked of it, at the shortest interval; whoever pushes on has to ask anew after a change."""
+    """A client is asked for all subscriptions that match it, at the shortest interval; after a change it must ask
+    anew.
+    """
     subscribed(pair, 100)
     configure(pair, "some", metrics="org.apache.kafka.producer.,org.apache.kafka.consumer.", match="client_id=tele.*")
     asked_of_a_new_client(pair, 1000, ["org.apache.kafka.consumer.", "org.apache.kafka.producer."], "telemetry")
-    pair.same(push(100, metrics=b"some"))  # under another subscription, but nothing has changed for this client
-    pair.same(get(101), client_id="telemetry", mask=without_id)  # the number is of the order of a Java set
+    pair.same(push(100, metrics=b"some"))  # the subscription changed, but not for this client
+    pair.same(get(101), client_id="telemetry", mask=without_id)  # the number depends on the order of a Java set
     pair.same(get(102), client_id="a telemetry")
     pair.same(get(103), client_id=None)
     configure(pair, "some", metrics="one", interval_ms="100")

@@ -1,7 +1,7 @@
-"""Clients beyond their quotas: both servers answer alike, throttle for as long, and read no further meanwhile.
+"""Clients over their quotas: both servers answer alike, throttle equally long, and stop reading meanwhile.
 
-A byte a second, asked for a hundred thousand at once, is hours of silence: a second that a loaded machine takes longer
-with one of the two is nothing to that.
+The quota is a byte a second, and a hundred thousand bytes are requested at once. The throttle time is hours, so a
+second more on a loaded machine does not matter.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ MUTATIONS = "controller_mutation_rate"
 
 
 def limit(key: str, rate: float | None, *entity: tuple[str, str | None]) -> AlterClientQuotasRequest:
-    """Set a quota of an entity, or take it away."""
+    """Set or remove a quota of an entity."""
     parts = [AlterClientQuotasRequest.EntityData(kind, name) for kind, name in entity]
     op = AlterClientQuotasRequest.OpData(key, rate or 0.0, rate is None)
     return AlterClientQuotasRequest([AlterClientQuotasRequest.EntryData(parts, [op])])
 
 
 def limited(pair: Pair, key: str, rate: float | None, *entity: tuple[str, str | None]) -> None:
-    """The quota is in force with both; connections are new, as throttled ones are not read from."""
+    """Wait until both enforce the quota; connections are new, because servers do not read from throttled ones."""
     for side in pair.sides:
         side.close()
     pair.same(limit(key, rate, *entity), 1)
-    time.sleep(2)  # until Kafka's publisher has told its quota manager, which nothing shows
+    time.sleep(2)  # until Kafka's publisher has informed its quota manager; nothing shows when
 
 
 def mutations(name: str, partitions: int) -> CreateTopicsRequest:
@@ -66,7 +66,7 @@ def mutations(name: str, partitions: int) -> CreateTopicsRequest:
 
 
 def until_gone(side: Side, name: str) -> None:
-    """Delete a topic, as soon as that is allowed again."""
+    """Delete a topic as soon as it is allowed again."""
     deadline = time.monotonic() + 60
     while side.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000), 5).responses[0].error_code == 89:
         assert time.monotonic() < deadline, side
@@ -81,10 +81,10 @@ def without_ids(answer: Any) -> Any:
 
 
 def throttled_alike(pair: Pair, asked: Any, version: int, client_id: str = "parity") -> tuple[int, int]:
-    """Both answer the same, with throttle times that differ by less than a minute: what a second more or less is worth
-    at 0.01 mutations a second, and little of the hours that all else here is throttled for.
+    """Check that both answer the same, with throttle times that differ by less than a minute.
 
-    Then neither reads on: what is asked next over that connection stays without an answer.
+    At 0.01 mutations a second, a second of delay is worth up to a minute. All other throttle times here are hours. Then
+    neither server reads on: the next request over that connection stays unanswered.
     """
     times = [answer.throttle_time_ms for answer in pair.same(asked, version, mask=without_ids, client_id=client_id)]
     assert abs(times[0] - times[1]) <= 60_000, times
@@ -113,9 +113,10 @@ def test_the_rate_of_controller_mutations(pair: Pair) -> None:
         gone = DeleteTopicsRequest(topic_names=["m.1", "m.9"], timeout_ms=30_000)
         throttled_alike(pair, gone, 5)
         throttled_alike(pair, gone, 4)
-        throttled_alike(pair, mutations("m.5", 1), 7, client_id="others")  # with a bucket of its own
+        throttled_alike(pair, mutations("m.5", 1), 7, client_id="others")  # with its own bucket
         throttled_alike(pair, mutations("m.6", 1), 7, client_id="others")
-        limited(pair, MUTATIONS, 0.02, USER)  # before any client's, and for all clients of the user together
+        # it precedes any client's quota, and counts all clients of the user together
+        limited(pair, MUTATIONS, 0.02, USER)
         throttled_alike(pair, mutations("m.7", 1), 7, client_id="others")
         throttled_alike(pair, mutations("m.8", 1), 7, client_id="yet others")
         limited(pair, MUTATIONS, 1000.0, USER, ("client-id", "others"))
@@ -125,20 +126,20 @@ def test_the_rate_of_controller_mutations(pair: Pair) -> None:
             side.close()
         for entity in ((ANY_CLIENT,), (USER,), (USER, ("client-id", "others"))):
             pair.same(limit(MUTATIONS, None, *entity), 1)
-        for side in pair.sides:  # the later tests compare what there is
+        for side in pair.sides:  # the later tests compare the remaining topics
             for number in range(1, 10):
                 until_gone(side, f"m.{number}")
 
 
 def test_bytes_that_are_written(pair: Pair) -> None:
-    """By each client's own bucket, then by that of the user, whose limit goes before (KIP-13)."""
+    """Each client's bucket counts, and then the user's, whose limit has precedence (KIP-13)."""
     write, key = produce("q", (0, MANY)), "producer_byte_rate"
     try:
         limited(pair, key, 1.0, ANY_CLIENT)
         first = throttled_alike(pair, write, 9, client_id="writer")
         assert first[0] == first[1] > 24 * HOUR_MS
         assert throttled_alike(pair, write, 13, client_id="writer")[0] > 1.9 * first[0]
-        assert throttled_alike(pair, write, 9, client_id="others") == first  # as long a name
+        assert throttled_alike(pair, write, 9, client_id="others") == first  # a name of the same length
         throttled_alike(pair, write, 3, client_id="others")
         limited(pair, key, 2.0, USER)
         assert throttled_alike(pair, write, 9, client_id="writer")[0] < first[0]
@@ -151,7 +152,7 @@ def test_bytes_that_are_written(pair: Pair) -> None:
 
 
 def test_bytes_that_are_read(pair: Pair) -> None:
-    """Whoever is beyond its rate gets no records, only the time (KIP-219)."""
+    """A client over its rate gets no records, only the throttle time (KIP-219)."""
     key = "consumer_byte_rate"
     pair.same(produce("q", (0, MANY)), 9)
     try:

@@ -1,4 +1,4 @@
-"""A topic that one request names twice, with other partitions and with the same: what comes back, in how many rows."""
+"""A topic that a request names twice, with other partitions or the same ones: the rows of the answer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Who asks what of two servers with an authorizer: hosts stand for people, since all principals are User:ANONYMOUS.
+"""Requests of several clients to two servers with an authorizer; a client is a host, since all are User:ANONYMOUS.
 
-Every client connects from its own loopback address, and ACLs name hosts. The servers themselves, and whoever sets them
-up, are 127.0.0.1, which may do everything.
+Every client connects from its own loopback address, and ACLs name hosts. The servers and the set-up use 127.0.0.1,
+which has all permissions.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ DELETED_BY_NAME = 5
 
 
 class Client(Side):
-    """A side that is asked from one address after the other, on either of its ports."""
+    """A side that is asked from changing addresses, on either of its ports."""
 
     def __init__(self, name: str, target: Target, port: int) -> None:
         super().__init__(name, target)
@@ -92,7 +92,7 @@ class Client(Side):
         self._port = port
 
     def come_from(self, host: str) -> None:
-        """Ask from that address from now on."""
+        """Connect from that address from now on."""
         self.close()
         self.host = host
 
@@ -105,7 +105,7 @@ class Client(Side):
 
 
 def create_acls(acls: tuple[Any, ...]) -> m.CreateAclsRequest:
-    """A request that creates rows as those of `ACLS`."""
+    """A request that creates entries like those of `ACLS`."""
     creation = m.CreateAclsRequest.AclCreation
     return m.CreateAclsRequest(
         creations=[
@@ -116,7 +116,7 @@ def create_acls(acls: tuple[Any, ...]) -> m.CreateAclsRequest:
 
 
 def enveloped(topic: str, who: str = ANONYMOUS, host: str = EVERYTHING) -> m.EnvelopeRequest:
-    """CreatePartitions, only validated, as a broker forwards it for a client."""
+    """A CreatePartitions that is only validated, in an envelope from a broker for a client."""
     cp = m.CreatePartitionsRequest
     request = cp([cp.CreatePartitionsTopic(topic, 2)], 10_000, True)
     parts = encode_request(5, ApiKey.CREATE_PARTITIONS, 3, "app", request)
@@ -127,7 +127,7 @@ def enveloped(topic: str, who: str = ANONYMOUS, host: str = EVERYTHING) -> m.Env
 
 
 def of_topics(ids: dict[str, Uuid]) -> Iterator[Any]:
-    """Questions about topics, by name and, where a version can, by id. They change nothing but what is appended."""
+    """Requests about topics, by name and, where a version can, by id. They change nothing but the log's end."""
     p = m.ProduceRequest
     for names in (TOPICS, (*TOPICS, *MISSING), ("mine",), ("other",)):
         batch = batches.batch()
@@ -189,7 +189,7 @@ def of_topics(ids: dict[str, Uuid]) -> Iterator[Any]:
 
 
 def of_groups(ids: dict[str, Uuid]) -> Iterator[Any]:
-    """Questions about groups; the only change is that offsets are committed."""
+    """Requests about groups; their only change is committed offsets."""
     oc, of = m.OffsetCommitRequest, m.OffsetFetchRequest
     names = (*TOPICS, "missing")
     for group in GROUPS:
@@ -225,7 +225,7 @@ def of_groups(ids: dict[str, Uuid]) -> Iterator[Any]:
 
 
 def of_the_cluster(ids: dict[str, Uuid]) -> Iterator[Any]:
-    """Requests that read the cluster's state and change nothing, for any principal."""
+    """Requests that read the cluster's state for any principal."""
     yield m.DescribeClusterRequest(True), None
     yield m.DescribeClusterRequest(False), None
     yield m.DescribeLogDirsRequest([]), None
@@ -282,7 +282,9 @@ def of_the_cluster(ids: dict[str, Uuid]) -> Iterator[Any]:
 
 
 def changes(version: int, host: str) -> Iterator[tuple[Any, tuple[int, ...]]]:
-    """Requests that change topics, each asked once a version of CreateTopics and host: their names are their own."""
+    """Requests that change topics, once for each version of CreateTopics and each host; each has its own topic
+    names.
+    """
     end = f"{version}-{host[-1]}"
     names = (f"created-{end}", f"other-{end}")
     ct, cp, dt = m.CreateTopicsRequest, m.CreatePartitionsRequest, m.DeleteTopicsRequest
@@ -296,7 +298,7 @@ def changes(version: int, host: str) -> Iterator[tuple[Any, tuple[int, ...]]]:
 
 
 def of_acls() -> Iterator[Any]:
-    """Entries made, found and removed, right ones and odd ones; none of them changes what hosts may do."""
+    """Entries created, found and deleted, valid and odd; none changes the permissions of the hosts."""
     creation, deletion = m.CreateAclsRequest.AclCreation, m.DeleteAclsRequest.DeleteAclsFilter
     good = (2, "acl-story", 3, "User:x", "*", 3, 3)
     rows = [
@@ -370,7 +372,7 @@ ODD_FILTERS = (
 
 
 def of_controllers() -> Iterator[Any]:
-    """What only brokers and controllers ask of one another, as anybody could send it to a controller's listener."""
+    """Requests that brokers and controllers send to each other, sent by any client to a controller's listener."""
     yield m.BrokerRegistrationRequest(77, "nothing", Uuid(b"\2" * 16))
     yield m.BrokerHeartbeatRequest(77, 1)
     yield m.ControllerRegistrationRequest(77, Uuid(b"\2" * 16))

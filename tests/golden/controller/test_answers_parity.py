@@ -1,7 +1,7 @@
-"""The same requests to our controller and to Apache Kafka's, one after the other: the same answers, the same records.
+"""The same requests to our controller and then to Apache Kafka's: the same answers, the same records.
 
-Kafka runs as a process and is asked on its controller listener; ours runs in memory under the same configuration.
-Topic and entry ids are random: they are compared by what they stand for.
+Kafka runs as a process and is asked on its controller listener. Ours runs in memory under the same configuration. Topic
+and entry ids are random, so they are replaced by placeholders.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Quorum, Kaf
 
 
 class Written:
-    """What a controller has put into its log since a moment, in terms that two clusters can share."""
+    """What a controller has appended to its log since a moment, with placeholders that two clusters can share."""
 
     def __init__(self) -> None:
         self.names: dict[bytes, str] = {}
@@ -382,7 +382,7 @@ STORY: list[tuple[Any, tuple[int, ...]]] = [
 
 
 def canonical(value: Any, name: str = "") -> Any:
-    """A response as plain data, without what is random or a matter of order that clients cannot rely on."""
+    """A response as plain data, without random values and without an order that clients cannot rely on."""
     fields = getattr(value, "_fields", None)
     if fields is None:
         if isinstance(value, list):
@@ -403,12 +403,12 @@ def ours_asked(quorum: Quorum, request: Any, version: int) -> Any:
         response: Any = error_response(request, version, answer.error.code, answer.error.message)
     else:
         response = answer.response
-    # As the client would read it: fields that the version does not have are gone.
+    # As the client would read it: fields that the version lacks are missing.
     return codec.decode(type(response), codec.encode(response, version), version)
 
 
 def apart(theirs: Any, mine: Any, where: str = "") -> Iterator[str]:
-    """Where two canonical answers differ."""
+    """The places where two canonical answers differ."""
     if isinstance(theirs, dict) and isinstance(mine, dict):
         for name in theirs:
             yield from apart(theirs[name], mine.get(name), f"{where}.{name}")
@@ -448,7 +448,7 @@ def test_the_same_answers(both: tuple[Quorum, KafkaController, Apache]) -> None:
     theirs_written, ours_written = Written(), Written()
     theirs_written.take(log_of(target)[kafka_before:])
     ours_written.take(ours.written(since=ours_before))
-    # Kafka goes through the configs of a resource, and through the users of a request, in the order of a hash map.
+    # Kafka processes the configs of a resource, and the users of a request, in the order of a hash map.
     assert sorted(ours_written.lines) == sorted(theirs_written.lines)
     assert len(ours_written.lines) > 40, "the story has written something to compare"
     in_order = ("TopicRecord", "RemoveTopicRecord")

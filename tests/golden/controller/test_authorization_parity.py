@@ -1,6 +1,6 @@
-"""Every API, asked by people who may do everything, nothing, or some things, of Apache Kafka and of ours.
+"""Every API, requested from Apache Kafka and ours by clients with all, no, or some permissions.
 
-Both have the same authorizer and ACLs; what each answers to each is compared as in `tests.golden.broker`.
+Both have the same authorizer and ACLs. The answers to each client are compared as in `tests.golden.broker`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HEARD_IN_S = 60
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pair, Pair]]:
-    """Both servers with their topics and ACLs, asked at the brokers' listeners and at the controllers'."""
+    """Both servers with their topics and ACLs, asked on the brokers' listeners and on the controllers'."""
     folder = tmp_path_factory.mktemp("authorization")
     kafka = Apache("apache", folder / "apache", dict(who.SETTINGS))
     ours = Ours("kraftcluster", folder / "ours", dict(who.SETTINGS))
@@ -69,7 +69,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pair, Pair
 
 
 def _wait_until_heard(pair: Pair) -> None:
-    """Until both brokers know all ACLs: those of the first request deny, one of the second permits again."""
+    """Wait until both brokers know all ACLs: the first request's ACLs deny, the second request's ACLs permit again."""
     request = MetadataRequest([MetadataRequest.MetadataRequestTopic(ZERO_UUID, "mine")])
     deadline = time.monotonic() + HEARD_IN_S
     for host, is_denied in ((who.NOTHING, True), (who.SOME, False)):
@@ -87,9 +87,9 @@ def come_from(pair: Pair, host: str) -> None:
 
 
 def without_words(plain: Any) -> Any:
-    """Kafka's refusals for want of a permission on the cluster quote the request: only the code is compared.
+    """Compare only the code if Kafka refuses for lack of a permission on the cluster, because it quotes the request.
 
-    So it is with changes of the voters; and there is no transaction coordinator to ask.
+    The same applies to changes of the voters. A transaction coordinator does not exist.
     """
     if isinstance(plain, dict):
         plain = {name: without_words(value) for name, value in plain.items()}
@@ -106,7 +106,7 @@ def without_words(plain: Any) -> Any:
 
 
 def without_ids(plain: Any) -> Any:
-    """Topics that are made here have ids that neither server shares."""
+    """Topics created here have different ids on the servers."""
     if isinstance(plain, dict):
         return without_words({n: "id" if n == "topic_id" and v != "none" else without_ids(v) for n, v in plain.items()})
     return [without_ids(item) for item in plain] if isinstance(plain, list) else plain
@@ -129,7 +129,7 @@ def test_everybody_is_told_what_kafka_tells(pairs: tuple[Pair, Pair], story: str
         def asked(side: Any, theirs: Any = theirs, mine: Any = mine) -> Any:
             return theirs if side.name == "Kafka" else mine
 
-        settles = isinstance(mine, InitProducerIdRequest)  # the first block of ids is on its way
+        settles = isinstance(mine, InitProducerIdRequest)  # the first block of ids is still being assigned
         pair.same(asked, versions, label=host, mask=without_words, settles=settles)
     pair.verdict()
 

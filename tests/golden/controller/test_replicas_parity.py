@@ -1,7 +1,7 @@
-"""What brokers tell and ask of replicas: the same answers and records as Apache Kafka's controller, to brokers made up.
+"""What brokers send and ask about replicas: the same answers and records as Apache Kafka's controller gives.
 
-Four brokers that are nothing but requests register with a controller of Apache Kafka, which runs as a process, and
-with ours, in memory. Both hear the same story; answers are compared at once, records at the end.
+Four brokers, which are nothing but requests, register with a controller of Apache Kafka and with ours. Kafka's runs as
+a process, ours in memory. Both receive the same requests. Answers are compared at once, records at the end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DIRECTORIES = {1: [D1A, D1B], 2: [D2], 3: [D3], 4: [D4]}
 
 
 class Side:
-    """One of the two controllers, and what it has called things."""
+    """One of the two controllers, and its names of things."""
 
     def __init__(self, ask: Callable[[Any, int], Any]) -> None:
         self._ask = ask
@@ -67,7 +67,7 @@ Step = Callable[[Side], Any]
 
 
 class Both:
-    """Tells both the same."""
+    """Sends the same requests to both."""
 
     def __init__(self, kafka: Side, ours: Side, quorum: Quorum) -> None:
         self.kafka = kafka
@@ -76,14 +76,14 @@ class Both:
         self.differences: list[str] = []
 
     def tell(self, step: Step, version: int) -> Any:
-        """Ours' answer; a difference is noted."""
+        """Send a request to both; returns our answer and notes a difference."""
         theirs = self.kafka.ask(step(self.kafka), version)
         mine = self.ours.ask(step(self.ours), version)
         if theirs != mine:
             self.differences.append(f"{step(self.ours)!r} v{version}\n" + "\n".join(apart(theirs, mine)))
         return mine
 
-    # What brokers and administrators say
+    # Requests of brokers and administrators
 
     def register(self, broker_id: int, incarnation: int = 1, **fields: Any) -> None:
         request = m.BrokerRegistrationRequest
@@ -110,7 +110,7 @@ class Both:
         self.tell(lambda _: request([request.CreatableTopic(name, -1, -1, placed, wanted)], 60_000), 7)
 
     def alter(self, sender: int, topic: str, isr: list[int], version: int = 3, **over: Any) -> None:
-        """An ISR as that broker would ask for it, of partition 0; `over` says what is wrong."""
+        """An ISR change of partition 0, as that broker would ask for it; `over` names the error that it contains."""
         state = self.quorum.partition(topic)
         request = m.AlterPartitionRequest
         epochs = over.pop("member_epochs", {})
@@ -197,7 +197,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, Apach
 
 
 def _connected(target: Apache) -> KafkaController:
-    """Once it is the active controller."""
+    """Connect once it is the active controller."""
     deadline = time.monotonic() + START_S
     while True:
         try:
@@ -232,9 +232,9 @@ def test_the_same_answers_and_records(both: tuple[Both, Apache]) -> None:
 
 
 def _lines(side: Side, records: list[Any]) -> list[str]:
-    """Records as text that both sides share, by what they are about: what one request changes has no order in Kafka.
+    """Records as text with shared placeholders, by their subject: Kafka orders the changes of one request at random.
 
-    What a controller writes by itself is left out, and the names of topics, which have ids of their own.
+    Records that a controller writes by itself are left out, and the names of topics that have their own ids.
     """
     own = {"NoOpRecord", "ProducerIdsRecord", "RegisterControllerRecord", "TopicRecord"}
     told = [(type(record).__name__, side.plain(record)) for record in records if type(record).__name__ not in own]
@@ -242,11 +242,11 @@ def _lines(side: Side, records: list[Any]) -> list[str]:
     def about(entry: tuple[str, Any]) -> tuple[str, ...]:
         kind, fields = entry
         names = ("topic_id", "partition_id", "broker_id", "topic_name", "resource_name", "name")
-        # Those of a partition, its creation and its changes, stay in their order.
+        # The records of a partition, its creation and its changes, keep their order.
         return (kind.replace("Change", ""), *(str(fields.get(name)) for name in names))
 
     lines = [f"{kind} {fields}" for kind, fields in sorted(told, key=about)]
-    # Kafka fences a broker that is fenced once more when it lets it go.
+    # Kafka fences a fenced broker once more when it unregisters it.
     again = [line == before and "RegistrationChange" in line for before, line in zip(["", *lines], lines, strict=False)]
     return [line for line, is_again in zip(lines, again, strict=True) if not is_again]
 
@@ -380,7 +380,7 @@ def moves(story: Both) -> None:
 
 def brokers_go(story: Both) -> None:
     for broker_id in (1, 2, 3, 4):
-        story.beat(broker_id)  # after a change of a registration Kafka waits for its broker's next heartbeat
+        story.beat(broker_id)  # after a change of a registration Kafka waits for the broker's next heartbeat
     story.beat(3, want_shut_down=True)
     story.beat(3, want_shut_down=True)
     story.beat(4, want_fence=True)
@@ -393,7 +393,7 @@ def brokers_go(story: Both) -> None:
 
 
 def test_a_reassignment_that_replaces_another_ends(both: tuple[Both, Apache]) -> None:
-    """Kafka's goes on adding and removing the same replicas: see docs/differences.md, between nodes."""
+    """Kafka's keeps adding and removing the same replicas: see docs/differences.md, between nodes."""
     story, _ = both
     for broker_id in (1, 2):
         story.register(broker_id, 9)

@@ -28,7 +28,7 @@ def test_the_groups_are_those_that_kafka_listed():
         "tx-abort": ("Empty", "classic", ""),
         "tx-open": ("Empty", "classic", ""),
         "modern": ("Empty", "Consumer", "consumer"),
-        # Kafka saw a live member here; members of the newer protocol are none to a coordinator of classic groups.
+        # Kafka saw a live member here. A coordinator of classic groups ignores members of the newer protocol.
         "modern-live": ("Empty", "Consumer", "consumer"),
         "shared": ("Empty", "Share", "share"),
     }

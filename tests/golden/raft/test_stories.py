@@ -1,8 +1,8 @@
-"""Stories of the raft core: each file beside this one tells what happens to a node and what it wants done.
+"""Scripts for the raft core: each file beside this one lists events of a node and the effects that the node requests.
 
-A line `> word arguments` is an event; the indented lines under it are what the node wants done, in
-order. `@ 120` sets the clock.
-Lines before the first event set the node up. Run with `UPDATE_GOLDEN=1` to write the effects anew, then read the diff.
+A line `> word arguments` is an event. The indented lines under it are the node's effects, in order. `@ 120` sets the
+clock. Lines before the first event set the node up. Run with `UPDATE_GOLDEN=1` to rewrite the effects; then read the
+diff.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STORIES = sorted(Path(__file__).parent.glob("*.story"))
 
 
 class Middle:
-    """Randomness without surprises: always half of what is possible."""
+    """Randomness without surprises: always the middle of the range."""
 
     def randrange(self, stop: int) -> int:
         return stop // 2
@@ -192,7 +192,7 @@ UNSAID = (None, (), b"", -1, m.NO_HIGH_WATERMARK, "cluster")
 
 
 def show(value: Any) -> str:
-    """A named tuple without what is not set."""
+    """A named tuple without its unset fields."""
     if isinstance(value, ReplicaKey):
         directory = "" if value.directory == ZERO_UUID else "/" + chr(value.directory[0])
         return f"{value.id}{directory}"
@@ -211,7 +211,7 @@ def show(value: Any) -> str:
 
 
 def retell(text: str) -> str:
-    """The story with the work as it is now."""
+    """The script with the effects of the present code."""
     story = Story()
     told = []
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""What is counted as errors of a response is what Kafka's response classes count (errorCounts)."""
+"""The error counts of a response equal those of Kafka's response classes (errorCounts)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_errors_are_counted_as_kafka_counts_them() -> None:
     compared = set()
     for (name, version, _), counted, theirs in zip(asked, ours, ask("count", asked), strict=True):
         if not isinstance(theirs, bytes):
-            continue  # Kafka's class refuses what the random one holds
+            continue  # Kafka's class refuses a value of the random message
         compared.add(name)
         text = "{" + ", ".join(f"{code}={times}" for code, times in sorted(counted.items())) + "}"
         untold = name == "OffsetFetchResponse" and (version < TOP_FROM or text == "{0=1}")

@@ -1,4 +1,4 @@
-"""A request answered with an error, as Kafka answers it (getErrorResponse of its request classes)."""
+"""The error response to a request equals Kafka's (getErrorResponse of its request classes)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXTS = {"error_message", "error_string"}
 def _produce(version: int) -> Message:
     topic = messages.ProduceRequest.TopicProduceData
     partition = messages.ProduceRequest.PartitionProduceData
-    parts = [partition(3, b"")]  # one a topic: Kafka's order is a hash map's
+    parts = [partition(3, b"")]  # one for each topic: Kafka's order is a hash map's
     named = [topic(name="a", partition_data=parts), topic(name="b", partition_data=parts)]
     by_id = [topic(topic_id=Uuid(b"i" * 16), partition_data=parts)]
     return messages.ProduceRequest(acks=-1, topic_data=by_id if version >= 13 else named)
@@ -70,7 +70,7 @@ def _request(spec: ApiSpec, version: int, rng: random.Random) -> Message:
         made.users = made.users or []  # Kafka's class fails on null
     if spec.key == ApiKey.METADATA:
         for topic in made.topics or []:
-            topic.name = topic.name or ""  # as Kafka's class answers a topic without a name
+            topic.name = topic.name or ""  # as Kafka's class answers a topic without name
     request: Message = made
     return request
 
@@ -87,7 +87,7 @@ def _without_texts(item: Any) -> Any:
 def _comparable(cls: type[Message], raw: bytes, version: int) -> Any:
     found = _without_texts(codec.decode(cls, raw, version))
     if cls.__name__ == "AlterUserScramCredentialsResponse":
-        found["results"].sort(key=lambda result: result["user"])  # a set to Kafka
+        found["results"].sort(key=lambda result: result["user"])  # a set in Kafka
     if cls.__name__ == "DescribeUserScramCredentialsResponse":
         found["results"] = len(found["results"])  # Kafka loses the correlation with the request
     return found

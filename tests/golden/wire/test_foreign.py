@@ -1,4 +1,4 @@
-"""Byte equality with codecs that others wrote in Python: kio and kafka-python."""
+"""Byte equality with the Python codecs of other projects: kio and kafka-python."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_kio_reads_and_writes_the_same_bytes() -> None:
                 try:
                     entity, _ = entity_reader(theirs)(raw, 0)
                 except (ValueError, OverflowError, SerialError):
-                    continue  # kio narrows numbers to times and error codes that random ones are not
+                    continue  # kio narrows numbers to times and error codes, which random numbers are not
                 out = io.BytesIO()
                 entity_writer(theirs)(out, entity)
                 assert out.getvalue() == raw, (cls.__name__, version)

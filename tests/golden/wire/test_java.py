@@ -1,4 +1,4 @@
-"""All messages of the release in all versions, against the classes that Kafka generates from the same facts."""
+"""All messages of the release in all versions, against the classes that Kafka generates from the same schemas."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _differences(asked: list[Question], expected: list[bytes], answers: list[byt
 
 
 def test_java_reads_what_we_write_and_writes_the_same() -> None:
-    """Filled at random, and as constructors make them."""
+    """Messages filled at random, and messages of default values."""
     rng = random.Random(3)
     asked: list[Question] = []
     expected = []
@@ -52,7 +52,7 @@ def test_java_reads_what_we_write_and_writes_the_same() -> None:
 
 
 def test_every_field_means_the_same_to_java() -> None:
-    """Two fields of one type, exchanged on both ways, would not show above: here Java gets names and values."""
+    """The test above would not notice two exchanged fields of one type: here Java gets names and values."""
     rng = random.Random(4)
     asked: list[Question] = []
     expected = []

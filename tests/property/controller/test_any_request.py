@@ -1,6 +1,6 @@
-"""No request is a defect: since what raises in a step ends the node, nothing that a peer sends may make it raise.
+"""No request is a defect: an exception in a step ends the node, so no request of a peer may cause one.
 
-Messages are random, with numbers, names and ids near those that mean something.
+Messages are random, with numbers, names and ids near valid ones.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Choose = Callable[[str, Any], Any]
 
 
 def near(message: Any, choose: Choose) -> None:
-    """Replace every single value in the message."""
+    """Replace every scalar in the message."""
     if isinstance(message, list | tuple):
         for item in message:
             near(item, choose)

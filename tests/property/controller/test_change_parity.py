@@ -34,7 +34,7 @@ def text(values: list[int] | tuple[int, ...] | int | None) -> str:
 
 
 def case(rng: random.Random) -> tuple[PartitionChange, str]:
-    """A change to be planned, and the same as a line for the oracle."""
+    """A planned change, and the same change as a line for the oracle."""
     brokers = list(range(1, 7))
     replicas = subset(rng, brokers, 1)
     level = rng.choice([7, 11, 12, 16, 17, 22, 23, 26, 30])
@@ -114,13 +114,13 @@ def test_we_plan_what_kafka_plans() -> None:
         record = change.record()
         theirs = None if answer == "-" else decode_record(bytes.fromhex(answer))
         if theirs is not None:
-            # The order in which Kafka lists these comes out of a hash set.
+            # Kafka lists these in the order of a hash set.
             for name in ("eligible_leader_replicas", "last_known_elr"):
                 values = getattr(theirs, name)
                 setattr(theirs, name, None if values is None else sorted(values))
         leaves = {*change.state.elr, *change.state.isr}.difference(change.replicas)
         if record != theirs and change.elr_enabled and leaves:
-            # Apache Kafka keeps a removed replica eligible: when it returns, it is elected without its log.
+            # Apache Kafka keeps a removed replica eligible: if it returns, it is elected without its log.
             eligible = change.state.elr if record is None else record.eligible_leader_replicas
             assert set(eligible or ()) <= set(change.replicas), line
             differing += 1

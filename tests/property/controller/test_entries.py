@@ -1,4 +1,4 @@
-"""The index of access control entries against a search of all of them, whatever is lost, replayed or built anew."""
+"""The index of access control entries against a search of all entries, after losses, replays and rebuilds."""
 
 from __future__ import annotations
 

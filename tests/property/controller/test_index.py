@@ -1,4 +1,4 @@
-"""The index against an obvious one: after anything that happens to a cluster both name the same partitions."""
+"""The index against a simple one: whatever happens to a cluster, both name the same partitions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMES = ["t.0", "t_0", "t1", "t2", "t-3", "u.1"]
 
 @pytest.fixture(params=[2, blocks.BLOCK_PARTITIONS], autouse=True)
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Topics of many blocks, and of one."""
+    """Topics of many blocks, and of one block."""
     for module in (blocks, index_module):
         monkeypatch.setattr(module, "BLOCK_PARTITIONS", request.param)
 
@@ -62,7 +62,7 @@ def check(quorum: Quorum) -> None:
 
 
 def contents(derived: Derived, image: MetadataImage) -> list[Any]:
-    """All that is told, and where it is looked for: in no block in vain once it has been looked for."""
+    """All results, and the blocks searched: after a search no block is a false positive."""
     index = derived.index
     sets = [set(index.in_sync_on(broker, image.topics)) for broker in BROKERS]
     blocks = [set(index._in_sync.of(broker)) for broker in BROKERS]
@@ -72,7 +72,7 @@ def contents(derived: Derived, image: MetadataImage) -> list[Any]:
 
 
 def laws(quorum: Quorum) -> None:
-    """What holds for every partition at every time."""
+    """Properties of every partition at all times."""
     for topic in quorum.controller.cluster.view.topics:
         for number, state in topic.partitions():
             where = f"{topic.name}-{number}: {state}"
@@ -90,7 +90,7 @@ def step(quorum: Quorum, rng: random.Random) -> None:
     what = rng.randrange(9)
     registration = quorum.image.brokers.get(broker)
     if what in range(1, 5) and registration is not None and registration.in_controlled_shutdown:
-        # A process on its way out does not change its mind: it goes on asking, and comes back as another incarnation.
+        # A process that shuts down does not change its mind: it keeps asking, and returns as another incarnation.
         what = 5 if quorum.heartbeat(broker, want_shut_down=True).should_shut_down else 4
     if what == 0:
         quorum.create(name, partitions=rng.randint(1, 9), factor=rng.randint(1, 3))

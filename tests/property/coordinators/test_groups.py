@@ -1,7 +1,7 @@
-"""Random members of one group against what must hold whatever they do, reloads in between.
+"""Random members of one group against its laws, with reloads in between.
 
-The clients of the model are honest but forgetful: they join, fetch assignments, send heartbeats, commit, leave, or
-fall silent; time passes; the broker may restart, and its writes may be slow to commit.
+The model's clients are honest but forgetful: they join, fetch assignments, send heartbeats, commit, leave, or stop
+sending. Time passes, the broker may restart, and its writes may be slow to commit.
 """
 
 from hypothesis import HealthCheck, settings
@@ -16,7 +16,7 @@ STATIC = {3: "static-3", 4: "static-4"}
 
 
 class Client:
-    """One consumer: its id, the generation it believes in, and the requests it waits for."""
+    """One consumer: its id, the generation that it believes in, and its pending requests."""
 
     def __init__(self, number):
         self.number = number
@@ -114,7 +114,7 @@ class Groups(RuleBasedStateMachine):
         if call.answered and call.response.topics[0].partitions[0].error_code == 0:
             self.acknowledged[partition] = offset
 
-    # -- what happens to them
+    # -- faults
 
     @rule(ms=st.sampled_from([1, 400, 1_500, 4_000, 8_000]))
     def time_passes(self, ms):
@@ -139,7 +139,7 @@ class Groups(RuleBasedStateMachine):
         if known is not None and after is not None:
             assert snapshot(after) == known, "a settled group is the same after a reload"
 
-    # -- what clients make of answers
+    # -- answers
 
     def settle(self):
         for client in self.clients:
@@ -175,7 +175,7 @@ class Groups(RuleBasedStateMachine):
             known["leader"], known["members"] = response.leader, {m.member_id for m in response.members}
             assert client.member in known["members"]
 
-    # -- what holds always
+    # -- laws
 
     @precondition(lambda self: hasattr(self, "node"))
     @invariant()
