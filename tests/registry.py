@@ -1,4 +1,4 @@
-"""A schema registry of the tests' own over HTTP: what Confluent's clients and ours need of one."""
+"""A schema registry for tests over HTTP, as far as Confluent's clients and ours need one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ KEPT = ("schemaType", "references")
 class RegistryServer:
     """Schemas by id; `away` answers 503, `refuse` 401. `asked` are the paths in order.
 
-    With `tokens` it also gives tokens (POST /token, client credentials), each good for so many requests, and takes
-    nothing else. With `tls`, its certificate and key, it speaks TLS; with `authority` it wants clients' certificates.
+    With `tokens` it also issues tokens (POST /token, client credentials), each valid for that many requests, and
+    accepts nothing else. With `tls`, its certificate and key, it speaks TLS. With `authority` it requires clients'
+    certificates.
     """
 
     def __init__(self, *, tokens: int = 0, tls: Path | None = None, authority: Path | None = None) -> None:
@@ -55,7 +56,7 @@ class RegistryServer:
             thread.join()
 
     def add(self, subject: str, schema: Any, **more: Any) -> int:
-        """Register a schema; its id."""
+        """Register a schema; returns its id."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         known = {"schema": text, **more}
         if known not in self.schemas:
@@ -76,7 +77,7 @@ class RegistryServer:
         return 200, {"access_token": self.given[-1], "token_type": "Bearer", "expires_in": 3600}
 
     def allowed(self, headers: dict[str, str]) -> bool:
-        """Whether a request may be answered."""
+        """Whether the request is authorized."""
         self.headers.append(headers)
         if not self.tokens:
             return True
@@ -128,6 +129,6 @@ def _handler(registry: RegistryServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(text)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as in the class above
-            """The tests look at `asked`."""
+            """Logs nothing: tests read `asked`."""
 
     return Handler

@@ -1,6 +1,6 @@
-"""One Spark session a test process, with our data source and Spark's own connector to Kafka.
+"""One Spark session for each test process, with our data source and Spark's own connector to Kafka.
 
-`make test-spark42` puts another PySpark first on the PYTHONPATH; the session's Python workers inherit that.
+`make test-spark42` puts another PySpark first on the PYTHONPATH; the session's Python workers inherit it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUICK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "768m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
-    "spark.python.authenticate.socketTimeout": "240s",  # how long a new Python worker may take to call back
+    "spark.python.authenticate.socketTimeout": "240s",  # the time that a new Python worker has to call back
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
@@ -33,7 +33,7 @@ QUICK = {
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session of two threads on this machine; skips, saying so, without Java or PySpark (in CI a failure)."""
+    """A session of two threads on this machine; skips with a reason without Java or PySpark (in CI a failure)."""
     if shutil.which("java") is None:
         missing("Java", "Spark needs version 17 or later")
     try:
@@ -62,7 +62,9 @@ STARTS = 6
 
 
 def until_it_ends(start: Callable[[], Any]) -> list[int]:
-    """Wait for the end of a query, begun again where its Python process was too slow; the rows of its micro-batches."""
+    """Wait for the end of a query, restarted if its Python process was too slow; returns the rows of its
+    micro-batches.
+    """
     rows: list[int] = []
     for left in reversed(range(STARTS)):
         query, ended = start(), False
@@ -79,6 +81,6 @@ def until_it_ends(start: Callable[[], Any]) -> list[int]:
 
 
 def require_connector() -> None:
-    """Skip (in CI fail) where Spark's own connector is not installed."""
+    """Skip (in CI fail) if Spark's own connector is not installed."""
     if not peers.connector_installed():
         missing("Spark's connector to Kafka", "`make peers` installs it (needs Maven)")

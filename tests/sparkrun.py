@@ -1,4 +1,4 @@
-"""A `kraft-pipeline table run` on Spark as a process of its own, and the processes below it as victims of kills."""
+"""A `kraft-pipeline table run` on Spark as a process of its own, with its child processes as victims of kills."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SPECULATION: Final = {
 
 
 class SparkRun:
-    """The process, its lines, and what runs below it. All of it ends with the block."""
+    """The process, its output lines, and its child processes. All of them end with the block."""
 
     def __init__(self, file: Path, *more: str) -> None:
         self.lines: list[str] = []
@@ -68,23 +68,23 @@ class SparkRun:
 
     @property
     def batches(self) -> int:
-        """Batches that it told of."""
+        """The batches that it reported."""
         return sum(line.startswith("batch ") for line in self.lines)
 
     @property
     def status(self) -> int | None:
-        """The exit code; None while it runs."""
+        """The exit code; None while the process runs."""
         return self._process.poll()
 
     def until(self, batches: int, wait_s: float = 300.0) -> None:
-        """Wait until it told of so many batches, or has ended."""
+        """Wait until it has reported that many batches, or has ended."""
         deadline = time.monotonic() + wait_s
         while self.batches < batches and self.status is None:
             assert time.monotonic() < deadline, "\n".join(self.lines[-40:])
             time.sleep(0.01)
 
     def wait(self, wait_s: float = 300.0) -> int:
-        """The exit code at its end."""
+        """Wait for the end; returns the exit code."""
         try:
             found = self._process.wait(wait_s)
         except subprocess.TimeoutExpired:
@@ -93,11 +93,11 @@ class SparkRun:
         return found
 
     def stop(self) -> None:
-        """As the operator does: the batch under way ends."""
+        """Stop as the operator does: the current batch completes."""
         self._process.send_signal(signal.SIGTERM)
 
     def kill(self, kind: str, choice: Any) -> bool:
-        """Kill one process of that kind, `driver` or of `VICTIMS`; whether there was one."""
+        """Kill one process of that kind, `driver` or of `VICTIMS`; returns whether one existed."""
         below = self._below()
         found = (
             [self._process.pid] if kind == "driver" else [pid for pid, text in below.items() if VICTIMS[kind] in text]
@@ -107,7 +107,7 @@ class SparkRun:
         return _killed(choice(sorted(found)))
 
     def _below(self) -> dict[int, str]:
-        """Its descendants and their command lines; Spark gives executors and workers groups of their own."""
+        """Its descendants and their command lines; Spark puts executors and workers into their own process groups."""
         parents: dict[int, int] = {}
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit():
@@ -146,7 +146,7 @@ class SparkRun:
             _killed(pid)
 
     def _left(self) -> list[int]:
-        """Of those that were seen below it: the processes that still run."""
+        """The processes seen below it that still run."""
         found = []
         for pid, text in self._seen:
             try:

@@ -1,4 +1,4 @@
-"""Between a client and a server on loopback: counts what goes through, and is away when it is told to be."""
+"""Stands between a client and a server on loopback: counts the traffic, and can be turned off."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def leave(self) -> None:
-        """Cut off all connections, and refuse those that come."""
+        """Cut all connections, and refuse new ones."""
         with self._lock:
             self._away = True
             for one in self._open:
@@ -39,7 +39,7 @@ class Proxy:
             self._away = False
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self.leave()
         self._listener.close()
 
@@ -67,7 +67,7 @@ class Proxy:
         answers.join()
         with self._lock:
             self._open -= {client, server}
-        for one in (client, server):  # not before both threads have let go of their numbers
+        for one in (client, server):  # not before both threads have released their descriptors
             one.close()
 
     def _carry(self, source: socket.socket, to: socket.socket, way: str) -> None:
@@ -89,7 +89,7 @@ def _cut(one: socket.socket) -> None:
 
 @contextmanager
 def proxy_of(options: dict[str, str]) -> Iterator[tuple[Proxy, dict[str, str]]]:
-    """A proxy of an object store, and the options of the store behind it."""
+    """A proxy of an object store, and the options for the store behind it."""
     host, port = options["AWS_ENDPOINT_URL"].removeprefix("http://").split(":")
     proxy = Proxy((host, int(port)))
     try:

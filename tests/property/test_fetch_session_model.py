@@ -1,7 +1,7 @@
-"""An incremental fetch session against the obvious thing: reading every partition each time.
+"""An incremental fetch session against the simple method, which reads every partition each time.
 
 Whatever happens to partitions and offsets, a reader that follows its session must know the high watermark and the log
-start of every partition that it has, and be given records of every partition that has some for it.
+start of each of its partitions. It must get records of every partition that has some for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ actions = st.one_of(
 
 
 class Reader:
-    """A client that keeps what a session told it, as Kafka's FetchSessionHandler does."""
+    """A client that keeps the partitions of a session, as Kafka's FetchSessionHandler does."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
@@ -42,7 +42,7 @@ class Reader:
         self.epoch = 0
 
     def fetch(self, *, moves_on: bool) -> set[int]:
-        """One incremental fetch with room for all; the partitions that gave records."""
+        """One incremental fetch with room for all records; returns the partitions that gave some."""
         wanted = [("a", index, self.offsets[index]) for index in (sorted(self.news) if self.epoch else self.offsets)]
         forgotten = [FetchRequest.ForgottenTopic(topic="a", partitions=sorted(self.forgotten))]
         answer = self.rig.fetch(
@@ -59,7 +59,7 @@ class Reader:
         given_records = set()
         for (_, index), row in rows(answer).items():
             assert index in self.offsets
-            if row.error_code:  # its offset is before the log's start now
+            if row.error_code:  # its offset is now before the log's start
                 self.offsets[index] = self.rig.logs["a", index].start_offset
                 self.news.add(index)
                 continue

@@ -1,10 +1,11 @@
-"""Does the simulation see what it should? Wrong lines are planted in a copy of the node, one bug at a time.
+"""Does the simulation see what it should? Plants wrong lines in a copy of the node, one bug at a time.
 
 `python -m tests.sim.planted_bugs` (`make planted`) prints which bugs were found, by which law and after how many seeds.
 A bug is a file in `planted/`: a sentence, the file, perhaps `scenario: cluster`, the right lines and the wrong ones.
-Each run stops at its first seed that breaks a law; one that breaks a law without the bug as well counts for nothing.
-The seed that found a bug last is tried first, and is kept in `planted/found.json`: all seeds are only run again where a
-change of the simulation has given that one another life.
+Each run stops at its first seed that breaks a law. A seed that breaks a law without the bug as well does not count.
+
+`planted/found.json` keeps the seed that last found each bug, and this seed is tried first. All seeds run again only if
+a change of the simulation has changed that seed's events.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SEEDS = {"node": 200, "cluster": 300}
 
 @dataclass(frozen=True)
 class Bug:
-    """Wrong lines in the place of right ones."""
+    """Right lines and the wrong lines that replace them."""
 
     name: str
     what: str
@@ -59,13 +60,13 @@ def all_bugs() -> list[Bug]:
 
 
 def found_before() -> dict[str, int]:
-    """By bug: the seed that found it last."""
+    """The seed that last found each bug."""
     seeds: dict[str, int] = json.loads(FOUND.read_text()) if FOUND.exists() else {}
     return seeds
 
 
 def hunt(bug: Bug) -> tuple[Bug, str, int]:
-    """The first law that was broken and the seed; an empty text when none was."""
+    """The first broken law and its seed; an empty text if no law was broken."""
     before = found_before().get(bug.name)
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         copy = Path(folder) / "kraft_node"
@@ -83,7 +84,7 @@ def hunt(bug: Bug) -> tuple[Bug, str, int]:
 
 
 def _failures(path: str, bug: Bug, first: int, count: int) -> list[dict[str, Any]]:
-    """What the first seed that breaks a law says, run with the product at `path`."""
+    """The output for the first seed that breaks a law, with the product at `path`."""
     command = [sys.executable, "-m", "kraft_node.testing.sim", "--scenario", bug.scenario, "--seeds", str(count)]
     done = subprocess.run(
         [*command, "--first", str(first), "--jobs", "1", "--json", "--until-broken"],
@@ -99,7 +100,7 @@ def _failures(path: str, bug: Bug, first: int, count: int) -> list[dict[str, Any
 
 
 def _hunted(bug: Bug) -> tuple[Bug, str, int]:
-    """As `hunt`; what cannot be planted or judged is told as not found."""
+    """Same as `hunt`; a bug that cannot be planted or judged is reported as not found."""
     try:
         return hunt(bug)
     except (RuntimeError, ValueError) as e:
@@ -107,7 +108,7 @@ def _hunted(bug: Bug) -> tuple[Bug, str, int]:
 
 
 def _keep(seeds: dict[str, int]) -> None:
-    """Write the seeds at once, for an interrupted hunt; other threads may be reading the file."""
+    """Write the seeds at once, in case the hunt is interrupted; other threads may read the file."""
     new = FOUND.with_suffix(".new")
     new.write_text(json.dumps(dict(sorted(seeds.items())), indent=1) + "\n")
     new.replace(FOUND)

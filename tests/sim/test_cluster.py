@@ -1,4 +1,4 @@
-"""Controllers, brokers and clients under 300 seeds of faults; `make sim SEEDS=n` runs more, `--story` tells one."""
+"""Controllers, brokers and clients under 300 seeds of faults; `make sim SEEDS=n` runs more, `--story` prints one."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ EVENTS_MIN = 2_000
 """Of a seed, on average: quiet ones have less."""
 
 FAILED_ONCE = (
-    # A follower that was to begin anew while an answer came never heard of the high watermark: the session had told it.
+    # A follower that was to begin anew while an answer came missed the high watermark: the session had sent it already.
     378,
     # A voter with a new address after a restart was elected before the log had the address: no node could follow it.
     572,
-    # A broker that was stopping heard that a replica had moved away: its directory was renamed while it was closed.
+    # A stopping broker learned that a replica had moved away: its directory was renamed while it was being closed.
     1040,
-    # What a leader had proposed was held against its next process, which had just started: a fault of the law.
+    # A leader's proposals counted against its next process, which had just started: a fault of the law.
     31051,
-    # What a follower had cut off came back with the power, below the high watermark of what it had had instead.
+    # Power brought back records that a follower had truncated, below the high watermark of their replacements.
     2660,
     # A voter moved while the removal of another was not committed: no election could succeed until it moved back.
     50004,
-    # All that one fetch brought was more than a small machine's ceiling for dirty bytes: a fault of the law.
+    # The records of one fetch exceeded a small machine's ceiling for dirty bytes: a fault of the law.
     50233,
 )
 """Seeds beyond the everyday ones that found a bug."""
@@ -66,7 +66,7 @@ def test_seeds_that_failed_once(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(70100, 70104))
 def test_no_law_is_broken_at_the_oldest_metadata_version(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of these once found replicas that moved without a word of directories, which no node survived."""
+    """Each seed once had replicas that moved before directories are supported, which no node survived."""
     oldest = metadata_version(MINIMUM_METADATA_VERSION)
     format_machine = SimMachine.format
 
@@ -79,7 +79,7 @@ def test_no_law_is_broken_at_the_oldest_metadata_version(seed: int, monkeypatch:
 
 
 def test_a_seed_does_the_same_in_every_process() -> None:
-    """Whatever Python's hashes and addresses are: sets in another order would show."""
+    """Sets in another order would show: hashes and addresses differ between Python processes."""
     traces = []
     for hash_seed in ("1", "2"):
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The whole node under 200 seeds of simulated faults; `make sim SEEDS=n` runs more, `--seed S --story` tells one."""
+"""The whole node under 200 seeds of simulated faults; `make sim SEEDS=n` runs more, `--seed S --story` prints one."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ SEEDS = 200
 CHUNKS = 8
 
 FAILED_ONCE = (
-    # Producer state of logs that the recovery walk had closed again was lost: retries became duplicates.
+    # Producer state of logs that recovery had closed again was lost: retries became duplicates.
     66, 77,
-    # A new topic took over the log of a deleted one whose topic id a loss of power had taken.
+    # A new topic took over the log of a deleted one whose topic id was lost with the power.
     67, 85,
-    # The judge took a group that had to begin again for one whose commits were lost.
+    # The judge counted a group's commits as lost, but the group had to begin again.
     205,
-    # A log that was half made when descriptors ran out stood in the way of the next topic of that name.
+    # A half-created log, left when descriptors ran out, blocked the next topic of that name.
     123,
-    # The judge took a look-up for lost that was refused while no descriptor was left.
+    # The judge counted a look-up as lost that was refused because no descriptor was left.
     141,
-    # Of batches on their way, the first met a log being recovered, the next an open one: the first was out of order.
+    # Of several batches under way, the first met a log in recovery, the next an open one: the first came out of order.
     135,
     # A kill met a flush of `flush.messages`: a retry was acknowledged for records that were not durable.
     50287,
-    # A node that stopped during a flush acknowledged what its high watermark did not reach.
+    # A node that stopped during a flush acknowledged records above its high watermark.
     50034,
     # Groups stayed unloaded because no descriptor was left for a moment.
     50033,
-    # Records that only the page cache had were read after a kill, and lost with the power.
+    # Records that only the page cache held were read after a kill, and lost with the power.
     61021,
-    # The judge gave up on a topic's history with 78 calls that a node had left without an answer.
+    # The judge gave up on a topic's history with 78 unanswered calls.
     400016,
-    # The judge took a process that was stopped while it started for one that had made the logs durable.
+    # A process was stopped during its start; the judge assumed that it had made the logs durable.
     500073,
 )  # fmt: skip
 """Seeds that found a bug when they were first run, most of them beyond the everyday ones by now."""
@@ -68,7 +68,7 @@ def test_seeds_that_failed_once(seed: int) -> None:
 
 
 def test_a_seed_does_the_same_in_every_process() -> None:
-    """Whatever Python's hashes and addresses are: sets in another order would show."""
+    """Sets in another order would show: hashes and addresses differ between Python processes."""
     traces = []
     for hash_seed in ("1", "2"):
         done = subprocess.run(
@@ -108,7 +108,7 @@ def test_one_seed_tells_its_story(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("count", ["--seeds", "--nodes", "--jobs"])
 def test_a_run_of_nothing_is_refused(count: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """It would have broken no law."""
+    """An empty run would break no law."""
     with pytest.raises(SystemExit) as stopped:
         sim.main([count, "0"])
     assert stopped.value.code == 2

@@ -1,4 +1,4 @@
-"""The simulation finds planted bugs; `make planted` prints which law found which, and how many were found."""
+"""The simulation finds planted bugs; `make planted` prints which law found which bug, and how many were found."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Shipped functions, methods and classes have a caller outside the tests.
 
 A name counts as used if it occurs anywhere in the products, tools, benchmarks or end-to-end tests, besides its own
-definition: as a name, an attribute, an import, a keyword, or a string. So the check misses dead code that shares its
-name with live code. What it finds is dead, or is called by a library.
+definition: as a name, an attribute, an import, a keyword, or a string. The check therefore misses dead code that shares
+its name with live code. What it finds is dead, or called by a library.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ DEAD = {
 
 
 def _defined(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Name and place of every function, method and class, less `__names__` and what a decorator registers."""
+    """Name and place of every function, method and class, without `__names__` and what a decorator registers."""
     for name in names:
         for node in ast.walk(tree(name)):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

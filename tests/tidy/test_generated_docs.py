@@ -1,4 +1,4 @@
-"""Generated pages and pictures follow their sources; every page of the documentation is in its site's navigation."""
+"""Generated pages and pictures match their sources; every page of the documentation is in the site's navigation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house rules that no linter knows."""
+"""House rules that no linter knows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 NODE = ROOT / "node" / "src" / "kraft_node"
 PROTOCOL = ROOT / "protocol" / "src" / "kraft_protocol"
 
-# What would let a core read the world by itself. The world comes through base.env; runtime/ makes it, cli/ is a
-# program of its own, testing/ simulates.
+# Modules that would let a core read the real world. Cores use base.env; runtime/ makes it, cli/ is a separate program,
+# testing/ simulates.
 WORLD = {
     "asyncio",
     "multiprocessing",
@@ -88,7 +88,7 @@ def test_the_world_check_sees_what_it_forbids(tmp_path: Path) -> None:
     ]
 
 
-# Who may catch every exception, how often, and what becomes of it. Everything else lets it through to one of these.
+# Files that may catch every exception, how often, and what they do with it. All other code passes exceptions on.
 CATCH_ALL = {
     "base/calls.py": (1, "raised again once all have been called"),
     "base/turns.py": (1, "handed to the job's owner as its outcome"),
@@ -110,7 +110,7 @@ CATCH_ALL = {
 
 
 def _catches_all(source: str) -> int:
-    """How many handlers take any exception and let it go no further."""
+    """The number of handlers that catch any exception and do not raise it again."""
     broad = {"Exception", "BaseException"}
     found = 0
     for node in ast.walk(ast.parse(source)):
@@ -218,6 +218,6 @@ def test_every_test_that_the_page_of_the_drafts_names_exists() -> None:
 
 @pytest.mark.xdist_group("tidy")
 def test_groups_of_tests_reach_the_workers(request: pytest.FixtureRequest) -> None:
-    """Some combinations of pytest and xdist lose them without a word: each worker then starts every group's servers."""
+    """Some combinations of pytest and xdist lose them silently: each worker then starts every group's servers."""
     if request.config.getoption("loadgroup", default=False):
         assert request.node.nodeid.endswith("@tidy")

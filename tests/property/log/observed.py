@@ -1,4 +1,4 @@
-"""What a log has on its disk, read past all that it remembers."""
+"""The content of a log on its disk, read without the log's memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.log.world import whole_headers
 
 
 class Written(NamedTuple):
-    """One record, as it was appended."""
+    """One record as it was appended."""
 
     key: bytes | None
     value: bytes | None
@@ -20,7 +20,7 @@ class Written(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """What a segment's file has."""
+    """The content of a segment's file."""
 
     base: int
     end: int
@@ -30,7 +30,7 @@ class Segment(NamedTuple):
 
     @property
     def last_end(self) -> int:
-        """Where its last batch ends."""
+        """The end of its last batch."""
         return int(self.batches[-1].next_offset) if self.batches else self.base
 
 
@@ -44,7 +44,7 @@ def segments_of(log: Log) -> list[Segment]:
 
 
 def records_in(segments: list[Segment], start: int = 0) -> dict[int, Written]:
-    """All records from `start` on that are no markers."""
+    """All records from `start` on except markers."""
     return {
         record.offset: Written(record.key, record.value, record.timestamp, header.is_transactional)
         for segment in segments
@@ -56,7 +56,7 @@ def records_in(segments: list[Segment], start: int = 0) -> dict[int, Written]:
 
 
 def latest_of(records: dict[int, Written], without: set[int]) -> dict[bytes | None, tuple[int, Written]]:
-    """Of each key the last record, but for those at some offsets."""
+    """The last record of each key, without those at some offsets."""
     return {record.key: (at, record) for at, record in sorted(records.items()) if at not in without}
 
 
@@ -70,7 +70,7 @@ class Ended(NamedTuple):
 
 
 def transactions_in(segments: list[Segment], producer_id: int) -> tuple[list[Ended], set[int]]:
-    """The ended transactions of a producer, and the offsets of its open one, as the batches on the disk tell them."""
+    """The ended transactions of a producer and the offsets of its open one, by the batches on the disk."""
     ended: list[Ended] = []
     in_transaction: set[int] = set()
     for segment in segments:
@@ -86,7 +86,7 @@ def transactions_in(segments: list[Segment], producer_id: int) -> tuple[list[End
 
 
 def check_transactions(log: Log, ended: list[Ended], segments: list[Segment], found: dict[int, Written]) -> None:
-    """While records of an ended transaction are there, its marker is, and an aborted one is in the index."""
+    """While records of an ended transaction exist, its marker does; an aborted transaction is in the index."""
     markers = {header.base_offset for each in segments for header in each.batches if header.is_control}
     firsts = [first for _, first in log.aborted_transactions(log.start_offset, log.end_offset)]
     for each in ended:
@@ -97,7 +97,7 @@ def check_transactions(log: Log, ended: list[Ended], segments: list[Segment], fo
 
 
 class State:
-    """Of a log, what outlives a stop."""
+    """The state of a log that survives a stop."""
 
     def __init__(self, log: Log) -> None:
         segments = segments_of(log)

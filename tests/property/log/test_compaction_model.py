@@ -1,4 +1,4 @@
-"""Compaction between everything else that happens to a log: who reads it from its start knows what was written last."""
+"""Compaction amid everything else that happens to a log: a reader from its start learns each key's last record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TXN: dict[str, Any] = {"producer_id": 9, "producer_epoch": 0, "transactional": T
 
 
 def all_data(log: Log) -> list[Record]:
-    """Records that are no markers, from the start; compaction may have left nothing at the end."""
+    """Records except markers, from the start; compaction may have left nothing at the end."""
     found = []
     for number in range(len(log.segment_bases)):
         data = log.segment(number).file().pread(0, log.segment(number).size)
@@ -111,7 +111,7 @@ class Model:
         self.adopt()
 
     def adopt(self) -> None:
-        """The log has become shorter: what was compacted away for what is gone does not come back."""
+        """Follow a log that became shorter: records that compaction removed for the lost ones do not come back."""
         log = self.log
         end = log.end_offset
         self.first_dirty = min(self.first_dirty, end)
@@ -152,7 +152,7 @@ class Model:
         assert self.log.end_offset == end
 
     def check(self) -> None:
-        """Every record is one that was written there; the last of each key is there, or was a deletion."""
+        """Check that every record was written there, and that each key's last record is there or was a deletion."""
         found = all_data(self.log)
         for record in found:
             assert self.written[record.offset] == (record.key, record.value)
@@ -168,7 +168,7 @@ class Model:
             assert first.base_offset <= offset[0] <= first.last_offset
 
     def check_transactions(self, offsets: set[int]) -> set[int]:
-        """A transaction with records has its marker, an aborted one its entry; offsets of all aborted records."""
+        """A transaction with records has its marker, an aborted one its index entry with all its offsets."""
         log = self.log
         markers = {header.base_offset for header in headers(log) if header.is_control and header.count}
         firsts = [first for _, first in log.aborted_transactions(0, log.end_offset)]

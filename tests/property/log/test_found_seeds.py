@@ -9,7 +9,7 @@ from tests.property.log.test_manager_model import run
 
 @pytest.mark.parametrize("seed", [1164, 1488, 2091])
 def test_records_of_aborted_transactions_count_for_no_key(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model took them for the latest records of their keys."""
+    """The model counted them as the latest records of their keys."""
     run(seed, monkeypatch)
 
 

@@ -1,4 +1,4 @@
-"""A log against a list: whatever is done to both, readers see the same, also after clean and unclean stops."""
+"""A log against a list: whatever happens to both, readers see the same, also after clean and unclean stops."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ModelRecord:
 
 
 class LogAgainstList(RuleBasedStateMachine):
-    """The model keeps every record, and which transactions are open or were aborted."""
+    """The model keeps every record, and the open and aborted transactions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1), everything=st.booleans())
     def retain(self, share: float, everything: bool) -> None:
-        """Whole segments go that are old; what is not replicated stays."""
+        """Delete old whole segments; records that are not replicated stay."""
         if everything:
             self.replicate(share := 1.0)
         self.log.retain(NOW + 1000 + int((self.counter + 60) * share))
@@ -144,7 +144,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
-        """As a follower does: what goes may be replicated, deleted, part of a transaction."""
+        """Truncate as a follower does: the removed records may be replicated, deleted, or part of a transaction."""
         offset = int(self.end * share)
         cut = next((r.first_of_batch for r in self.records if r.offset == offset), offset)
         bottom = self.log.segment_bases[0]
@@ -160,7 +160,7 @@ class LogAgainstList(RuleBasedStateMachine):
         self._emptied(self.end + beyond)
 
     def _cut(self, end: int) -> None:
-        """The model ends there."""
+        """Truncate the model."""
         self.was_cut = True
         self.records = [r for r in self.records if r.offset < end]
         self.end = end
@@ -191,9 +191,9 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from(["clean", "killed", "without power"]))
     def reopen(self, how: str) -> None:
-        """After an unclean stop a log may begin where it began when that was written last, but goes on at its end.
+        """Restart. After an unclean stop the log's start may be the one last checkpointed; its end stays.
 
-        A loss of power may cost what is beyond the recovery point.
+        A power loss may lose records beyond the recovery point.
         """
         self.furthest_start = max(self.furthest_start, self.start)
         if how == "without power" and self.was_cut:
@@ -206,7 +206,7 @@ class LogAgainstList(RuleBasedStateMachine):
             self.log.flush()
         durable = self.log.recovery_point
         if how == "without power":
-            self.world.rest()  # nothing of this life is left to be done in the next
+            self.world.rest()  # finish all work of this process before the next starts
             durable = self.log.recovery_point
             self.world.disk.lose_power()
         self.log.close()
@@ -271,7 +271,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1))
     def epochs(self, share: float) -> None:
         offset = int(self.end * share)
-        # What lay before a start is forgotten, though the records may be back.
+        # Records before a start are forgotten, though the disk may bring them back.
         first = max(self.start, self.furthest_start)
         record = next((r for r in self.records if r.offset == offset and r.offset >= first), None)
         if record is not None:

@@ -1,26 +1,26 @@
-"""The log of one partition in a manager of two log directories, against a list of all that was ever written to it.
+"""The log of one partition in a manager of two log directories, against a list of all records ever written to it.
 
-A seed decides what happens: a leader's appends, with producers and transactions; batches of a leader that has
-compacted, which have gaps between them; new policies, sizes of segments and periods; moves between the directories, in
-steps; cuts, resets, DeleteRecords, retention; time that passes, with compaction, checkpoints and flushes in it; clean
-stops, kills and losses of power. After each step these laws hold:
+A seed decides the events: a leader's appends, with producers and transactions; batches of a leader that compacted its
+log, with gaps between them; new policies, segment sizes and periods; moves between the directories, in steps;
+truncations, resets, DeleteRecords, retention; time that passes, with compaction, checkpoints and flushes; clean stops,
+kills and power losses. After each step these laws hold:
 
-1. Nothing of this costs a log directory.
-2. Segments do not overlap, and each record is what was written at its offset, in the epoch that it was written in.
-3. From the start on everything is there; once the log was compacted, the last record of each key, unless it deletes.
+1. No event costs a log directory.
+2. Segments do not overlap. Each record equals the one written at its offset in its epoch.
+3. All records from the start exist. Once the log was compacted, the last record of each key exists, unless it deletes.
    Records of aborted transactions may be missing, and count for no key. Until a transaction has ended, the last record
-   that is not in it stays, too. While records of an ended transaction are there, its marker is; if it was aborted, the
-   index of aborted transactions has it.
-4. A read begins with the batch of its offset. Timestamps find what a search through the list finds.
-5. A move changes nothing that can be read, but for bringing back what the log had lost with the power.
-6. After a clean stop or a kill all is as before: end, records, producers, transactions. Only a kill may move the start
-   back, to where it was when it was written down last.
-7. A loss of power takes nothing below both the recovery point and the high watermark, and makes nothing up.
+   outside it stays, too. While records of an ended transaction exist, its marker does. If it was aborted, the index of
+   aborted transactions has it.
+4. A read begins with the batch of its offset. Timestamp look-ups return what a search through the list returns.
+5. A move does not change what readers see, but it may bring back what the log lost in a power loss.
+6. A clean stop or a kill keeps the end, records, producers and transactions. Only a kill may move the start back, to
+   its last checkpoint.
+7. A power loss removes nothing below both the recovery point and the high watermark, and adds nothing.
 
-Four things are known and no faults here. A replica that has gaps and is not compacted any more may be cut at one when
-it is killed. A kill after a move forgets producers without a batch. A cut may be undone by a loss of power before its
-first fsync, and once the log has rolled after it the segments of both lives mix: such losses are left out. The first
-batch after a cut has no gap before it.
+Four known effects are not faults here. A replica with gaps that is no longer compacted may be truncated at a gap when
+it is killed. A kill after a move forgets producers without a batch. A power loss may undo a truncation before its first
+fsync; if the log has rolled since, the segments of both lives mix, and this model omits these losses. The first batch
+after a truncation has no gap before it.
 
 More seeds: `pytest -m slow tests/property/log`.
 """
@@ -67,14 +67,14 @@ FAR_AHEAD_MS: Final = 100_000_000
 
 
 class Model:
-    """What is known of the log, and all that may happen to it."""
+    """The model of the log, and all events."""
 
     def __init__(self, seed: int, cut_step: int = trimming.CUT_STEP) -> None:
         self.rng = random.Random(seed)
         self.node = Node(["/d1", "/d2"], seed)
         self.is_compact = self.rng.random() < 0.5
         self.timing = Timing()
-        self.timing.initial_delay_ms = self.timing.retention_check_ms = 1_000_000_000  # the model says when
+        self.timing.initial_delay_ms = self.timing.retention_check_ms = 1_000_000_000  # the model decides when
         self.timing.cleaner_backoff_ms = 400
         self.timing.checkpoint_ms = 3000
         self.timing.high_watermark_checkpoint_ms = 1500
@@ -105,13 +105,13 @@ class Model:
         self._take_transactions()
 
     def _take_producers(self) -> None:
-        """What goes on from here is what the log remembers."""
+        """Take over the log's producers as the state to go on from."""
         producers = list(self.log.producers.active())
         self.sequences = {each.producer_id: each.last_sequence + 1 for each in producers}
         self.in_transaction = any(each.current_txn_first_offset >= 0 for each in producers)
 
     def _take_transactions(self) -> None:
-        """What is not on the disk is gone from the list, too: its transactions are those of the disk."""
+        """Remove records that are not on the disk from the list, and take the disk's transactions."""
         self.ended, self.open_offsets = transactions_in(segments_of(self.log), IN_TRANSACTIONS)
 
     def _draw_config(self) -> None:
@@ -142,10 +142,10 @@ class Model:
     def now(self) -> int:
         return NOW + int(self.node.world.now_ms)
 
-    # --- what is written ---
+    # --- writes ---
 
     def append(self) -> None:
-        """Some batches of a leader."""
+        """Append some batches of a leader."""
         for _ in range(self.rng.randrange(1, 6)):
             self._append_batch()
 
@@ -182,7 +182,7 @@ class Model:
             self.epochs[offset] = self.epoch
 
     def follow(self) -> None:
-        """Some batches of a leader that has compacted its log."""
+        """Append some batches of a leader that has compacted its log."""
         for _ in range(self.rng.randrange(1, 5) if self.was_compacted else 0):
             base = self.log.end_offset + (self.rng.choice((0, 0, 1, 3, 10)) if self.may_gap else 0)
             record = self._record()
@@ -208,25 +208,25 @@ class Model:
         self.epoch += 1
 
     def replicate(self) -> None:
-        """The high watermark comes to the end of some batch."""
+        """Move the high watermark to the end of some batch."""
         log = self.log
         target = int(log.end_offset * self.rng.choice((1, 1, 0.9, 0.5)))
         ends = [header.next_offset for segment in segments_of(log) for header in segment.batches]
         reached = max((end for end in ends if end <= target), default=0)
         log.high_watermark = min(max(log.high_watermark, reached), log.end_offset)
 
-    # --- what is removed ---
+    # --- deletions ---
 
     def delete_records(self) -> None:
         low, high = self.log.start_offset, self.log.high_watermark
         self.log.delete_records(low + int((high - low) * self.rng.choice((0.1, 0.3, 1))))
 
     def retain(self) -> None:
-        """Retention now, or when more or all has become old."""
+        """Apply retention now, or after more or all records have expired."""
         self.log.retain(self.now + self.rng.choice((0, 99_000, 200_000)))
 
     def truncate(self) -> None:
-        """As a follower of a new leader does."""
+        """Truncate as a follower of a new leader does."""
         log = self.log
         at = max(log.end_offset - self.rng.choice((1, 3, 8, 30, 200)), 0)
         self._when_promised(lambda: log.truncate_to(at))
@@ -240,7 +240,7 @@ class Model:
         self._cut()
 
     def reset(self) -> None:
-        """As a follower does whose leader begins later."""
+        """Reset as a follower does if its leader's log starts later."""
         at = self.log.end_offset + self.rng.randrange(40)
         self._when_promised(lambda: self.log.reset_to(at))
         self.written, self.epochs = {}, {}
@@ -248,7 +248,7 @@ class Model:
         self._cut()
 
     def _when_promised(self, work: Callable[[], object]) -> None:
-        """Do `work` as often as it takes until the checkpoints promise less."""
+        """Repeat `work` until the checkpoints promise less."""
         while True:
             try:
                 work()
@@ -265,7 +265,7 @@ class Model:
         self._take_producers()
         self._take_transactions()
 
-    # --- what else happens ---
+    # --- other events ---
 
     def flush(self) -> None:
         if self.rng.random() < 0.5:
@@ -283,7 +283,7 @@ class Model:
         self.manager.configure("t", self.config)
 
     def move(self) -> None:
-        """Begin to move to the other directory, or go on; at the end the copy takes the log's place."""
+        """Begin or continue a move to the other directory; at its end the copy replaces the log."""
         log = self.log
         copy = log.twin or self._begin_copy()
         if copy is None:
@@ -310,7 +310,7 @@ class Model:
         return copy
 
     def _complete(self, copy: Log) -> None:
-        """As `broker.log_dir_moves` does."""
+        """Complete a move as `broker.log_dir_moves` does."""
         log = self.log
         if copy.recovery_point < log.recovery_point:
             copy.flush()
@@ -326,7 +326,7 @@ class Model:
         after = records_in(segments_of(self.log), self.log.start_offset)
         assert before.items() <= after.items()
         assert after.items() - before.items() <= self.lost
-        self.written |= records_in(segments_of(self.log))  # a kill may bring back what is before the start
+        self.written |= records_in(segments_of(self.log))  # a kill may bring back records before the start
         known = {each.marker for each in self.ended}
         self.ended += [
             each for each in transactions_in(segments_of(self.log), IN_TRANSACTIONS)[0] if each.marker not in known
@@ -335,7 +335,7 @@ class Model:
     # --- stops ---
 
     def stop(self) -> None:
-        """The process ends, and another one begins."""
+        """End the process and start another."""
         log = self.log
         how = self.rng.choice(("clean", "clean, power", "kill", "kill", "power"))
         if how == "power" and log.cuts_synced != log.truncations and log.active.base >= self.cut_end:
@@ -351,7 +351,7 @@ class Model:
         self._start_node()
         found = self._recovered()
         if found is None and how == "power" and self.manager.futures.partitions():
-            found = self.manager.futures.promote("t", 0)  # which was not durable yet
+            found = self.manager.futures.promote("t", 0)  # it was not durable yet
         if found is None:
             assert (how, log.recovery_point) == ("power", 0)
             self._begin()
@@ -361,12 +361,12 @@ class Model:
         self._take_producers()
 
     def _recovered(self) -> Log | None:
-        """The log; if its recovery is long, a client waits for it as well."""
+        """The log after its recovery; if that is long, a client waits for it as well."""
         while True:
             try:
                 return self.manager.get("t", 0)
             except LogIsRecovering:
-                self.node.rest(1)  # less than compaction waits
+                self.node.rest(1)  # less than the delay of compaction
 
     def _judge(self, how: str, before: State, after: State, durable: int) -> None:
         is_clean = how.startswith("clean")
@@ -385,7 +385,7 @@ class Model:
             assert before.aborted <= after.aborted
 
     def _lost(self, before: State, after: State, durable: int) -> None:
-        """What comes after `durable` may be gone, or be what was there before."""
+        """Records after `durable` may be lost, or replaced by those that were there before."""
         for offset, record in before.records.items():
             assert not after.start <= offset < durable or after.records.get(offset) == record, f"offset {offset}"
         assert after.records.items() <= self.ever
@@ -399,7 +399,7 @@ class Model:
     # --- laws ---
 
     def check(self) -> None:
-        """All laws but those of moves and stops, which are where these are."""
+        """Check all laws except those of moves and stops, which are checked there."""
         assert not self.node.failures
         segments = segments_of(self.log)
         assert [each for each in segments if each.last_end > each.end] == []
@@ -440,10 +440,10 @@ class Model:
         ]
         assert log.offset_for_timestamp(when) == next((each for each in times if each[0] >= when), None)
         emptied = [header.max_timestamp for segment in segments for header in segment.batches if not header.count]
-        if max(times)[0] > max(emptied, default=-1):  # else there may be no such record, as in Apache Kafka
+        if max(times)[0] > max(emptied, default=-1):  # otherwise the record may be missing, as in Apache Kafka
             largest = log.offset_for_timestamp(-3)
             assert largest is not None
-            assert largest[0] >= max(times)[0]  # it may be of before a compaction
+            assert largest[0] >= max(times)[0]  # it may be older than a compaction
 
 
 OPERATIONS: Final = {
@@ -466,7 +466,7 @@ OPERATIONS: Final = {
 
 
 def run(seed: int, monkeypatch: pytest.MonkeyPatch, cut_step: int | None = None) -> None:
-    """The life of one log; an error names the seed and what came last."""
+    """Run the life of one log; an error names the seed and the last event."""
     monkeypatch.setattr(cleaning, "SLICE_BYTES", 400)
     for module in (cleaner, cleaning):
         monkeypatch.setattr(module, "KEYS_MAX", 5 if seed % 3 == 0 else 200_000)

@@ -1,6 +1,6 @@
-"""Random metadata records that fit one another, and the obvious slow model of what they add up to.
+"""Random metadata records that fit one another, and a simple slow model of the state after them.
 
-The model knows nothing of the product's classes but the records' field names: plain dictionaries, copied freely.
+The model shares only the records' field names with the product: plain dictionaries, copied freely.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NAMES = [f"topic-{number}" for number in range(6)]
 
 
 class Naive:
-    """What all records so far say, as dictionaries."""
+    """The state after all records so far, as dictionaries."""
 
     def __init__(self) -> None:
         self.features: dict[str, int] = {}
@@ -209,7 +209,7 @@ def _partition(state: Any) -> dict[str, Any]:
 
 
 class Stories:
-    """Makes records that fit what the model holds."""
+    """Makes records that fit the model's state."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)

@@ -1,4 +1,4 @@
-"""The fast way of snapshots, bytes to rows and back, against the codec's."""
+"""The fast path of snapshots, from bytes to rows and back, against the codec."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _image(seed: int, count: int, level: int) -> tuple[MetadataImage, Stories]:
 
 
 def _counts(image: MetadataImage) -> list[dict[Any, int]]:
-    """How often each list is in use, zero's own aside."""
+    """How often each list is in use, without zero's own."""
     lists = image.topics.lists
     return [
         {value: kept.counts[number] for value, number in kept._numbers.items() if number}
@@ -45,7 +45,7 @@ def _counts(image: MetadataImage) -> list[dict[Any, int]]:
 @settings(max_examples=80, deadline=None)
 @given(SEEDS, st.integers(0, 150), st.integers(1, 7), st.integers(0, 5), st.sampled_from([7, 17, 30]))
 def test_what_is_written_is_what_the_codec_writes(seed: int, count: int, size: int, meanwhile: int, level: int) -> None:
-    """Though the image goes on changing between the slices."""
+    """This holds although the image changes between the slices."""
     image, stories = _image(seed, count, level)
     written: list[bytes] = []
     with SnapshotCursor(image) as slow, SnapshotCursor(image) as fast:
@@ -61,7 +61,7 @@ def test_what_is_written_is_what_the_codec_writes(seed: int, count: int, size: i
 @settings(max_examples=80, deadline=None)
 @given(SEEDS, st.integers(0, 150), st.integers(0, 50), st.sampled_from([7, 17, 30]))
 def test_what_is_read_is_what_the_codec_reads(seed: int, count: int, before: int, level: int) -> None:
-    """Into an image that held something else; every list is counted as if each record had been replayed."""
+    """Read into an image that held something else; every list is counted as if each record had been replayed."""
     image, _ = _image(seed, count, level)
     with SnapshotCursor(image) as cursor:
         values = encode_values(list(cursor), cursor.metadata_level)
@@ -91,7 +91,7 @@ def _partition(**fields: Any) -> bytes:
 @given(st.data())
 @settings(max_examples=100, deadline=None)
 def test_damaged_partitions_are_left_to_the_codec(data: st.DataObject) -> None:
-    """Whatever is in the bytes: the same image, or an error."""
+    """Whatever the bytes are, both give the same image or an error."""
     value = bytearray(_partition())
     for _ in range(data.draw(st.integers(0, 3))):
         value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))
@@ -110,7 +110,7 @@ def test_damaged_partitions_are_left_to_the_codec(data: st.DataObject) -> None:
 
 
 def _by_codec(value: bytes) -> list[bytes]:
-    """The same record such that the fast way does not take it: partition 0 is put twice."""
+    """The same record in a form that the fast path refuses: partition 0 occurs twice."""
     return [_partition(), value] if value[3:7] == b"\0\0\0\0" else [value]
 
 
@@ -135,7 +135,7 @@ def test_batches_are_those_of_the_general_builder(values: list[bytes], offset: i
 @settings(max_examples=150, deadline=None)
 @given(SEEDS)
 def test_values_of_any_batch_are_those_of_the_general_reader(seed: int) -> None:
-    """Plain ones, ones with keys, headers and times, compressed ones, and damage."""
+    """Plain values, values with keys, headers and times, compressed ones, and damage."""
     rng = Random(seed)
     values = [rng.randbytes(rng.choice((0, 1, 60, 127, 128, 20_000))) for _ in range(rng.randint(0, 8))]
     records = [(rng.choice((None, None, b"k")), value) for value in values]

@@ -1,4 +1,4 @@
-"""Image, overlay, delta and snapshot against the obvious model of the same records."""
+"""Image, overlay, delta and snapshot against the simple model of the same records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_an_image_is_what_its_records_add_up_to(seed: int, count: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(SEEDS, st.lists(st.integers(1, 12), max_size=12))
 def test_an_overlay_reads_as_if_everything_had_been_committed(seed: int, runs: list[int]) -> None:
-    """Records go into the overlay at once and are committed later, in pieces that fall anywhere."""
+    """Records enter the overlay at once and are committed later, in pieces of any size."""
     stories = Stories(seed)
     rng = Random(seed)
     loader = MetadataLoader()
@@ -72,7 +72,7 @@ def test_losing_leadership_leaves_the_committed_metadata(seed: int, committed: i
 @settings(max_examples=60, deadline=None)
 @given(SEEDS, st.integers(0, 100), st.integers(1, 7), st.integers(0, 5))
 def test_a_snapshot_replayed_is_the_image_of_its_beginning(seed: int, count: int, size: int, meanwhile: int) -> None:
-    """Though the image goes on changing between the slices."""
+    """This holds although the image changes between the slices."""
     stories = Stories(seed)
     stories.model.replay(first := stored.FeatureLevelRecord(name="metadata.version", feature_level=30))
     image = MetadataImage()

@@ -1,4 +1,4 @@
-"""Balance against an obvious slow twin: what it promises, counted one by one, over small clusters of every shape."""
+"""Balance against a simple slow twin: its promises, counted one by one, over small clusters of every shape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IDS = (101, 102, 103, 104, 105)
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[seen.Metadata, list[int]]:
-    """Brokers in racks or in none, partitions of one to three replicas wherever they are."""
+    """Brokers with or without racks, partitions of one to three replicas anywhere."""
     brokers = sorted(draw(st.sets(st.sampled_from(IDS), min_size=2)))
     names = draw(st.sampled_from([("",), ("x", "y"), ("x", "y", "z")]))
     racks = {node_id: draw(st.sampled_from(names)) for node_id in brokers}
@@ -38,7 +38,7 @@ def _racks(metadata: seen.Metadata, replicas: tuple[int, ...]) -> int:
 
 
 def _could_be_better(metadata: seen.Metadata, brokers: list[int]) -> bool:
-    """The slow twin: whether any single move would bring two counts closer together and take no rack away."""
+    """The slow twin: whether any single move would even out two counts and keep all racks."""
     load = loads(metadata, brokers)
     for one in metadata.partitions:
         for source in one.replicas:

@@ -1,4 +1,4 @@
-"""The gates against obvious slow twins: every failure listed, nothing clever."""
+"""The gates against simple slow twins that list every failure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _pod(voters: tuple[int, ...]) -> seen.Pod:
 def test_whoever_may_go_leaves_every_voter_set_a_majority_that_can_commit(
     present: tuple[int, ...], coming: tuple[int, ...], late: set[int], behind: set[int], gone: int
 ) -> None:
-    """`late` run with the present voters, all others with the coming ones."""
+    """`late` nodes run with the present voters, all others with the coming ones."""
     everybody = {*present, *coming}
     pods = {i: _pod(present if i in late else coming) for i in everybody}
     replicas = {i: seen.Replica(0, 60_000 if i in behind else 0) for i in everybody}
@@ -43,7 +43,7 @@ def test_whoever_may_go_leaves_every_voter_set_a_majority_that_can_commit(
     alive = {i for i in everybody if i == quorum.leader or i not in behind} - {gone}
     used = {coming} | {present for i in everybody if i != gone and i in late}
     if gone == quorum.leader and gone not in coming:
-        used = {coming}  # who has the coming voters does not follow it anyway
+        used = {coming}  # a node with the coming voters does not follow it anyway
     able = all(
         any(set(some) <= alive for some in itertools.combinations(voters, len(voters) // 2 + 1)) for voters in used
     )
@@ -80,7 +80,7 @@ partitions = st.lists(
 def test_whoever_may_go_leaves_every_partition_its_in_sync_replicas(
     found: list[seen.Partition], gone: set[int], down: set[int], fenced: set[int], tolerated: bool, with_disks: bool
 ) -> None:
-    """`down` have no ready pod, and need not be fenced yet."""
+    """`down` nodes have no ready pod, but may not be fenced yet."""
     wanted = Wanted(pools=(), unavailable_topics=frozenset({"t"} if tolerated else ()))
     metadata = seen.Metadata({i: seen.Broker(i in fenced) for i in IDS}, tuple(found))
     pods = {i: seen.Pod(True, True, {"roles": "broker"}) for i in IDS if i not in down}

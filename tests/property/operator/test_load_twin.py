@@ -17,7 +17,7 @@ Sizes = dict[int, dict[tuple[str, int], int]]
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[seen.Metadata, list[int], Sizes]:
-    """Brokers in racks or in none; partitions in sync, each with a size."""
+    """Brokers with or without racks; in-sync partitions, each with a size."""
     brokers = sorted(draw(st.sets(st.sampled_from(IDS), min_size=2)))
     names = draw(st.sampled_from([("",), ("x", "y")]))
     racks = {node_id: draw(st.sampled_from(names)) for node_id in brokers}

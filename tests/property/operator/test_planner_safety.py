@@ -1,5 +1,7 @@
-"""The planner under random wishes, dying pods, crashes between any two writes and missing views: the world asserts the
-laws at every step, and once things are quiet everything converges and a second pass plans nothing.
+"""The planner under random edits, dying pods, crashes between any two writes, and missing views.
+
+The world asserts the laws at every step. Once nothing fails any more, everything converges and a second pass plans
+nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ EVENTS = 120
 
 
 def _wish(world: World, rng: random.Random, number: int) -> None:
-    """Somebody edits the resource."""
+    """Edit the resource at random."""
     pools = {pool.name: pool for pool in world.wanted.pools}
     controllers, brokers = pools["controllers"].replicas, pools["brokers"].replicas
     choice = rng.randrange(7)
@@ -52,7 +54,7 @@ def _wish(world: World, rng: random.Random, number: int) -> None:
 
 
 def _other_wish(world: World, rng: random.Random, number: int) -> None:
-    """Pools come, go and change; everything is stopped, or left alone, for a while; addresses become others."""
+    """Pools come, go and change; the cluster is hibernated or paused for a while; addresses change."""
     controllers, brokers, *more = world.wanted.pools
     choice = rng.randrange(10)
     if choice == 0:
@@ -103,7 +105,7 @@ def _run(seed: int, faults: bool, wish: Callable[[World, random.Random, int], No
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_law_is_broken_and_everything_converges(seed: int, faults: bool) -> None:
     world = _run(seed, faults)
-    # What waits for somebody's decision is decided: requests that were refused are taken back.
+    # Decide what waits for a person's decision: withdraw refused requests.
     begun = {item.name for item in world.record.replacements}
     still = tuple(
         replace(request, accept=frozenset({"MetadataPause", "DataLoss"}))
@@ -132,7 +134,7 @@ def test_no_law_is_broken_when_pools_come_and_go(seed: int) -> None:
 
 
 def _drain_wish(world: World, rng: random.Random, number: int) -> None:
-    """Windows open and close, machines are drained, volumes are dropped, and images change meanwhile."""
+    """Windows open and close, machines are drained, volumes are removed, and images change meanwhile."""
     choice = rng.randrange(4)
     if choice == 0:
         world.wanted = replace(world.wanted, window_closed="" if world.wanted.window_closed else "later")
@@ -159,7 +161,7 @@ def test_no_law_is_broken_while_machines_are_drained_and_windows_close(seed: int
 
 
 def _crash_everywhere(prepare: Callable[[World], None]) -> None:
-    """Every write of a story is once the last one before a crash."""
+    """Crash once after every write of a story."""
     whole = World(wanted())
     whole.settle()
     whole.make_topics()
@@ -178,7 +180,7 @@ def _crash_everywhere(prepare: Callable[[World], None]) -> None:
         while len(world.done) - before <= last:
             room = last + 1 - (len(world.done) - before)
             world.step(crash_after=room)
-        for node_id in sorted(world.pods)[:1]:  # whatever the operator saw last is not so any more
+        for node_id in sorted(world.pods)[:1]:  # the operator's last view is stale
             world.kill(node_id)
         world.settle()
         assert world.record == whole.record

@@ -1,8 +1,8 @@
 """Several real brokers in one process: their logs on disk, their messages delayed and lost by a seeded schedule.
 
-Fault model: messages take 0-50 ms and may overtake those of other links; a broker can be cut off from others and the
-controller (requests fail after a while), be killed (what it wrote stays, as with a dying process) and started again
-under a new broker epoch. The controller is a small obvious one: one partition, cleanly elected leaders only.
+Fault model: messages take 0-50 ms and may overtake those of other links. A broker can be cut off from others and from
+the controller; its requests then time out. It can be killed and started again under a new broker epoch; a kill keeps
+its writes, like the death of a process. The controller is small and simple: one partition, cleanly elected leaders.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SENDS = {m.FetchRequest: ApiKey.FETCH, m.ListOffsetsRequest: ApiKey.LIST_OFFSETS
 
 
 class Link:
-    """The way from one broker to another, or to the controller."""
+    """The connection from one broker to another, or to the controller."""
 
     def __init__(self, cluster: Cluster, source: int, target: int) -> None:
         self.cluster = cluster
@@ -137,7 +137,7 @@ class Node:
         self.logs.release()
 
     def catch_up(self) -> None:
-        """Replay what the controller has committed."""
+        """Replay the committed metadata."""
         records = self.cluster.controller.records
         if self.broker is not None and self.read < len(records):
             fresh, self.read = records[self.read :], len(records)
@@ -158,7 +158,7 @@ class Node:
             answer(_over_the_wire(response, version))
 
     def produce(self, value: bytes, done: Callable[[int], None]) -> None:
-        """One record with acks=all; `done` gets its offset if it is acknowledged."""
+        """Produce one record with acks=all; `done` gets its offset if it is acknowledged."""
         assert self.broker is not None
         batch = build_batch([(None, value)], timestamp=self.cluster.loop.wall_ms())
         data = m.ProduceRequest.TopicProduceData(
@@ -215,7 +215,7 @@ class Controller:
         self.records += topic_records("t", 1, isr=everybody)
 
     def register(self, broker_id: int) -> int:
-        """A new incarnation, fenced; what the one before had in sync does not count. Its epoch."""
+        """Register a new incarnation as fenced, without the in-sync replicas of the previous one; returns its epoch."""
         if broker_id in self.alive:
             self.fence(broker_id)
         epoch = self.epochs[broker_id] = self.epochs.get(broker_id, broker_id * 1000) + 1
@@ -240,7 +240,7 @@ class Controller:
             self.change(leader=broker_id)
 
     def fence(self, broker_id: int) -> None:
-        """The broker is gone: it leaves the ISR unless it is the last one there, and leads no more."""
+        """Fence the broker: it loses leadership, and leaves the ISR unless it is the last member."""
         self.records.append(stored.FenceBrokerRecord(id=broker_id, epoch=self.epochs[broker_id]))
         self.alive.discard(broker_id)
         state = self.state
@@ -296,7 +296,7 @@ class Controller:
 
 
 class Cluster:
-    """Everything, under one seed."""
+    """The whole cluster, under one seed."""
 
     def __init__(self, path: Path, seed: int, size: int = 3) -> None:
         self.path = path
@@ -311,7 +311,7 @@ class Cluster:
             node.start(self.controller.epochs[node.node_id])
 
     def env(self, node_id: int) -> Env:
-        """Timers of a killed broker never come."""
+        """The environment of a broker; timers of a killed broker never fire."""
         life = self.lives[node_id]
         loop = self.loop
 
@@ -333,7 +333,7 @@ class Cluster:
         return up and one not in self.cut and other not in self.cut
 
     def produce(self, number: int, to: int | None = None) -> None:
-        """Send a record to that broker, to any where none is named; only leaders take it."""
+        """Send a record to that broker, or to any broker by default; only leaders accept it."""
         node = self.nodes[self.random.choice(list(self.nodes)) if to is None else to]
         if node.broker is not None:
             value = b"%d" % number
@@ -392,7 +392,7 @@ class Cluster:
         raise AssertionError(f"law: the ISR heals; it is {self.controller.state}, with {logs}")
 
     def check_all(self) -> None:
-        """Laws of a healed cluster."""
+        """Check the laws of a healed cluster."""
         logs = {node.data() for node in self.nodes.values()}
         assert len(logs) == 1, "law: replicas hold the same bytes"
         for node in self.nodes.values():

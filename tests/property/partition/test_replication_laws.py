@@ -1,4 +1,4 @@
-"""Partitions over three brokers under seeded schedules: kills, cuts and elections never lose what was acknowledged."""
+"""Partitions over three brokers under seeded schedules: kills, cuts and elections lose no acknowledged record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metadata archive against the node's codec, its own slow decoder, and the obvious model of metadata records."""
+"""The metadata archive against the node's codec, its own slow decoder, and the simple model of metadata records."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_record_reads_as_the_nodes_codec_reads_it(kind: tuple[Any, int], s
     assert found.version == version
     expected = record_text.to_json(message, version)
     if cls.__name__ == "ClientQuotaRecord":
-        assert repr(found.fields.pop("value")) == repr(expected.pop("value"))  # it may be no number
+        assert repr(found.fields.pop("value")) == repr(expected.pop("value"))  # it may be NaN
     assert found.fields == expected
 
 
@@ -62,7 +62,7 @@ def encoded(record: Any) -> bytes:
 
 
 def batches(values: list[bytes], rng: Random) -> bytes:
-    """In batches of any size."""
+    """The values in batches of any size."""
     out, at = b"", 0
     while at < len(values):
         size = rng.randint(1, 60)
@@ -94,7 +94,7 @@ def expected_row(value: bytes) -> dict[str, Any]:
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS)
 def test_columns_are_what_the_slow_decoder_reads(rare: int, seed: int) -> None:
-    """Records of random shapes, each shape several times with other numbers in it."""
+    """Records of random shapes; each shape occurs several times with other numbers."""
     rng = Random(seed)
     values = []
     for _ in range(rng.randint(1, 8)):
@@ -121,7 +121,7 @@ def test_columns_are_what_the_slow_decoder_reads(rare: int, seed: int) -> None:
 
 
 def _renumbered(message: Any, rng: Random) -> None:
-    """Other numbers in the same shape; now and then those that mean that nothing is said."""
+    """The same shape with other numbers, sometimes with the numbers that mean a missing value."""
     message.partition_id = rng.randint(0, 2**31 - 1)
     message.topic_id = rng.choice([bytes([7]) * 16, rng.randbytes(16)])
     for name in ("replicas", "isr", "eligible_leader_replicas"):
@@ -204,7 +204,7 @@ def test_a_transaction_counts_once_it_has_ended(seed: int, ends: bool) -> None:
 @settings(max_examples=40, deadline=None)
 @given(SEEDS, st.integers(1, 200))
 def test_what_rows_come_to_leads_to_the_state_that_they_lead_to(seed: int, count: int) -> None:
-    """Wherever the log is cut into files, also within transactions, and reduced twice."""
+    """The log may be split into files anywhere, also within transactions, and be reduced twice."""
     rng, stories = Random(seed), Stories(seed)
     made = stories.records(count)
     for _ in range(rng.randint(0, 3)):

@@ -84,7 +84,7 @@ def test_columns_are_what_fastavro_reads(case: tuple[dict[str, Any], list[dict[s
     assert one.good.tolist() == other.good.tolist()
     if len(other.good):
         assert one.table.schema == other.table.schema
-        assert repr(one.table.to_pylist()) == repr(other.table.to_pylist())  # NaN, which equals nothing, too
+        assert repr(one.table.to_pylist()) == repr(other.table.to_pylist())  # NaN does not equal itself
 
 
 @pytest.mark.parametrize("kind", [{"type": "array", "items": "int"}, ["int", "long"], {"type": "map", "values": "int"}])

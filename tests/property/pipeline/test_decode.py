@@ -1,4 +1,4 @@
-"""Columns decoded from batches are what a reader of one record after the other gets; damage is a declared error."""
+"""Columns decoded from batches equal the result of reading record by record; damage is a declared error."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def test_any_batches_and_any_range(batches: list[Any], base: int, draw: st.DataO
     st.sampled_from(["text", "zeros", "noise", "records"]),
 )
 def test_large_batches_are_cut_right_whatever_is_in_them(seed: int, count: int, width: int, kind: str) -> None:
-    """Also values that look like records themselves, which is where a cut can go wrong."""
+    """Values may look like records themselves, which can mislead the split."""
     rng = np.random.default_rng(seed)
     fill = {
         "text": b"some text ",
         "zeros": bytes(10),
         "noise": rng.bytes(width),
-        # as the beginnings of records look: a length, no attributes, deltas that grow
+        # bytes like the start of records: a length, no attributes, growing deltas
         "records": b"".join(bytes([16, 0, 0, 2 * (i % 60), 1, 6]) + b"abc" for i in range(60)),
     }[kind]
     if width > 400:
@@ -102,7 +102,7 @@ def test_more_records_than_there_are_bytes_for_are_an_error(count: int) -> None:
 
 
 def test_zeros_behind_the_last_batch_are_no_beginning_of_a_record() -> None:
-    """The window in which a cut is looked for is as large as two records of all batches: beyond a small one's end."""
+    """The split searches a window of two records of any batch: it may reach beyond a small batch's end."""
     large = [NewRecord(None, b"x" * 3000, 0)] * 200
     small = [NewRecord(None, None, 0)] * 3000
     data = build_batch(large) + build_batch(small, base_offset=200)
@@ -130,7 +130,7 @@ def test_damage_is_an_error_or_reads_as_one_record_after_the_other(
     try:
         expected = list(iter_all_records(damaged, limit=1 << 24))
     except BatchError as e:
-        if decoder.damaged:  # keys of headers that are not UTF-8, which are told apart here
+        if decoder.damaged:  # header keys that are not UTF-8, which are told apart here
             return
         raise AssertionError("the pipeline reads what the node refuses") from e
     rows = [row for part in found for row in part.to_pylist()]
@@ -164,7 +164,7 @@ def test_varints(values: list[int]) -> None:
 
 
 def test_large_batches_are_cut_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the tests above would prove nothing of cuts: no walk may be as long as the batch."""
+    """Without splits the tests above would prove nothing: no walk may be as long as the batch."""
     walks = []
     walk = starts._walk
 

@@ -1,4 +1,4 @@
-"""Batches made of columns are what was put in, judged by the node's reader, kafka-python's, and our own."""
+"""Batches made of columns contain what was put in, judged by the node's reader, kafka-python's, and our own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys go where Java's and librdkafka's compatible partitioners put them."""
+"""Keys go to the partitions that Java's and librdkafka's compatible partitioners choose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One voter with its real files on a disk that loses power: what was called committed is there ever after."""
+"""One voter with its real files on a disk that loses power: committed records stay for good."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEVEL = stored.FeatureLevelRecord(name="metadata.version", feature_level=30)
 
 
 class Life:
-    """One process: from opening the directory to the loss of power."""
+    """One process, from opening the directory to the power loss."""
 
     def __init__(self, host: SimHost) -> None:
         self.fatal: list[str] = []
@@ -48,7 +48,7 @@ class Life:
 
     @property
     def found_offset(self) -> int:
-        """The last offset of what the disk held: before the record that opened this life's epoch."""
+        """The last offset on the disk, before the record that opened this life's epoch."""
         return self.driver.node.leader.progress.epoch_start_offset - 1
 
     def _commit(self, offset: int) -> None:
@@ -67,7 +67,7 @@ def test_committed_records_survive_the_loss_of_power(seed: int) -> None:
     disk.fsync_dir(".")
     host = SimHost(world, "one", disk)
     stories = Stories(seed)
-    # What was appended, by offset, and the model after each of these offsets.
+    # The appended records by offset, and the model after each offset.
     models: dict[int, Naive] = {}
     highest_epoch = 0
     committed = -1
@@ -97,7 +97,7 @@ def test_committed_records_survive_the_loss_of_power(seed: int) -> None:
         if rng.random() < 0.7:
             disk.lose_power()
         else:
-            # The page cache outlives the process: all that was written is still there.
+            # The page cache survives the process: all writes are still there.
             committed = max(committed, life.storage.end_offset - 1)
     final = Life(host)
     final.driver.start()
@@ -107,7 +107,7 @@ def test_committed_records_survive_the_loss_of_power(seed: int) -> None:
 
 
 def _model_at(models: dict[int, Any], offset: int) -> Naive:
-    """What held when everything up to `offset` was committed; appends count whole."""
+    """The model's state after everything up to `offset` was committed; appends count whole."""
     below = [known for known in models if known <= offset]
     for known in [known for known in models if known > offset]:
         del models[known]

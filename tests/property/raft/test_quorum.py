@@ -72,7 +72,7 @@ class Replica:
             do.carry_out(self.node.step(event, self.sim.now), self)
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """In this life only."""
+        """A callback that runs in this life only."""
         life = self.life
         self.sim.at(delay_ms, lambda: action() if self.life == life else None)
 
@@ -82,7 +82,7 @@ class Replica:
             self.step(events.QuorumStateWritten(state))
 
         self.wanted_state = state
-        # One after the other, as one thread writes them.
+        # One write after the other, as one thread does.
         self.lane = max(self.lane, self.sim.now) + self.sim.rng.randint(0, 30)
         self.later(self.lane - self.sim.now, written)
 
@@ -153,7 +153,7 @@ class Replica:
         assert self.sim.leaders[epoch] == self.id
 
     def _nothing(self, _: Any = None) -> None:
-        """Of no interest here."""
+        """Ignore this effect."""
 
     lost_leadership = leader_changed = proposed = _nothing
     write_part = finish_snapshot = remove_snapshots = shut_down = _nothing
@@ -204,7 +204,7 @@ class Quorum:
             self.committed = ours
 
     def disturb(self) -> None:
-        """Now and then something goes wrong."""
+        """Cause a random fault from time to time."""
         if self.calm:
             return
         what = self.rng.random()
@@ -276,7 +276,7 @@ def test_a_calm_quorum_keeps_its_leader(voters: int) -> None:
 
 
 def test_the_laws_notice_a_leader_that_counts_unflushed_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a green run means something."""
+    """Proves that a green run means something."""
 
     def all_is_flushed(self: Any, node: Any) -> None:
         node.log.flushed(node.log.end_offset)

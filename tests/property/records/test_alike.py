@@ -1,4 +1,4 @@
-"""Records read by columns against the same records read one by one: whatever a byte becomes, both say the same."""
+"""Records read by columns against the same records read one by one: after any change of a byte, both agree."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_any_records(records: list[NewRecord], codec: int, base: int) -> None:
 
 @given(RECORDS, st.integers(0, 4), st.data())
 def test_any_damage_is_a_declared_error(records: list[NewRecord], codec: int, draw: st.DataObject) -> None:
-    """Bytes are changed behind the CRC's back, as a hostile client would."""
+    """Bytes change without a change of the CRC, as a hostile client would send them."""
     data = bytearray(build_batch(records, compression=codec))
     for _ in range(draw.draw(st.integers(1, 4))):
         data[draw.draw(st.integers(16, len(data) - 1))] = draw.draw(st.integers(0, 255))

@@ -1,4 +1,4 @@
-"""Property-based round trips: values and bytes that Hypothesis thinks up, shrunk to the least that fails."""
+"""Property-based round trips: random values and bytes of Hypothesis, shrunk to the smallest failure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _single(draw: st.DrawFn, cls: type[Message], field: Field, version: int) -> 
         return draw(_scalar(field))
     made = _filled(draw, cls, field.struct, version)
     if field.tagged_struct and made == type(made)():
-        return None  # how a default in a tagged field is read
+        return None  # a default in a tagged field is read as this
     return made
 
 
@@ -84,14 +84,16 @@ def test_what_is_written_is_read(made: tuple[Message, int]) -> None:
 @given(st.sampled_from(PAIRS), st.binary(max_size=300))
 @SETTINGS
 def test_any_bytes_are_read_or_refused(pair: tuple[type[Message], int], raw: bytes) -> None:
-    """What is read can be written; the bytes may differ (long varints, defaults in tagged fields), the values not."""
+    """A message that can be read can be written. The bytes may differ (long varints, tagged defaults), the values
+    not.
+    """
     cls, version = pair
     try:
         message = codec.decode(cls, raw, version)
     except DecodeError:
         return
     again = codec.decode(cls, codec.encode(message, version), version)
-    assert repr(again) == repr(message)  # not ==: a float may be no number
+    assert repr(again) == repr(message)  # not ==: a float may be NaN
 
 
 @given(st.integers(0, 0xFFFFFFFF), st.binary(max_size=4))

@@ -1,4 +1,4 @@
-"""Every message and version: what is encoded decodes to the same, and encodes to the same bytes again."""
+"""Every message and version: an encoded message decodes to an equal one, which encodes to the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoding and encoding in steps give what decoding and encoding at once give, and each step is short."""
+"""Decoding and encoding in steps give the same results as at once, and each step is short."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COUNT = 20 * STEP_ITEMS
 
 
 def run(steps: Generator[None, None, Any]) -> tuple[int, Any]:
-    """How often it paused, and what it returned."""
+    """The number of pauses, and the result."""
     pauses = 0
     while True:
         try:

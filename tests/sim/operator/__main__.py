@@ -1,7 +1,7 @@
 """`python -m tests.sim.operator [--seeds N] [--first SEED] [--story NAME] [--crashes]`: more than the everyday tests.
 
-Every seed runs every story in chaos; `--crashes` lets the operator die after each write of each story instead. What
-fails is printed with the seed and the story that replay it.
+Every seed runs every story with faults. `--crashes` kills the operator after each write of each story instead. A
+failure is printed with the seed and the story that replay it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From apply to settled in simulated time: `python -m tests.sim.operator.begin` prints what the operator waited for.
 
-Nothing fails and nothing is slow here. Kubernetes and the nodes take the times below, and watches tell of every change
-at once. What the whole takes beyond the world's own times is the operator's: rests and back-offs that no change ends.
+Nothing fails and nothing is slow here. Kubernetes and the nodes need the times below, and watches report every change
+at once. All other time is the operator's: pauses and back-offs that no change ends.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class QuietApi(SimApi):
         super()._refuse(fault, verb, key)
 
     def work_on(self) -> None:
-        """One tick of everything that is not the operator; watches tell of what has changed."""
+        """One tick of everything except the operator; watches report the changes."""
         now = self.loop.time()
         for key, one in list(self.objects.items()):
             if key[0] == "Job" and "status" not in one and now >= one.setdefault("due", now + self._after(one, JOB_S)):
@@ -85,7 +85,7 @@ class QuietApi(SimApi):
 
     @staticmethod
     def _after(one: Object, seconds: float) -> float:
-        """Nodes are never done at the same moment."""
+        """A delay with a random part: nodes never finish at the same moment."""
         return seconds + SPREAD_S * (int(one["metadata"]["labels"]["kraftcluster.io/node"]) % 7) / 6
 
     def _pod(self, key: tuple[str, str, str], one: Object, now: float) -> None:
@@ -111,7 +111,7 @@ class QuietApi(SimApi):
 
 
 class Begin(Life):
-    """One cluster, from nothing to settled; then a change that restarts all nodes."""
+    """One cluster from nothing to settled; then a change that restarts all nodes."""
 
     def __init__(self, *, resync_s: float = 30.0) -> None:
         super().__init__(0)

@@ -1,4 +1,4 @@
-"""An event loop whose time passes only while nothing is to be done: deadlines and sleeps of minutes take no time."""
+"""An event loop whose time passes only while no callback is due: deadlines and sleeps of minutes take no time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class _Selector(selectors.SelectSelector):
-    """Never waits: what it would have waited goes into the loop's time."""
+    """Never waits: adds the waiting time to the loop's time."""
 
     loop: SimLoop
 

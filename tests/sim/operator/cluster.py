@@ -1,17 +1,17 @@
 """Kubernetes and Kafka around the whole reconciler, in simulated time, under one seed.
 
-Fault model: the API server answers within milliseconds, or is throttled for up to a minute; a write may be done and its
-answer lost; pods are deleted at once, containers crash and start again; a broker that has died is fenced 9 s later, and
-is in its ISRs until then; views of brokers are behind, or do not answer; the resource is deleted and applied anew; the
-operator dies at any await.
+Fault model: the API server answers within milliseconds, or is throttled for up to a minute. A write may be applied and
+its answer lost. Pods are deleted at once; containers crash and restart. A broker that died is fenced 9 s later, and is
+in its ISRs until then. Views of brokers are stale or missing. The resource is deleted and applied anew. The operator
+may die at any await.
 
-Laws, by what is true and not by what was seen. What happened within the last GRACE_S is excused: nobody can look and
-act at one moment.
+The laws judge by the true state, not by the operator's view. What happened within the last GRACE_S is excused, because
+the operator cannot look and act at the same moment.
 
 - `isr`       a broker is stopped only if every partition that it is in sync with keeps min.insync.replicas up
 - `copy`      a disk is given up only if another copy of each of its partitions is in sync and up
 - `quorum`    a controller is stopped only if a majority of the others is up
-- `once`      a node has no more disks than replacements of it were asked for
+- `once`      a node gets at most as many disks as replacements were requested
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NEED: Final = 2
 
 
 def resource(uid: str, **changes: Any) -> Object:
-    """The sample as the API server has it."""
+    """The sample as the API server stores it."""
     document = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
     listeners = [one for one in document["spec"]["listeners"] if one.get("type") != "NodePort"]
     spec = KRaftClusterSpec.model_validate({**document["spec"], "listeners": listeners, **changes})
@@ -63,7 +63,7 @@ class Partition:
 
 
 class Cluster:
-    """What is true."""
+    """The true state."""
 
     def __init__(self, loop: SimLoop, rng: Random, api: SimApi) -> None:
         self.loop, self.rng, self.api = loop, rng, api
@@ -85,7 +85,7 @@ class Cluster:
         return node_id in self.up_at
 
     def went_down(self, node_id: int, *, cleanly: bool) -> None:
-        """A clean stop hands over: the broker leaves ISRs at once, unless it is the last member."""
+        """Apply a clean stop: the broker leaves its ISRs at once, unless it is the last member."""
         if self.up_at.pop(node_id, None) is None:
             return
         self.died[node_id] = self.loop.time()
@@ -106,7 +106,7 @@ class Cluster:
                 partition.isr.discard(node_id)
 
     def tick(self) -> None:
-        """Brokers are fenced, replicas catch up; what was true is kept for as long as it excuses."""
+        """Fence brokers and let replicas catch up; keep earlier states for as long as they excuse."""
         now = self.loop.time()
         for node_id, died in self.died.items():
             if node_id in BROKERS and not self.fenced.get(node_id) and now - died > SESSION_S:
@@ -145,18 +145,18 @@ class Cluster:
         return set(self.up_at).union(*(up for _, up, _ in self.history))
 
     def _counting(self, partition: Partition) -> set[int]:
-        """In sync and up, now or a moment ago."""
+        """The brokers that are in sync and up, now or a moment ago."""
         recent = partition.isr.union(*(isrs[partition.number] for _, _, isrs in self.history))
         return recent & self._recently_up()
 
     def check_stop(self, node_id: int) -> None:
-        """Laws `isr` and `quorum`, when the API server takes a deletion of the operator's."""
+        """Laws `isr` and `quorum`, at the moment when the API server accepts a deletion from the operator."""
         if not self.is_up(node_id):
             return
         up = self._recently_up()
         assert node_id not in VOTERS or len(up & {*VOTERS} - {node_id}) >= 2, f"quorum: {node_id} is stopped"
-        # One moment's ISRs must allow the stop for all partitions. ISRs of several moments are never mixed: a view
-        # of the metadata is of one moment. A node that has just caught up was in no ISR that the operator could see.
+        # One moment's ISRs must allow the stop for all partitions. ISRs of several moments are never mixed: a view of
+        # the metadata is of one moment. A node that has just caught up was in no ISR that the operator could see.
         moments = [[frozenset(one.isr) for one in self.partitions], *(isrs for _, _, isrs in reversed(self.history))]
         broken = [self._at_risk(node_id, isrs, up) for isrs in moments]
         assert None in broken, f"isr: {node_id} is stopped, {broken[0]}"
@@ -177,7 +177,7 @@ class Cluster:
 
 
 class SimApi(FakeApi):
-    """An API server that takes its time, with what happens by itself beside it."""
+    """An API server with delays, beside which other events happen."""
 
     def __init__(self, loop: SimLoop, rng: Random) -> None:
         super().__init__()
@@ -249,7 +249,7 @@ class SimApi(FakeApi):
                 assert disk <= len(self.asked[number]), f"once: node {number} gets disk {disk}: {self.asked[number]}"
             self.disks[number] = disk
 
-    # What happens by itself
+    # Events
 
     def work_on(self) -> None:
         """The kubelets, the job controller, the garbage collector."""
@@ -280,7 +280,7 @@ class SimApi(FakeApi):
             self.told(one, ready=True, restarts=restarts)
 
     def told(self, pod: Object, *, ready: bool, restarts: int) -> None:
-        """What a kubelet tells of a pod."""
+        """A kubelet's report about a pod."""
         state = {"running": {}} if ready else {"waiting": {"reason": "CrashLoopBackOff"}}
         value = str(ready)
         pod["status"] = {
@@ -292,7 +292,7 @@ class SimApi(FakeApi):
         pod["metadata"]["resourceVersion"] = str(next(self._versions))
 
     def crash(self, node_id: int) -> None:
-        """Its process dies at once; the container is started again some time later."""
+        """Kill the pod's process at once; the container restarts some time later."""
         pod = self.objects.get(("Pod", KEY.namespace, f"sample-{node_id}"))
         if pod is not None and self.cluster.is_up(node_id):
             self.cluster.went_down(node_id, cleanly=False)
@@ -301,7 +301,7 @@ class SimApi(FakeApi):
             self.told(pod, ready=False, restarts=restarts)
 
     def apply_anew(self, spec: Object) -> None:
-        """Deleted and applied again from Git: another uid, no status, no annotations."""
+        """Delete the resource and apply it from Git: another uid, no status, no annotations."""
         self.uids += 1
         made = resource(f"u{self.uids}")
         made["spec"] = copy.deepcopy(spec)
@@ -309,7 +309,7 @@ class SimApi(FakeApi):
 
 
 class SimView:
-    """What nodes answer, in place of `observe.kafka.View`: late, behind, or not at all."""
+    """The answers of nodes, in place of `observe.kafka.View`: late, stale, or missing."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -355,7 +355,7 @@ def _node(pod: Object) -> int:
 
 
 async def by_kafka(cluster: Cluster, step: do.Step) -> None:
-    """What the cluster itself carries out."""
+    """Steps that the cluster itself carries out."""
     await asyncio.sleep(0.05)
     if isinstance(step, do.SetConfig):
         cluster.dynamic.update(step.put)

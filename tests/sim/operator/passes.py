@@ -32,10 +32,10 @@ WORST: Final = 0.15
 
 
 class Life:
-    """One cluster under one seed: it is made, lives through faults and wishes, and settles."""
+    """One cluster under one seed: it is created, lives through faults and edits, and settles."""
 
     def __init__(self, seed: int, *, drains: bool = False) -> None:
-        """`drains`: machines are drained, too, through the webhook; their dice are apart from those of the story."""
+        """Make a life; with `drains` machines are drained through the webhook, with random numbers of their own."""
         self.rng = Random(seed)
         self.drains = Random(seed) if drains else None
         self.evicted = 0
@@ -46,7 +46,7 @@ class Life:
         self.swaps = 0
 
     def run(self) -> None:
-        """Raises AssertionError with the law that was broken."""
+        """Live the life. Raises AssertionError with the broken law."""
         asyncio.set_event_loop(self.loop)
         logging.disable()
         try:
@@ -96,7 +96,7 @@ class Life:
             await asyncio.sleep(STEP_S)
 
     async def _operator(self) -> None:
-        """Passes, as the queue gives them; an end of its memory where it is cancelled."""
+        """Run passes from the queue; a cancellation ends the operator and its memory."""
         made = reconcile.Reconciler(self.api, Events(self.api, "sim"), Metrics(), clock=self.loop.time)  # type: ignore[arg-type]
         made.touched(KEY)
         watch = asyncio.create_task(self._watch(made))
@@ -106,7 +106,7 @@ class Life:
             watch.cancel()
 
     async def _watch(self, made: reconcile.Reconciler) -> None:
-        """Tells of changes, up to five seconds late."""
+        """Report changes up to five seconds late."""
         before = b""
         while True:
             now = watched(self.api.objects)
@@ -122,13 +122,13 @@ class Life:
             except AssertionError as error:
                 self.broken = error
                 return
-            except Exception as error:  # as the queue does: the next pass observes anew
+            except Exception as error:  # as in the queue: the next pass observes anew
                 self.error = error
                 after_s = 0.5
             await asyncio.sleep(min(after_s or 5.0, 5.0))
 
     def settled(self) -> bool:
-        """All nodes run the requested version and configuration, replicas are in sync, and nothing is left to do."""
+        """Whether all nodes run the requested version and configuration, replicas are in sync, and no work is left."""
         cluster = self.api.cluster
         told = self.api.objects["KRaftCluster", *KEY].get("status", {})
         conditions = {one["type"]: one["status"] for one in told.get("conditions", ())}
@@ -142,7 +142,7 @@ class Life:
             and not any(node.get("needsRestart") for node in told.get("nodes", ()))
         )
 
-    # Faults and wishes
+    # Faults and edits
 
     def _strike(self) -> None:
         dice, spec = self.rng.random(), self.api.objects["KRaftCluster", *KEY]["spec"]
@@ -163,7 +163,7 @@ class Life:
             self.api.apply_anew(spec)
 
     def _drain(self) -> None:
-        """Evictions of two pods, as the webhook marks them: each is to be restarted by the gates."""
+        """Evict two pods, as the webhook marks them: the gates must restart each."""
         if self.drains is None or self.drains.random() > 0.4:
             return
         pods = [one for (kind, *_), one in sorted(self.api.objects.items()) if kind == "Pod"]
@@ -173,7 +173,9 @@ class Life:
             one["metadata"]["resourceVersion"] = f"evicted-{self.evicted}"
 
     def notice(self, plan: Plan) -> None:
-        """The worst moment: somebody is about to be stopped, the API server is throttled, and somebody else dies."""
+        """Fault at the worst moment: as the operator is about to stop a node, requests are throttled and another node
+        dies.
+        """
         if plan.guarded is None or not self.api.faults or self.rng.random() > WORST:
             return
         self.api.slow_until = self.loop.time() + 60
@@ -182,7 +184,7 @@ class Life:
         self.loop.call_later(0.5, self._crash, self.rng.choice(others))
 
     def _slow(self) -> None:
-        """The API server is throttled, and something happens meanwhile."""
+        """Throttle the API server, and cause another event meanwhile."""
         if not self.api.faults:
             return
         self.api.slow_until = self.loop.time() + self.rng.uniform(20, 60)
@@ -197,7 +199,7 @@ class Life:
         self.api.objects["KRaftCluster", *KEY]["metadata"]["generation"] += 1
 
     def _ask(self, spec: dict[str, Any]) -> None:
-        """A replacement, by an entry that stays or by an annotation."""
+        """Request a replacement, by an entry that stays or by an annotation."""
         node_id, name = self.rng.choice((*VOTERS, *BROKERS)), f"r{self.rng.randrange(10**6)}"
         self.api.asked[node_id].add(name)
         if self.rng.random() < 0.5:
@@ -210,7 +212,7 @@ class Life:
 
 @contextlib.contextmanager
 def simulated(life: Life) -> Iterator[None]:
-    """The reconciler's eyes and its requests to the cluster are the simulation's."""
+    """Replace the reconciler's views and its requests to the cluster by the simulation."""
     cluster = life.api.cluster
 
     async def carry_out(_client: object, step: Any, *_: object, **__: object) -> None:

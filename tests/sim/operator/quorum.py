@@ -1,7 +1,7 @@
-"""The controllers of a simulated cluster: real Raft cores on simulated disks and network, one machine a node id.
+"""The controllers of a simulated cluster: real Raft cores on simulated disks and network, one machine for each node id.
 
-`kraft_node.testing.raft` without its own story: who runs, with which voters and on which disk, the operator's world
-says. All laws of the Raft simulator hold after every event.
+This is `kraft_node.testing.raft` without its own story: the operator's world decides which nodes run, with which voters
+and on which disk. All laws of the Raft simulator hold after every event.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STATIC, DYNAMIC, UPGRADED = "static", "dynamic", "upgraded"
 
 
 class Quorum(Simulation):
-    """Machines come when they are asked for; nothing starts by itself."""
+    """Machines start on request only."""
 
     def __init__(self, seed: int, kind: str) -> None:
         super().__init__(seed)
@@ -60,14 +60,14 @@ class Quorum(Simulation):
         return found
 
     def begin_with(self, voters: Iterable[int]) -> None:
-        """The voters that a log begins with, or that a configuration names until the log does."""
+        """The first voters of a log, or of a configuration until the log names them."""
         if not len(self.voters):
             self.voters = VoterSet(Voter(self.replica(i).key if self.is_dynamic else Key(i)) for i in voters)
 
     # What the operator sees and does
 
     def leading(self) -> Replica | None:
-        """Of those that believe so, the newest."""
+        """The newest of the nodes that believe that they lead."""
         found = [leader for leader in self.leaders if leader.announced_epoch >= 0 and not leader.is_paused]
         return max(found, key=lambda leader: leader.announced_epoch, default=None)
 
@@ -92,7 +92,7 @@ class Quorum(Simulation):
             leader.id,
             node.epoch,
             {node_id: told(one) for node_id, one in progress.voters.items()},
-            # As `observe.kafka` does: of two disks of a node the one that fetches.
+            # As in `observe.kafka`: of a node's two disks, the one that fetches.
             {
                 one.key.id: told(one)
                 for one in sorted(progress.observers.values(), key=lambda one: one.last_fetch_ms)
@@ -102,7 +102,7 @@ class Quorum(Simulation):
         return replace(found, changing=self.commits.changing(found, node.log.end_offset, node.high_watermark))
 
     def committed(self) -> frozenset[int]:
-        """The voters that the leader's log keeps for certain; empty without a leader."""
+        """The committed voters in the leader's log; empty without a leader."""
         leader = self.leading()
         if leader is None or leader.node is None:
             return frozenset()
@@ -131,12 +131,12 @@ class Quorum(Simulation):
 
     @property
     def version(self) -> int:
-        """kraft.version, as the leader has it."""
+        """kraft.version in the leader's log."""
         leader = self.leading()
         return 0 if leader is None or leader.node is None else leader.node.voter_sets.kraft_version
 
     def knows_leader(self, node_id: int) -> bool:
-        """What a controller's readiness probe asks."""
+        """The answer to a controller's readiness probe."""
         found = self.replicas.get(node_id)
         if found is None or found.node is None or found.node.is_amnesiac:
             return False

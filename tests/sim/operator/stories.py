@@ -1,4 +1,4 @@
-"""What is asked of the operator in the simulation: each story with the voters that it must end with."""
+"""The requests to the operator in the simulation: each story with its final voters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sim.operator.world import SimWorld, made
 
 @dataclass(frozen=True)
 class Story:
-    """How many controllers there are, what happens to them, what is asked for, who votes in the end."""
+    """The number of controllers, their faults, the request, and the final voters."""
 
     name: str
     kind: str
@@ -76,7 +76,7 @@ OLD_VIEWS = 0.2
 
 
 def begun(story: Story, seed: int) -> SimWorld:
-    """The cluster of a story, with its wish."""
+    """The cluster of a story, with its request."""
     world = made(seed, story.kind, controllers=story.controllers)
     if story.lost is not None:
         world.lose_host(story.lost)
@@ -103,7 +103,9 @@ def ended(story: Story, world: SimWorld) -> None:
 
 
 def with_chaos(story: Story, seed: int) -> SimWorld:
-    """The operator dies between any two writes, pods die, the network fails, views are old or missing."""
+    """Run with faults: the operator dies between any two writes, pods die, the network fails, views are stale or
+    missing.
+    """
     world = begun(story, seed)
     rng = world.rng
     for _ in range(CHAOS_PASSES):
@@ -114,7 +116,7 @@ def with_chaos(story: Story, seed: int) -> SimWorld:
 
 
 def with_crash_after(story: Story, seed: int, writes: int) -> bool:
-    """The operator dies after that many writes, then a node; whether there were so many."""
+    """Kill the operator after that many writes, then a node; returns whether there were so many writes."""
     world = begun(story, seed)
     for _ in range(800):
         room = writes - len(world.done)

@@ -1,4 +1,4 @@
-"""From apply to Ready, and through a roll, in simulated seconds: the operator adds little to what the world takes."""
+"""From apply to Ready, and through a roll, in simulated seconds: the operator adds little to the world's time."""
 
 from __future__ import annotations
 

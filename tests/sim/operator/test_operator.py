@@ -1,5 +1,7 @@
-"""The planner and real Raft cores under one seed: the operator never breaks the quorum, no committed record is lost, no
-ISR falls below min.insync.replicas by its hand, and whatever was asked for comes about.
+"""The planner and real Raft cores under one seed.
+
+The operator never breaks the quorum. No committed record is lost, no ISR falls below min.insync.replicas through the
+operator, and every request is carried out.
 
 More seeds: `make sim-operator SEEDS=n`.
 """
@@ -18,13 +20,13 @@ def test_no_law_is_broken_in_chaos_and_everything_comes_about(story: Story) -> N
 
 
 def test_a_lone_voter_that_dies_while_another_one_joins_is_elected_again() -> None:
-    """It was started with both as its voters, and needed the vote of one with an empty disk: for ever."""
+    """It restarted with both as voters, and waited for ever for the vote of the node with an empty disk."""
     with_chaos(BY_NAME["one to three"], seed=46)
 
 
 @pytest.mark.parametrize("name", ["other id", "three to five"])
 def test_a_voter_that_stands_still_for_a_moment_is_no_broken_law(name: str) -> None:
-    """It was taken for dead at once. No look can tell before the leader counts it as behind."""
+    """The law counted it as dead at once. No look can tell before the leader counts it as behind."""
     with_chaos(BY_NAME[name], seed=5009)
 
 
@@ -55,7 +57,7 @@ def test_every_write_may_be_the_last_one(story: Story) -> None:
     assert writes > 3
 
 
-# The simulation notices: planners that lack a gate break a law, or the world's assertions.
+# The simulation notices planted bugs: a planner without a gate breaks a law, or an assertion of the world.
 
 
 def _breaks(name: str, seeds: int = 4) -> bool:
@@ -77,7 +79,7 @@ def test_a_planner_that_takes_everybody_for_live_is_noticed(monkeypatch: pytest.
 
 def test_a_planner_without_the_gate_of_the_quorum_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gates, "quorum_without", lambda *_, **__: None)
-    monkeypatch.setattr(situation.Situation, "unsettled", lambda _: [])  # it would wait for who is not ready
+    monkeypatch.setattr(situation.Situation, "unsettled", lambda _: [])  # it would wait for a node that is not ready
     assert _breaks("roll")
 
 

@@ -1,5 +1,7 @@
-"""The whole reconciler under seeds: brokers die between plan and act, views are old, the API server is throttled,
-answers are lost, the resource is deleted and applied anew. Known bugs are planted: each breaks the law that it should.
+"""The whole reconciler under seeds, and planted bugs, each of which must break its law.
+
+Brokers die between plan and act, views are stale, the API server is throttled, answers are lost, the resource is
+deleted and applied anew.
 
 More seeds: `python -m tests.sim.operator.passes --seeds 300`.
 """
@@ -57,7 +59,7 @@ def test_a_broker_that_enters_an_isr_during_the_look_may_be_stopped(seed: int) -
 
 @pytest.mark.parametrize("seed", range(4))
 def test_drained_nodes_are_restarted_by_the_gates(seed: int) -> None:
-    """Also while brokers die, the API server is slow and answers are lost; in the end no mark is left."""
+    """This holds also while brokers die, the API server is slow and answers are lost; in the end no mark is left."""
     life = Life(seed, drains=True)
     life.run()
     assert life.evicted
@@ -77,7 +79,7 @@ def _no_deadline(patch: Patch) -> None:
 
 
 def _gate_at_plan_time_only(patch: Patch) -> None:
-    """What was planned is done, however long that takes."""
+    """A plan is carried out however long that takes."""
     _no_deadline(patch)
 
     async def at_once(planned: Plan, *_: object) -> Permit:
@@ -87,7 +89,7 @@ def _gate_at_plan_time_only(patch: Patch) -> None:
 
 
 def _behind_other_steps(patch: Patch) -> None:
-    """What disrupts comes last in a plan, after steps that take their time."""
+    """Disruptive steps come last in a plan, after steps that take time."""
 
     def fence(plan: Plan, _observed: object) -> None:
         plan.good_ms = FOREVER_MS
@@ -96,7 +98,7 @@ def _behind_other_steps(patch: Patch) -> None:
 
 
 def _repeated_deletion(patch: Patch) -> None:
-    """A deletion that was not answered is sent again for minutes, whatever the pod is by then."""
+    """A deletion without an answer is repeated for minutes, whatever the pod has become."""
     _no_deadline(patch)
 
     async def stop(self: Any, node_id: int) -> None:
@@ -114,7 +116,7 @@ def _repeated_deletion(patch: Patch) -> None:
 
 
 def _record_in_the_status(patch: Patch) -> None:
-    """What is done is known from the status alone."""
+    """The operator knows past steps from the status alone."""
 
     def read(_: RecordObject, before: KRaftClusterStatus) -> Record:
         return record_of(before)
@@ -141,7 +143,7 @@ def _unfenced_is_up(patch: Patch) -> None:
 
 
 def _no_second_look_at_disks(patch: Patch) -> None:
-    """A disk is given up because it could be before the stop."""
+    """A disk is given up if that was safe before the stop."""
     last_copies = replacing._last_copies
 
     def only_before(s: Situation, node: Any, *, accepted: bool) -> Any:

@@ -1,7 +1,7 @@
-"""The planner and real Raft cores: the small world of tests/unit/operator, whose controllers are those of `quorum`.
+"""The planner and real Raft cores: the small world of tests/unit/operator with the controllers of `quorum`.
 
-Fault model, beyond that of the small world: whatever the Raft simulator does to network and processes, between any two
-steps; processes die and machines lose power between what was seen and what is done. Disks are lost as the stories say.
+Fault model, in addition to the small world: the Raft simulator's faults of network and processes between any two steps.
+Processes die and machines lose power between look and action. Disks are lost where a story requires it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SimWorld(World):
         return found
 
     def counts(self, node_id: int) -> bool:
-        """Whether it runs, knows that it may vote, and has on disk what was committed a while ago."""
+        """Whether a voter runs, knows that it may vote, and has on disk what was committed a while ago."""
         found = self.sim.replicas.get(node_id)
         if found is None or found.node is None or found.node.is_amnesiac:
             return False
@@ -95,7 +95,7 @@ class SimWorld(World):
         )
 
     def step(self, crash_after: int | None = None, rng: random.Random | None = None, chaos: float = 0.0) -> do.Plan:
-        """A pass; something may happen between what was seen and what is done."""
+        """One pass; a fault may happen between look and action."""
         observed = self.observe(rng)
         self.last = plan(self.record, self.wanted, observed, CLUSTER)
         assert sum(isinstance(step, do.DISRUPTIVE) for step in self.last.steps) <= 1
@@ -122,7 +122,7 @@ class SimWorld(World):
             assert len(voters & self.alive) > len(voters) // 2, f"{voters} cannot commit without {step.node}"
             self.sim.remove_voter(step.node, self.seen_quorum.voters[step.node].directory)
         elif isinstance(step, do.Recreate | do.Restart | do.Stop):
-            # What has died meanwhile is not there any more: the API server says so, and nothing is done.
+            # What has died meanwhile no longer exists: the API server reports it, and nothing is done.
             nodes = (step.node,) if isinstance(step, do.Stop) else step.nodes
             if all(i in self.pods and self.pods[i].stopping is None for i in nodes):
                 super().apply(step)
@@ -130,7 +130,7 @@ class SimWorld(World):
             super().apply(step)
 
     def remember(self, record: Record) -> None:
-        """A controller is stopped for good only once the log cannot make it a voter again."""
+        """Remember a permanent stop: it is allowed only once the log cannot make the controller a voter again."""
         before = {node.id for node in self.record.nodes if node.stopped}
         for node in record.nodes:
             if record.dynamic and node.controller and node.stopped and node.id not in before:
@@ -166,7 +166,7 @@ class SimWorld(World):
             self.sim.at(self.rng.randrange(1, SECOND_US), None, self._run, machine, pod)
 
     def _run(self, machine: Replica, pod: Pod) -> None:
-        """The container is up, if its pod still is."""
+        """Start the container, if its pod still exists."""
         if self.pods.get(machine.id) is pod and pod.stopping is None and machine.node is None:
             machine.start()
 
@@ -178,7 +178,9 @@ class SimWorld(World):
                 self.sim.replicas[node_id].stop_cleanly()
 
     def check_quorum(self, node_id: int, pod: Pod) -> None:
-        """Law 3, by what was alive when the operator looked: of every set that somebody counts with, a majority."""
+        """Law 3, by the nodes alive when the operator looked: a majority of every voter set that some node counts
+        with.
+        """
         if not pod.has("controller") or node_id not in self.alive:
             return
         if self.record.dynamic and self.seen_quorum is not None and self.committed:
@@ -197,7 +199,7 @@ class SimWorld(World):
     def _runs(self, node_id: int) -> bool:
         return self.sim.replicas[node_id].node is not None
 
-    # What happens by itself
+    # Events
 
     def kill(self, node_id: int) -> None:
         super().kill(node_id)
@@ -209,13 +211,13 @@ class SimWorld(World):
                 machine.lose_power()
 
     def lose_host(self, node_id: int) -> None:
-        """Pod and volumes are gone for good; an emptied disk comes with the next number."""
+        """Lose pod and volumes for good; an empty disk comes with the next number."""
         super().lose_host(node_id)
         if node_id in self.sim.replicas:
             self.sim.replicas[node_id].disk.bad = True
 
     def strike(self) -> None:
-        """Something goes wrong with some process or the network; no disk is lost."""
+        """Cause a fault of a process or the network; no disk is lost."""
         dice = self.rng.random()
         if dice < 0.4 and self.pods:
             self.kill(self.rng.choice(sorted(self.pods)))
@@ -229,7 +231,7 @@ class SimWorld(World):
             self.sim.faults.pause()
 
     def heal(self) -> None:
-        """Nothing goes wrong any more."""
+        """End all faults."""
         self.sim.network.heal()
         for machine in self.sim.replicas.values():
             self.sim.thaw(machine, machine.life)
@@ -262,14 +264,14 @@ class SimWorld(World):
         return self.struck or super().excused(topic)
 
     def agreed(self) -> set[int]:
-        """The voters that every running controller counts with; they must be the same."""
+        """The voters with which every running controller counts; they must be equal."""
         sets = {frozenset(one.node.voters.ids) for one in self.sim.replicas.values() if one.node is not None}
         assert len(sets) == 1, sets
         return set(next(iter(sets)))
 
 
 def made(seed: int, kind: str, **changes: object) -> SimWorld:
-    """A cluster that is there, with a topic."""
+    """A finished cluster with a topic."""
     world = SimWorld(wanted(static_quorum=kind != DYNAMIC, **changes), seed, kind)
     world.settle()
     world.make_topics()

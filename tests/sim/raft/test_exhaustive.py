@@ -1,4 +1,4 @@
-"""A small part of the exhaustive search, to keep it in working order; `make exhaustive` goes to two million states."""
+"""A small part of the exhaustive search, to keep it working; `make exhaustive` visits two million states."""
 
 from __future__ import annotations
 

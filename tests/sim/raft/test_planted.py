@@ -1,4 +1,4 @@
-"""Planted bugs: each fits its line, and some are run everyday; `make planted-raft` runs them all."""
+"""Planted bugs: each fits its line, and some run every day; `make planted-raft` runs all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The everyday run of the Raft simulator: 1,000 seeds of 2,000 events, in parts so that workers share them.
 
-A seed leads another life whenever the simulator changes, so no list of seeds that once failed is kept here. The bugs
-that they found are planted instead (`tests/sim/raft/planted`): the seeds of today, or a test that the bug names, must
-notice each. A mistake of `roll`, which once let a voter go too early, is not planted: no seed of today shows it.
+A change of the simulator changes the events of every seed, so no list of seeds that failed is kept here. The bugs that
+they found are planted instead (`tests/sim/raft/planted`): the seeds of today, or a test that the bug names, must find
+each. A mistake of `roll`, which let a voter go too early, is not planted, because no seed of today shows it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 
 
 def test_some_run_the_real_driver_with_voters_in_the_log() -> None:
-    """Replicas join and leave, and say over the wire what they support. The first statement is no change."""
+    """Replicas join and leave, and report their supported versions. The first report is not a change."""
     chosen = [sim for sim in map(Simulation, range(1, 120)) if sim.is_driven and sim.is_dynamic]
     assert len(chosen) > 3
     changes = sum(max(len(run_seed(sim.seed, EVENTS).laws.voter_statements) - 1, 0) for sim in chosen)
@@ -39,6 +39,6 @@ def test_some_run_the_real_driver_with_voters_in_the_log() -> None:
 
 
 def test_kraft_version_is_raised_in_some_of_them() -> None:
-    """Static voters become those of the log while anything may fail."""
+    """Static voters become voters in the log amid any faults."""
     seeds = [seed for seed in range(1, 60) if Simulation(seed).is_upgradable]
     assert sum(run_seed(seed, EVENTS).laws.upgrades for seed in seeds) > 3

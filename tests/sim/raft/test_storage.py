@@ -1,7 +1,7 @@
-"""The storage contract without power: what the real files promise, the Raft simulator's disk takes for granted.
+"""The storage contract without power loss: the Raft simulator's disk assumes what the real files promise.
 
-Each seed runs some lives of `log.metadata_log.MetadataLog` on the simulated disk; at each reopening all that had been
-reported as done must be there, and nothing that was replaced may be back.
+Each seed runs some lives of `log.metadata_log.MetadataLog` on the simulated disk. After each reopening all reported
+writes must be there, and nothing that was replaced may be back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NET: Any = None
 
 
 class Life:
-    """What has been promised so far: the log as (offset, epoch, stamp), and how much of it is durable."""
+    """The promises so far: the log as (offset, epoch, stamp), and its durable part."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -50,7 +50,7 @@ class Life:
         return MetadataLog(self.host.env(NET), "/m")
 
     def check(self, storage: MetadataLog) -> None:
-        """At opening: all that was promised, nothing else than what was written."""
+        """At opening: all promised records, and no record that was not written."""
         assert storage.load_quorum_state() == self.state
         found = {file.id for file in storage.snapshots()}
         assert self.snapshots <= found
@@ -104,7 +104,7 @@ class Life:
             self.state = QuorumState(self.state.epoch + 1, -1, ReplicaKey(rng.randint(1, 3)))
             storage.begin_save_quorum_state(self.state, 0, [1, 2, 3])()
         elif what < 0.95:
-            # A snapshot of a newer epoch than this log has, as a leader hands it out.
+            # A leader's snapshot of a newer epoch than this log has.
             self.epoch += 1
             offset = rng.randint(1, self.end + 5)
             if offset <= max((snapshot.end_offset for snapshot in self.snapshots), default=self.start):
@@ -117,7 +117,7 @@ class Life:
             storage.reset_to(offset)
             self.start, self.log, self.durable, self.replaced = offset, [], offset, True
         elif self.end > self.start:
-            # A snapshot of its own; the one before is left, or the log before the new one goes with it.
+            # A snapshot of its own. The previous one stays, or the log before the new one is deleted with it.
             offset = rng.randint(self.start + 1, self.end)
             if offset <= max((snapshot.end_offset for snapshot in self.snapshots), default=0):
                 return

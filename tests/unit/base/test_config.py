@@ -1,4 +1,4 @@
-"""Configurations without a peer: the file's syntax, refusals, layers and what readers see."""
+"""Configurations without a peer: the file's syntax, refusals, layers and readers."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_dynamic_values_lie_over_the_file_and_one_broker_over_all() -> None:
     assert broker.update({"log.cleaner.threads": "5"}, {"log.cleaner.threads": "4"}) >= {"log.cleaner.threads"}
     assert (broker.int("log.cleaner.threads"), broker.topic_default("retention.ms")) == (5, 3_600_000)
     assert "log.cleaner.threads" not in broker.update({"log.cleaner.threads": "5"}, {"log.cleaner.threads": "9"})
-    # Neither a value that cannot be parsed nor a key that cannot change takes part.
+    # A value that cannot be parsed and a key that cannot change are ignored.
     broker.update({"log.cleaner.threads": "x", "node.id": "9"}, {})
     assert (broker.int("log.cleaner.threads"), broker.int("node.id")) == (3, 1)
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md and the list of acting keys are what the sources say."""
+"""docs/configuration.md and the list of supported keys match the sources."""
 
 from __future__ import annotations
 

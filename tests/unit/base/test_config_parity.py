@@ -104,7 +104,7 @@ def test_every_key_reads_every_text_as_kafka_does() -> None:
         for name, key in definitions.items():
             for text in TEXTS:
                 if key.kind == "class":
-                    continue  # Kafka loads the class; the node has no classes
+                    continue  # Kafka loads the class; the node does not load classes
                 cases.append({"kind": "value", "table": table, "name": name, "text": text})
                 try:
                     value = key.parse(text)
@@ -337,7 +337,7 @@ def test_doubles_print_as_in_java() -> None:
     ours = [{"value": double_text(float(str(parse_type("x", text, "double"))))} for text in texts]
     answers = ask({"kind": "double", "text": text} for text in texts)
     for text, theirs, mine in zip(texts, answers, ours, strict=True):
-        if theirs != mine:  # before Java 19 some doubles print with one digit too many, meaning the same number
+        if theirs != mine:  # before Java 19 some doubles print with one digit too many for the same number
             assert float(theirs["value"]) == float(mine["value"]), text
             assert len(theirs["value"]) > len(mine["value"]), text
 

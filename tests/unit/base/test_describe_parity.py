@@ -1,4 +1,4 @@
-"""What DescribeConfigs answers, entry by entry with sources and synonyms, against a running Apache Kafka."""
+"""DescribeConfigs against a running Apache Kafka: entry by entry, with sources and synonyms."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_every_entry_is_described_as_by_kafka(tmp_path: Path) -> None:
             alter(client, CLIENT_METRICS, "m", METRICS_OVERRIDES)
             ours = {key: shown(entries) for key, entries in described_here(tmp_path).items()}
             end = time.monotonic() + 60
-            while True:  # a broker has its new configuration some time after it was altered
+            while True:  # a broker applies a new configuration some time after the change
                 wrong = {key: differing(described(client, *key), entries) for key, entries in ours.items()}
                 if not any(wrong.values()) or time.monotonic() > end:
                     break
@@ -134,7 +134,7 @@ def test_every_entry_is_described_as_by_kafka(tmp_path: Path) -> None:
 
 def described_here(tmp_path: Path) -> dict[tuple[int, str], list[ConfigEntry]]:
     broker = BrokerConfig(NodeConfig.parse((tmp_path / "kafka" / "server.properties").read_text()))
-    broker.update(PER_BROKER, {**CLUSTER, "min.insync.replicas": "1"})  # the last by Kafka's bootstrap of KIP-966
+    broker.update(PER_BROKER, {**CLUSTER, "min.insync.replicas": "1"})  # Kafka's bootstrap of KIP-966 sets the last one
     return {
         (TOPIC, "plain"): describe_topic({}, broker),
         (TOPIC, "overridden"): describe_topic(TOPIC_OVERRIDES, broker),

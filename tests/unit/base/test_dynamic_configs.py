@@ -1,4 +1,4 @@
-"""Every broker key that acts and may change at run time does act at run time, or is listed as read once."""
+"""Every supported broker key that may change at run time takes effect at run time, or is listed as read once."""
 
 from __future__ import annotations
 

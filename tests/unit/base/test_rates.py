@@ -1,4 +1,4 @@
-"""A rate beside an obvious one, and what it asks for to come down."""
+"""A rate against a simple one, and the throttle time that it requires."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ORACLE = Path(__file__).parents[2] / "java" / "RateOracle.java"
 
 
 def test_missing_windows_count_as_quiet_ones() -> None:
-    """11 windows of a second: what is used at once is spread over ten seconds, as by Kafka's Rate."""
+    """11 windows of a second: current use is spread over ten seconds, as in Kafka's Rate."""
     rate = Rate(11, 1000)
     rate.record(10_000, 5)
     assert rate.throttle_ms(1000, 5) == 0

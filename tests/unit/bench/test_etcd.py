@@ -1,4 +1,4 @@
-"""The little of gRPC that the bench speaks to etcd: frames in pieces, answers to what the server asks, refusals."""
+"""The subset of gRPC that the bench uses for etcd: frames in pieces, answers to the server's requests, refusals."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_more_values_allow_a_narrower_interval_of_the_same_confidence() -> None:
 
 
 def test_coverage_is_exact_for_every_order_of_sides() -> None:
-    """Each value lies below or above the median with equal probability: count the cases that the interval holds."""
+    """Each value lies below or above the median with equal probability: count the cases that the interval covers."""
     count = 7
     found = median_interval(range(count))
     rank = int(found.low) + 1

@@ -1,4 +1,4 @@
-"""Files of runs: samples are only added, never replaced; a run that ended early goes on."""
+"""Files of runs: samples are only added, never replaced; a run that ended early continues."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ FIGURES = {"ours": (200.0, 210.0, 220.0, 230.0, 240.0), "kafka": (100.0, 100.0, 
 
 
 def run(folder: Path, name: str, figures: dict[str, tuple[float, ...]] = FIGURES, **changes: Any) -> Journal:
-    """A file of a run of two rows; the row of memory has a twentieth of the other's figure."""
+    """A file of a run of two rows; our memory row has a twentieth of the other server's figure."""
     rounds = len(figures["ours"])
     head: dict[str, Any] = {
         "begun_at": "2026-01-01T00:00:00Z",

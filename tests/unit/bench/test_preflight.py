@@ -1,4 +1,4 @@
-"""A machine on which steps would fail is named before the run."""
+"""A machine on which steps would fail is reported before the run."""
 
 from __future__ import annotations
 

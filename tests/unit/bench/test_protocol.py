@@ -1,4 +1,4 @@
-"""The protocol: scenarios and rows are sound, the order follows from the seed, every step ends in the journal."""
+"""The protocol: scenarios and rows are valid, the seed decides the order, every step ends in the journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every scenario works against every server, at a tiny scale. Slow: run it alone, or `make bench-quick`."""
+"""Every scenario works against every server at a tiny scale. Slow: run it alone, or use `make bench-quick`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log in memory with what partitions need of one, so that sessions and waiting can be tested by the thousand."""
+"""A log in memory with the subset that partitions need, so that thousands of sessions and waits can be tested."""
 
 from __future__ import annotations
 

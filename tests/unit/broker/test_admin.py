@@ -1,4 +1,4 @@
-"""What administrators ask: configurations, quotas, SCRAM users, transactions, and what the controller decides."""
+"""Administrators' requests: configurations, quotas, SCRAM users, transactions, and what the controller decides."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_loggers_are_described_and_set_here(rig: Rig) -> None:
 
 
 def test_loggers_beside_other_resources_of_a_request_as_it_is_received(rig: Rig) -> None:
-    """What is decoded has no constructor: the rest that is handed on was once made by calling one."""
+    """A decoded message has no constructor, but the handler called one to make the forwarded rest."""
     sent = alter([(LOGGER, "1", [("root", 0, "INFO")]), (TOPIC, "a", [])], validate_only=True)
     received = codec.decode(m.IncrementalAlterConfigsRequest, codec.encode(sent, 1), 1)
     assert rig.alter.incremental(rig.client.context(44, 1), received) is None
@@ -205,7 +205,7 @@ def test_what_operations_on_lists_result_in_is_refused_here_too(rig: Rig, operat
 
 
 def test_a_change_that_this_broker_can_live_with_is_the_controllers_to_decide(rig: Rig) -> None:
-    replay(rig.image, [config(BROKER, "1", "log.retention.ms", "x")])  # as an older release may have let through
+    replay(rig.image, [config(BROKER, "1", "log.retention.ms", "x")])  # an older release may have accepted it
     good = [(BROKER, "1", [("log.retention.ms", 1, None), ("log.cleaner.threads", 0, "2")])]
     assert rig.alter.incremental(rig.client.context(44, 1), alter(good)) is None  # type: ignore[arg-type]
     rig.controller.take(m.IncrementalAlterConfigsRequest)

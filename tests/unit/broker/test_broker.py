@@ -1,4 +1,4 @@
-"""A whole broker over real logs: what committed metadata does to it, through its handler table."""
+"""A whole broker over real logs: the effects of committed metadata, seen through its handlers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Rig:
         self.broker.apply(replay(self.image, records), self.image)
 
     def call(self, key: ApiKey, version: int, request: Any) -> Any:
-        """As a client sees it: request and response go through their codecs."""
+        """Call a handler as a client does: request and response go through their codecs."""
         request = decode(type(request), encode(request, version), version)
         response = self.broker.handlers[key](self.client.context(key, version), request)
         if response is None:
@@ -87,7 +87,8 @@ class Rig:
         row = m.FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = m.FetchRequest(max_wait_ms=0, topics=[m.FetchRequest.FetchTopic(topic=topic, partitions=[row])])
         row = self.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
-        if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:  # as clients do: it is being made
+        # retry, as clients do, while the partition is being created
+        if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self.loop.run(100)
             row = self.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
         assert row.error_code == 0, ErrorCode(row.error_code)
@@ -105,7 +106,7 @@ class Rig:
         self.logs.release()
 
     def run_up(self) -> None:
-        """Register and be unfenced."""
+        """Register, and wait until the broker is unfenced."""
         self.broker.start(ENDPOINTS)
         self.controller.take(m.BrokerRegistrationRequest).answer(m.BrokerRegistrationResponse(broker_epoch=0))
         self.controller.take(m.BrokerHeartbeatRequest).answer(m.BrokerHeartbeatResponse(is_fenced=False))
@@ -120,7 +121,7 @@ def test_topics_come_and_go(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.run_up()
     rig.commit(topic_records("a", 1, 2))
-    assert rig.names() == []  # nothing is made before it is asked for
+    assert rig.names() == []  # no log is created before a request needs it
     assert [rig.produce("a", 1).base_offset for _ in range(3)] == [0, 1, 2]
     assert rig.consume("a", 1) == [0, 1, 2]
     assert rig.names() == ["a-1"]
@@ -161,14 +162,15 @@ def test_replaying_an_old_deletion_spares_the_new_topic_of_that_name(tmp_path: P
     rig.produce("a")
     rig.stop()
     again = Rig(tmp_path)
-    for record in history:  # one record a delta: the deletion is seen by itself
+    for record in history:  # one record for each delta: the deletion is applied by itself
         again.commit([record])
     assert again.consume("a") == [0]
 
 
 def test_replaying_how_a_replica_went_away_spares_the_one_that_has_come_back(tmp_path: Path) -> None:
-    """Each run of committed records was followed at once: where the only copy had moved away and back since the last
-    snapshot, a start deleted it if the two moves came in different runs."""
+    """Each run of committed records was applied at once. If the only copy had moved away and back since the last
+    snapshot, in two runs, a start deleted it.
+    """
 
     def moved(to: int) -> Any:
         return stored.PartitionChangeRecord(partition_id=0, topic_id=topic_id(1), replicas=[to], isr=[to], leader=to)  # type: ignore[arg-type]
@@ -215,8 +217,9 @@ def test_strays_are_set_aside_once_the_broker_runs(tmp_path: Path) -> None:
 
 
 def test_what_a_snapshot_lacks_is_set_aside_though_it_was_never_opened(tmp_path: Path) -> None:
-    """A broker that lags behind hears of deletions and moves by a snapshot, which names none of them: logs that nobody
-    had asked for since the start stayed until the next one."""
+    """A broker that lags behind learns of deletions and moves from a snapshot, which names none of them. Logs that were
+    not opened since the start stayed until the next start.
+    """
     rig = Rig(tmp_path)
     rig.commit(topic_records("a", 1, 2))
     rig.produce("a", 0)
@@ -257,7 +260,7 @@ def test_broker_configurations_reach_logs_and_handlers(tmp_path: Path) -> None:
 
 
 def test_records_without_a_topic_id_are_set_aside_and_an_empty_log_is_adopted(tmp_path: Path) -> None:
-    """Power went before the id was durable, and what was lost with it may be the deletion of an older topic."""
+    """Power was lost before the id was durable; the lost metadata may include the deletion of an older topic."""
     rig = Rig(tmp_path)
     rig.commit(topic_records("a", 1, 2))
     rig.produce("a")
@@ -325,11 +328,11 @@ def test_cordoned_directories_get_no_new_logs_and_the_controller_is_told(tmp_pat
     for index in (2, 3):
         assert rig.produce("a", index).error_code == 0
     assert [len(rig.names(number)) for number in (0, 1)] == [2, 2]
-    assert rig.consume("a", 0) == [0]  # what is there is served as before
+    assert rig.consume("a", 0) == [0]  # existing records are served as before
 
     rig.commit([config(4, "1", "cordoned.log.dirs", "*")])
     assert sorted(_heartbeat(rig).cordoned_log_dirs) == [topic_id(800), topic_id(801)]
-    assert rig.produce("a", 4).error_code == 0  # it must be somewhere
+    assert rig.produce("a", 4).error_code == 0  # the replica needs some directory
 
     rig.commit([config(4, "1", "cordoned.log.dirs", "")])
     assert _heartbeat(rig).cordoned_log_dirs == []
@@ -431,8 +434,9 @@ def test_groups_follow_their_partitions(tmp_path: Path) -> None:
 
 
 def test_nothing_is_led_by_the_metadata_of_before_the_start(tmp_path: Path) -> None:
-    """The coordinator opened its partition as the last snapshot on disk has it, and noted in the log an epoch that was
-    over; the leader then had what had come since cut off again, below the high watermark."""
+    """The coordinator opened its partition by the last snapshot on disk, and recorded a finished epoch in the log. The
+    leader then had newer records truncated, below the high watermark.
+    """
     rig = Rig(tmp_path)
     rig.commit(topic_records("__consumer_offsets", 7, epoch=4))
     rig.loop.run()
@@ -564,7 +568,7 @@ def test_no_empty_log_takes_the_place_of_one_in_a_directory_that_is_missing(tmp_
 
 
 def _rig_on_a_replaced_disk(tmp_path: Path, isr: tuple[int, ...]) -> Rig:
-    """Broker 1 replicates from 2; the metadata knows its log in a directory that it has not got."""
+    """Broker 1 replicates from 2; the metadata places its log in a directory that it does not have."""
     rig = Rig(tmp_path)
     rig.run_up()
     records = topic_records("a", 1, leader=2, isr=(1, 2))
@@ -588,7 +592,9 @@ def test_a_replaced_disk_gets_no_replica_that_is_said_to_be_in_sync(tmp_path: Pa
 
 
 def test_a_replica_of_a_topic_made_again_is_opened_without_being_asked_for(tmp_path: Path) -> None:
-    """The first try may come while checkpoints still describe the older log. Nothing else makes a follower retry."""
+    """The first attempt may come while checkpoints still describe the older log. Nothing else makes a follower
+    retry.
+    """
     rig = Rig(tmp_path)
     rig.run_up()
     rig.commit(topic_records("a", 1, leader=2, isr=(1, 2)))

@@ -1,4 +1,4 @@
-"""Quotas of bytes and requests, asked of a whole simulated broker over its protocol."""
+"""Quotas of bytes and requests, tested on a whole simulated broker over its protocol."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_quotas_of_a_client_id_concern_that_client_alone(cluster: Cluster) -> No
 
 
 def test_the_time_of_requests_counts_against_request_percentage(cluster: Cluster) -> None:
-    """Simulated handlers take no time; that the rate is asked is what is looked at."""
+    """Simulated handlers take no time, so the test checks that the rate is asked."""
     limit(cluster, "request_percentage", 1.0)
     quotas = cluster.node("k1").broker.quotas
     spent = 5_000.0
@@ -122,7 +122,7 @@ def limit_ip(cluster: Cluster, value: float) -> None:
 
 
 def fourteen_connections_ms(cluster: Cluster) -> float:
-    """How long they take, one after the other."""
+    """The time that fourteen connections take one after the other."""
     began = now_ms(cluster)
     for _ in range(14):
         cluster._clients.clear()

@@ -1,4 +1,4 @@
-"""The way to the active controller: who is asked, when again, what travels in envelopes, what is told in the end."""
+"""The link to the active controller: whom it asks, when it retries, what it puts in envelopes, how it reports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.unit.server.raft_world import World
 
 
 class Asked:
-    """One controller: keeps what it was asked, answers when told to."""
+    """One controller that keeps its requests and answers on command."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, Any, Any]] = []
@@ -47,7 +47,7 @@ class Asked:
 
 
 class Case:
-    """A link of node 1, which has a controller of its own, in a quorum with 2 and 3; 9 cannot be reached."""
+    """A link of node 1, which has its own controller, in a quorum with 2 and 3; 9 cannot be reached."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -83,8 +83,9 @@ def client(principal: str = "User:alice", host: str = "10.1.2.3") -> RequestCont
 
 
 def test_the_brokers_own_requests_do_not_wait_behind_those_of_clients() -> None:
-    """A controller carries out one request of a connection after the other: AddRaftVoter for a node that is down kept
-    heartbeats waiting until they timed out, and what was sent again was carried out twice, the second time late."""
+    """A controller handles the requests of a connection one after the other. AddRaftVoter for a node that is down
+    delayed heartbeats until they timed out. Retried requests were carried out twice, the second time late.
+    """
     case = Case()
     case.forwarded = {2: Asked(), 3: Asked()}
     case.link.leader_changed(2)
@@ -224,7 +225,7 @@ def test_what_clients_ask_travels_in_an_envelope_and_comes_back_as_if_asked_dire
 
 
 def test_what_the_broker_asks_for_a_clients_sake_has_its_own_api_and_version() -> None:
-    """A topic created for a Metadata or FindCoordinator request was sealed in that request's version, and not read."""
+    """A topic created for a Metadata or FindCoordinator request was sent in that request's version, which failed."""
     case = Case()
     case.link.leader_changed(2)
     for key, version in ((ApiKey.METADATA, 13), (ApiKey.FIND_COORDINATOR, 2)):

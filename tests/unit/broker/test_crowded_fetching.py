@@ -1,4 +1,4 @@
-"""Thousands of fetches that wait for one partition: what an append costs then, and what each is answered."""
+"""Thousands of fetches that wait for one partition: the cost of an append, and the answer to each fetch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A defect in one callback leaves nothing else waiting: queues of the broker go on after whatever raises."""
+"""A defect in one callback blocks nothing else: the broker's queues continue after any exception."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_producers_behind_a_defect_get_their_id(error: int) -> None:
 
 
 class Partition:
-    """As much of a partition as its ISR changes look at."""
+    """The parts of a partition that ISR changes use."""
 
     index = 0
 

@@ -1,4 +1,4 @@
-"""Fetch sessions: epochs, forgetting, room for a bounded number of them, and who is evicted."""
+"""Fetch sessions: epochs, forgotten partitions, a bounded number of sessions, and evictions."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_changed_offset_makes_a_partition_ready_again() -> None:
 
 
 def test_who_names_the_offset_of_before_is_told_the_high_watermark_again() -> None:
-    """A follower that was to begin anew while an answer came has not taken it in (simulated clusters, seed 378)."""
+    """A follower that was to begin anew while an answer came ignored that answer (simulated clusters, seed 378)."""
     session = session_of(2)
     for partition in session.partitions.values():
         partition.sent_high_watermark = partition.sent_start_offset = 7

@@ -1,4 +1,4 @@
-"""Which fetcher follows which partition: one a leader and lane, moved when their number changes."""
+"""Which fetcher follows which partition: one for each leader and lane; partitions move when the number changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.broker.world import topic_id
 
 @dataclass(eq=False)
 class Partition:
-    """As much of a partition as fetchers look at before they fetch."""
+    """The parts of a partition that fetchers use before they fetch."""
 
     topic: str
     index: int
@@ -24,7 +24,7 @@ class Partition:
 
 
 class Recorded:
-    """In place of a fetcher: what it follows, over which lane it asks."""
+    """Replaces a fetcher; records its partitions and its lane."""
 
     made: list[Recorded]
 
@@ -59,7 +59,7 @@ def fetchers(monkeypatch: pytest.MonkeyPatch) -> Fetchers:
 
 
 def now() -> dict[Any, set[int]]:
-    """Numbers of the partitions by the lane that they are fetched over."""
+    """The numbers of the partitions by the lane that fetches them."""
     return {made.lane: {index for _, index in made.keys} for made in Recorded.made if not made.closed}
 
 
@@ -95,5 +95,5 @@ def test_partitions_move_when_the_number_changes_and_back(fetchers: Fetchers) ->
 def test_a_partition_belongs_to_the_fetcher_that_java_would_choose(
     topic: str, index: int, count: int, number: int
 ) -> None:
-    """Numbers by Java's String.hashCode and Kafka's Utils.abs."""
+    """The numbers come from Java's String.hashCode and Kafka's Utils.abs."""
     assert fetcher_number(topic, index, count) == number

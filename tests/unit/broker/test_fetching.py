@@ -1,4 +1,4 @@
-"""Fetching through the handler: what is answered at once, what waits, what wakes it, what a session leaves out."""
+"""Fetching through the handler: immediate answers, waits and wake-ups, and what a session leaves out."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Rig:
         return len(batch)
 
     def fetch(self, *wanted: tuple[Any, int, int], version: int = 12, **fields: Any) -> Any:
-        """Fetch (topic, partition, offset)s; the response, or None while it waits."""
+        """Fetch (topic, partition, offset)s; returns the response, or None while it waits."""
         request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[])
         for name, value in fields.items():
             setattr(request, name, value)
@@ -84,7 +84,7 @@ class Rig:
         return self.fetches(self.client.context(1, version), request)
 
     def session(self, *wanted: tuple[Any, int, int], **fields: Any) -> Any:
-        """Open a session with what there is now."""
+        """Open a session with the present partitions."""
         answer = self.fetch(*wanted, session_epoch=0, max_wait_ms=0, **fields)
         assert answer.session_id > 0
         return answer
@@ -114,7 +114,7 @@ def test_a_fetch_waits_until_something_is_appended(rig: Rig) -> None:
     assert rig.fetch(("a", 0, 0), ("a", 1, 0)) is None
     rig.loop.run(300)
     rig.append("a", 1)
-    assert rig.client.answers == []  # answered on the loop's next turn, with all that this turn appends
+    assert rig.client.answers == []  # answered on the loop's next turn, with all appends of this turn
     rig.append("a", 0)
     rig.loop.run()
     answer = rows(rig.client.answers[0])
@@ -219,7 +219,7 @@ def test_leader_epochs_are_checked_before_leadership(rig: Rig) -> None:
 
 def test_the_leader_is_named_to_who_came_to_the_wrong_broker(rig: Rig) -> None:
     rig.commit(topic_records("c", 3, leader=2, isr=(2,), epoch=5))
-    for replica_id, endpoints in ((-1, [(2, "host2", 9092)]), (2, [])):  # followers know where brokers are
+    for replica_id, endpoints in ((-1, [(2, "host2", 9092)]), (2, [])):  # followers know the brokers' addresses
         response = rig.fetch((topic_id(3), 0, 0), version=16, replica_id=replica_id)
         row = rows(response)[topic_id(3), 0]
         assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 5)
@@ -273,7 +273,7 @@ def test_only_replicated_records_are_read_by_consumers(rig: Rig) -> None:
 
 
 def test_a_debugging_consumer_is_one(rig: Rig) -> None:
-    """With Apache Kafka, too, it may read of followers, and nothing beyond the high watermark."""
+    """As in Apache Kafka, it may read from followers, and nothing beyond the high watermark."""
     rig.commit(topic_records("r", 9, isr=(1, 2)))
     rig.append("r")
     assert not rows(rig.fetch(("r", 0, 0), replica_id=-2, max_wait_ms=0))["r", 0].records
@@ -290,7 +290,7 @@ def test_a_session_leaves_out_what_has_nothing_new(rig: Rig) -> None:
     rig.append("a", 1)
     second = rig.fetch(("a", 0, 1), session_id=id_, session_epoch=1)
     assert {key: len(row.records) > 0 for key, row in rows(second).items()} == {("a", 1): True}
-    # The reader has not moved on: the same again.
+    # The reader did not advance: it gets the same records again.
     third = rig.fetch(session_id=id_, session_epoch=2)
     assert list(rows(third)) == [("a", 1)]
     assert rig.fetch(("a", 1, 1), session_id=id_, session_epoch=3) is None
@@ -481,7 +481,7 @@ def test_fetches_of_clients_that_have_gone_make_room(rig: Rig, monkeypatch: pyte
     gone.closed = True
     rig.client = Client()
     rig.loop.run(400)
-    assert rig.fetch(("a", 0, 0)) is not None  # looked through a moment ago
+    assert rig.fetch(("a", 0, 0)) is not None  # checked a moment ago
     rig.loop.now_ms += 1000
     assert rig.fetch(("a", 0, 0)) is None
     assert len(rig.fetches.waiting) == 2

@@ -1,4 +1,4 @@
-"""Fetches of very many partitions go on in steps; what is answered, watched and remembered stays the same."""
+"""Fetches of very many partitions run in steps; answers, watchers and sessions stay the same."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def many(count: int = COUNT, topic: str = "a", offset: int = 0) -> list[Any]:
 
 
 class Large(Rig):
-    """A topic of very many partitions; steps and calls that go with them are counted."""
+    """A topic of very many partitions; its steps and calls are counted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Large(Rig):
         return self.fetches(self.client.context(1, version), FetchRequest(**fields))
 
     def turn(self) -> None:
-        """One turn of the loop: what it adds waits for the next one."""
+        """One turn of the loop: calls that it adds wait for the next turn."""
         calls, self.loop._calls = self.loop._calls, []
         for _, _, call in sorted(calls, key=lambda entry: entry[:2]):
             if not call.cancelled:
@@ -309,7 +309,7 @@ def test_thousands_of_fetches_run_out_of_time_in_turns(rig: Large) -> None:
 
 
 class Reader:
-    """A watcher that counts how often one is compared."""
+    """A watcher that counts comparisons."""
 
     compared = 0
 

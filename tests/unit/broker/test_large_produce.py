@@ -1,4 +1,4 @@
-"""Produce to very many partitions: logs are opened, and batches appended, in turns of the loop, in order."""
+"""Produce to very many partitions: logs are opened and batches appended in turns of the loop, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's life: registering, being unfenced, keeping the lease, being let go."""
+"""A broker's life: it registers, is unfenced, keeps its lease, and shuts down."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_broker_is_unfenced_as_soon_as_it_has_its_own_registration(rig: Rig) -
     rig.register(epoch=5)
     assert rig.heartbeat(is_fenced=True).current_metadata_offset == 0
     rig.lifecycle.metadata_moved()
-    assert rig.controller.sent == []  # not caught up: nothing to say before the interval
+    assert rig.controller.sent == []  # not caught up: no heartbeat before the interval
     assert rig.states == [BrokerState.STARTING]
     rig.offset = 5
     rig.lifecycle.metadata_moved()
@@ -206,7 +206,7 @@ def test_a_directory_that_dies_during_a_heartbeat_is_told_right_after(rig: Rig) 
 def test_cordoned_directories_are_told_from_recovery_on(rig: Rig) -> None:
     rig.cordoned = [DIRECTORY]
     rig.register()
-    assert rig.heartbeat(is_fenced=True).cordoned_log_dirs is None  # as Kafka's: what is dynamic may not be known yet
+    assert rig.heartbeat(is_fenced=True).cordoned_log_dirs is None  # as in Kafka: dynamic values may not be known yet
     rig.offset = 9
     rig.lifecycle.metadata_moved()
     assert rig.heartbeat(is_fenced=False, is_caught_up=True).cordoned_log_dirs == [DIRECTORY]

@@ -1,4 +1,4 @@
-"""Replicas move between the log directories of a broker, whatever happens to them meanwhile."""
+"""Replicas move between the log directories of a broker, amid other events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def described(rig: Rig) -> dict[int, list[tuple[int, bool, int]]]:
 
 
 def accept(rig: Rig, number: int, partitions: int = 1) -> None:
-    """The controller commits that the replicas are in directory `number`."""
+    """Commit that the replicas are in directory `number`."""
     rig.commit(
         [
             stored.PartitionChangeRecord(partition_id=index, topic_id=topic_id(1), directories=[topic_id(800 + number)])
@@ -78,7 +78,7 @@ def whole(log: Log) -> bytes:
 
 
 def aborted(log: Log) -> list[tuple[int, int]]:
-    """Where a transaction began is not told of one that began before the log does."""
+    """The aborted transactions, without the start of a transaction that began before the log's start."""
     found = log.aborted_transactions(log.start_offset, log.end_offset)
     return [(producer, max(first, log.start_offset)) for producer, first in found]
 
@@ -164,7 +164,7 @@ def test_asking_for_where_it_is_calls_the_move_off(tmp_path: Path) -> None:
     assert rig.broker.replicas.hosted("t", 0).log.twin is None
     rig.loop.run(DELETE_DELAY_MS)
     assert rig.names(1 - origin) == []
-    # And once more: what the checkpoints say of the first copy does not condemn the second.
+    # And once more: the first copy's checkpoints do not condemn the second copy.
     assert alter(rig, rig.dirs[1 - origin]) == [ErrorCode.NONE]
     accept(rig, 1 - origin)
     rig.loop.run(500)
@@ -231,7 +231,7 @@ def test_a_move_is_gone_on_with_after_a_restart(tmp_path: Path, accepted: bool, 
 def test_a_crash_between_the_two_names_loses_nothing(
     tmp_path: Path, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether the image that the start knows has the new directory already or not."""
+    """This holds whether or not the start's image has the new directory already."""
     rig = make(tmp_path)
     accept(rig, origin := where(rig))
     for _ in range(3):
@@ -312,7 +312,7 @@ def test_many_move_together(tmp_path: Path) -> None:
 def test_the_copy_is_the_log_whatever_happens_to_that(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Appends, transactions, new epochs, cut tails, deleted beginnings and resets, between any two steps."""
+    """Between any two steps: appends, transactions, new epochs, truncations, deleted beginnings and resets."""
     monkeypatch.setattr(log_dir_moves, "STEP_BYTES", 300)
     dice = random.Random(seed)
     rig = make(tmp_path)

@@ -1,4 +1,4 @@
-"""Requests that ask for very much: bounded work a step, and costs in proportion to what is asked."""
+"""Requests for very much data: bounded work a step, and costs in proportion to the request."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CALLS_A_TOPIC = 60
 
 
 def calls(function: Callable[[], Any]) -> int:
-    """How many calls of Python functions, generators that go on among them, `function` makes."""
+    """The number of calls of Python functions that `function` makes, including resumed generators."""
     count = 0
 
     def note(_frame: Any, event: str, _arg: Any) -> None:
@@ -63,7 +63,7 @@ def calls(function: Callable[[], Any]) -> int:
 
 
 def described(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The topics whose configuration has been put together so far."""
+    """The topics whose configuration has been assembled so far."""
     seen: list[str] = []
     real = describe.describe_topic
 
@@ -76,7 +76,7 @@ def described(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def ask_for(resources: list[Any]) -> Any:
-    """What the listener answers that many resources with."""
+    """The listener's answer to a request for that many resources."""
     rig = test_admin.Rig()
     handlers = in_pieces(rig.broker.turns, {ApiKey.DESCRIBE_CONFIGS: partial(describe_configs, rig.broker)})
     request = DescribeConfigsRequest(resources=resources)
@@ -188,13 +188,13 @@ def test_a_client_that_has_gone_ends_its_long_answer(monkeypatch: pytest.MonkeyP
 
 
 class OpenGroups(Gate):
-    """A gate that groups do not stop at."""
+    """An authorization that permits all groups."""
 
     def require_group(self, *_: Any) -> None: ...
 
 
 class Denier:
-    """A gate whose authorizer denies Describe on every topic."""
+    """An authorization that denies Describe on every topic."""
 
     def __init__(self) -> None:
         self.rig = test_metadata.Rig()

@@ -1,4 +1,4 @@
-"""Batches that are checked in turns of the loop: in order, one at a time, and no failure stops those behind."""
+"""Batches that are checked in turns of the loop: in order, one at a time, and no failure blocks the next ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions, DescribeCluster and their kin, out of a real image."""
+"""Metadata, DescribeTopicPartitions, DescribeCluster and similar requests, answered from a real image."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_an_unknown_topic_is_created_for_next_time(rig: Rig) -> None:
     }
     rig.metadata("new")
     sent = rig.controller.take(CreateTopicsRequest)
-    assert rig.controller.sent == []  # asked for once while it is under way
+    assert rig.controller.sent == []  # one request at a time
     assert [(t.name, t.num_partitions, t.replication_factor) for t in sent.request.topics] == [("new", 1, 1)]
     assert sent.client.client_id == "test"
     result = CreateTopicsResponse.CreatableTopicResult(name="new", error_code=ErrorCode.INVALID_REPLICATION_FACTOR)

@@ -1,4 +1,4 @@
-"""Requests of very many rows are handled in pieces, whose answers make the answer of the whole."""
+"""Requests of very many rows are handled in pieces, whose answers form the answer of the whole."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_every_shape_is_that_of_its_messages() -> None:
 
 
 def test_no_api_is_without_a_budget() -> None:
-    """What is neither cut nor goes on in steps is refused beyond some thousand items."""
+    """An API that is neither split nor handled in steps is refused beyond some thousand items."""
     handled: list[Any] = []
     for key in API:
         if key in SHAPES or key in IN_STEPS or "broker" not in API[key].listeners:

@@ -1,4 +1,4 @@
-"""Producer ids come in blocks and are never given twice."""
+"""Producer ids come in blocks and are never assigned twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producing through the handler: acks, refusals, errors a partition, and waiting for in-sync replicas."""
+"""Producing through the handler: acks, refusals, errors for each partition, and waiting for in-sync replicas."""
 
 from __future__ import annotations
 

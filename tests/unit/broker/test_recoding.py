@@ -1,4 +1,4 @@
-"""Batches that are compressed anew: in a lane if they are large, in order, and no failure leaves a client waiting."""
+"""Batches that are compressed anew: large ones in a lane, in order, and no failure leaves a client waiting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW = 5
 
 
 class Lane:
-    """A lane that works when told to."""
+    """A lane that works on command."""
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
@@ -41,7 +41,7 @@ class Lane:
 
 
 class Barring(Client):
-    """A client whose connection notes whether it may handle more."""
+    """A client whose connection records whether it may handle more."""
 
     is_barred = False
 
@@ -65,13 +65,13 @@ class Rig(test_producing.Rig):
         return self.log
 
     def work(self) -> None:
-        """Let checks and the lane end."""
+        """Finish checks and the lane's work."""
         while self.loop.pending or self.lane.jobs:
             self.loop.run()
             self.lane.run()
 
     def stored(self) -> list[tuple[int, list[bytes | None]]]:
-        """Codec and values of each batch of the log."""
+        """Codec and values of each batch in the log."""
         found, offset = [], 0
         while offset < self.log.end_offset:
             records = self.log.read(offset, 1, min_one=True).records

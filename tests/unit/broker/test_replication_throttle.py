@@ -37,7 +37,7 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     assert held.rate() == 88
     assert not held.holds("t", 0)
     loop.run(1000 * (SAMPLES - 2))
-    assert held.rate() == 35  # the first second is forgotten
+    assert held.rate() == 35  # the first second is outside the window
     loop.run(1000 * SAMPLES)
     assert held.rate() == 0
 
@@ -51,7 +51,7 @@ def test_a_move_does_not_begin_with_the_whole_window_at_once() -> None:
             held.record("t", 0, 20)
             sent += 20
         loop.run(10)
-    # Three seconds at 100 bytes each; Kafka's overshoots by as much as one read and one second.
+    # Three seconds at 100 bytes each; Kafka's overshoots by up to one read and one second.
     assert 300 <= sent <= 420
 
 

@@ -1,4 +1,4 @@
-"""KIP-343: who has not heard from a controller for too long refuses clients, finishes what it accepted, and returns."""
+"""KIP-343: a broker without contact to a controller refuses clients, finishes accepted requests, and returns."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ CLIENT_METRICS, TOPIC = 16, 2
 
 
 class Wire(Client):
-    """A connection as telemetry sees it."""
+    """A connection with the subset that telemetry uses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ def test_pushes_follow_what_was_asked() -> None:
     assert rig.push(1, client.subscription_id) == ErrorCode.NONE
     assert rig.push(1, client.subscription_id + 1, terminating=True) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     assert rig.get(1).subscription_id == client.subscription_id  # asks anew before the interval is over
-    assert rig.push(1, client.subscription_id) == ErrorCode.INVALID_REQUEST  # it had taken its leave
+    assert rig.push(1, client.subscription_id) == ErrorCode.INVALID_REQUEST  # it had sent its last push
 
 
 def test_a_change_of_subscriptions_is_told_with_the_next_push() -> None:
@@ -130,7 +130,7 @@ def test_a_change_of_subscriptions_is_told_with_the_next_push() -> None:
     rig.telemetry.configs_changed("a", {"metrics": "m"})
     assert rig.push(1, before) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     told = rig.get(1).subscription_id
-    assert rig.push(1, told) == ErrorCode.THROTTLING_QUOTA_EXCEEDED  # the one that was refused counts
+    assert rig.push(1, told) == ErrorCode.THROTTLING_QUOTA_EXCEEDED  # the refused push counts
     rig.loop.run(300_000)
     assert rig.push(1, told) == ErrorCode.NONE
 
@@ -157,7 +157,7 @@ def test_clients_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     before = rig.get(2)
     rig.wire = Wire()
     assert rig.get(2) is not before
-    assert len(rig.telemetry) == 1  # those of the closed connection have made room
+    assert len(rig.telemetry) == 1  # the instances of the closed connection were removed
     monkeypatch.setattr(telemetry, "CLIENTS_MAX", 5)
     for number in range(10, 20):
         rig.get(number)

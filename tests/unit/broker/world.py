@@ -1,4 +1,4 @@
-"""What broker tests stand on: a clock and a loop that stand still, a real metadata image, a scripted controller."""
+"""The surroundings of broker tests: a stopped clock and loop, a real metadata image, a scripted controller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLUSTER_ID = "Zm9vYmFyZm9vYmFyZm9vYg"
 
 
 class Loop:
-    """Clock and scheduler in one: time moves when a test says so."""
+    """Clock and scheduler in one: time moves when a test advances it."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
@@ -52,7 +52,7 @@ class Loop:
                 call.function(*call.args)
 
     def run(self, for_ms: int = 0) -> None:
-        """Run what is due now and in the next `for_ms` milliseconds."""
+        """Run the calls that are due now and in the next `for_ms` milliseconds."""
         end = self.now_ms + for_ms
         while self._calls and self._calls[0][0] <= end:
             when, _, call = heapq.heappop(self._calls)
@@ -86,7 +86,7 @@ class Dice:
 
 
 class AtOnce:
-    """Background work done on the spot; `done` on the loop's next turn."""
+    """Does background work at once; `done` runs on the loop's next turn."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -104,7 +104,7 @@ def make_env(loop: Loop) -> Env:
 
 
 class Controller:
-    """A controller link that remembers what it is sent; tests answer."""
+    """A controller link that keeps its requests; tests answer."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -136,7 +136,7 @@ class Sent:
 
 
 class Client:
-    """The far end of requests: keeps what is answered."""
+    """The client's end of requests: keeps the answers."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -204,7 +204,7 @@ def topic_records(
 
 
 def replay(image: MetadataImage, records: Iterable[Any]) -> Any:
-    """Commit `records`; the delta."""
+    """Commit `records`; returns the delta."""
     offset = image.offset
     for record in records:
         image.replay(record)

@@ -1,4 +1,6 @@
-"""kafka-dump-log and kafka-cluster: damage is told without a peer, the rest is held line by line to Kafka's tools."""
+"""kafka-dump-log and kafka-cluster: damage is tested without a peer, the rest is compared line by line with Kafka's
+tools.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,7 @@ def test_a_server_that_is_not_there_is_one_line() -> None:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
-    """Apache Kafka with records of every kind; running."""
+    """A running Apache Kafka with records of every kind."""
     server = Apache("kafka", tmp_path_factory.mktemp("dump") / "kafka", {"offsets.topic.num.partitions": "1"})
     server.start()
     try:

@@ -1,4 +1,4 @@
-"""What kafka-server-start prints: one line a fact, whatever clients call their groups, and wherever that goes."""
+"""What kafka-server-start prints: one line for each fact, whatever groups are called, and wherever the output goes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_object_holds_the_text_as_it_is() -> None:
 
 
 class Left(BaseException):
-    """Instead of the end of the process."""
+    """Raised in place of the end of the process."""
 
 
 class FullDisk:

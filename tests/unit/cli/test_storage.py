@@ -1,4 +1,4 @@
-"""kafka-storage: what it refuses, prints and writes; byte for byte facts are held against Kafka's tools below."""
+"""kafka-storage: its refusals, output and files; byte-level facts are compared with Kafka's tools below."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_scram_refusals(argument: str, says: str) -> None:
 
 
 def test_scram_keys_are_those_of_rfc_7677() -> None:
-    # The exchange of RFC 7677 section 3: its salt, and the keys that its proof and signature were made with.
+    # The exchange of RFC 7677 section 3: its salt, and the keys behind its proof and signature.
     user = parse_scram('SCRAM-SHA-256=[name=user,password="pencil",salt="W22ZaJ0SNY7soEsUEjb6gQ=="]', bytes)
     assert user.iterations == 4096
     auth = (

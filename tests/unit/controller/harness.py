@@ -1,7 +1,7 @@
-"""A controller with a log, a clock and brokers made of nothing: what it appends is committed when the test says so.
+"""A controller with a log, a clock and simulated brokers: the test decides when its appends are committed.
 
-The image, the overlay, the loader and the codecs are the real ones. `Quorum.ask` sends one request as a broker or an
-administrator would; its `Answer` is empty until `commit` (which `ask` calls unless told otherwise).
+The image, the overlay, the loader and the codecs are real. `Quorum.ask` sends one request as a broker or an
+administrator would. Its `Answer` is empty until `commit`, which `ask` calls by default.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class FakeLog:
             self.next_offset += len(decoded)
 
     def append(self, *records: Any) -> None:
-        """What a former controller has left."""
+        """Append a former controller's records."""
         self.schedule(self.prepare(self.epoch, records))
 
     @property
@@ -124,7 +124,7 @@ class FakeLog:
 
 
 class Answer:
-    """What came back for one request."""
+    """The answer to one request."""
 
     def __init__(self) -> None:
         self.responses: list[Any] = []
@@ -153,7 +153,7 @@ class Quorum:
         loader: MetadataLoader | None = None,
         **properties: str,
     ) -> None:
-        """`loader`: with an image that holds something already, as after a snapshot."""
+        """Make the quorum; a `loader` may hold an image already, as after a snapshot."""
         self.time = FakeTime()
         self.loader = loader or MetadataLoader()
         self.log = FakeLog()
@@ -192,7 +192,7 @@ class Quorum:
         self.commit()
 
     def lose(self, leader_id: int = -1) -> None:
-        """Another node leads; what was not committed is gone."""
+        """Elect another node; uncommitted records are lost."""
         self.log.lost = True
         self.controller.on_lost_leadership(self.epoch)
         self.controller.on_leader_changed(leader_id, self.epoch + 1)
@@ -246,7 +246,7 @@ class Quorum:
         return answer.response
 
     def written(self, kind: str | None = None, since: int = 0) -> list[Any]:
-        """Records in the log from offset `since` on, of one class by name."""
+        """Records of one class by name, from offset `since` on."""
         found = self.log.records[since:]
         return [record for record in found if kind is None or type(record).__name__ == kind]
 

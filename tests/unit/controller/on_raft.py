@@ -1,4 +1,4 @@
-"""A real controller on a real raft driver, wired as the composition root wires them."""
+"""A real controller on a real raft driver, connected as in the composition root."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.server.raft_world import World
 
 
 class RaftedController:
-    """The controller of one driver, which is still to be started."""
+    """The controller of one driver, not started yet."""
 
     def __init__(self, driver: RaftDriver, world: World, *, bootstrap: Sequence[Any] = (), **properties: str) -> None:
         texts = {
@@ -45,7 +45,7 @@ class RaftedController:
         driver.on_leader_changed.append(self.controller.on_leader_changed)
 
     def send(self, request: Any) -> Answer:
-        """Hand a request over; its answer comes in the world's time."""
+        """Send a request; its answer comes in the world's time."""
         key = ApiKey[api_name(type(request).__name__)]
         answer = Answer()
         version = API[key].max_version
@@ -62,7 +62,7 @@ class RaftedController:
         return answer
 
     def ask(self, request: Any, within_ms: int = 0) -> Any:
-        """The response, once the world has done what is due within that time."""
+        """The response, after the world has done what is due within that time."""
         answer = self.send(request)
         self.world.run(within_ms)
         return answer.response

@@ -1,4 +1,4 @@
-"""Brokers come, live, fall silent, shut down and come back."""
+"""Brokers register, renew their leases, miss heartbeats, shut down and come back."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ class _Connection:
 
 
 def _closing(**properties: str) -> tuple[Quorum, _Connection]:
-    """Two brokers; the connection of the first one is closed."""
+    """Two brokers; the connection of the first is closed."""
     quorum = Quorum(**properties)
     quorum.start(1, 2)
     quorum.create("foo", [[1, 2]])
@@ -251,7 +251,7 @@ def _closing(**properties: str) -> tuple[Quorum, _Connection]:
 
 
 def _silent_for(quorum: Quorum, ms: int) -> bool:
-    """Whether broker 1 is fenced when only broker 2 heartbeats for so long."""
+    """Whether broker 1 is fenced if only broker 2 sends heartbeats for that long."""
     for _ in range(ms // 1_000):
         quorum.pass_time(1_000)
         quorum.heartbeat(2)
@@ -309,7 +309,7 @@ def test_heartbeats_keep_the_lease() -> None:
 def test_when_the_controller_itself_stood_still_nobody_is_fenced_for_it() -> None:
     quorum = Quorum()
     quorum.start(1)
-    quorum.time.now += 20_000  # nothing ran for that long; heartbeats are waiting in socket buffers
+    quorum.time.now += 20_000  # the process stood still for that long; heartbeats wait in socket buffers
     quorum.time.advance(0)
     quorum.heartbeat(1)
     quorum.pass_time(2_000)
@@ -385,7 +385,7 @@ def test_a_broker_whose_directory_fails_leaves_the_isrs_of_what_was_in_it() -> N
 
 
 def test_a_broker_that_comes_back_with_a_dead_directory_does_not_lead_what_was_in_it() -> None:
-    """It died after the registration: the heartbeat that asks to be unfenced is the first to tell of it."""
+    """The directory died after the registration: the heartbeat that asks to be unfenced is the first to report it."""
     quorum = Quorum()
     good, bad = directory(1, 0), directory(1, 1)
     quorum.start(1, directories=[good, bad])
@@ -410,7 +410,7 @@ def test_a_replica_said_to_be_in_a_directory_that_is_not_online_is_not_in_sync()
 
 
 def test_one_that_has_come_back_into_the_isr_leaves_when_that_is_said_again() -> None:
-    """Nothing in the assignment changes then: the record of it was once what the leaving went by."""
+    """The assignment does not change then; the code relied on its record."""
     quorum = Quorum()
     quorum.start(2)
     quorum.start(1, directories=[directory(1, 0), directory(1, 1)])

@@ -1,4 +1,4 @@
-"""What clients may delete is judged by committed topics alone (KIP-631): an uncommitted one neither shows nor goes."""
+"""Clients may delete only committed topics (KIP-631): an uncommitted topic is neither visible nor deletable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MANY = 4_000
 
 
 class Permissions(Authorizer):
-    """Lets the client do these operations to every topic, and none to the cluster."""
+    """Permits these operations on every topic, and none on the cluster."""
 
     def __init__(self, *operations: Operation) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Committed:
 
 
 def ask(permissions: Permissions, *states: Any) -> tuple[list[Any], dict[Any, int]]:
-    """What reaches the planner, which knows uncommitted topics, and the answer's codes."""
+    """The names that reach the planner, which knows uncommitted topics, and the codes of the answer."""
     reached: list[Any] = []
 
     def planner(_: Any, request: Any) -> Any:

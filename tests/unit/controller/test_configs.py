@@ -272,7 +272,7 @@ def test_wrong_quotas(quorum: Quorum, entity: dict[str, str | None], ops: dict[s
 
 
 def test_the_largest_long_is_a_rate(quorum: Quorum) -> None:
-    """As a double it is one more than that."""
+    """As a double it is larger by one."""
     assert alter_quotas(quorum, quota({"user": "a"}, {"producer_byte_rate": float(2**63 - 1)})) == [(0, None)]
     ((code, message),) = alter_quotas(quorum, quota({"user": "a"}, {"producer_byte_rate": 9.3e18}))
     assert (code, message) == (
@@ -444,7 +444,7 @@ def test_wrong_feature_updates(quorum: Quorum, name: str, level: int, kind: int,
 
 
 def test_a_dynamic_quorum_has_its_kraft_version_already(quorum: Quorum) -> None:
-    """kafka-features upgrade --release-version asks for it along with the others, and failed."""
+    """kafka-features upgrade --release-version includes it among others, and failed."""
     features = quorum.controller.features
     features.kraft_version = lambda: 1
     assert update(quorum, "kraft.version", 1, 1).error_code == ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""What brokers forward for their clients is handled as if the clients had asked."""
+"""A request that a broker forwards is handled as if its client had sent it."""
 
 from __future__ import annotations
 

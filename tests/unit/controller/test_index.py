@@ -1,4 +1,4 @@
-"""What the index keeps and looks at: some bytes a partition, and no block that does not concern the broker."""
+"""The costs of the index: some bytes for each partition, and no look at blocks without the broker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INDEX_BYTES_MAX = 12
 
 
 def image_of(topics: int, partitions: int, brokers: list[int]) -> MetadataImage:
-    """Topics whose partitions go round the brokers, three replicas each."""
+    """Topics whose partitions rotate over the brokers, three replicas each."""
     image = MetadataImage()
     for number in range(topics):
         add_topic(image, number, partitions, brokers)
@@ -50,7 +50,7 @@ def derived(image: MetadataImage) -> Derived:
 
 
 class Watched:
-    """Topics that count who is asked for."""
+    """Topics that count look-ups."""
 
     def __init__(self, topics: Any) -> None:
         self._topics = topics
@@ -97,7 +97,7 @@ def test_a_block_that_concerns_a_broker_no_more_is_looked_at_once_more_at_most()
 
 
 def test_numbers_of_topics_that_are_gone_are_given_again() -> None:
-    """Topics may come and go for years: what is kept follows those that are there."""
+    """Topics may come and go for years: the index stays as large as the present topics need."""
     blocks = BrokerBlocks()
     for number in range(1, 1_000):
         topic_id = Uuid(number.to_bytes(16, "big"))

@@ -1,4 +1,4 @@
-"""Being active and not: activation, answers that wait for commit, and what is left when leadership goes."""
+"""Becoming and ceasing to be active: activation, answers that wait for commit, and the end of leadership."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What CreateAcls and DeleteAcls cost where many access control entries exist: what they name, or steps."""
+"""The cost of CreateAcls and DeleteAcls among many entries: proportional to what they name, or in steps."""
 
 from __future__ import annotations
 

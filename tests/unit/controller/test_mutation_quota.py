@@ -1,4 +1,4 @@
-"""controller_mutation_rate (KIP-599): which bucket a client draws from, what it costs, who is refused."""
+"""controller_mutation_rate (KIP-599): each client's bucket, the cost of mutations, and refusals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Rig:
         return self.quotas.of(ctx, STRICT)
 
     def refused(self, partitions: int, client: str | None = "c", user: str = "u") -> int:
-        """The throttle time of a refusal, 0 when it is allowed."""
+        """The throttle time of a refusal, 0 if it is allowed."""
         quota = self.of(client, user)
         try:
             quota.record(partitions)
@@ -156,4 +156,4 @@ def test_buckets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     rig.refused(1, "a")
     rig.refused(10, "d")
     assert rig.refused(1, "a") > 0
-    assert rig.refused(1, "b") == 0  # the quietest was forgotten
+    assert rig.refused(1, "b") == 0  # the least recently used bucket was dropped

@@ -1,4 +1,4 @@
-"""The controller on the real raft driver: what it appends is written, flushed, committed, and there after a restart."""
+"""The controller on the real raft driver: its appends are written, flushed, committed, and there after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaders and ISRs: what leaders ask for, elections, reassignments, and what happens by itself."""
+"""Leaders and ISRs: leaders' requests, elections, reassignments, and automatic changes."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_below_the_minimum_isr_leavers_stay_eligible(elr_quorum: Quorum) -> None
 
 
 def test_who_is_no_replica_any_more_is_not_eligible_when_it_becomes_one_again(elr_quorum: Quorum) -> None:
-    """Found by the simulation of clusters (seed 49): moved away and back, a broker was elected with an empty log."""
+    """Simulated clusters (seed 49): a broker that moved away and back was elected with an empty log."""
     quorum = elr_quorum
     quorum.start(4)
     quorum.heartbeat(1, want_fence=True)
@@ -296,7 +296,7 @@ def test_a_clean_restart_keeps_eligibility_an_unclean_one_loses_it(elr_quorum: Q
 
 
 def test_the_last_in_sync_replica_stays_known_if_elr_came_after_it_was_fenced() -> None:
-    """Found by the simulation of clusters (seed 40040): after its unclean restart, no replica was eligible to lead."""
+    """Simulated clusters (seed 40040): after its unclean restart, no replica was eligible to lead."""
     quorum = Quorum(bootstrap=[FeatureLevelRecord(name=METADATA_VERSION, feature_level=30)])
     quorum.start(1, 2)
     quorum.create("foo", [[1, 2]])
@@ -315,7 +315,7 @@ def test_the_last_in_sync_replica_stays_known_if_elr_came_after_it_was_fenced() 
 
 
 def test_the_last_in_sync_replica_stays_known_if_a_leaderless_partition_was_reassigned() -> None:
-    """Cluster seed 12 with small segments: the reassignment noted -1 as the last leader, as Apache Kafka does."""
+    """Cluster seed 12 with small segments: the reassignment recorded -1 as the last leader, as Apache Kafka does."""
     quorum = Quorum(bootstrap=[FeatureLevelRecord(name=METADATA_VERSION, feature_level=30)])
     quorum.start(1, 2, 3)
     quorum.create("foo", [[1, 2]])
@@ -396,7 +396,7 @@ def test_a_reassignment_can_be_cancelled(quorum: Quorum) -> None:
 
 
 def test_a_reassignment_that_takes_the_place_of_another_forgets_what_that_one_wanted(quorum: Quorum) -> None:
-    """Found by the simulator (cluster seed 51): what had been added was to be removed as well, for ever."""
+    """Simulator (cluster seed 51): a replica that was added was also to be removed, for ever."""
     reassign(quorum, [3, 4])
     assert reassign(quorum, [1, 2, 3]).error_code == 0
     state = quorum.partition("foo")

@@ -1,4 +1,4 @@
-"""Topics are created, grown and deleted, and every way of asking wrongly has its error."""
+"""Topics are created, grown and deleted, and every wrong request has its error."""
 
 from __future__ import annotations
 

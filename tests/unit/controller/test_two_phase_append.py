@@ -1,4 +1,4 @@
-"""Prepare, replay on the overlay, schedule: what is answered was written, and what cannot be replayed never is."""
+"""Prepare, replay on the overlay, schedule: answers follow writes, and what cannot be replayed is never written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HALF_A_PLAN = (
 
 
 def plant(patch: pytest.MonkeyPatch, *records: Any) -> None:
-    """Have CreateTopics plan these records."""
+    """Make CreateTopics plan these records."""
     patch.setattr(Topics, "create", lambda *_: Plan("never said", records))
 
 
@@ -63,7 +63,7 @@ def test_a_leader_that_wakes_deposed_never_answers_success() -> None:
     leader = leader_of(controllers)
     leader.start_broker(1, within_ms=100)
     world = leader.world
-    # The process stands still for longer than the quorum waits; on waking, the request comes before the timers.
+    # The process pauses for longer than the quorum waits; then the request comes before the timers.
     world.now += SILENCE_MS
     answer = leader.send(create_request("foo"))
     assert not answer.responses, "records that were never written are answered as success"
@@ -165,7 +165,7 @@ def test_a_plan_of_an_older_epoch_is_not_appended_in_a_newer_one() -> None:
     node.start()
     rafted.start_broker(1)
     planned_in = rafted.controller.epoch
-    # The core has gone on to lead another epoch; the controller has not been told of it yet.
+    # The core leads another epoch already; the controller does not know it yet.
     rafted.controller.epoch = None if planned_in is None else planned_in - 1
     end = node.driver.next_offset
     answer = rafted.send(create_request("foo"))

@@ -1,4 +1,4 @@
-"""Questions on a controller listener are answered from what is committed (KIP-631, "Persistence and Visibility")."""
+"""Requests on a controller listener are answered from committed metadata (KIP-631, "Persistence and Visibility")."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A group coordinator alone: time that moves when told, logs in memory, and clients as plain calls.
+"""A group coordinator alone: time moves on command, logs are in memory, and clients are plain calls.
 
-Every request and response goes through the codec at its version, so that what a version cannot carry is not seen.
+Every request and response goes through the codec at its version, so fields that a version lacks are lost.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ KEYS = {
 
 
 class Time:
-    """Clock and scheduler in one; nothing happens but in `advance`."""
+    """Clock and scheduler in one; calls run only in `advance`."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -74,7 +74,7 @@ class Time:
         return handle
 
     def advance(self, ms: int = 0) -> None:
-        """Let `ms` pass, running what falls due in order."""
+        """Let `ms` pass, and run the due calls in order."""
         end = self.now + ms
         while self._queue and self._queue[0][0] <= end:
             due, _, handle = heapq.heappop(self._queue)
@@ -85,7 +85,7 @@ class Time:
 
 
 class Handle:
-    """A call asked for."""
+    """A scheduled call."""
 
     def __init__(self, function: Callable[..., None], args: tuple[Any, ...]) -> None:
         self.function = function
@@ -97,7 +97,7 @@ class Handle:
 
 
 class Numbers:
-    """Randomness that counts."""
+    """Randomness that counts upwards."""
 
     def __init__(self) -> None:
         self._next = itertools.count(1)
@@ -128,7 +128,7 @@ class Logs:
         return base
 
     def append_raw(self, partition: int, batch: bytes) -> None:
-        """A batch as it is, with its own base offset."""
+        """Append a batch unchanged, with its own base offset."""
         (header,) = iter_headers(batch)
         self.batches.setdefault(partition, []).append((header.base_offset, batch))
         self.ends[partition] = header.next_offset
@@ -136,7 +136,7 @@ class Logs:
             self.commit()
 
     def commit(self) -> None:
-        """Everything written is replicated."""
+        """Raise the high watermark to the end of all logs."""
         self.marks.update(self.ends)
         due = [w for w in self._waiting if self.marks.get(w[0], 0) >= w[1]]
         self._waiting = [w for w in self._waiting if w not in due]
@@ -172,7 +172,7 @@ class Logs:
 
 
 class Topics:
-    """The topics of the cluster; this node leads everything."""
+    """The topics of the cluster; this node leads all partitions."""
 
     def __init__(self, **partitions: int) -> None:
         self.counts: dict[str, int] = {OFFSETS: 1, **partitions}
@@ -199,7 +199,7 @@ class Topics:
 
 
 class Call:
-    """A request on its way: stands for RequestContext, and remembers the answer."""
+    """A request under way: replaces RequestContext, and keeps the answer."""
 
     def __init__(self, key: ApiKey, version: int, client_id: str = "c", host: str = "10.0.0.1") -> None:
         self.api_key = key
@@ -225,13 +225,13 @@ class Call:
 
 
 class Clients:
-    """What clients ask of a coordinator, as plain calls; `send` says how a request gets there."""
+    """Clients' requests to a coordinator as plain calls; `send` delivers them."""
 
     topics: Topics
     config: GroupConfig
 
     def send(self, request: Any, version: int, client_id: str = "c") -> Any:
-        """Hand over the request; what comes back has `response`, `answered` and `error`."""
+        """Deliver the request; the result has `response`, `answered` and `error`."""
         raise AssertionError(type(self).__name__ + " does not say how")
 
     def wait(self, ms: int) -> None:
@@ -313,7 +313,7 @@ class Clients:
         return member, self.join(group, member, **options)
 
     def stable_group(self, count: int = 2, group: str = "g", **options: Any) -> tuple[list[str], int]:
-        """A group with `count` members that all have their assignment; the members (leader first) and generation."""
+        """A group of `count` members with assignments; returns the members (leader first) and the generation."""
         ids = [self.join(group, **options).response.member_id for _ in range(count)]
         calls = [self.join(group, member, **options) for member in ids]
         self.wait(self.config.initial_rebalance_delay_ms)

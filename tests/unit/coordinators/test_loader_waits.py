@@ -1,4 +1,4 @@
-"""A partition whose log cannot be opened yet is loaded a little later, not given up."""
+"""A partition whose log cannot be opened yet is loaded a little later; loading is not given up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kraft_protocol.errors import ErrorCode, KafkaError
 
 
 def load(codes: list[ErrorCode], cause: Exception | None = None) -> tuple[list[Exception | None], float]:
-    """What a load ends with when the log answers with `codes` first, and when."""
+    """The result of a load whose log first answers with `codes`, and its time."""
     world = World(1)
 
     def start_offset(partition: int) -> int:

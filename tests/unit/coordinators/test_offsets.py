@@ -1,4 +1,4 @@
-"""Stories of offsets: who may commit them, what is read back, when they go."""
+"""Offsets: which commits are accepted, what is read back, when offsets expire."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 """The same random requests to our coordinator and to Apache Kafka 4.3.1: the same answers, and the same silence.
 
-Both hand out the same member ids (ours repeats what Kafka chose) and let the leadership pass in the same order (ours
-is given that of Java's HashMap here; which member it is makes no difference to anybody otherwise).
+Both assign the same member ids, because ours repeats Kafka's. Both pass leadership on in the same order, because ours
+uses the order of Java's HashMap here. Outside the test any member may lead.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ANSWER_S = 60.0
 
 
 class RemoteCall:
-    """A request on a connection of its own."""
+    """A request on its own connection."""
 
     def __init__(self, port: int, key: ApiKey, version: int, client_id: str, request: Any) -> None:
         self.api_key, self.api_version = key, version
@@ -96,8 +96,8 @@ class Remote(Clients):
         return call
 
     def _wait_until_read(self) -> None:
-        """Requests are on connections of their own. With one network and one handler thread those that came before
-        this one are in the queue before whatever comes after it, however slow the machine is.
+        """Each request has its own connection. With one network thread and one handler thread, earlier requests are
+        queued before anything that comes after this request, however slow the machine is.
         """
         answer = RemoteCall(self.target.port, ApiKey.METADATA, 12, "c", MetadataRequest(topics=[])).response
         assert answer.topics == []
@@ -153,7 +153,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
 
 
 def java_order(group: ClassicGroup) -> list[Any]:
-    """The members as a java.util.HashMap of up to 12 entries iterates over them."""
+    """The members in the order of a java.util.HashMap of up to 12 entries."""
 
     def bucket(member: Any) -> int:
         h = java_hash(member.member_id) & 0xFFFFFFFF
@@ -163,7 +163,7 @@ def java_order(group: ClassicGroup) -> list[Any]:
 
 
 class Both:
-    """Gives every request to both and compares."""
+    """Sends every request to both and compares."""
 
     def __init__(self, kafka: Remote, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.kafka = kafka
@@ -179,7 +179,7 @@ class Both:
         monkeypatch.setattr(membership, "_random_uuid_text", lambda _rng: self.ids.pop(0))
 
     def do(self, what: str, *args: Any, **options: Any) -> Any:
-        """Call a client's method on both; the answer, or None when both let it wait."""
+        """Call a client's method on both; returns the answer, or None if both let it wait."""
         line = f"{what}{args}{options}"
         self.trace.append(line)
         theirs = getattr(self.kafka, what)(*args, **options)
@@ -197,7 +197,7 @@ class Both:
         return ours.response if answered else None
 
     def _learn_id(self, theirs: RemoteCall, member: str, instance: str | None) -> None:
-        """Have ours choose the member id that Kafka chose: it is in the answer, or in the group's description."""
+        """Make ours choose Kafka's member id, which is in the answer or in the group's description."""
         instance = None if member else instance
         chosen = ""
         deadline = time.monotonic() + ANSWER_S
@@ -207,8 +207,8 @@ class Both:
                 break
             if instance is None:
                 if member:
-                    break  # no id is chosen for a member that has one
-                continue  # Kafka answers at once with the id, however long that takes it
+                    break  # a member with an id gets no new one
+                continue  # Kafka answers at once with the id, however long that takes
             members = self.kafka.described(self.group, 5).members
             chosen = next((m.member_id for m in members if m.group_instance_id == instance), "")
             if chosen == self.known_ids.get(instance):
@@ -219,7 +219,7 @@ class Both:
         self.ids[:] = [chosen[-36:] or str(uuid.uuid4())]
 
     def settle(self) -> None:
-        """Compare what has been answered since."""
+        """Compare the answers since the last comparison."""
         self.ours.time.advance()
         still = []
         for line, theirs, ours in self.pending:
@@ -243,7 +243,7 @@ class Both:
 
 
 def plain(value: Any) -> Any:
-    """A response as comparable data, arrays of structs in a fixed order; texts of errors are our own."""
+    """A response as comparable data, arrays of structs in a fixed order; error texts differ by design."""
     if isinstance(value, list):
         items = [plain(v) for v in value]
         return sorted(items, key=repr)
@@ -255,7 +255,7 @@ def plain(value: Any) -> Any:
 
 
 class Actor:
-    """A client of the random scenario: what it last heard, right or wrong by now."""
+    """A client of the random scenario, with its latest knowledge, which may be stale."""
 
     def __init__(self, number: int) -> None:
         self.instance = f"inst-{number}" if number >= 3 else None
@@ -275,7 +275,7 @@ NO_TIMEOUT_MS = 600_000
 
 
 class Scenario:
-    """Five clients, two of them static, that do sensible and senseless things in random order."""
+    """Five clients, two of them static, that send sensible and senseless requests in random order."""
 
     def __init__(self, both: Both, seed: int) -> None:
         self.both = both
@@ -334,7 +334,7 @@ class Scenario:
     def commit(self, actor: Actor) -> None:
         metadata = self.rng.choice([None, "note", "much too long"])
         if not any(a.member for a in self.actors):
-            metadata = None  # such a commit leaves a group in Kafka's memory that its read-only requests do not see
+            metadata = None  # this commit leaves a group in Kafka's memory that its read-only requests do not see
         where = self.rng.choice([("t", 0), ("t", 3), ("u", 1), ("u", 7), ("nowhere", 0)])
         self.both.do(
             "commit",
@@ -376,7 +376,7 @@ class Scenario:
             self.both.do("join", group, kind=kind, session=session)
 
     def work(self, _actor: Actor) -> None:
-        """All members take the next sensible step, so that the group makes progress."""
+        """All members take the next sensible step, so that the group progresses."""
         for _ in range(2):
             for actor in self.actors:
                 if actor.generation < 0:

@@ -1,4 +1,4 @@
-"""Stories of members that come, stay, fall silent and leave."""
+"""Members that join, stay, stop sending and leave."""
 
 from kraft_protocol.errors import ErrorCode
 from tests.unit.coordinators.harness import Node, subscription

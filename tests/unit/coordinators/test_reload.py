@@ -1,4 +1,4 @@
-"""What is read back from the log, ours and what Apache Kafka may have left there."""
+"""What is read back from the log: our records, and those that Apache Kafka may have left."""
 
 import struct
 
@@ -263,7 +263,7 @@ def test_groups_live_in_the_partition_of_their_hash():
 
 
 def reloaded_behind(node: Node) -> Logs:
-    """Offset 7 is committed, 8 is only written when all nodes die: the checkpointed high watermark is behind both."""
+    """Offset 7 is committed, 8 is only written when all nodes stop: the checkpointed high watermark is behind both."""
     logs = node.logs
     node.commit({("t", 0): 6})
     checkpointed = dict(logs.marks)
@@ -308,7 +308,7 @@ def test_stable_read_after_a_timed_out_commit_still_waits():
 
 
 def test_plain_read_after_reload_shows_what_the_high_watermark_has_passed():
-    """As Kafka: a plain read ends at the coordinator's last committed offset and never waits."""
+    """As in Kafka: a plain read ends at the coordinator's last committed offset and never waits."""
     node = Node()
     logs = reloaded_behind(node)
     assert node.offsets() == {("t", 0): 6}

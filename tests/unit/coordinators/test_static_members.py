@@ -1,11 +1,11 @@
-"""Members with an instance id (KIP-345): they keep their place over a restart."""
+"""Members with an instance id (KIP-345): they keep their assignment over a restart."""
 
 from kraft_protocol.errors import ErrorCode
 from tests.unit.coordinators.harness import Node, subscription
 
 
 def static_pair(node: Node):
-    """Two static members, i and j, with their assignments; their member ids and the generation."""
+    """Two static members, i and j, with their assignments; returns their member ids and the generation."""
     calls = {i: node.join(instance=i) for i in ("i", "j")}
     node.time.advance()
     ids = {i: c.response.member_id for i, c in calls.items()}

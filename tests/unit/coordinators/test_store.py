@@ -13,7 +13,7 @@ TOPIC_ID = b"o" * 16
 
 
 class Log:
-    """As much of a log as the store reads."""
+    """The parts of a log that the store reads."""
 
     def __init__(self):
         self.start_offset, self.end_offset, self.high_watermark = 3, 9, 7

@@ -78,7 +78,7 @@ class Node:
         self.host.end_life()
 
     def cut(self, log: Log, offset: int) -> bool:
-        """Truncate a log, as often as it takes until the checkpoints promise less."""
+        """Truncate a log; repeat until the checkpoints promise less."""
         while True:
             try:
                 return log.truncate_to(offset)

@@ -44,7 +44,7 @@ def compact(log: Log, first_dirty: int = 0, now: int = NOW) -> int:
 
 
 def fill(log: Log, seed: int, count: int = 200) -> dict[bytes, tuple[int, bytes | None]]:
-    """Random writes; where each key's latest record is."""
+    """Random writes; returns the offset of each key's latest record."""
     rng = random.Random(seed)
     latest: dict[bytes, tuple[int, bytes | None]] = {}
     for number in range(count):
@@ -219,7 +219,7 @@ def test_a_crash_at_any_point_loses_nothing(seed: int) -> None:
 
 
 def with_aborted(world: LogWorld) -> Log:
-    """A log whose first segment holds an aborted transaction and much that compaction removes."""
+    """A log whose first segment holds an aborted transaction and many records that compaction removes."""
     log = world.open(CONFIG)
     txn: dict[str, Any] = {"producer_id": 9, "producer_epoch": 0, "transactional": True}
     put(log, (b"k", b"aborted"), base_sequence=0, **txn)
@@ -235,7 +235,7 @@ def with_aborted(world: LogWorld) -> Log:
 
 @pytest.mark.parametrize("power", [False, True])
 def test_a_kill_during_a_compaction_loses_no_aborted_transaction(power: bool) -> None:
-    """The index of them went with the segment that a compacted one was about to replace."""
+    """The index of aborted transactions was deleted with the segment that the compacted one was about to replace."""
     for step in range(1000):
         world = LogWorld(step)
         log = with_aborted(world)
@@ -261,7 +261,7 @@ def test_a_kill_during_a_compaction_loses_no_aborted_transaction(power: bool) ->
 
 
 def test_a_compaction_of_apache_kafkas_that_a_kill_interrupted_is_finished_with_all_its_files() -> None:
-    """Its segments come with their indexes, and its files are renamed one after the other: the .log first."""
+    """Its segments have their indexes, and its files are renamed one after the other: the .log first."""
     indexes = (".index", ".timeindex", ".txnindex")
     for renamed in range(5):
         world = LogWorld()
@@ -273,7 +273,7 @@ def test_a_compaction_of_apache_kafkas_that_a_kill_interrupted_is_finished_with_
             file = disk.open(path + suffix)
             with contextlib.closing(disk.open(path + suffix + ".swap", create=True)) as swap:
                 swap.pwrite(0, [file.pread(0, file.size())])
-        disk.open(path + ".txnindex").truncate(0)  # the old one, which says something else
+        disk.open(path + ".txnindex").truncate(0)  # the old file, with other content
         for suffix in (".log", *indexes)[:renamed]:
             disk.rename(path + suffix + ".swap", path + suffix)
         again = LogWorld(disk=disk).open(CONFIG)
@@ -283,7 +283,9 @@ def test_a_compaction_of_apache_kafkas_that_a_kill_interrupted_is_finished_with_
 
 
 def test_a_tombstone_that_no_pass_has_read_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It went when a pass that could not read so far copied its segment, and what it had deleted came back for good."""
+    """A pass that could not read that far removed it while copying its segment, and deleted records came back for
+    good.
+    """
     monkeypatch.setattr(cleaning, "KEYS_MAX", 3)
     log = LogWorld().open({**CONFIG, "delete.retention.ms": "0"})
     put(log, (b"gone", b"x"))
@@ -338,7 +340,9 @@ def test_segments_that_compaction_has_emptied_do_not_hold_retention_up() -> None
 
 
 def test_a_log_that_was_cut_off_is_dirty_from_there() -> None:
-    """What came instead was taken for clean: values that its tombstones had deleted came back when those were gone."""
+    """The replacement counted as clean: values that its tombstones had deleted came back after the tombstones
+    expired.
+    """
     node = Node()
     config = make_config(CONFIG)
     manager = node.start(lambda _: config)
@@ -357,7 +361,7 @@ def test_a_log_that_was_cut_off_is_dirty_from_there() -> None:
 
 @pytest.mark.parametrize("slices", range(1, 14))
 def test_a_pass_that_a_truncation_ends_leaves_nothing_clean(slices: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A segment that it was reading was taken for damaged, and with it the log directory, or the log was left alone."""
+    """A segment under its reader counted as damaged, and with it the log directory, or the log was left alone."""
     monkeypatch.setattr(cleaning, "SLICE_BYTES", 300)
     log = LogWorld().open(CONFIG)
     fill(log, 1, 30)
@@ -407,7 +411,7 @@ def test_a_log_that_nobody_asks_for_after_a_restart_is_compacted() -> None:
 
 
 def test_the_largest_timestamp_is_one_that_is_still_there() -> None:
-    """Its look-up is remembered, and was so beyond the compaction that had removed the record."""
+    """The look-up's result was remembered even after compaction had removed the record."""
     log = LogWorld().open(CONFIG)
     put(log, (b"k", b"early"), timestamp=NOW + 500)
     for _ in range(40):

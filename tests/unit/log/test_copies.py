@@ -1,4 +1,4 @@
-"""Copies of logs on their way to another directory: what a kill, a cut or a compaction of their logs does to them."""
+"""Copies of logs on their way to another directory: the effects of kills, truncations and compactions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPACT = make_config({**CONFIG, "delete.retention.ms": "0"})
 
 
 def copied(manager: LogManager, log: Log) -> Log:
-    """A copy in the directory that the log is not in, as far as the log has come."""
+    """A copy in the other directory, as far as the log reaches."""
     target = next(each for each in manager.directories if each is not log.dir)
     copy = log.twin = manager.futures.create("t", 0, ID, target)
     while copy.end_offset < log.end_offset:
@@ -29,7 +29,7 @@ def copied(manager: LogManager, log: Log) -> Log:
 
 @pytest.mark.parametrize("high_watermark", [3, 6])
 def test_a_copy_that_was_cut_off_with_its_log_is_not_taken_for_damaged(high_watermark: int) -> None:
-    """Above the high watermark its checkpoint was not lowered, and a kill cost its directory."""
+    """Its checkpoint above the high watermark was not lowered, and a kill cost its directory."""
     node = Node(["/d1", "/d2"])
     manager = node.start()
     log = manager.create("t", 0, ID)
@@ -50,7 +50,7 @@ def test_a_copy_that_was_cut_off_with_its_log_is_not_taken_for_damaged(high_wate
 
 
 def test_a_log_that_is_cut_off_within_a_batch_promises_what_is_before_it() -> None:
-    """The whole batch goes: the checkpoints promised its first part, and a kill cost the directory."""
+    """The whole batch is removed: the checkpoints promised its first part, and a kill cost the directory."""
     node = Node()
     manager = node.start()
     log = manager.create("t", 0, ID)
@@ -68,7 +68,7 @@ def test_a_log_that_is_cut_off_within_a_batch_promises_what_is_before_it() -> No
 
 
 def test_a_high_watermark_within_a_batch_is_no_damage() -> None:
-    """Where the log begins within one it can lie there."""
+    """If the log begins within a batch, the high watermark can lie there."""
     node = Node()
     manager = node.start()
     log = manager.create("t", 0, ID)
@@ -85,7 +85,7 @@ def test_a_high_watermark_within_a_batch_is_no_damage() -> None:
 
 
 def test_a_log_that_is_being_copied_is_not_compacted() -> None:
-    """A copy that had what was deleted got no tombstone any more: it was there again after the move."""
+    """A copy with deleted records got no tombstones any more: the records were back after the move."""
     node = Node(["/d1", "/d2"])
     manager = node.start(lambda _: COMPACT)
     log = manager.create("t", 0, ID)
@@ -122,7 +122,7 @@ def test_a_pass_that_has_begun_ends_when_its_log_is_copied() -> None:
 
 
 def test_a_copy_is_cut_to_what_it_has_in_common_with_its_log() -> None:
-    """Of an epoch that the log lost, records stayed where the log had those of the epoch before."""
+    """The copy kept records of an epoch that the log lost, where the log had records of the previous epoch."""
     node = Node(["/d1", "/d2"])
     manager = node.start()
     log = manager.create("t", 0, ID)
@@ -140,7 +140,7 @@ def test_a_copy_is_cut_to_what_it_has_in_common_with_its_log() -> None:
 
 
 def test_a_copy_has_its_start_replicated() -> None:
-    """A log that has forgotten in a kill what was deleted has a lower high watermark, too."""
+    """A kill that loses the log's deletions lowers its high watermark, too."""
     node = Node(["/d1", "/d2"])
     manager = node.start()
     log = manager.create("t", 0, ID)
@@ -244,7 +244,7 @@ def test_a_copy_without_its_log_keeps_what_was_durable_when_its_log_was_removed(
 
 
 def test_a_copy_that_ends_in_a_gap_takes_the_batch_that_reaches_back_into_it() -> None:
-    """A log that a loss of power has made shorter was written anew, in batches with other bounds than the copy's."""
+    """After a power loss the shorter log was written anew, in batches with other bounds than the copy's."""
     node = Node(["/d1", "/d2"])
     manager = node.start(lambda _: COMPACT)
     log = manager.create("t", 0, ID)

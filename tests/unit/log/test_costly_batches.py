@@ -1,4 +1,4 @@
-"""What a batch may cost before it is stored: bytes decompressed, records read at once, memory."""
+"""Bounds of a batch before it is stored: bytes decompressed, records read at once, memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ZSTD_ROOM = 16 << 20
 
 
 def bomb(codec: int, count: int, *, base: int = 1000, latest: int = 999, value: bytes = b"", headers: int = 0) -> bytes:
-    """A batch of `count` equal records, which claims that its last timestamp is before its first."""
+    """A batch of `count` equal records, whose last timestamp in the header is before the first."""
     body = bytearray(b"\x00\x00\x00\x01")
     write_varint(body, len(value))
     body += value
@@ -40,7 +40,7 @@ def offsets_in_order(codec: int, count: int) -> bytes:
 
 
 def run(steps: Any) -> tuple[int, int | KafkaError]:
-    """How many steps it takes, and the outcome."""
+    """The number of steps, and the outcome."""
     number = 0
     while True:
         try:
@@ -53,7 +53,7 @@ def run(steps: Any) -> tuple[int, int | KafkaError]:
 
 
 def read_at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many records each look at records reads."""
+    """The number of records that each look at records reads."""
     seen: list[int] = []
     real = validate.read_columns
 

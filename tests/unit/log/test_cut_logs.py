@@ -1,4 +1,4 @@
-"""Logs that are cut off, emptied or begin anew at the edges: where they begin and end, and what they still know."""
+"""Logs that are truncated, emptied or reset at the edges: their start, their end, and their state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def produced(log: Log, *sequences: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_what_was_reset_is_not_promised_before_it_is_durable(seed: int) -> None:
-    """A loss of power brings the old names back: the log ended before the recovery point, its directory was refused."""
+    """A power loss brings the old names back: the log ended before the recovery point, and its directory was
+    refused.
+    """
     node = Node(seed=seed)
     log = node.start().create("t", 0, ID)
     produced(log, 0, 1)
@@ -38,7 +40,7 @@ def test_what_was_reset_is_not_promised_before_it_is_durable(seed: int) -> None:
 
 
 def test_a_log_that_is_cut_off_at_its_start_knows_its_producers() -> None:
-    """As in Apache Kafka: what has been deleted counts as long as it is there."""
+    """As in Apache Kafka: deleted records count as long as they are there."""
     log = LogWorld().open()
     produced(log, 0, 1)
     log.high_watermark = 6
@@ -68,7 +70,7 @@ def test_a_log_that_is_cut_off_in_front_of_its_first_batch_goes_on_there(clean: 
 
 
 def test_a_torn_segment_behind_a_gap_is_empty_and_goes_on_at_its_base() -> None:
-    """It went on where the segment before ended, with offsets that are before its own base."""
+    """It continued at the previous segment's end, with offsets before its own base."""
     world = LogWorld()
     log = world.open(COMPACTED)
     put(log, (b"a", b"v" * 600))
@@ -88,7 +90,7 @@ def test_a_torn_segment_behind_a_gap_is_empty_and_goes_on_at_its_base() -> None:
 
 
 def test_deleted_offsets_are_not_given_again_where_the_records_were_lost() -> None:
-    """What the checkpoint says to be deleted was there: as in Apache Kafka, the log goes on behind it."""
+    """The checkpoint names them as deleted, so they existed: as in Apache Kafka, the log continues behind them."""
     world = LogWorld()
     log = world.open()
     produced(log, 0)
@@ -101,7 +103,7 @@ def test_deleted_offsets_are_not_given_again_where_the_records_were_lost() -> No
 
 
 def test_a_log_that_is_cut_off_before_its_start_is_not_taken_for_a_deleted_one() -> None:
-    """The checkpoint of the start says at once that it is where the cut is."""
+    """The checkpoint of the start is lowered to the truncation at once."""
     node = Node()
     manager = node.start()
     log = manager.create("t", 0, ID)
@@ -147,7 +149,7 @@ def test_a_segment_that_is_appended_to_again_rolls_by_its_first_record() -> None
 @pytest.mark.parametrize("end", [7, 6, 3, 0])
 @pytest.mark.parametrize("flushed", [False, True])
 def test_what_was_cut_off_stays_away_after_a_clean_stop(seed: int, end: int, flushed: bool) -> None:
-    """Where nothing had come after the cut it was not fsynced: a loss of power after the stop undid it."""
+    """Without a write after the truncation it was not fsynced: a power loss after the stop undid it."""
     node = Node(seed=seed)
     config = make_config({"internal.segment.bytes": "250"})
     log = node.start(lambda _: config).create("t", 0, ID, config)
@@ -186,7 +188,7 @@ def test_what_recovery_cuts_off_stays_away_after_a_clean_stop(seed: int) -> None
 
 
 def test_segments_never_overlap() -> None:
-    """What a cut that did not last had removed reached into the next segment, whose records could not be found."""
+    """Records that an undone truncation had removed reached into the next segment, whose records were not found."""
     world = LogWorld()
     log = world.open(COMPACTED)
     for number in range(30):
@@ -202,7 +204,9 @@ def test_segments_never_overlap() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_log_that_is_cut_off_behind_a_gap_goes_on_there(clean: bool) -> None:
-    """Its file ended before what the checkpoints stated: a kill cost the directory, a clean stop gave offsets again."""
+    """Its file ended before the checkpoints' offsets: a kill cost the directory, a clean stop assigned offsets
+    twice.
+    """
     node = Node()
     config = make_config(COMPACTED)
     log = node.start(lambda _: config).create("t", 0, ID)
@@ -247,7 +251,7 @@ def test_what_was_cut_off_before_a_kill_stays_away_after_a_clean_stop(seed: int,
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_high_watermark_does_not_outlive_what_it_was_about(seed: int) -> None:
-    """What was cut off came back with the power, the checkpointed high watermark was that of what had come after it."""
+    """Power brought truncated records back, and the checkpointed high watermark belonged to their replacements."""
     node = Node(seed=seed)
     log = node.start().create("t", 0, ID)
     log.append_as_follower(build_batch([(b"k", b"old")], leader_epoch=0))
@@ -266,7 +270,7 @@ def test_a_high_watermark_does_not_outlive_what_it_was_about(seed: int) -> None:
 
 @pytest.mark.parametrize("reset", [False, True])
 def test_thousands_of_segments_are_cut_off_in_steps(*, reset: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """10,000 segments took a second of the loop; a kill between two steps finds a log that was truncated."""
+    """10,000 segments took a second of the loop; a kill between two steps finds a truncated log."""
     node = Node()
     log = node.start(lambda _: make_config({"internal.segment.bytes": "100"})).create("t", 0, ID)
     for number in range(3 * trimming.CUT_STEP):

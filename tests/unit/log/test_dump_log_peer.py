@@ -58,7 +58,7 @@ def dump(path: Path, pattern: str, *options: str) -> str:
     files = ",".join(str(file) for file in sorted(path.glob(pattern)))
     assert files
     done = run_java("org.apache.kafka.tools.DumpLogSegments", "--files", files, *options)
-    return (done.stdout + done.stderr).decode()  # mismatches go to the latter
+    return (done.stdout + done.stderr).decode()  # tools print mismatches to the latter
 
 
 @pytest.mark.peer

@@ -1,4 +1,4 @@
-"""Work that grows with segments or logs is not done in one event: counted in disk operations of the loop."""
+"""Work that grows with segments or logs is not done in one event: the loop's disk operations are counted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPERATIONS_MAX = 500
 
 
 class Spending:
-    """The most that an event has cost the loop of a node."""
+    """The most disk operations of one event on a node's loop."""
 
     def __init__(self, node: Node | LogWorld) -> None:
         self.operations = self.checkpoints = 0
@@ -140,7 +140,7 @@ def made(manager: LogManager, count: int) -> list[Log]:
 
 
 def test_cuts_below_what_was_promised_wait_for_one_write_of_a_lane() -> None:
-    """After an unclean election each log had the checkpoints written anew, four fsyncs, on the loop."""
+    """After an unclean election each log rewrote the checkpoints, four fsyncs, on the loop."""
     node = Node()
     manager = node.start()
     logs = made(manager, 50)
@@ -178,7 +178,7 @@ def test_checkpoints_between_the_promise_and_the_cut_promise_no_more() -> None:
     try:
         log.truncate_to(1)
     except CutLater:
-        node.rest(30_000)  # several checkpoints are written, and none says more again
+        node.rest(30_000)  # several checkpoints are written, and no checkpoint promises more again
     assert manager.directories[0].promised("t", 0) == 1
     assert log.truncate_to(1)
     node.kill()
@@ -222,7 +222,7 @@ def test_offsets_of_many_open_logs_are_taken_in_turns() -> None:
 
 
 def test_a_flush_whose_log_gets_another_name_is_done_again() -> None:
-    """Found by the model of a log that moves (seed 1363): what nothing had synced was called durable."""
+    """Found by the model of a log that moves (seed 1363): records that were never synced counted as durable."""
     node = Node(["/d1", "/d2"])
     manager = node.start()
     log = manager.create("t", 0, ID)

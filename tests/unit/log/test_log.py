@@ -1,4 +1,4 @@
-"""One log: what may be appended, where it goes, what readers see of it."""
+"""One log: what may be appended, where it goes, and what readers see."""
 
 from __future__ import annotations
 
@@ -342,7 +342,7 @@ def test_segments_roll_by_time_of_the_records() -> None:
 
 @pytest.mark.parametrize(("policy", "bases"), [("compact", [0, 2]), ("compact,delete", [0, 2]), ("delete", [0])])
 def test_segments_of_compacted_logs_roll_in_time_for_max_compaction_lag(policy: str, bases: list[int]) -> None:
-    """What is in the active segment is never compacted."""
+    """The active segment is never compacted."""
     log = LogWorld().open({"cleanup.policy": policy, "max.compaction.lag.ms": "1000"})
     for after_ms in (0, 1000, 1001):
         log.append_as_leader(batch(b"a", timestamp=NOW + after_ms), 0, NOW)
@@ -404,7 +404,7 @@ def test_deleted_records_are_gone_and_so_are_whole_segments() -> None:
 
 
 def test_truncation_takes_an_epoch_without_records_with_it() -> None:
-    """A follower that had led without appending named an epoch that no leader knew, and truncated for ever."""
+    """A follower that had led without appending named an epoch unknown to every leader, and truncated for ever."""
     log = LogWorld().open(small())
     log.append_as_leader(idempotent(0, b"x"), 3, NOW)
     log.leader_epochs.assign(5, 1)

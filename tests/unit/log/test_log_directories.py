@@ -1,4 +1,4 @@
-"""Directories: dead ones, those of others, and the files that say what is in them."""
+"""Directories: dead ones, foreign ones, and their description files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_damage_kills_the_directory_when_the_log_is_opened() -> None:
 
 
 def test_what_a_follower_has_cut_off_since_the_checkpoint_is_no_damage() -> None:
-    """Found by the simulator (cluster seed 91): a follower killed soon after it was truncated never started again."""
+    """Simulator (cluster seed 91): a follower killed soon after its truncation never started again."""
     node = Node()
     manager = node.start()
     log = manager.create("t", 0, ID)
@@ -76,7 +76,9 @@ def test_what_a_follower_has_cut_off_since_the_checkpoint_is_no_damage() -> None
 def test_what_an_unclean_leader_has_a_follower_cut_off_below_the_checkpointed_high_watermark_is_no_damage(
     to: int, busy: bool
 ) -> None:
-    """Killed before the next checkpoint, the follower found less than the last one had promised, and did not start."""
+    """Killed before the next checkpoint, the follower found less than the last checkpoint had promised, and did not
+    start.
+    """
     node = Node()
     manager = node.start()
     log = manager.create("t", 0, ID)
@@ -90,7 +92,7 @@ def test_what_an_unclean_leader_has_a_follower_cut_off_below_the_checkpointed_hi
     node.cut(log, to)
     log.append_as_follower(batch(b"other", base_offset=to, leader_epoch=2))
     if busy:
-        node.rest(100)  # the checkpoint of before is written late, or rather not at all
+        node.rest(100)  # the earlier checkpoint is written late, or rather not at all
     node.kill()
     found = node.start().get("t", 0)
     assert found is not None
@@ -173,7 +175,7 @@ def test_checkpoints_are_kafkas_text() -> None:
 
 
 def test_empty_checkpoints_are_no_damage(caplog: pytest.LogCaptureFixture) -> None:
-    """Apache Kafka makes cleaner-offset-checkpoint and leader-epoch-checkpoint before there is anything to put in."""
+    """Apache Kafka creates cleaner-offset-checkpoint and leader-epoch-checkpoint before they have content."""
     node = Node()
     node.start().create("t", 0, ID)
     node.stop()

@@ -1,4 +1,4 @@
-"""What a look-up by time costs: the files of closed segments are read once."""
+"""The cost of a look-up by time: the files of closed segments are read once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SMALL = {"segment.bytes": "1048576", "max.message.bytes": "1000000"}
 
 
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The segments whose index files have been looked at so far."""
+    """The segments whose index files have been read so far."""
     seen: list[int] = []
     real = Segment.load_index
 
@@ -99,7 +99,7 @@ def test_constant_timestamps_are_proven_in_a_lane_after_a_loss_of_power() -> Non
 
 
 def test_a_time_index_that_lost_an_entry_is_made_anew_once_others_were_added() -> None:
-    """Entries that recovery added behind the lost one hid that it was lost."""
+    """Entries that recovery added behind the lost one hid the loss."""
     node = Node()
     config = make_config({"index.interval.bytes": "0"})
     log = node.start(lambda _: config).create("t", 0, ID)

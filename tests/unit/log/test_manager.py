@@ -1,4 +1,4 @@
-"""The logs of a broker: found again after clean and unclean stops, moved aside, deleted."""
+"""The logs of a broker: found again after clean and unclean stops, set aside, deleted."""
 
 from __future__ import annotations
 
@@ -129,7 +129,9 @@ def for_ever(_topic: str) -> LogConfig:
 
 
 def test_nothing_is_too_old_while_no_topic_is_known() -> None:
-    """Without a controller a broker has its own defaults only: what a topic keeps for ever was deleted after 30 s."""
+    """Without a controller a broker has only its own defaults: records that a topic keeps for ever were deleted after
+    30 s.
+    """
     node = Node()
     log = node.start(for_ever).create("t", 0, ID)
     log.append_as_leader(batch(b"x"), 0, NOW)
@@ -147,7 +149,7 @@ def test_nothing_is_too_old_while_no_topic_is_known() -> None:
 
 
 def test_logs_are_recovered_when_it_is_known_which_are_compacted() -> None:
-    """One that had gaps behind its recovery point was damaged, and its directory dead for good."""
+    """A log with gaps behind its recovery point counted as damaged, and its directory as dead for good."""
     compacted = make_config({"cleanup.policy": "compact"})
     node = Node()
     log = node.start(lambda _: compacted).create("t", 0, ID)
@@ -166,7 +168,7 @@ def test_logs_are_recovered_when_it_is_known_which_are_compacted() -> None:
 
 
 def test_only_logs_that_somebody_holds_are_compacted() -> None:
-    """One that a walk had opened was closed, and opened anew, beside its compaction: a rename failed."""
+    """A log that a walk had opened was closed, and opened anew beside its compaction: a rename failed."""
     config = make_config({"cleanup.policy": "compact", "internal.segment.bytes": "300"})
     node = Node()
     log = node.start(lambda _: config).create("t", 0, ID)
@@ -262,7 +264,7 @@ def test_strays_of_known_topics_go_after_a_delay_also_after_a_restart() -> None:
 
 
 def test_files_are_removed_only_when_the_new_name_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a crash could bring the log back under its old name, without some of its files."""
+    """Otherwise a crash could bring the log back under its old name, without some of its files."""
     node = Node()
     manager = node.start(lambda topic: make_config({"file.delete.delay.ms": "0"}))
     manager.create("t", 0, ID).append_as_leader(batch(b"x"), 0, NOW)

@@ -1,4 +1,4 @@
-"""What a manager does by itself in time: retention, producers that expire, cleaning, flushes."""
+"""A manager's timers: retention, producer expiry, cleaning, flushes."""
 
 from __future__ import annotations
 

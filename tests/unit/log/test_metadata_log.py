@@ -1,4 +1,4 @@
-"""The metadata log as raft uses it: durable by one fsync, cut where torn, refused where damaged."""
+"""The metadata log as raft uses it: durable after one fsync, truncated where torn, refused where damaged."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_damage_in_what_was_flushed_is_refused_and_a_torn_tail_is_not() -> None:
     log.append([batch(1)])
     log.begin_flush()()
     log.append([batch(2)])
-    log.begin_flush()()  # notes the flush before
+    log.begin_flush()()  # the flush covers the records before
     size = voter.disk.size(f"{PATH}/{0:020d}.log")
     voter.host.end_life()
     voter.disk.kill_process()
@@ -194,7 +194,7 @@ def test_a_snapshot_beyond_the_log_replaces_it() -> None:
 
 @pytest.mark.parametrize("crash", [False, True])
 def test_the_log_opens_at_the_downloaded_snapshot_beside_stale_ones(crash: bool) -> None:
-    """The node died between the reset of the log and the deletion of the snapshots before it."""
+    """The node died between the log's reset and the deletion of the earlier snapshots."""
     voter = Voter()
     log = voter.open()
     log.append([batch(number) for number in range(10)])
@@ -233,7 +233,7 @@ def test_a_log_that_no_snapshot_leads_to_is_damaged() -> None:
 
 
 def test_a_snapshot_replaces_a_longer_log_of_older_epochs() -> None:
-    """The node died after the snapshot had its name, and before the log was reset."""
+    """The node died after the snapshot was renamed, and before the log's reset."""
     voter = Voter()
     log = voter.open()
     log.append([batch(number) for number in range(100)])

@@ -1,4 +1,4 @@
-"""A partition that is deleted and made anew under its name has nothing of the old one."""
+"""A partition that is deleted and created anew under its name has no state of the old one."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_checkpoint_that_is_under_way_does_not_bring_the_old_offsets_back() ->
     node = Node()
     manager = checkpointed(node)
     write(manager, OLD, 1)
-    manager.checkpoint_all()  # its work is done later, with the offsets of now
+    manager.checkpoint_all()  # its work runs later, with the offsets of now
     manager.delete("t", 0)
     create_when_possible(node, manager)
     write(manager, NEW, 1)
@@ -86,7 +86,7 @@ def test_a_checkpoint_that_is_under_way_does_not_bring_the_old_offsets_back() ->
 
 @pytest.mark.parametrize("removed", ["by hand", "by a deletion that a kill interrupted"])
 def test_the_checkpoints_of_what_went_before_the_start_do_not_condemn_a_new_one(removed: str) -> None:
-    """As the message about a damaged log advises: its directory is removed, and other replicas have the records."""
+    """The message about a damaged log advises this: remove its directory, since other replicas have the records."""
     node = Node()
     manager = checkpointed(node)
     if removed != "by hand":

@@ -1,4 +1,4 @@
-"""What a new log costs, and that what new logs share is safe."""
+"""The cost of a new log, and the safety of what new logs share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_many_new_logs_share_the_fsync_of_their_names(monkeypatch: pytest.Monkey
 
 
 def test_new_logs_of_a_topic_are_made_of_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file costs a file system far more than another name for one, and all else that a new partition takes."""
+    """For a file system a file costs far more than another name for one, and more than the rest of a new partition."""
     node = Node()
     manager = node.start()
     manager.create("t", 0, ID).append_as_leader(batch(b"x"), 0, NOW)
@@ -42,7 +42,7 @@ def test_what_new_logs_share_is_not_changed_with_one_of_them() -> None:
     for partition in range(3):
         manager.create("t", partition, ID).append_as_leader(batch(b"x"), partition, NOW)
     path = "/d1/t-0/partition.metadata"
-    partition_metadata.write(node.disk, "/d1/t-0", OTHER_ID)  # in its place, not into it
+    partition_metadata.write(node.disk, "/d1/t-0", OTHER_ID)  # in place of the file, not into it
     manager.delete("t", 1)
     node.rest()
     manager.create("t", 1, OTHER_ID).append_as_leader(batch(b"x"), 0, NOW)

@@ -1,4 +1,4 @@
-"""Offsets of a topic's partitions as an array of numbers: it behaves like a dict."""
+"""Offsets of a topic's partitions as an array of numbers that behaves like a dict."""
 
 from __future__ import annotations
 

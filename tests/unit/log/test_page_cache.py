@@ -1,4 +1,4 @@
-"""After a kill on a machine that has not booted since, only the tail of a log is walked; otherwise all of it."""
+"""After a kill on a machine that did not reboot, only the tail of a log is scanned; otherwise all of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check(log: Log) -> None:
 
 
 def walked_from(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The recovery points from which logs are walked."""
+    """The recovery points at which log scans begin."""
     seen: list[int] = []
     recover = walking.recover
 

@@ -1,4 +1,4 @@
-"""A topic's cleanup.policy is another one than when its files were written."""
+"""A topic's cleanup.policy has changed since its files were written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DELETE = make_config({**CONFIG, "cleanup.policy": "delete"})
 
 
 def compacted(node: Node, timing: Timing | None = None) -> LogManager:
-    """One log, whose closed segments have lost most of their offsets."""
+    """A log whose closed segments have lost most of their offsets."""
     manager = node.start(lambda _: COMPACT, timing)
     log = manager.create("t", 0, ID)
     for number in range(40):
@@ -37,7 +37,7 @@ def reopened(node: Node, config: LogConfig) -> list[int]:
 
 
 def test_what_was_compacted_is_not_damaged_for_a_topic_that_is_not_compacted_any_more() -> None:
-    """The gaps that compaction leaves ended the log, or the log directory, at the first kill."""
+    """Compaction's gaps ended the log, or the log directory, at the first kill."""
     for lost in ("", "recovery-point-offset-checkpoint", "t-0/leader-epoch-checkpoint"):
         node = Node()
         log = compacted(node).get("t", 0)
@@ -60,7 +60,7 @@ def test_how_far_compaction_is_is_written_when_it_is_done() -> None:
 
 
 def follower(node: Node, config: LogConfig, *offsets: int) -> LogManager:
-    """A replica of what a leader has compacted: single records at these offsets."""
+    """A replica of a leader's compacted log: single records at these offsets."""
     manager = node.start(lambda _: config)
     log = manager.create("t", 0, ID)
     for offset in offsets:
@@ -71,7 +71,7 @@ def follower(node: Node, config: LogConfig, *offsets: int) -> LogManager:
 
 @pytest.mark.parametrize("flushed", [0, 1, 2, 3])
 def test_a_replica_of_what_was_compacted_keeps_it(flushed: int) -> None:
-    """No cleaner has been at it here: it was cut off at its first gap, or the log directory was refused."""
+    """No cleaner ran here: the log was truncated at its first gap, or the log directory was refused."""
     node = Node()
     manager = follower(node, DELETE, 0, 5)
     log = manager.get("t", 0)

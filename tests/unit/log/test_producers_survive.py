@@ -1,4 +1,4 @@
-"""What a partition knows of its idempotent producers survives whatever way the log is closed and opened again."""
+"""A partition's idempotent producers survive every way to close and open the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def config(overrides: Mapping[str, str]) -> LogConfig:
 
 
 def write(manager: LogManager, sequence: int) -> bool:
-    """Whether the batch was taken for one that is there already."""
+    """Write the batch; returns whether it counts as a duplicate."""
     log = manager.get("t", 0) or manager.create("t", 0, Uuid(bytes(16)))
     raw = batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=sequence)
     return log.append_as_leader(raw, 0, NOW).is_duplicate

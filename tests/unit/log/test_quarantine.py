@@ -1,4 +1,4 @@
-"""Failures at the grain of a partition: damage ends a replica, a shortage of descriptors ends nothing."""
+"""Failures at the level of a partition: damage ends a replica, a shortage of descriptors ends nothing."""
 
 from __future__ import annotations
 

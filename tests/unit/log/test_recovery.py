@@ -1,4 +1,4 @@
-"""Every prefix, bit and crash point: recovery holds what was durable, or refuses by file and offset."""
+"""Every prefix, bit and crash point: recovery keeps durable records, or refuses with file and offset."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_every_prefix_of_a_flushed_log_is_refused_by_name() -> None:
 
 
 def test_every_bit_of_an_unflushed_log() -> None:
-    """A flip in what was never durable cuts the log there; what comes back is exactly what was written before."""
+    """A flipped bit in records that were never durable truncates the log there; the earlier records are unchanged."""
     world = LogWorld()
     write(world)
     size = world.disk.size(FIRST + ".log")
@@ -90,14 +90,14 @@ def test_every_bit_of_an_unflushed_log() -> None:
         disk.flip(FIRST + ".log", bit // 8, bit % 8)
         log = LogWorld(disk=disk).open(clean=False)
         damaged = bit // 8 // one
-        # The leader epoch is outside the CRC, and any number may be one.
+        # The leader epoch is outside the CRC, and any number may be valid.
         kept = 4 if 12 <= bit // 8 % one < 16 else damaged
         assert log.end_offset == kept
         assert values(log) == [b"%d" % number for number in range(kept)]
 
 
 def test_every_bit_of_a_flushed_log() -> None:
-    """Below the recovery point nothing is cut: opening or reading refuses, or every batch that comes back is sound."""
+    """Nothing is truncated below the recovery point: opening or reading refuses, or every returned batch is valid."""
     world = LogWorld()
     closed(world, write(world))
     size = world.disk.size(FIRST + ".log")
@@ -123,7 +123,7 @@ def test_every_bit_of_a_flushed_log() -> None:
 
 
 def _is_bad(data: bytes, offset: int) -> bool:
-    """Whether a reader that checks its batch, as every client does, sees that something is wrong."""
+    """Whether a reader that checks its batch, as every client does, notices the damage."""
     try:
         header: BatchHeader = check_batch(data)
     except ValueError:
@@ -188,7 +188,7 @@ def test_only_what_lies_beyond_the_recovery_point_is_read() -> None:
     log.flush()
     for number in range(5):
         log.append_as_leader(batch(b"%d" % number), 0, NOW)
-    # Damage in front that a scan of everything would stumble over.
+    # Damage at the front that would stop a full scan.
     world.disk.flip(FIRST + ".log", 1000, 3)
     again = LogWorld(disk=world.disk).open(clean=False, recovery_point=2000)
     assert again.end_offset == 2005
@@ -198,7 +198,7 @@ def test_only_what_lies_beyond_the_recovery_point_is_read() -> None:
 def test_a_killed_log_of_large_batches_is_not_read_below_its_recovery_point_either(
     idempotent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody helps: index entries and producers are on disk because what was flushed needs them there."""
+    """Index entries and producers are on disk, because flushed records need them there."""
     monkeypatch.setattr(segment, "PENDING_LOG_BYTES_MAX", 40_000)
     monkeypatch.setattr(flushing, "SNAPSHOT_BYTES", 80_000)
     world = LogWorld()
@@ -303,7 +303,7 @@ def test_leftovers_of_compaction_and_deletion_are_settled() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_every_crash_point_keeps_what_was_fsynced(seed: int) -> None:
-    """Power is lost after a random number of changes; unsynced ones are kept, lost or torn."""
+    """Power is lost after a random number of changes; unsynced changes are kept, lost or torn."""
     rng = random.Random(seed)
     world = LogWorld(seed)
     log = world.open(CONFIG)
@@ -347,7 +347,7 @@ def test_every_crash_point_keeps_what_was_fsynced(seed: int) -> None:
 
 
 def emptied(world: LogWorld) -> None:
-    """Five records, durable, and then too old; their log is not told to any checkpoint."""
+    """Five records, durable and then expired; no checkpoint has their log yet."""
     log = world.open({"retention.ms": "1000"})
     for number in range(5):
         log.append_as_leader(batch(b"%d" % number), 0, NOW)
@@ -359,7 +359,7 @@ def emptied(world: LogWorld) -> None:
 
 @pytest.mark.parametrize("waits_ms", [0, 100_000])
 def test_a_killed_log_that_retention_had_emptied_goes_on_at_its_end(waits_ms: int) -> None:
-    """It began anew at 0: consumers that had committed 5 did not see what came next."""
+    """It restarted at 0: consumers that had committed 5 did not see the next records."""
     world = LogWorld()
     emptied(world)
     world.rest(waits_ms)
@@ -392,7 +392,7 @@ def test_a_killed_log_that_was_to_go_on_elsewhere_does() -> None:
 @pytest.mark.parametrize(("snapshot", "clean"), [(True, False), (True, True), (False, False)])
 @pytest.mark.parametrize("start", [6, 8, 9])
 def test_deleted_records_cost_no_producer_its_sequence(start: int, snapshot: bool, clean: bool) -> None:
-    """The batches behind the last snapshot count, whether clients may still read them or not."""
+    """The batches behind the last snapshot count, whether or not clients may still read them."""
     world = LogWorld()
     log = world.open()
     for number in (0, 3, 6):
@@ -410,7 +410,7 @@ def test_deleted_records_cost_no_producer_its_sequence(start: int, snapshot: boo
 
 
 def test_a_time_index_that_power_has_cut_is_made_anew() -> None:
-    """Its file became durable later than the offset index: records whose neighbours are older were not found."""
+    """Its file became durable later than the offset index: records with older neighbours were not found."""
     world = LogWorld()
     log = world.open({"index.interval.bytes": "100"})
     for number in range(30):

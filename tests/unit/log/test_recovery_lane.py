@@ -1,4 +1,4 @@
-"""Long logs are recovered in a lane: the loop goes on, requests get a retriable error until the log is open."""
+"""Long logs are recovered in a lane: the loop continues, and requests get a retriable error until the log is open."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def killed(partitions: int = 1) -> Node:
 
 
 def start(node: Node) -> LogManager:
-    """Start it; every unrecovered log is long."""
+    """Start the node; every unrecovered log counts as long."""
     manager = node.start()
     manager.recovery.inline_bytes_max = 0
     return manager
@@ -74,7 +74,7 @@ def test_a_log_killed_during_a_flush_is_flushed_before_its_records_count() -> No
     policy = make_config({"flush.messages": "2"})
     manager = node.start(topic_config=lambda _topic: policy)
     log = manager.create("t", 0, ID)
-    for number in range(3):  # their flush is not done, so they were not acknowledged
+    for number in range(3):  # their flush is not complete, so they were not acknowledged
         log.append_as_leader(batch(b"%d" % number), 0, NOW)
     assert log.settled_end < 3
     node.kill()

@@ -1,4 +1,4 @@
-"""What a start and a stop cost with many logs."""
+"""The cost of a start and a stop with many logs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _counted(calls: list[str], name: str, function: Callable[..., Any]) -> Calla
 
 
 def test_a_clean_start_costs_nothing_a_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """10,000 partitions on the real file system: the disk is asked as often as with one, and no object for any."""
+    """10,000 partitions on the real file system: as many disk calls as with one, and no object for any."""
     from kraft_node.runtime.env import RealEnv
 
     real = RealEnv()
@@ -60,7 +60,7 @@ def many_logs(node: Node) -> None:
 
 
 def test_a_stop_makes_no_files_on_the_loop() -> None:
-    """Each costs a millisecond on a busy disk: with 10,000 logs a controller in the same process would be silent."""
+    """Each file costs a millisecond on a busy disk: with 10,000 logs a controller in the same process would stall."""
     node = Node()
     manager = node.start()
     log = manager.create("t", 0, ID)
@@ -76,7 +76,9 @@ def test_a_stop_makes_no_files_on_the_loop() -> None:
 
 
 def test_a_stop_with_many_new_logs_syncs_the_file_system_once_and_loses_nothing() -> None:
-    """It made four fsyncs a log: 10,000 new partitions kept a stop busy for many seconds, a busy disk for minutes."""
+    """It made four fsyncs for each log: 10,000 new partitions delayed a stop by many seconds, on a busy disk by
+    minutes.
+    """
     node = Node()
     many_logs(node)
     node.rest(1000)
@@ -139,7 +141,7 @@ def test_indexes_of_a_flushed_log_survive_a_clean_stop_and_a_power_loss(seed: in
 
 
 def test_a_clean_stop_lets_others_have_their_turn_between_its_logs() -> None:
-    """A stop gathered the offsets of all logs at once: 100,000 of them held a controller up for seconds."""
+    """A stop gathered the offsets of all logs at once: 100,000 logs stalled a controller for seconds."""
     node = Node()
     manager = node.start()
     for partition in range(40 * closing.CLOSE_STEP):

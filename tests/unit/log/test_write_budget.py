@@ -1,4 +1,4 @@
-"""Appends wait for the disk before the kernel makes the event loop wait (`log.waiting.write_budget`)."""
+"""Appends wait for the disk before the kernel blocks the event loop (`log.waiting.write_budget`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def slow(ceiling: int | None = CEILING) -> tuple[LogWorld, Log]:
 
 
 def fill(log: Log) -> int:
-    """Append until an append must wait; how many did not."""
+    """Append until an append must wait; returns how many did not."""
     for number in range(1000):
         try:
             log.append_as_leader(batch(VALUE), 0, NOW)
@@ -117,7 +117,7 @@ def test_without_numbers_of_the_kernel_the_directory_counts_by_itself() -> None:
     log.append_as_leader(batch(VALUE), 0, NOW)
     for _ in range(OWN_BYTES // STEP_BYTES * 2):
         budget.written[log] = None
-        budget.left = 0  # all that was granted is appended
+        budget.left = 0  # the whole budget is used
         if budget.must_wait():
             break
     else:

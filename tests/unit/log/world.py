@@ -49,7 +49,7 @@ def read_bytes(found: FetchSlice) -> bytes:
 
 
 def all_records(log: Log) -> list[Record]:
-    """What a reader that begins at the start gets, fetch after fetch."""
+    """The records that a reader gets from the start, fetch by fetch."""
     got: list[Record] = []
     offset = log.start_offset
     while offset < log.end_offset:

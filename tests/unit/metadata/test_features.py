@@ -1,4 +1,4 @@
-"""The feature tables against Apache Kafka's own, and how versions are named."""
+"""The feature tables against Apache Kafka's own, and the names of versions."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_a_kind_is_found_by_records_as_made_and_as_decoded(kind: AnyKind) -> Non
 
 def test_a_message_that_is_not_a_metadata_record_has_no_kind() -> None:
     with pytest.raises(MetadataError, match="RemoteLogSegmentMetadataRecord is not a record of the metadata log"):
-        kinds.kind_of(stored.RemoteLogSegmentMetadataRecord())  # tiered storage numbers its records from 0, too
+        kinds.kind_of(stored.RemoteLogSegmentMetadataRecord())  # tiered storage numbers its records from 0 as well
 
 
 def test_no_aspect_of_a_kind_has_a_default() -> None:

@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools read what we write: a snapshot of everything that metadata can hold."""
+"""Apache Kafka's own tools read our files: a snapshot of everything that metadata can hold."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MetadataIma
         image.replay(record)
     for topic in list(image.topics):
         for number, state in topic.partitions():
-            # Kafka checks what random stories ignore: an eligible leader must be a replica.
+            # Kafka checks what random records ignore: an eligible leader must be a replica.
             state.isr = state.replicas
             state.elr = state.last_known_elr = ()
             image.topics.put_partition(topic.id, number, state)
@@ -96,12 +96,12 @@ def test_the_metadata_shell_loads_the_snapshot(written: tuple[Path, MetadataImag
 
 
 def _shell(path: Path, *command: str, last: str) -> str:
-    """What Apache's shell prints; it may say something else before it has loaded the snapshot."""
+    """The output of Apache's shell; it may differ before the shell has loaded the snapshot."""
     return run_metadata_shell("--snapshot", str(path), *command, is_whole=lambda text: last in text)
 
 
 def test_a_header_alone_is_sound() -> None:
-    """So that a reader's complaint about the files above is not about the first batch."""
+    """Proves that a reader's complaint about the files above is not about the first batch."""
     assert len(snapshot_header_batch(3, 5, 6)) > 61
     assert encode_values([stored.NoOpRecord()], 30) == [b"\x01\x14\x00\x00"]
 

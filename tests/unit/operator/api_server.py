@@ -1,8 +1,8 @@
 """An API server over HTTP, as far as the operator and kopf use one: discovery, verbs with preconditions, watches.
 
 It keeps objects in memory and counts requests. Fault model: any request may be refused before it takes effect
-(`refuse`); watches may be told 410 (`forget`). Not modelled: admission, authorization, pages of lists, ownership of
-fields (an apply is a merge). Nothing works on objects: a test, or the benchmark, is kubelet and controllers.
+(`refuse`); watches may get 410 (`forget`). Not modelled: admission, authorization, pages of lists, ownership of fields
+(an apply is a merge). Nothing acts on objects: a test, or the benchmark, plays kubelet and controllers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BOOKMARK_S = 30.0
 
 
 class Where(NamedTuple):
-    """What a request is about."""
+    """The object or list that a request is about."""
 
     kind: str
     namespace: str
@@ -89,7 +89,7 @@ class ApiServer:
         await self._runner.cleanup()
 
     def forget(self) -> None:
-        """Watches end, and those that go on at a version of before are told 410."""
+        """End the watches; those that continue at an earlier version get 410."""
         self._version += 1
         self._oldest = self._version
         self._events.clear()
@@ -148,7 +148,7 @@ class ApiServer:
         try:
             if watches:
                 answer = web.StreamResponse()
-                with contextlib.suppress(ConnectionResetError):  # who watched has gone
+                with contextlib.suppress(ConnectionResetError):  # the watcher has disconnected
                     await self._watch(request, where, answer)
                 return answer
             body = json.loads(await request.read() or b"{}")
@@ -195,7 +195,7 @@ class ApiServer:
             and _selected(one, request.query.get("labelSelector", ""))
         ]
         if "PartialObjectMetadata" in request.headers.get("Accept", ""):
-            # As the real one: null for none.
+            # As the real server: null for an empty list.
             found = [{"metadata": one["metadata"]} for one in found] or None  # type: ignore[assignment]
         return {"items": found, "metadata": {"resourceVersion": str(self._version)}}
 
@@ -259,7 +259,7 @@ class ApiServer:
 
 
 def _shown(one: Object) -> Object:
-    """All of it but its version and generation."""
+    """The whole object without version and generation."""
     return {**one, "metadata": {**one["metadata"], "resourceVersion": "", "generation": 0}}
 
 

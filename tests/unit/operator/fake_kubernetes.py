@@ -1,8 +1,8 @@
-"""An API server in memory, and as much of kubelet, scheduler and job controller as the operator can see.
+"""An API server in memory, with the parts of kubelet, scheduler and job controller that the operator can see.
 
-Fault model: any request may be refused (409, 429 that was given up, 500) before or after it has taken effect; the
-operator may die between any two of its writes. Watches tell of a change before the next pass (`Watching`). Not modelled
-are admission and Kafka: nodes never answer, so quorum and metadata stay unknown, and only what needs neither is done.
+Fault model: any request may be refused (409, 429 after all retries, 500) before or after it has taken effect. The
+operator may die between any two of its writes. Watches report a change before the next pass (`Watching`). Not modelled
+are admission and Kafka: nodes never answer, so quorum and metadata stay unknown, and only steps that need neither run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Crash(BaseException):
 
 
 class FakeApi:
-    """What `kube.client.Api` offers."""
+    """The methods of `kube.client.Api`."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Object] = {}
@@ -126,10 +126,10 @@ class FakeApi:
         if error is not None:
             raise error
 
-    # What the rest of Kubernetes does
+    # The rest of Kubernetes
 
     def work(self) -> None:
-        """Volumes are bound, jobs done, pods started and ready, or gone; as far as what they need is there."""
+        """Bind volumes, complete jobs, start and end pods, as far as their dependencies exist."""
         for (kind, namespace, name), one in list(self.objects.items()):
             if kind == "Job" and "status" not in one:
                 self._needs(one["spec"]["template"]["spec"], namespace)
@@ -167,7 +167,7 @@ WATCHED = OWN | {
 
 
 def watched(objects: dict[tuple[str, str, str], Object]) -> bytes:
-    """What watches show; statuses of our own are left out."""
+    """What watches show, without our own statuses."""
     shown = [
         (where, {**one, "status": None} if where[0] in OWN else one)
         for where, one in sorted(objects.items())
@@ -177,7 +177,7 @@ def watched(objects: dict[tuple[str, str, str], Object]) -> bytes:
 
 
 class Watching(Reconciler):
-    """Is told of changes as by watches: before a pass, if anything differs from what it was before the last one."""
+    """Reports changes like watches: before a pass, if anything differs from the state before the previous pass."""
 
     def __init__(self, api: Any, *rest: Any, **named: Any) -> None:
         super().__init__(api, *rest, **named)
@@ -193,7 +193,7 @@ class Watching(Reconciler):
 
 
 def _copied(one: Object) -> Object:
-    """As through JSON, and much faster than `copy.deepcopy`."""
+    """A copy as through JSON, much faster than `copy.deepcopy`."""
     return dict(marshal.loads(marshal.dumps(one)))
 
 

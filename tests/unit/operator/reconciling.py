@@ -1,4 +1,4 @@
-"""What tests of whole passes share: the sample in an API server in memory, and its operator."""
+"""Shared parts of tests of whole passes: the sample in an API server in memory, and its operator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = Key("demo", "sample")
 
 
 def new_resource() -> dict[str, Any]:
-    """As the API server has it, with the defaults of the definition."""
+    """The resource as the API server stores it, with the definition's defaults."""
     document = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
     spec = KRaftClusterSpec.model_validate({**document["spec"], "podDisruptionBudget": {"enabled": True}})
     document["spec"] = spec.model_dump(by_alias=True, exclude_none=True)
@@ -34,7 +34,9 @@ def new_api() -> FakeApi:
 
 
 def new_operator(api: Any) -> Watching:
-    """Its time passes with each look: what is as old as the last write, to the millisecond, is not trusted."""
+    """An operator whose time passes with each look: a view as old as the last write, to the millisecond, is not
+    trusted.
+    """
     looks = itertools.count()
     return Watching(api, Events(api, "test"), Metrics(), clock=lambda: time.monotonic() + next(looks) / 500)
 

@@ -23,7 +23,7 @@ def sample(namespace: str = "demo", **changes: Any) -> Cluster:
 
 
 def manifests(cluster: Cluster) -> list[dict[str, Any]]:
-    """All that a controller and a broker of it are made of, and what all share."""
+    """All manifests of a controller and a broker of it, and the shared ones."""
     nodes = (Node(1, "controllers", True, False), Node(101, "brokers", False, True))
     found = [network.nodes_service(cluster), network.bootstrap_service(cluster)]
     found += network.disruption_budgets(cluster, nodes)

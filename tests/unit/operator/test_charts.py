@@ -1,4 +1,4 @@
-"""The charts make what the models and the plain manifests say. Without Helm only files are read."""
+"""The charts produce what the models and the plain manifests define. Without Helm only files are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people are told names the voter, partition or pod."""
+"""Messages to people name the voter, partition or pod."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Every metric that a dashboard or an alert names is there, in a simulated cluster that has worked or in the operator's
-registry; and a panel's unit is that of what it shows.
+"""Every metric that a dashboard or an alert names exists, in a simulated cluster after some work or in the operator's
+registry. A panel's unit fits its metric.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GIVEN = {"namespace", "cluster", "pool", "node", "pod"}
 
 @cache
 def known() -> dict[str, set[str]]:
-    """Names of all metrics with their labels."""
+    """The names of all metrics with their labels."""
     cluster = Cluster(3, 3)
     cluster.create("t", [1, 2, 3])
     cluster.produce("b1", "t", b"x")
@@ -39,7 +39,7 @@ def known() -> dict[str, set[str]]:
     machines = [cluster.node(name) for name in ("c1", "c2", "c3", "b1", "b2", "b3")]
     texts = [node.registry.text() for node in machines]
     operator = Metrics()
-    ProcessCollector(registry=operator.registry)  # a node prints the same, under the same names
+    ProcessCollector(registry=operator.registry)  # a node prints the same under the same names
     plan = Plan([Remember(Record(), "")], [], [Blocked("Why", "")])
     operator.passed("n", "c", plan, [Told("Ready", "True", "", "")], took_s=0.1, now_s=1.0)
     operator.writes.labels("patch", "Pod").inc()
@@ -54,7 +54,7 @@ def known() -> dict[str, set[str]]:
 
 
 def queries() -> list[tuple[str, str, str]]:
-    """Where, unit, expression."""
+    """Place, unit and expression of each query."""
     found = [(one["alert"], "", one["expr"]) for one in ALERTS]
     for name in BOARDS:
         for panel in json.loads((FOLDER / f"{name}.json").read_text())["panels"]:

@@ -1,4 +1,4 @@
-"""Events aggregate: the same one counts up, many that differ in their words become one."""
+"""Events aggregate: equal events count up, and many events that differ in their words become one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_many_that_differ_in_their_words_become_one() -> None:
 
 
 def test_events_about_lost_data_stay_apart() -> None:
-    """More than ten topics were deleted within ten minutes, and one event named the last one only."""
+    """More than ten topics were deleted within ten minutes, and one event named only the last."""
     world = World()
     world.tell(*(f"topic {number} is deleted" for number in range(30)), combine=False)
     assert len(world.told) == 30

@@ -1,4 +1,4 @@
-"""Disruption budgets let a drain go on once ISRs and quorum have recovered, and machines that are lost are named."""
+"""Disruption budgets let a drain continue once ISRs and quorum have recovered; lost machines are named."""
 
 from __future__ import annotations
 

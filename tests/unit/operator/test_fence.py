@@ -1,4 +1,4 @@
-"""What disrupts happens alone, on views of now, once; a broker's disk is given up only after a second look."""
+"""Disruptive steps run alone, on current views, once; a broker's disk is given up only after a second look."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_empty_disk_waits_while_another_broker_is_down_and_not_fenced() -> No
 
 
 def test_a_disk_that_has_become_the_last_in_sync_is_not_swapped() -> None:
-    """Between the stop and the swap the others fell out of the ISR."""
+    """Between the stop and the swap the other replicas left the ISR."""
     world = made()
     world.wanted = wanted(replacements=(Replacement("disk", 101, "EmptyDisk"),))
     while not world.actions(do.Stop):
@@ -122,7 +122,7 @@ async def _settled() -> tuple[Any, Any]:
 
 
 def _plans(monkeypatch: pytest.MonkeyPatch, *plans: Plan) -> None:
-    """What the planner says, one look after the other."""
+    """The planner's plans, one look after the other."""
     monkeypatch.setattr("kraft_operator.apply.fence.LOOKS_S", 0.0)
     left = list(plans)
     monkeypatch.setattr("kraft_operator.reconcile.plan", lambda *_: left.pop(0) if len(left) > 1 else left[0])

@@ -57,7 +57,7 @@ async def _request(reader: asyncio.StreamReader) -> int:
 
 
 async def _greeting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers ApiVersions, the first request of a connection."""
+    """Answer ApiVersions, the first request of a connection."""
     served = [messages.ApiVersionsResponse.ApiVersion(key, version, version) for key, version in VERSIONS.items()]
     version = VERSIONS[ApiKey.API_VERSIONS]
     body = struct.pack(">i", await _request(reader)) + encode(messages.ApiVersionsResponse(api_keys=served), version)

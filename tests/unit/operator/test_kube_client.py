@@ -1,4 +1,4 @@
-"""Requests to an API server that speaks HTTP: retries, logins that end, proxies; and what kopf logs in with."""
+"""Requests to an API server over HTTP: retries, expired logins, proxies; and kopf's login."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Answer = tuple[int, dict[str, str], Object]
 
 
 class Server:
-    """Answers in their order; None breaks the connection. Keeps the requests' first lines and headers."""
+    """Sends its answers in order; None breaks the connection. Keeps the requests' first lines and headers."""
 
     def __init__(self, answers: list[Answer | None], tls: ssl.SSLContext | None = None) -> None:
         self.answers = answers
@@ -196,7 +196,7 @@ def test_an_exec_plugin_is_asked_again_once_its_token_has_ended(
 
 
 def _certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """Self-signed, for 127.0.0.1."""
+    """A self-signed certificate for 127.0.0.1."""
     key, certificate = folder / f"{name}.key", folder / f"{name}.crt"
     words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
     words += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
@@ -205,7 +205,7 @@ def _certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def test_another_ca_is_believed_once_it_is_in_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API server got a certificate of another CA, and kept connections ended with its restart."""
+    """The API server got a certificate of another CA, and its restart ended the open connections."""
     (old, _), (new, key) = _certificate(tmp_path, "old"), _certificate(tmp_path, "new")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(new, key)

@@ -1,7 +1,7 @@
-"""`kubectl kraft` over a kubectl that answers as a real one did: tables, requests, exit codes.
+"""`kubectl kraft` over a kubectl with recorded answers: tables, requests, exit codes.
 
 The resource was recorded from a real API server, in the middle of a roll with a voter behind. The kubectl keeps it in a
-file, merges patches into it, and refuses those of an older resourceVersion in the API server's words.
+file, merges patches into it, and refuses patches of an older resourceVersion in the API server's words.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ elif words[0] == "top":
 
 
 class Api:
-    """What the kubectl has and was asked."""
+    """The objects of the kubectl, and the requests to it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,7 +73,7 @@ class Api:
         self.program = program
 
     def write(self, resource: dict[str, Any]) -> None:
-        """At once: a program that watches may be reading."""
+        """Write the file atomically: a program that watches may be reading it."""
         new = self.folder / "resource.json.new"
         new.write_text(json.dumps(resource))
         new.replace(self.folder / "resource.json")
@@ -370,7 +370,7 @@ def test_what_kubectl_complains_of_is_told_in_one_line_and_by_the_exit_code(api:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_the_namespace_may_stand_before_the_command(before: bool, api: Api) -> None:
-    """`kubectl kraft -n ns status` was no such option."""
+    """`kubectl kraft -n ns status` was refused as an unknown option."""
     flags = ["-n", "there", "--context", "lab"]
     done = api.run(*flags, "status", "smoke") if before else api.run("status", "smoke", *flags)
     assert done.exit_code == 0, done.output

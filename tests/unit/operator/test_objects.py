@@ -1,4 +1,4 @@
-"""Objects of Kubernetes as the planner sees them; what is written and what is not."""
+"""Objects of Kubernetes as the planner sees them, and which of them are written."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_whom_to_ask() -> None:
 
 
 def test_a_broker_is_asked_where_it_listens_not_where_it_shall_once_it_is_restarted() -> None:
-    """Asked at the new port none answered: who holds what was unknown, and no broker was ever restarted."""
+    """Brokers do not listen on the new port yet. Their view stayed unknown, and no broker was ever restarted."""
     ready = {**STATES["ready"][0], "podIP": "10.0.0.1"}
     labels = {"kraftcluster.io/broker": "true"}
     ports = {101: 9092, 102: 9192}
@@ -182,7 +182,7 @@ def test_an_address_of_a_load_balancer_is_the_same_whatever_the_order(
     assert objects.addresses(cluster, [_service("out", *reversed(ingress))]) == said
 
 
-# What is written
+# Writes
 
 
 def test_what_is_there_with_defaults_besides_needs_no_write() -> None:
@@ -227,7 +227,7 @@ def test_a_difference_makes_the_one_of_the_other(before: Object, after: Object) 
     assert bool(change) == (before != after)
 
 
-# What processes say of themselves
+# Processes' reports about themselves
 
 
 def test_a_process_is_believed_before_its_pods_annotations() -> None:
@@ -266,7 +266,7 @@ def test_a_process_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_format_is_done_once_its_own_container_has_ended_well() -> None:
-    """Kubernetes tells it of the job seconds later. A pod that a job of the same name left behind proves nothing."""
+    """Kubernetes reports the job's end seconds later. A pod that a job of the same name left behind proves nothing."""
     one = {"metadata": {"name": "j", "uid": "new", "annotations": {}}, "status": {"active": 1}}
 
     def state(owner: str, container: str, code: int) -> str:

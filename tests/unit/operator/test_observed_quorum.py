@@ -1,4 +1,4 @@
-"""The quorum as its leader tells it, in answers as a real one gave them."""
+"""The quorum as its leader reports it, in recorded answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _replica(node_id: int, disk: int, *, end: int = 223, ago_ms: int = 300) -> R
 
 
 class Answers:
-    """A client that has one answer to each request."""
+    """A client with one answer to each request."""
 
     def __init__(self, voters: list[Replica], observers: list[Replica]) -> None:
         told = m.DescribeQuorumResponse.PartitionData(0, 0, None, 1, 1, 223, voters, observers)
@@ -45,7 +45,7 @@ def _observers(voters: list[Replica], observers: list[Replica]) -> dict[int, byt
 
 
 def test_the_former_disk_of_a_voter_is_not_taken_for_its_new_one() -> None:
-    """It was: the voter was removed and added three times a second, until its former self was forgotten."""
+    """The voter was removed and added three times a second, until its former disk was forgotten."""
     former, present = _replica(2, 1, ago_ms=92_907), _replica(2, 2)
     leader = _replica(1, 9, ago_ms=0)
     assert _observers([leader, former], [present]) == {2: present.replica_directory_id}, (
@@ -55,7 +55,7 @@ def test_the_former_disk_of_a_voter_is_not_taken_for_its_new_one() -> None:
 
 
 def test_of_two_disks_of_one_node_the_one_that_fetches_counts() -> None:
-    """A controller whose disk was replaced was seen as behind for five minutes, until its former self was forgotten."""
+    """A controller with a replaced disk appeared behind for five minutes, until its former disk was forgotten."""
     voters = [_replica(1, 1, ago_ms=0), _replica(2, 2)]
     former, present = _replica(3, 3, end=39, ago_ms=92_907), _replica(3, 4)
     for observers in ([former, present], [present, former]):

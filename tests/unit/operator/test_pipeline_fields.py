@@ -1,4 +1,4 @@
-"""The specifications of pipelines are those that `kraft-pipeline` takes: the same fields, with the same defaults."""
+"""The specifications of pipelines equal those of `kraft-pipeline`: the same fields, with the same defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.operator.sample import ARCHIVE, OPERATORS, ROOT, TABLE
 
 
 def _paths(model: type[BaseModel], above: str = "") -> Iterator[str]:
-    """Of all fields, as in YAML."""
+    """The paths of all fields, as in YAML."""
     for name, field in model.model_fields.items():
         path = f"{above}.{field.alias or name}".lstrip(".")
         inner = [a for a in (field.annotation, *getattr(field.annotation, "__args__", ())) if isinstance(a, type)]
@@ -29,7 +29,7 @@ def _paths(model: type[BaseModel], above: str = "") -> Iterator[str]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The paths of the fields that a command has looked for."""
+    """The paths of the fields that a command reads."""
     found: set[str] = set()
     get = sections.Section.get
 
@@ -51,8 +51,9 @@ def test_a_tables_fields_are_those_of_the_command(asked: set[str]) -> None:
     oauth = {"tokenUrl": "http://r/token", "clientId": "id", "clientSecret": "s"}
     for value in ({}, {"format": "avro", "registry": {"url": "http://r", "oauth": oauth}}):
         table_spec.parse(_document("KafkaTable", {**TABLE, "bootstrapServers": "a:1", "value": value}))
-    asked -= {f"value.registry.{name}" for name in ("passwordEnv", "token", "oauth.clientSecret")}  # none is in plain
-    asked.remove("routes")  # for files of the command: a resource is one table, or one for each topic
+    # no password in plain text
+    asked -= {f"value.registry.{name}" for name in ("passwordEnv", "token", "oauth.clientSecret")}
+    asked.remove("routes")  # for files of the command: a resource is one table, or one table for each topic
     asked |= {f"value.registry.passwordSecret.{name}" for name in ("name", "key")}
     _same_fields(KafkaTableSpec, asked)
 

@@ -1,4 +1,4 @@
-"""Pipelines on Kubernetes: what is made of a specification, and what the status says."""
+"""Pipelines on Kubernetes: the objects of a specification, and the status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.operator.sample import OPERATORS, ROOT, SPECS, TABLE
 
 
 class World:
-    """An API server in memory with a cluster and a pipeline; `answer` is what its driver tells."""
+    """An API server in memory with a cluster and a pipeline; `answer` is the driver's report."""
 
     def __init__(self, kind: str, **changes: Any) -> None:
         self.kind, self.api = kind, FakeApi()
@@ -46,7 +46,7 @@ class World:
         self.api.objects[kind, "demo", name] = {"metadata": {**metadata, "labels": dict(labels or {})}, **parts}
 
     def run(self, passes: int = 1) -> float | None:
-        """Seconds until the next pass."""
+        """Run a pass; returns the seconds until the next one."""
         after = None
         for _ in range(passes):
             now = watched(self.api.objects)
@@ -72,7 +72,7 @@ class World:
 
     @property
     def driver(self) -> dict[str, Any]:
-        """The pod of a table, as its Deployment has it."""
+        """The pod of a table, as its Deployment defines it."""
         found: dict[str, Any] = self.made("Deployment")[0]["spec"]["template"]
         return found
 
@@ -269,7 +269,7 @@ def test_a_cluster_that_is_not_there_is_named_and_nothing_is_made(kind: str) -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_kubernetes_refuses_for_good_is_in_the_status_until_it_is_taken(kind: str) -> None:
-    """It was in the operator's log only."""
+    """Before, only the operator's log had it."""
     world = World(kind)
     refusal = ApiError(403, "Forbidden", "exceeded quota: count/jobs.batch")
     world.api.before = lambda verb, other, _: refusal if (verb, other) == ("apply", "NetworkPolicy") else None
@@ -314,7 +314,7 @@ def _env(**source: Any) -> dict[str, Any]:
 
 
 def test_a_secret_that_no_administrator_has_allowed_is_refused() -> None:
-    """The author of a KafkaTable read any Secret of the namespace by `driver.env`."""
+    """The author of a KafkaTable could read any Secret of the namespace by `driver.env`."""
     world = World("KafkaTable", **_env(secretKeyRef={"name": "admin", "key": "k"}))
     world.run()
     status, reason, message = world.conditions()["Degraded"]

@@ -1,4 +1,4 @@
-"""More whole stories: levels, racks, volumes that come later, dynamic voters, lost voters, balance, throttles."""
+"""More whole stories: levels, racks, volumes that are added later, dynamic voters, lost voters, balance, throttles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _restarts(world: World) -> list[int]:
     return [node for step in world.done if isinstance(step, do.Restart) for node in step.nodes]
 
 
-# Configurations that are gone
+# Lost configurations
 
 
 @pytest.mark.parametrize("lost", [1, 103])
@@ -70,7 +70,7 @@ def test_dynamic_values_restart_nobody_but_who_cannot_start_begins_with_the_pres
 
 
 def test_a_value_that_nodes_were_started_with_is_taken_back_once_they_have_restarted_without_it() -> None:
-    """At once, that of their files would be in force again, whatever it was when they started."""
+    """If it were withdrawn at once, the value in their files would apply again, whatever it was at their start."""
     world = made()
 
     def asks(**values: str) -> None:
@@ -172,7 +172,7 @@ def test_a_broker_that_lands_in_another_rack_is_restarted_with_it() -> None:
 
 
 def test_a_broker_whose_address_outside_has_changed_is_restarted_with_it() -> None:
-    """It went on telling clients the former one, of a load balancer that was made anew."""
+    """It kept sending clients the former address, of a load balancer that had been replaced."""
     world = World(wanted(), addresses={101: "external=a:1", 102: "external=b:1", 103: "external=c:1"})
     world.settle()
     del world.addresses[102]
@@ -190,7 +190,7 @@ def test_a_broker_of_an_operator_that_did_not_note_addresses_is_not_restarted() 
     assert not _restarts(world)
 
 
-# Volumes that come later
+# Volumes that are added later
 
 
 def test_a_node_whose_claim_is_being_deleted_is_not_restarted_as_its_volume_would_go_with_the_pod() -> None:

@@ -1,4 +1,4 @@
-"""etcd and kube-apiserver as processes, for tests that need the real thing. Where they are missing, tests are skipped.
+"""etcd and kube-apiserver as processes, for tests that need the real programs. Without them tests are skipped.
 
 They come from the lab (`K8S_LAB`) or the PATH. Fault model: none; the processes end with the test.
 """
@@ -84,7 +84,7 @@ def control_plane(folder: Path) -> Iterator[Path]:
         for process in reversed(processes):
             try:
                 process.wait(5)
-            except subprocess.TimeoutExpired:  # it waits for watches to end
+            except subprocess.TimeoutExpired:  # it waits for the end of watches
                 process.kill()
                 process.wait(20)
 

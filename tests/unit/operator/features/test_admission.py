@@ -1,4 +1,4 @@
-"""The webhook: what it refuses, that it is off unless it is asked for, and what it is served with."""
+"""The webhook: what it refuses, that it is off by default, and how it is served."""
 
 from __future__ import annotations
 

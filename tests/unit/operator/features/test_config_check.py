@@ -1,4 +1,4 @@
-"""Mistakes in `spec.config` are named before anything is touched, and nothing that a node takes is one."""
+"""Mistakes in `spec.config` are reported before anything is changed, and a valid value is never reported."""
 
 from __future__ import annotations
 

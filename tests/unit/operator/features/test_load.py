@@ -1,4 +1,4 @@
-"""Balance by load: off by default, told or done, only when nothing else moves and everything is known."""
+"""Balance by load: off by default, reported or done, only if nothing else moves and everything is known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.operator.world import Partition
 
 
 def _world(load: str = "Move") -> VolumesWorld:
-    """Everything is on 101 and 102, half of it in two partitions; 101 leads all."""
+    """All replicas are on 101 and 102, half of the load in two partitions; 101 leads all."""
     world = VolumesWorld(pools("a"))
     world.settle()
     world.wanted = replace(world.wanted, load=load, load_percent=20, load_bytes=10)
@@ -35,7 +35,7 @@ def _moves(world: VolumesWorld) -> dict[tuple[str, int], tuple[int, ...]]:
 
 
 def _carry(world: VolumesWorld) -> None:
-    """Bytes follow the replicas."""
+    """Move the bytes with the replicas."""
     sizes = {key: size for logs in world.logs.values() for key, size in logs.get("a", {}).items()}
     for node_id in (101, 102, 103):
         mine = {key: sizes[key] for key, one in world.partitions.items() if node_id in one.replicas}

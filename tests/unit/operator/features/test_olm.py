@@ -1,4 +1,4 @@
-"""The bundle for OLM follows from the chart, and has the layout that operator-framework's `registry+v1` asks for."""
+"""The bundle for OLM follows from the chart, and has the layout that operator-framework's `registry+v1` requires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pool's pod template: what reaches the pod, what the operator keeps for itself, what must be granted."""
+"""A pool's pod template: what reaches the pod, what the operator reserves, what must be granted."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _pod(cluster: Cluster, node: Node = BROKER, **more: str) -> dict[str, Any]:
 
 
 def _refused(template: dict[str, Any], model: type = PodTemplate) -> list[str]:
-    """Messages of the rules that refuse it."""
+    """The messages of the rules that refuse it."""
     value = model.model_validate(template).model_dump(by_alias=True, exclude_none=True)
     rules = rules_of(model.RULES)["x-kubernetes-validations"]
     return [rule["message"] for rule in rules if not compiled(rule["rule"])({"self": value})]
@@ -109,9 +109,9 @@ def test_everything_of_the_template_reaches_the_pod() -> None:
 
 
 def test_a_format_asks_for_what_its_node_asks_for() -> None:
-    """With a tenth of a node's share of the processor it starved beside nodes that were there before it.
+    """With a tenth of a node's share of the processor it starved beside older nodes.
 
-    It also decides on which machine the volume is: there the node has to fit.
+    It also decides on which machine the volume is, and the node has to fit there.
     """
     cluster = sample()
     for pool, node in zip(cluster.spec.node_pools, (Node(1, "controllers", True, False), BROKER), strict=True):
@@ -151,7 +151,7 @@ def test_each_field_of_the_template_is_a_restart_also_for_pods_of_older_operator
     )
 
 
-# What the operator keeps for itself
+# What the operator reserves
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_volumes_and_values_have_one_source() -> None:
     assert not ContainerSecurity.model_fields.keys() & {"privileged", "capabilities", "allow_privilege_escalation"}
 
 
-# Apart from each other
+# Separate templates
 
 
 def test_nodes_are_kept_apart_by_pool_and_controllers_among_all_their_pools() -> None:

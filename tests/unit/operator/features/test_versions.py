@@ -1,4 +1,4 @@
-"""v1beta1 beside v1alpha1: conversions lose nothing, and what a real API server stores moves from one to the other."""
+"""v1beta1 beside v1alpha1: conversions lose nothing, and objects in a real API server move from one to the other."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_local_file_may_be_of_either_version() -> None:
 
 
 def test_a_local_file_of_v1beta1_has_no_names_of_v1alpha1() -> None:
-    """`drain` beside `moves` replaced it without a word."""
+    """`drain` beside `moves` replaced it silently."""
     document = converted(_sample(), "v1beta1")
     document["spec"]["drain"] = {"partitionsAtOnce": 1}
     with pytest.raises(BadResourceError, match=r"spec\.drain: unknown field; this version has moves"):
@@ -106,7 +106,7 @@ class _Kubectl:
 
 
 def test_a_repeated_store_waits_for_all_api_servers_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first run ended in the pause; the second took the definition for proof that all API servers know it."""
+    """The first run ended in the pause; the second assumed from the definition that all API servers know it."""
     pauses: list[float] = []
     monkeypatch.setattr(versions, "pause", pauses.append)
     versions.store(_Kubectl(), "v1beta1")  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ def hook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
         """Let the API server close its TLS connections: a closed loop would leave their sockets to the next tests."""
         end = time.monotonic() + 20
         open_files: Any = vars(loop)["_selector"].get_map()
-        while len(open_files) > 1 and time.monotonic() < end:  # one is the loop's own
+        while len(open_files) > 1 and time.monotonic() < end:  # the remaining one belongs to the loop
             await asyncio.sleep(0.05)
 
     def run() -> None:

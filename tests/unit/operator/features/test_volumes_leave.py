@@ -1,4 +1,4 @@
-"""A volume that is taken out of a pool is emptied, proven to be empty, and only then left out."""
+"""A volume that is removed from a pool is emptied, proven empty, and only then left out."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.unit.operator.world import made
 
 
 class _Formats(FakeApi):
-    """Also remembers which claims were mounted by a job that was done."""
+    """Also records which claims a finished job mounted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def test_a_volume_added_while_a_disk_is_formatted_is_formatted_too() -> None:
 
 
 def test_a_foreign_claim_does_not_go_with_the_resource() -> None:
-    """A claim that a former cluster of the same name has kept holds its data. No policy of this resource is for it."""
+    """A former cluster of the same name may have kept a claim with its data. No policy of this resource covers it."""
 
     async def main() -> None:
         api = new_api()

@@ -1,4 +1,4 @@
-"""Volumes that leave, as objects of Kubernetes and as requests to a broker."""
+"""Volumes that are removed, as objects of Kubernetes and as requests to a broker."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_requests_are_those_of_kafka() -> None:
 
 
 class _Broker:
-    """Answers DescribeConfigs and DescribeLogDirs, and remembers in which order it was asked."""
+    """Answers DescribeConfigs and DescribeLogDirs, and records the order of requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""Maintenance windows, evictions that become restarts, and since when a gate is closed."""
+"""Maintenance windows, evictions that become restarts, and the time since when a gate is closed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_windows_that_touch_are_one_and_none_is_always_open() -> None:
 
 
 def test_each_minute_of_two_weeks_agrees_with_the_state_of_before() -> None:
-    """Also over the change of clocks."""
+    """This includes the change of clocks."""
     windows = [_window("01:30", "03:15", "Sun", "Wed", timezone="Europe/Berlin"), _window("23:00", "00:30", "Sat")]
     now = datetime(2026, 10, 18, 0, 0, tzinfo=UTC)
     said = window_state(windows, now)
@@ -79,7 +79,7 @@ def test_a_time_zone_that_does_not_exist_is_named() -> None:
     assert window_problems(sample().spec) == []
 
 
-# What waits for it
+# What waits for a window
 
 
 def test_restarts_for_changes_wait_for_a_window_and_others_do_not() -> None:
@@ -114,7 +114,7 @@ def test_wishes_hold_the_window_only_where_there_is_one() -> None:
 def test_racks_restart_together_as_far_as_isrs_and_their_number_allow(
     at_once: int, min_isr: int, together: int
 ) -> None:
-    """Three replicas in three racks: with one needed in sync two racks may go, with two needed one."""
+    """Three replicas in three racks: if one must be in sync, two racks may restart; if two, one."""
     racks = {101: "x", 102: "y", 103: "z", 104: "x", 105: "y", 106: "z"}
     world = World(wanted(brokers=6), racks=racks)
     world.settle()

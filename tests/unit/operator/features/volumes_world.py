@@ -1,7 +1,7 @@
-"""A world whose brokers have log directories: what is in them, what moves between them, what is cordoned.
+"""A world whose brokers have log directories, with their content, moves and cordons.
 
-Laws, asserted at every step: a pod is started only with every volume that has replicas; a claim is deleted only if it
-is empty and no pod mounts it; a copy goes only to a directory that has room and no cordon.
+Laws, asserted at every step: a pod starts only with every volume that has replicas. A claim is deleted only if it is
+empty and no pod mounts it. A copy goes only to a directory with room and without a cordon.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Key = tuple[str, int]
 
 
 def pools(*volumes: str, delete: bool = False, image: str = "a") -> Wanted:
-    """Three controllers of one volume; three brokers with these."""
+    """Three controllers with one volume; three brokers with these volumes."""
     sizes = dict.fromkeys(volumes, 100)
     brokers = {"image": image, "config": ",".join(sorted(volumes))}
     return Wanted(
@@ -148,7 +148,7 @@ class VolumesWorld(World):
                     del copies[key]
 
     def place(self, node_id: int, key: Key, size: int, rng: random.Random) -> None:
-        """A new replica, in a directory that takes new ones."""
+        """Place a new replica in a directory that accepts new ones."""
         pod = self.pods.get(node_id)
         if pod is None or not pod.ready or pod.stopping is not None:
             return
@@ -157,14 +157,14 @@ class VolumesWorld(World):
         self.logs.setdefault(node_id, {}).setdefault(rng.choice(able), {})[key] = size
 
     def fill(self, *volumes: str, size: int = 10) -> None:
-        """Two replicas in each of these volumes of each broker."""
+        """Put two replicas in each of these volumes of each broker."""
         for node_id in (101, 102, 103):
             for number, name in enumerate(volumes * 2):
                 self.logs.setdefault(node_id, {}).setdefault(name, {})["t", number] = size
 
 
 def made(*volumes: str, delete: bool = False) -> VolumesWorld:
-    """A cluster that is there, with replicas in all volumes."""
+    """A finished cluster with replicas in all volumes."""
     world = VolumesWorld(pools(*volumes, delete=delete))
     world.settle()
     world.make_topics()

@@ -1,4 +1,4 @@
-"""Processes that are only said to run. Fault model: they end when told, by themselves, or never."""
+"""Simulated processes. Fault model: they end on command, by themselves, or never."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Run:
 
 
 class FakeProcesses:
-    """`processes.Processes` without any."""
+    """`processes.Processes` without real processes."""
 
     def __init__(self) -> None:
         self.runs: dict[Path, Run] = {}
@@ -42,7 +42,7 @@ class FakeProcesses:
 
     def look(self, folder: Path) -> Process | None:
         run = self.runs.get(folder)
-        # As if all had started within the same 10 ms, which is all that a start time tells.
+        # As if all had started within the same 10 ms, the resolution of a start time.
         return None if run is None else Process(run.pid, "boot/7", run.what, run.alive, run.exit_code)
 
     def signal(self, folder: Path, number: int) -> bool:

@@ -1,4 +1,4 @@
-"""The program `kraftcluster` where nothing has to run for it: what it asks for, what it says, how it ends."""
+"""The program `kraftcluster` without running nodes: its requests, its output, its end."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Stage:
         return CliRunner().invoke(main, [command, "--data", str(self.data), *words], env={"COLUMNS": "200"})
 
     def exists(self) -> None:
-        """A cluster that was made once and does not run."""
+        """A cluster that was created and does not run."""
         self.folder.remember(Memory(accepted=values(parsed(SAMPLE, "f").spec), uid="u", generation=1))
 
     def told(self) -> None:
-        """As a supervisor told that runs: this process."""
+        """The report of a running supervisor: this process."""
         assert self.folder.lock.take()
         resource = json.loads(RECORDED.read_text())
         resource["metadata"]["name"] = "sample"
@@ -243,7 +243,7 @@ def test_down_of_what_does_not_run_is_done_and_wipes_when_told(stage: Stage) -> 
 
 
 def test_down_waits_for_who_is_about_to_let_go(stage: Stage) -> None:
-    """Between the supervisor's last word and its end: `down` said that somebody else drove the cluster."""
+    """Between the supervisor's last report and its end, `down` claimed that another process drove the cluster."""
     stage.exists()
     with stage.folder.lock.path.open("w") as left:
         fcntl.flock(left, fcntl.LOCK_EX)
@@ -268,7 +268,7 @@ def test_words_are_completed() -> None:
 
 
 def test_who_is_read_by_nobody_any_more_stops_instead_of_leaving_its_nodes_alone() -> None:
-    """The pass in which the pipe broke ended the program: a node that it had just stopped stayed so."""
+    """The pass in which the pipe broke ended the program: a node that it had just stopped stayed down."""
     shown: list[str] = []
 
     class Broken(Lines):

@@ -1,4 +1,4 @@
-"""Real processes: identified by number and start time, a process for each folder; they outlive their parent."""
+"""Real processes: identified by number and start time, one for each folder; they outlive their parent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def wait_for(what: Callable[[], object]) -> None:
 
 
 def _ended(processes: Processes, folder: Path) -> bool:
-    """Ended by us, or before; one that has not written its name down yet cannot be signalled."""
+    """Whether it has ended, by us or before; a process that has not written its name yet cannot be signalled."""
     processes.signal(folder, signal.SIGKILL)
     found = processes.look(folder)
     return found is None or not found.alive

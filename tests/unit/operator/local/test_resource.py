@@ -1,4 +1,4 @@
-"""A file is held to what the API server holds a resource to: the same cases as e2e asks a real one."""
+"""A file must pass the API server's checks of a resource: the same cases as e2e sends to a real one."""
 
 from __future__ import annotations
 
@@ -128,7 +128,9 @@ def test_topics_of_the_file_are_held_to_their_rules() -> None:
 
 
 def test_brokers_reach_each_other_by_the_same_listener_until_all_of_them_are_stopped() -> None:
-    """Restarted one by one, those of the one listener and of the other could not fetch from each other."""
+    """Restarted one by one, brokers with the old listener and brokers with the new one could not fetch from each
+    other.
+    """
     before = values(parsed(SAMPLE, "f").spec)
     other = {**before, "listeners": [{"name": "inner", "port": 9093}, *before["listeners"]]}
     behind = {**before, "listeners": [*before["listeners"], {"name": "inner", "port": 9093}]}

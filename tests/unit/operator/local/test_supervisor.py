@@ -1,4 +1,4 @@
-"""The supervisor on processes that are only said to run: it goes on after a crash anywhere, and follows its file."""
+"""The supervisor on simulated processes: it continues after a crash anywhere, and follows its file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NODES = [1, 2, 3, 101, 102, 103]
 
 
 class Shown:
-    """What was told."""
+    """The reported resources."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -44,7 +44,7 @@ class Blind:
     metadata: Seen[Any] = Seen()
 
     async def look(self, controllers: object, brokers: object, statuses: object = None) -> None:
-        """Nothing is seen."""
+        """Sees nothing."""
 
 
 async def nobody_is_ready(nodes: Mapping[int, object]) -> dict[int, str]:
@@ -84,7 +84,7 @@ class Stage:
         asyncio.run(run())
 
     def formats(self) -> None:
-        """What `kafka-storage` has been asked for, done."""
+        """The pending requests to `kafka-storage`, done."""
         for folder, run in self.fakes.runs.items():
             if folder.name.startswith("format-") and run.alive:
                 file = Path(run.command[run.command.index("-c") + 1])
@@ -124,7 +124,7 @@ def test_a_new_cluster_is_formatted_once_and_started(stage: Stage) -> None:
 
 @pytest.mark.parametrize("step", range(0, 33, 2))
 def test_it_goes_on_after_a_crash_anywhere(stage: Stage, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It dies right after so many steps, and has nothing but what is on disk and what runs."""
+    """It dies right after that many steps, and keeps only the disk and the running processes."""
     stage.load()
     done = 0
     real = type(stage.supervisor.world).carry_out
@@ -146,7 +146,7 @@ def test_it_goes_on_after_a_crash_anywhere(stage: Stage, step: int, monkeypatch:
             crashed = True
             for run in stage.fakes.runs.values():
                 if not run.alive:
-                    run.exit_code = None  # the exit code of another's child process is unknown
+                    run.exit_code = None  # the exit code of another process's child is unknown
             stage.reborn().load()
     assert crashed == (step < done)
     assert stage.running() == NODES

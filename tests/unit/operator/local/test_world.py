@@ -1,4 +1,4 @@
-"""Processes and folders as pods and volumes: what is seen of them, and steps that are done, or done again."""
+"""Processes and folders as pods and volumes: how they are observed, and steps that run once or twice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ASPECTS = {"roles": "broker", "voters": "1", "config": "c"}
 
 
 class Stage:
-    """A world with a clock of its own, and what it said."""
+    """A world with its own clock, and its messages."""
 
     def __init__(self, root: Path) -> None:
         self.now = 1000.0
@@ -37,7 +37,7 @@ class Stage:
         self.world.remember(self.cluster, do.Remember(RECORD, ""))
 
     def reborn(self) -> World:
-        """The supervisor has been killed, and another one comes."""
+        """Kill the supervisor and start another."""
         memory = self.folder.memory()
         self.world = World(
             self.folder, memory, self.fakes, lambda: self.now, say=self.said.append, free=lambda _port: True
@@ -55,7 +55,7 @@ class Stage:
         return self.world.kube(self.cluster, {}).pods.get(node_id)
 
     def format(self, node_id: int = 101, disk: int = 0) -> None:
-        """As `kafka-storage` would."""
+        """Format as `kafka-storage` does."""
         self.do(do.CreateVolume(node_id, disk), do.Format(node_id, disk))
         self.formatted(node_id, disk)
 
@@ -89,7 +89,7 @@ def test_what_is_remembered_survives_with_a_port_for_everybody(stage: Stage) -> 
 
 
 def test_two_clusters_that_begin_at_once_get_other_ports(stage: Stage, tmp_path: Path) -> None:
-    """Neither listened yet when the other one looked: nodes of both had the same ports, for good."""
+    """Neither listened yet when the other one looked: nodes of both got the same ports, for good."""
     assert stage.folder.lock.take()
     second = World(Folder(tmp_path / "second"), Memory(), stage.fakes, lambda: 0.0, say=str, free=lambda _port: True)
     second.remember(stage.cluster, do.Remember(RECORD, ""))

@@ -1,4 +1,4 @@
-"""The laws of the end-to-end chaos find what they are for, and excuse what the chaos did a moment ago."""
+"""The laws of the end-to-end chaos find real faults, and excuse what the chaos did a moment ago."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLAIMS = "/api/v1/namespaces/kraft-operator/persistentvolumeclaims"
 
 
 class _Server:
-    """Lists pods of which some are ready."""
+    """Lists pods, some of them ready."""
 
     def __init__(self, ready: list[int]) -> None:
         self._ready = ready

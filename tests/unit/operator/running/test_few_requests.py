@@ -1,4 +1,4 @@
-"""What a start costs: steps follow each other without needless looks, and nothing is read or told twice."""
+"""The cost of a start: steps follow each other without needless looks, and nothing is read or reported twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kopf calls, and what a new leader looks at by itself."""
+"""The handlers that kopf calls, and a new leader's first look."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEYS = [Key("demo", "a"), Key("demo", "b")]
 
 
 def test_every_handler_runs_on_the_loop() -> None:
-    """kopf runs plain functions in threads: they woke queues that belong to the loop, and read them while it wrote."""
+    """kopf runs plain functions in threads: they woke queues that belong to the loop, and read them during writes."""
     made = kopf.OperatorRegistry()
     handlers.register(made, leader.Operator(Settings()))
     found = [one for part in (made._watching, made._activities) for one in part.get_all_handlers()]

@@ -51,7 +51,7 @@ def _kubeconfig(folder: Path, url: str) -> Path:
 
 
 def cluster(name: str, **changes: Any) -> dict[str, Any]:
-    """The sample as the API server has it, with the defaults of the definition."""
+    """The sample as the API server stores it, with the definition's defaults."""
     document = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
     spec = KRaftClusterSpec.model_validate({**document["spec"], "image": "a:1", **changes})
     metadata = {"name": name, "namespace": "demo"}
@@ -62,7 +62,7 @@ def cluster(name: str, **changes: Any) -> dict[str, Any]:
 async def _running(
     folder: Path, url: str, *words: str, **more: str
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, int, int]]:
-    """The process, and the ports of its health and metrics."""
+    """The process, and its health and metrics ports."""
     health, metrics = _port(), _port()
     env = {
         **{name: value for name, value in os.environ.items() if not name.startswith("KRAFT_")},
@@ -111,7 +111,7 @@ def test_it_takes_the_lease_works_and_gives_it_back(tmp_path: Path) -> None:
         server = ApiServer()
         async with server as url, _running(tmp_path, url) as (process, health, metrics):
             await _until(lambda: _holder(server))
-            server.put("KRaftCluster", cluster("one"))  # a watch tells of it
+            server.put("KRaftCluster", cluster("one"))  # a watch reports it
             await _until(lambda: len(_made(server, "Job")) == 6)
             assert json.loads(await _answer(health, "/healthz"))["operator"]["state"] == "works"
             assert "kraft_operator_leader 1.0" in await _answer(metrics, "/metrics")
@@ -164,7 +164,7 @@ def test_watches_select_on_the_server_and_list_anew_after_410(tmp_path: Path) ->
                 assert int(one["resourceVersion"]) > 0
                 assert one["allowWatchBookmarks"] == "true"
             lists = server.requests["list", "Service"]
-            server.put("Service", {"metadata": {"name": "other", "namespace": "demo"}})  # versions go on
+            server.put("Service", {"metadata": {"name": "other", "namespace": "demo"}})  # the versions advance
             server.forget()
             await _until(lambda: server.requests["list", "Service"] > lists)
             server.put("KRaftCluster", cluster("one"))

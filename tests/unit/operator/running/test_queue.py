@@ -1,4 +1,4 @@
-"""The queue, the Lease and the settings: what stands between the outside and passes."""
+"""The queue, the Lease and the settings: the parts between the outside and passes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A, B = Key("n", "a"), Key("n", "b")
 
 
 class Clock:
-    """Turned by hand."""
+    """A clock that the test sets."""
 
     now = 0.0
 
@@ -137,7 +137,7 @@ def test_passes_that_fail_come_again_ever_later_and_keep_nobody_else() -> None:
 
 
 def test_events_of_a_pass_s_own_writes_make_a_single_pass_more() -> None:
-    """Each of six pods that a pass made began a pass of its own."""
+    """Each of six pods that a pass created caused a pass of its own."""
 
     async def main() -> None:
         passes: list[float] = []
@@ -158,7 +158,7 @@ def test_events_of_a_pass_s_own_writes_make_a_single_pass_more() -> None:
             await _turns()
         assert passes == [0.0]
         clock.now += PACE_S
-        queue.put(B, 60.0)  # the clock of a test wakes no task
+        queue.put(B, 60.0)  # the test's clock wakes no task
         await _turns()
         assert passes == [0.0, PACE_S]
         task.cancel()
@@ -196,7 +196,7 @@ def test_one_of_two_holds_the_lease_and_the_other_takes_over_when_it_is_not_rene
 
 
 def test_who_cannot_renew_stops_before_another_may_take_over() -> None:
-    """A lease of 0.9 s and real time, as timeouts are real."""
+    """A lease of 0.9 s in real time, because timeouts are real."""
 
     async def main() -> None:
         api = FakeApi()
@@ -263,7 +263,7 @@ def test_a_lease_is_given_back_whose_request_a_stop_cut_off() -> None:
 
 
 def test_a_lease_that_nobody_has_held_is_taken() -> None:
-    """The chart makes it, so that it goes with the release."""
+    """The chart creates it, so that it is deleted with the release."""
 
     async def main() -> None:
         api = FakeApi()

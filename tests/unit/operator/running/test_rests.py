@@ -1,4 +1,4 @@
-"""A cluster with nothing to do rests: no request to the API server until a watch or its nodes tell of a change."""
+"""A cluster without work rests: no request to the API server until a watch or its nodes report a change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.operator.reconciling import KEY, new_api, new_operator, settle
 
 
 async def _rested() -> tuple[FakeApi, Watching]:
-    """Settled, and with a whole pass that wrote nothing."""
+    """A settled cluster after a whole pass that wrote nothing."""
     api = new_api()
     api.objects["KRaftCluster", *KEY]["spec"]["metrics"]["enabled"] = False  # no process can be asked here
     operator = new_operator(api)
@@ -26,7 +26,7 @@ async def _rested() -> tuple[FakeApi, Watching]:
 
 @pytest.fixture(autouse=True)
 def without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes of the API server in memory have no addresses: no node is asked, and everything is known."""
+    """Nodes of the API server in memory have no addresses: no node is asked, and everything counts as known."""
     monkeypatch.setattr("kraft_operator.observe.status.Statuses.whole", lambda *_: True)
 
 
@@ -71,7 +71,7 @@ def test_everything_is_read_anew_after_a_while_whatever_watches_tell(monkeypatch
 
 
 def test_a_step_is_planned_with_objects_that_are_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is done by what a watch may not have told yet."""
+    """No step relies on what a watch may not have reported yet."""
 
     async def main() -> None:
         api, operator = await _rested()
@@ -114,7 +114,7 @@ def test_a_change_during_a_whole_pass_is_not_slept_through() -> None:
 
 
 def test_a_change_while_topics_are_looked_at_is_not_slept_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster rested with the objects of before for twenty minutes."""
+    """The cluster rested for twenty minutes with the earlier objects."""
 
     async def main() -> None:
         _, operator = await _rested()
@@ -147,7 +147,7 @@ def test_an_operator_that_stops_begins_no_step() -> None:
 
 
 def test_a_change_while_the_first_objects_are_read_keeps_the_cluster_from_resting() -> None:
-    """What was read may be older than the change."""
+    """The objects may be older than the change."""
 
     async def main() -> None:
         api, operator = await _rested()

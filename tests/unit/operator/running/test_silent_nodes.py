@@ -1,4 +1,4 @@
-"""Nodes that start and do not answer yet hold up no volume and no pod: each pass waited for them for seconds."""
+"""Nodes that start and do not answer yet delay no volume and no pod: each pass waited for them for seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kraft_protocol.client.aio import Address
 
 
 async def _silent() -> asyncio.Server:
-    """A process that listens and says nothing."""
+    """A process that listens and sends nothing."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer):

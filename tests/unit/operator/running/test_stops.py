@@ -1,4 +1,4 @@
-"""What an operator that stops leaves to the next leader."""
+"""The state that a stopping operator leaves to the next leader."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.unit.operator.test_pipelines import World
 
 
 def test_an_operator_that_stops_begins_no_write_of_a_pipeline() -> None:
-    """A whole pass began or went on, and wrote when the next leader may work already."""
+    """A whole pass began or continued, and wrote when the next leader might already work."""
     world = World("KafkaTable")
     writes: list[str] = []
 
