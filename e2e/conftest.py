@@ -1,4 +1,4 @@
-"""The operator is installed once for all tests; every file has a cluster of its own."""
+"""The operator is installed once for all tests; every file has its own cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def operator() -> Iterator[None]:
-    """Installed, and left there: the next run takes it up."""
+    """The installed operator; it stays, and the next run uses it."""
     install_operator()
     yield
 

@@ -1,4 +1,4 @@
-"""What the tests of behaviour share: kubectl, the operator, a cluster, a workload that runs through what is done."""
+"""Shared parts of the tests: kubectl, the operator, a cluster, and a workload that runs during a test's actions."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def kubectl(
 
 
 def get(kind: str, name: str = "", selector: str = "", namespace: str = NAMESPACE) -> Any:
-    """An object, None for none; or a list of them."""
+    """An object, None if it does not exist; or a list of objects."""
     words = ["get", kind, "-o", "json", "--ignore-not-found"]
-    words += ["-n", namespace] if namespace else []  # machines and the like have none
+    words += ["-n", namespace] if namespace else []  # machines have no namespace
     words += [name] if name else ["-l", selector]
     text = kubectl(*words, check=True).stdout
     found = json.loads(text) if text.strip() else None
@@ -66,7 +66,7 @@ def until(what: str, check: Callable[[], Any], timeout_s: float = 240, every_s: 
 
 
 def install_operator() -> None:
-    """From the plain manifests: its own namespace, and no rights outside."""
+    """Install from the plain manifests: its own namespace, and no rights outside it."""
     phase = ("get", "namespace", NAMESPACE, "--ignore-not-found", "-o", "jsonpath={.status.phase}")
     until("a namespace of before is gone", lambda: kubectl(*phase, check=True).stdout != "Terminating")
     text = (ROOT / "deploy/operator.yaml").read_text()
@@ -82,7 +82,7 @@ def install_operator() -> None:
         chosen = [one for one in documents if not part or one["kind"] == part]
         applied = kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=yaml.safe_dump_all(chosen))
         assert applied.returncode == 0, applied.stderr
-    # An image of the same name may be another one than that of the last run.
+    # The last run's image of the same name may have other content.
     kubectl("rollout", "restart", "deploy", "-n", NAMESPACE, check=True)
     kubectl("rollout", "status", "deploy", "-n", NAMESPACE, "--timeout=300s", timeout=330, check=True)
 
@@ -103,7 +103,7 @@ def metric(name: str, namespace: str = NAMESPACE) -> Iterator[tuple[str, float]]
 
 
 def requests(namespace: str = NAMESPACE) -> Counter[str]:
-    """How many the operator has sent to the API server, by verb and kind; watches are not counted."""
+    """The number of requests from the operator to the API server, by verb and kind, without watches."""
     found: Counter[str] = Counter()
     for labels, count in metric("kraft_operator_requests_total", namespace):
         found[" ".join(labels.split('"')[1::2])] += int(count)
@@ -114,7 +114,7 @@ def requests(namespace: str = NAMESPACE) -> Counter[str]:
 
 
 class Cluster:
-    """One KRaftCluster, made of the sample."""
+    """One KRaftCluster, made from the sample."""
 
     def __init__(self, name: str, namespace: str = NAMESPACE, **changes: Any) -> None:
         self.name = name
@@ -134,7 +134,7 @@ class Cluster:
         assert answer.returncode == 0, answer.stderr
 
     def change(self, **values: Any) -> int:
-        """Edit the specification; the generation that it makes."""
+        """Edit the specification; returns its new generation."""
         self.document["spec"] |= values
         self.apply()
         return int(self.resource["metadata"]["generation"])
@@ -155,7 +155,7 @@ class Cluster:
         return next((c for c in self.status.get("conditions", ()) if c["type"] == kind), {})
 
     def settled(self) -> bool:
-        """Ready, caught up, and nothing left to do for the present specification."""
+        """Whether the cluster is ready and caught up, and no work is left for the present specification."""
         resource = self.resource
         status = resource.get("status", {})
         told = {c["type"]: c["status"] for c in status.get("conditions", ())}
@@ -186,12 +186,12 @@ class Cluster:
         return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
     def kill(self, *nodes: int) -> None:
-        """Their pods, without a word to them."""
+        """Kill the processes of the pods, without a clean stop."""
         pods = [f"{self.name}-{node}" for node in nodes]
         kubectl("delete", "pod", *pods, "-n", self.namespace, "--grace-period=0", "--force", check=True)
 
     def delete(self) -> None:
-        """With its volumes, which no owner takes along."""
+        """Delete the cluster with its volumes, which owners do not delete."""
         kubectl("delete", "kc", self.name, "-n", self.namespace, "--ignore-not-found", check=True)
         until(f"pods of {self.name} are gone", lambda: not self.pods(), 120)
         instance = f"app.kubernetes.io/instance={self.name}"
@@ -207,14 +207,14 @@ def operator_log(namespace: str = NAMESPACE, lines: int = 40) -> str:
 
 
 class Workload:
-    """A producer and a consumer in a pod of their own; `report` after the block."""
+    """A producer and a consumer in their own pod; `report` after the block."""
 
     def __init__(self, cluster: Cluster, *, partitions: int = 6, rate: float = 200, machine: str = "") -> None:
-        """`machine`: where its pod runs, if not anywhere."""
+        """Prepare a workload; `machine`: where its pod runs; None for anywhere."""
         self.name = f"{cluster.name}-client"
         self.namespace = cluster.namespace
         self._machine = {"kubernetes.io/hostname": machine} if machine else {}
-        self.topic = f"work-{time.time_ns()}"  # its own: everything in it has to be its own, too
+        self.topic = f"work-{time.time_ns()}"  # its own topic, because every record in it must be its own
         self._arguments = [f"{cluster.name}-bootstrap:9092", self.topic, str(partitions), "3", str(rate)]
         self.report: Object = {}
 
@@ -249,7 +249,7 @@ class Workload:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             if kind is None:
-                # The client may be gone before `touch` is: how that ends says nothing.
+                # The client may end before `touch` does, so the exit code means nothing.
                 kubectl("exec", self.name, "-n", self.namespace, "--", "touch", "/tmp/stop")
                 until("the client ends", self._ended, 240)
                 log = self.log()
@@ -269,7 +269,7 @@ class Workload:
         kubectl(*words, "--grace-period=0", "--force")
 
     def assert_nothing_lost(self, at_least: int = 100) -> None:
-        """Every record acknowledged, and read once, in its order."""
+        """Check that every record was acknowledged, and read once, in order."""
         print(json.dumps(self.report))
         assert self.report["acknowledged"] >= at_least, self.report
         assert not self.report["failed"], self.report
@@ -278,21 +278,21 @@ class Workload:
 
 
 class Phases:
-    """Moments of something that takes a while."""
+    """The phases of something that takes a while."""
 
     def __init__(self) -> None:
         self._at = time.monotonic()
         self.took_s: dict[str, float] = {}
 
     def passed(self, phase: str) -> None:
-        """The phase has ended, and the next one begins."""
+        """End the phase and begin the next."""
         now = time.monotonic()
         self.took_s[phase], self._at = now - self._at, now
 
 
 @contextlib.contextmanager
 def timed(what: str, namespace: str = NAMESPACE) -> Iterator[Phases]:
-    """Print how long it took and its phases, and what it cost: figures for people, asserted nowhere."""
+    """Print the duration with its phases, and the cost: figures for people, never asserted."""
     before, phases = requests(namespace), Phases()
     began = time.monotonic()
     yield phases

@@ -1,6 +1,6 @@
-"""Chaos under a seed, for a budget of minutes: nothing acknowledged is lost, the operator breaks nothing, all settles.
+"""Chaos under a seed, for some minutes: no acknowledged record is lost, the operator breaks nothing, all settles.
 
-`E2E_CHAOS_MINUTES` is the budget (without it the test is skipped), `E2E_CHAOS_SEED` the seed. `E2E_MACHINES` with
+`E2E_CHAOS_MINUTES` is the time (without it the test is skipped), `E2E_CHAOS_SEED` the seed. `E2E_MACHINES` with
 `E2E_CHAOS_MACHINE=N` lets the machine `labN` be cut off, too. The operator runs on this machine behind `chaos.proxy`.
 """
 

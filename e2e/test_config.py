@@ -1,4 +1,4 @@
-"""What is wrong in a specification stops at the first node, or is refused; it is named, and goes on once corrected."""
+"""A mistake in a specification stops at the first node, or is refused. It is named; after a correction all goes on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ pytestmark = needs_kubernetes
 
 
 def test_a_value_that_nodes_do_not_start_with_stops_the_roll_at_its_first(cluster: Cluster) -> None:
-    """Each value is one that the operator takes; together with others no node does."""
+    """The operator accepts each value; the combination keeps a node from starting."""
     before, right = cluster.uids(), cluster.spec["config"]
     with Workload(cluster) as work:
         cluster.change(config={**right, "replica.fetch.wait.max.ms": "40000"})
@@ -35,7 +35,7 @@ def test_a_mistake_is_named_before_any_node_is_restarted(cluster: Cluster) -> No
 
 
 def test_a_dynamic_value_that_the_cluster_refuses_is_named(cluster: Cluster) -> None:
-    """Also a node that was killed meanwhile, and cannot start with it, comes back once it is corrected."""
+    """A node that was killed meanwhile, and cannot start with the value, also comes back after the correction."""
     right = cluster.spec["config"]
     with Workload(cluster) as work:
         cluster.change(config={**right, "log.retention.ms": "0"})

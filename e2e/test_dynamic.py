@@ -10,7 +10,7 @@ pytestmark = needs_kubernetes
 
 
 def _properties(cluster: Cluster, node: int) -> str:
-    """The file of a node: its pod names the ConfigMap."""
+    """The configuration file of a node: its pod names the ConfigMap."""
     volumes = cluster.pods()[node]["spec"]["volumes"]
     name = next(one["configMap"]["name"] for one in volumes if "configMap" in one)
     return str(get("configmap", name, namespace=cluster.namespace)["data"]["server.properties"])

@@ -1,4 +1,4 @@
-"""Pipelines use only Secrets and claims that an administrator has allowed. Their pods need not run for that."""
+"""Pipelines use only Secrets and claims that an administrator has allowed. Their pods need not run for this test."""
 
 from __future__ import annotations
 

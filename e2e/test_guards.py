@@ -1,5 +1,6 @@
-"""What is not safe or not possible is not done, and is named: an under-replicated topic, resources that no machine has,
-somebody else's volume.
+"""Unsafe or impossible changes are not made, and are named.
+
+The cases are an under-replicated topic, resources that no machine has, and a volume of somebody else.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ pytestmark = needs_kubernetes
 
 
 def _tool(cluster: Cluster, script: str) -> None:
-    """A few lines of librdkafka in a pod of their own."""
+    """Run a few lines of librdkafka in their own pod."""
     name = f"{cluster.name}-tool"
     kubectl("delete", "pod", name, "-n", NAMESPACE, "--ignore-not-found", "--grace-period=0", "--force")
     words = ["run", name, "-n", NAMESPACE, f"--image={CLIENT_IMAGE}", "--restart=Never"]
@@ -187,7 +188,7 @@ what = (ResourceType.TOPIC, "secret", ResourcePatternType.LITERAL, "User:ANONYMO
 
 
 def test_topics_that_the_operator_may_not_see_block_restarts_and_are_named(cluster: Cluster) -> None:
-    """They did not exist for it, and gates passed."""
+    """The operator took them as missing, and gates passed."""
     authorizer = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
     config = {**cluster.spec["config"], **authorizer, "allow.everyone.if.no.acl.found": "true"}
     cluster.change(config=config)
@@ -197,7 +198,7 @@ def test_topics_that_the_operator_may_not_see_block_restarts_and_are_named(clust
     hide += "[one.result(30) for one in admin.create_acls([AclBinding(*what)]).values()]"
     _tool(cluster, ACLS.format(bootstrap=bootstrap, do=hide))
     before = cluster.uids()
-    cluster.change(config={**config, "queued.max.requests": "800"})  # 700 is there already
+    cluster.change(config={**config, "queued.max.requests": "800"})  # the value 700 is set already
     until("it is named", lambda: "PartitionsUnseen" in str(cluster.status.get("plan")))
     assert "1 topics are hidden from the operator" in str(cluster.status["plan"])
     after = cluster.uids()

@@ -1,4 +1,4 @@
-"""The charts: installed, upgraded over a cluster that works, uninstalled; and the namespace is as it was."""
+"""The charts: installed, upgraded over a running cluster, uninstalled; and the namespace is as before."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _operator(what: str, image: str) -> None:
 
 
 def _everything() -> set[str]:
-    """All that is there, by kind and name; but for events, which only tell."""
+    """All objects by kind and name, without events."""
     kinds = kubectl("api-resources", "--namespaced", "--verbs=list", "-o", "name", check=True).stdout.split()
     asked = ",".join(kind for kind in kinds if not kind.startswith("events"))
     return set(kubectl("get", asked, "-n", NAMESPACE, "-o", "name", check=True).stdout.split())

@@ -1,4 +1,4 @@
-"""Balance by load: what would move is told first; then bytes move to the broker that has few, while clients work."""
+"""Balance by load: first it reports the moves; then bytes move to the emptier broker, while clients work."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _python(work: Workload, script: str, *words: str) -> str:
 
 
 def _spread(work: Workload, bootstrap: str) -> set[int]:
-    """The brokers that have a replica of `heavy`."""
+    """The brokers with a replica of `heavy`."""
     return {broker for replicas in json.loads(_python(work, LISTS, bootstrap)) for broker in replicas}
 
 

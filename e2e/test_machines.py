@@ -1,6 +1,6 @@
-"""Machines: nodes spread over them and know their racks; one is cut off, and comes back.
+"""Machines: nodes spread over them and know their racks; one machine is cut off, and comes back.
 
-`E2E_MACHINES` is a program that makes and unmakes them: `add N`, `cut N`, `heal N`, `del N` for the machine `labN`.
+`E2E_MACHINES` is a program that makes and removes machines: `add N`, `cut N`, `heal N`, `del N` for the machine `labN`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _machine(what: str, number: int) -> None:
 
 @pytest.fixture(scope="module")
 def zones() -> Iterator[dict[str, str]]:
-    """Three machines, each a zone of its own: the zones by their names. The first one was there before."""
+    """Three machines, each its own zone; returns the zones by name. The first machine existed before."""
     (first,) = (one["metadata"]["name"] for one in get("nodes", namespace=""))
     found = {name: f"zone-{name}" for name in (first, *(f"lab{number}" for number in MORE))}
     try:
@@ -45,7 +45,7 @@ def zones() -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def cluster(operator: None, zones: dict[str, str]) -> Iterator[Cluster]:
-    """One controller and one broker a machine; its voters are in the log from the beginning."""
+    """One controller and one broker for each machine; the voters are in the log from the beginning."""
     one = Cluster("machines", rack={}, quorum={"mode": "Dynamic"})
     pools = copy.deepcopy(one.spec["nodePools"])
     for pool in pools:

@@ -1,4 +1,4 @@
-"""The API server takes every manifest of the sample, in a namespace that enforces the `restricted` standard of pods."""
+"""The API server accepts every manifest of the sample, in a namespace that enforces the `restricted` pod standard."""
 
 from __future__ import annotations
 

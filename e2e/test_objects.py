@@ -1,4 +1,4 @@
-"""Objects of a cluster that somebody deletes, copies or spoils; what Kubernetes refuses, before a node is restarted."""
+"""Objects of a cluster that somebody deletes, copies or spoils; refusals by Kubernetes, before a node is restarted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_configuration_that_is_deleted_under_a_broker_is_restored(cluster: Clu
 
 
 def test_a_copy_of_a_pod_is_left_alone(cluster: Cluster) -> None:
-    """Pods were known by their labels alone, which `kubectl debug --copy-to` copies."""
+    """Only labels identified pods, and `kubectl debug --copy-to` copies labels."""
     uids = cluster.uids()
     pod = cluster.pods()[101]
     labels = pod["metadata"]["labels"]
@@ -82,7 +82,7 @@ def test_a_port_that_kubernetes_refuses_restarts_nobody(cluster: Cluster) -> Non
 
 
 def test_a_cluster_that_is_deleted_and_applied_anew_begins_anew(operator: None) -> None:
-    """It took up claims that the garbage collector was about to delete."""
+    """It adopted claims that the garbage collector was about to delete."""
     one = Cluster("anew")
     for pool in one.document["spec"]["nodePools"]:
         pool["storage"]["deletionPolicy"] = "Delete"

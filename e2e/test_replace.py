@@ -1,4 +1,4 @@
-"""The flagship: the host of a static voter is replaced, on an empty disk and by another id; a broker loses its disk."""
+"""The host of a static voter is replaced, on an empty disk and by another id; a broker loses its disk."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_voter_gets_an_empty_disk(cluster: Cluster) -> None:
 
 
 def test_the_disk_of_the_active_controller_is_lost_with_its_host(cluster: Cluster) -> None:
-    """Pod and claim gone at once: named, left alone, and made anew only on request."""
+    """Pod and claim are lost at once: the operator names them, and makes new ones only on request."""
     leader = cluster.status["leader"]
     disk = next(node["disk"] for node in cluster.status["nodes"] if node["id"] == leader)
     claim = f"data-{cluster.name}-{leader}-{disk}"

@@ -1,5 +1,6 @@
-"""Another image: rolled node by node under load; one that does not exist stops the roll at its first node, and a
-corrected one goes on from there.
+"""Another image: rolled node by node under load.
+
+An image that does not exist stops the roll at its first node, and a corrected one continues from there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The API server itself refuses what may never change, and says what to do instead.
+"""The API server itself refuses what may never change, and names the alternative.
 
-Needs `kubectl` and a cluster (KUBECONFIG) on which custom resource definitions may be made; no operator has to run.
+Needs `kubectl` and a cluster (KUBECONFIG) that accepts custom resource definitions; the operator need not run.
 """
 
 from __future__ import annotations

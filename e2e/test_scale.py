@@ -1,4 +1,4 @@
-"""Brokers are added, take replicas, and leave again: drained, unregistered, forgotten. No id is given again."""
+"""Brokers are added, get replicas, and are removed: drained, unregistered, forgotten. Ids are never reused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ pytestmark = needs_kubernetes
 
 
 def _evictions(cluster: Cluster) -> dict[str, int]:
-    """How many of each role may be evicted now."""
+    """The number of evictions that each role allows now."""
     found = get("pdb", selector=f"app.kubernetes.io/instance={cluster.name}")
     return {one["metadata"]["name"]: one.get("status", {}).get("disruptionsAllowed") for one in found}
 

@@ -1,4 +1,4 @@
-"""From nothing to Ready, and a roll of the configuration through which clients work: nothing is lost."""
+"""From nothing to Ready, and a roll of the configuration under load: no record is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A KafkaTable beside a cluster that is written to: its driver dies again and again, each record is a row, once."""
+"""A KafkaTable of a cluster under load: its driver dies again and again, each record is a row, once."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ EXECUTORS = f"{ALL},spark-role=executor"
 MODES: dict[str, Object] = {
     "local": {},
     "inline": {},
-    # Both of what a laptop has left.
+    # Two executors, in the resources that remain on a laptop.
     "kubernetes": {"executors": 2, "memory": "1Gi", "spark": {"spark.kubernetes.executor.request.cores": "100m"}},
 }
 
 
 class Table:
-    """One KafkaTable of the topic of a workload."""
+    """One KafkaTable of a workload's topic."""
 
     def __init__(self, cluster: Cluster, topic: str, engine: str) -> None:
         self.name = "work"
@@ -100,12 +100,12 @@ class Table:
         return list(get("pods", selector=selector))
 
     def kill(self, selector: str) -> None:
-        """Pods, without a word to them."""
+        """Kill the processes of the pods, without a clean stop."""
         names = [pod["metadata"]["name"] for pod in self.pods(selector)]
         kubectl("delete", "pod", *names, "-n", NAMESPACE, "--grace-period=0", "--force", check=True)
 
     def moves_on(self, what: str) -> None:
-        """The operator tells of a batch after the present one."""
+        """Wait until the operator reports a batch after the present one."""
         before = self.batch()
         try:
             until(what, lambda: self.batch() > before, 600)

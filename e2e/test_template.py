@@ -1,4 +1,4 @@
-"""A pool's pod template on a real Kubernetes: grants, a rehearsal that holds a roll up, a sidecar, a Secret's value."""
+"""A pool's pod template on a real Kubernetes: grants, a rehearsal that stops a roll, a sidecar, a Secret's value."""
 
 from __future__ import annotations
 

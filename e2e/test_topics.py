@@ -1,4 +1,4 @@
-"""Topics as resources, many at once: made, changed, and deleted or kept as they say."""
+"""Topics as resources, many at once: created, changed, and deleted or kept by their policy."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ Schema = dict[str, Any]
 
 @contextlib.contextmanager
 def definition(change: Callable[[Schema], object]) -> Iterator[None]:
-    """The API server has another definition of KRaftTopic: `change` edits the schema of its specification."""
+    """Give the API server another definition of KRaftTopic: `change` edits the schema of its specification."""
     text = (ROOT / "deploy/crds/krafttopics.yaml").read_text()
     other = yaml.safe_load(text)
     change(other["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"])
@@ -84,7 +84,7 @@ def definition(change: Callable[[Schema], object]) -> Iterator[None]:
 
 def _define(text: str) -> None:
     kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text, check=True)
-    time.sleep(3)  # until the API server serves by it
+    time.sleep(3)  # until the API server uses it
 
 
 def _one(name: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _settled(cluster: Cluster, name: str, **spec: Any) -> dict[str, Any]:
 
 
 def _passes(cluster: Cluster) -> None:
-    """Let the operator look at all of it, more than once."""
+    """Wait until the operator has checked all topics more than once."""
     for number in range(3):
         cluster.annotate("look", f"{time.time()}-{number}")
         time.sleep(4)
@@ -138,7 +138,7 @@ def test_topics_outlive_a_definition_that_lacks_a_field(cluster: Cluster) -> Non
         _passes(cluster)
         assert "spec.cluster is missing" in _reason("first", "NotUnderstood")["message"]
     _apply([_topic(cluster, 0) | {"metadata": {"name": name, "namespace": NAMESPACE}} for name in before])
-    # The rules let the field come back, which the API server had dropped from what it stores.
+    # The rules let the field come back after the API server had dropped it from its storage.
     assert {name: _reason(name, "InForce")["topicId"] for name in before} == before
     kubectl("delete", "krafttopics", "-n", NAMESPACE, *before, check=True)
     until("they are gone", lambda: not {one["name"] for one in cluster.status.get("topics", ())} & before.keys())

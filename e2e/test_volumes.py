@@ -15,7 +15,7 @@ DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 @pytest.fixture
 def growing() -> Iterator[None]:
-    """The default class lets claims grow."""
+    """Let the default class grow claims."""
     classes = {one["metadata"]["name"]: one for one in get("storageclasses", namespace="")}
     name, one = next(
         item for item in classes.items() if item[1]["metadata"].get("annotations", {}).get(DEFAULT) == "true"
@@ -35,7 +35,7 @@ def _claims(cluster: Cluster) -> list[Object]:
 
 
 def _play_storage(cluster: Cluster) -> None:
-    """A volume gets what its claim asks for."""
+    """Give a volume the size of its claim."""
     for claim in _claims(cluster):
         name, wanted = claim["metadata"]["name"], claim["spec"]["resources"]["requests"]["storage"]
         if claim["status"]["capacity"]["storage"] != wanted:
@@ -59,7 +59,7 @@ def test_volumes_grow_while_clients_work(cluster: Cluster, growing: None) -> Non
 
 
 def test_a_volume_leaves_while_clients_work(cluster: Cluster) -> None:
-    """Another volume comes to the brokers and leaves again: emptied first, its claims are kept and marked."""
+    """Brokers get another volume and lose it again: it is emptied first, its claims are kept and marked."""
     pools = copy.deepcopy(cluster.spec["nodePools"])
     with Workload(cluster) as work:
         brokers = pools[1]["storage"]["volumes"]

@@ -1,6 +1,6 @@
 """The optional webhook with the chart's certificate: mistakes are refused at once, `kubectl drain` restarts by plan.
 
-The operator of this file is the chart's, in a namespace of its own.
+The operator of this file is the chart's, in its own namespace.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _helm(*words: str) -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """One machine holds all nodes here: a voter may follow the others to it."""
+    """A cluster whose nodes all run on one machine: a voter may follow the others to it."""
     kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", check=True)
     kubectl("create", "namespace", NAMESPACE, check=True)
     chart = str(ROOT / "charts/kraftcluster-operator")
@@ -47,14 +47,14 @@ def cluster() -> Iterator[Cluster]:
 
 
 def _refused(cluster: Cluster, config: dict[str, str]) -> str:
-    """What the API server answers to a specification; nothing is kept of it."""
+    """The API server's answer to a specification, which it does not store."""
     document = {**cluster.document, "spec": {**cluster.spec, "config": {**cluster.spec["config"], **config}}}
     answer = kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=document)
     return answer.stderr if answer.returncode else ""
 
 
 def _drain(cluster: Cluster, nodes: str, timeout_s: int) -> subprocess.CompletedProcess[str]:
-    """Of the machine of the first of `nodes`, and of its pods only those."""
+    """Drain the machine of the first of `nodes`, and of its pods only those."""
     machine = cluster.pods()[int(nodes.partition(",")[0])]["spec"]["nodeName"]
     words = ("--delete-emptydir-data", f"--timeout={timeout_s}s", f"--pod-selector=kraftcluster.io/node in ({nodes})")
     return kubectl("drain", machine, "--ignore-daemonsets", "--force", *words, timeout=timeout_s + 60)
@@ -89,7 +89,7 @@ def test_a_drained_broker_is_restarted_by_plan_and_nothing_is_lost(cluster: Clus
 
 
 def test_of_two_drained_brokers_the_second_waits_for_the_first(cluster: Cluster) -> None:
-    """Their machine takes no pods: the first one cannot come back, so the second one must stay."""
+    """Their machine accepts no pods: the first one cannot come back, so the second one must stay."""
     before = cluster.uids()
     with Workload(cluster) as work:
         answer = _drain(cluster, "102,103", 30)
@@ -108,13 +108,13 @@ def _versions(*words: str) -> str:
     command = [sys.executable, "-m", "kraft_operator.cli.kubectl", "versions", *words]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    # kubectl remembers for minutes which versions are served, and finds nothing in a version that is not.
+    # kubectl caches the served versions for minutes, and finds nothing in a version that is no longer served.
     kubectl("api-resources", "--api-group=kraftcluster.io", check=True)
     return answer.stdout
 
 
 def test_v1beta1_is_served_and_stored_beside_v1alpha1(cluster: Cluster) -> None:
-    """The operator goes on under either version of what is stored; nothing is restarted for it."""
+    """The operator continues with either stored version; nothing is restarted for it."""
     beta, before = "kraftclusters.v1beta1.kraftcluster.io", cluster.uids()
     try:
         assert "serves v1beta1, v1alpha1; stores v1alpha1" in _versions("serve")

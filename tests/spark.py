@@ -62,9 +62,7 @@ STARTS = 6
 
 
 def until_it_ends(start: Callable[[], Any]) -> list[int]:
-    """Wait for the end of a query, restarted if its Python process was too slow; returns the rows of its
-    micro-batches.
-    """
+    """Wait for the end of a query, restarted if its Python process was too slow; returns rows by micro-batch."""
     rows: list[int] = []
     for left in reversed(range(STARTS)):
         query, ended = start(), False

@@ -20,7 +20,7 @@ Question = tuple[str, int, bytes | None]
 
 
 def ask(mode: str, questions: list[Question], *args: str) -> list[bytes | str]:
-    """For each question the bytes that Java answers, or its error's text."""
+    """Java's bytes for each question, or its error's text."""
     asked = b"".join(_written(*question) for question in questions)
     stream = io.BytesIO(run_java(str(JAVA / "WireOracle.java"), mode, *args, stdin=asked).stdout)
     found: list[bytes | str] = []
@@ -42,7 +42,7 @@ def _written(name: str, version: int, raw: bytes | None) -> bytes:
 
 
 def as_json(message: Message, version: int) -> dict[str, Any]:
-    """What Kafka's JsonConverter of the message reads: every field of the version under its schema's name."""
+    """The JSON that Kafka's JsonConverter of the message reads: every field of the version under its schema's name."""
     return _struct(message, message.SCHEMA.top, message.SCHEMA.name, version)
 
 

@@ -1,4 +1,4 @@
-"""Random messages from the schemas: every field that the version has, at its edges too."""
+"""Random messages from the schemas: every field of the version, also at its limits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _fill(root: type[Message], struct: Struct, version: int, rng: random.Random,
         if version in field.versions:
             value = _value(root, field, version, rng, unknown_tags)
             if field.tagged_struct and value == type(value)():
-                value = None  # how the default of a tagged struct is spelled, and read
+                value = None  # the default of a tagged struct in JSON
             setattr(item, field.name, value)
     if unknown_tags and version in root.SCHEMA.flexible and rng.random() < 0.3:
         item.unknown_tags = {100 + i: rng.randbytes(rng.choice(LENGTHS)) for i in range(rng.randrange(3))} or None

@@ -1,7 +1,7 @@
-"""`python -m tests.writers`: a process that starts a writer of a KafkaTable for each line of arguments that it reads.
+"""`python -m tests.writers`: starts a writer of a KafkaTable for each line of arguments that it reads.
 
-What a writer imports takes a process two seconds of processor time; here it is imported once, and each writer is a fork
-of it, killed as any other process. What they print comes out here, between `pid N` and `ended STATUS`.
+A writer's imports cost two seconds of processor time. Here they run once, and each writer is a fork that can be killed
+like any process. Its output appears here, between `pid N` and `ended STATUS`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Writers:
         )
 
     def start(self, *arguments: str) -> int:
-        """Its process id."""
+        """Start a writer; returns its process id."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(arguments) + "\n")
         self._process.stdin.flush()
@@ -37,21 +37,21 @@ class Writers:
         return int(line.split()[1])
 
     def line(self) -> str:
-        """The next line that was printed; the last one of a writer begins with `ENDED`."""
+        """The next printed line; the last one of a writer begins with `ENDED`."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, "the process of the writers has ended"
         return line
 
     def ended(self) -> tuple[int, str]:
-        """The status with which the writer ended (a signal's number below zero), and what it had still printed."""
+        """The exit status of the writer (a signal's number below zero), and its remaining output."""
         lines = []
         while not (line := self.line()).startswith(ENDED):
             lines.append(line)
         return int(line.removeprefix(ENDED)), "".join(lines)
 
     def finish(self, file: Path, given: dict[str, Any]) -> None:
-        """A further writer takes all remaining records, in batches of maximum size, and is not killed."""
+        """Let another writer take all remaining records, in batches of maximum size, without a kill."""
         file.write_text(json.dumps(given | {"spec": given["spec"] | {"commit": {}}}))
         self.start("table", "run", str(file), "--once")
         status, told = self.ended()
@@ -70,7 +70,7 @@ class Writers:
 
 
 def main() -> None:
-    """Fork for each line; threads come into being only in the forks."""
+    """Fork for each line; threads start only in the forks."""
     from kraft_pipeline.cli.main import main as pipeline
     from kraft_pipeline.tables import delta, iceberg, maintenance
 

@@ -2,9 +2,9 @@
 
 - A ready controller is deleted only if a majority of voters without it is ready.
 - A ready broker is deleted only if two other brokers are ready: the sample's min.insync.replicas.
-- A volume is deleted only after somebody has asked for its node's replacement.
+- A volume is deleted only after a request for its node's replacement.
 
-What the chaos itself has done within GRACE_S is excused: nobody can look and act at one moment.
+What the chaos itself did within GRACE_S is excused, because the operator cannot look and act at the same moment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NODE: Final = "kraftcluster.io/node"
 
 
 class Law:
-    """Of one cluster."""
+    """The laws of one cluster."""
 
     def __init__(self, proxy: Proxy, name: str, token: str) -> None:
         self._proxy, self._name = proxy, name

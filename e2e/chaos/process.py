@@ -1,4 +1,4 @@
-"""The operator as a process of this machine, behind the proxy: killed, stopped, and started again each time."""
+"""The operator as a process of this machine, behind the proxy: killed, stopped, and restarted each time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAUSE_S: Final = 0.5
 
 
 class Process:
-    """Runs until the `with` ends. If the process ends before, it is started again."""
+    """Runs until the `with` ends. A process that ends earlier is restarted."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self._folder, self._url = folder, url
@@ -57,11 +57,11 @@ class Process:
             process.send_signal(number)
 
     def kill_after(self, writes: int) -> None:
-        """Kill it right behind so many more writes."""
+        """Kill it right after that many more writes."""
         self._writes_left = writes
 
     def wrote(self) -> None:
-        """Called by the proxy behind each write."""
+        """Called by the proxy after each write."""
         if self._writes_left is None:
             return
         self._writes_left -= 1

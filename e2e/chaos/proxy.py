@@ -1,7 +1,7 @@
-"""Between the operator and the API server: refuses, throttles, delays, loses answers, and looks at each deletion.
+"""Stands between the operator and the API server: refuses, throttles, delays, loses answers, and checks deletions.
 
-`Mood` says how bad it is at the moment. All dice are of one seed. Each request of the operator passes here, so that the
-operator can be killed right after a chosen write, and so that a pod's deletion is judged by what is true right then.
+`Mood` holds the present probabilities; one seed feeds all randomness. Every request of the operator passes here. So the
+operator can be killed right after a chosen write, and a pod's deletion is judged by the true state at that moment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEASES: Final = "/apis/coordination.k8s.io/"
 
 @dataclass(frozen=True)
 class Mood:
-    """Chances of a request, and longest delays in seconds."""
+    """Probabilities of faults for a request, and longest delays in seconds."""
 
     refused: float = 0.0
     """Answered 500 before it takes effect."""
@@ -48,7 +48,7 @@ Judge = Callable[[str, str], Awaitable[None]]
 
 
 class Proxy:
-    """In a thread of its own. Use it in `with`; gives its URL."""
+    """Runs in its own thread. Use it in `with`; gives its URL."""
 
     def __init__(self, upstream: str, ca_file: str, rng: Random) -> None:
         self._upstream, self._rng = upstream, rng
@@ -133,7 +133,7 @@ class Proxy:
         return web.Response(status=there.status, headers=kept, body=data)
 
     async def _watch(self, request: web.Request, there: Any, headers: dict[str, str]) -> web.StreamResponse:
-        """Events in their order, each as late as the mood has it."""
+        """Pass events on in order, each delayed as the mood demands."""
         answer = web.StreamResponse(status=there.status, headers=headers)
         await answer.prepare(request)
         async for line in there.content:
@@ -145,6 +145,6 @@ class Proxy:
         return answer
 
     async def get(self, path: str, headers: dict[str, str]) -> Any:
-        """Ask the API server itself, without a mood."""
+        """Ask the API server itself, without faults."""
         async with self._session.get(f"{self._upstream}{path}", headers=headers, ssl=self._tls) as answer:
             return await answer.json()

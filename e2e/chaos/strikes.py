@@ -1,7 +1,7 @@
-"""What happens to a cluster under one seed: nodes, objects, the API server and the operator are harmed, wishes change.
+"""Faults of a cluster under one seed: in nodes, objects, the API server and the operator; and edits.
 
-At most one volume is lost at a time, and the next harm waits until its node is whole again: a second one could lose
-records by right.
+At most one volume is lost at a time, and the next fault waits until its node is whole again: a second loss could
+legitimately lose records.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ CUT_S: Final = 50.0
 
 
 class Strikes:
-    """Against one cluster."""
+    """Faults of one cluster."""
 
     def __init__(self, cluster: Cluster, proxy: Proxy, process: Process, law: Law, rng: Random, machine: str) -> None:
-        """`machine`: the number of one that may be cut off; empty for none."""
+        """Prepare the faults; `machine`: the number of one that may be cut off; empty for none."""
         self._cluster, self._proxy, self._process, self._law, self._rng = cluster, proxy, process, law, rng
         self._machine = machine
         self.done: Counter[str] = Counter()
@@ -54,7 +54,7 @@ class Strikes:
         }
 
     def run(self, seconds: float) -> None:
-        """For so long; then everything is calm."""
+        """Cause faults for that long; then stop."""
         until_ = time.monotonic() + seconds
         while time.monotonic() < until_:
             time.sleep(min(self._rng.expovariate(1 / PAUSE_S), 60))
@@ -93,7 +93,7 @@ class Strikes:
         return name
 
     def _config_maps(self) -> str:
-        """Of a node, or the record."""
+        """The ConfigMaps of a node, or of the record."""
         return self._delete("configmap", f"app.kubernetes.io/instance={self._cluster.name}")
 
     def _shared(self) -> str:
@@ -105,7 +105,7 @@ class Strikes:
         return "deleted"
 
     def _volume(self) -> str:
-        """A broker's claims go, and its replacement is asked for."""
+        """Delete a broker's claims, and request its replacement."""
         self._proxy.mood = CALM
         until("the cluster is whole before a volume goes", self._cluster.settled, WHOLE_S)
         number = self._rng.choice(sorted(n for n in self._cluster.pods() if n > 100))
@@ -162,7 +162,7 @@ class Strikes:
         )
         return str(self._proxy.mood)
 
-    # Wishes
+    # Edits
 
     def _wish(self) -> str:
         what = self._rng.choice(("config", "dynamic", "image"))

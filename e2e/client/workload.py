@@ -1,5 +1,6 @@
-"""An idempotent producer with acks=all and a consumer, until the file `/tmp/stop` is there; then one line of JSON: what
-was acknowledged, what was read, what is missing, and how long clients had to wait.
+"""An idempotent producer with acks=all and a consumer, until the file `/tmp/stop` exists; then one line of JSON.
+
+The line has the acknowledged, read and missing records, and the waiting times of the clients.
 
     workload.py BOOTSTRAP TOPIC PARTITIONS REPLICAS [RECORDS_PER_SECOND]
 
@@ -22,7 +23,7 @@ READ_MAX_S = 60.0
 
 
 class Producing:
-    """What was sent and acknowledged, by partition."""
+    """The sent and acknowledged records by partition."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: float) -> None:
         self.topic, self.partitions, self.rate = topic, partitions, rate
@@ -49,7 +50,7 @@ class Producing:
         )
 
     def run(self) -> None:
-        """At the rate, until the file is there; then until all is acknowledged or has failed."""
+        """Send at the rate until the file exists; then wait until every record is acknowledged or has failed."""
         began, count = time.monotonic(), 0
         self._last = began
         while not os.path.exists(STOP):
@@ -82,7 +83,7 @@ class Producing:
 
 
 class Consuming(threading.Thread):
-    """What was read, by partition."""
+    """The read records by partition."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__(daemon=True)

@@ -38,8 +38,7 @@ def directory_id(node_id: int) -> str:
 
 @dataclass
 class Members:
-    """Controllers and brokers as processes; `controllers` and `brokers` give the program of each: "kraftcluster" or
-    "apache".
+    """Nodes as processes; `controllers` and `brokers` give the program of each: "kraftcluster" or "apache".
 
     Controllers have the ids from 1, brokers from 101. `combined`: the controllers are brokers as well.
     """

@@ -52,9 +52,7 @@ def put(producer: Producer, rng: random.Random, count: int, *, keys: int = 25) -
 
 
 def write_transactions(target: Target, retention_ms: int) -> None:
-    """Write committed and aborted transactions in parallel through several segments, with plain and idempotent
-    records.
-    """
+    """Write committed and aborted transactions in parallel in several segments; plain and idempotent records."""
     admin = AdminClient({"bootstrap.servers": target.bootstrap})
     config = {**CONFIG, "delete.retention.ms": str(retention_ms)}
     admin.create_topics([NewTopic("t", 1, 1, config=config)])["t"].result(30)

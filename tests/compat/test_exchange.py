@@ -40,9 +40,7 @@ def _topic(codec: str) -> str:
 
 
 def _write(target: Target) -> None:
-    """Write with idempotent producers: every compression, a topic of several segments, committed offsets, topic
-    configs.
-    """
+    """Write with idempotent producers: all compressions, several segments, committed offsets, topic configs."""
     from confluent_kafka import Consumer, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, NewTopic
 

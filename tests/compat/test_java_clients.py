@@ -32,9 +32,7 @@ WARNINGS = """
 
 
 def test_clients_told_to_push_metrics_have_nothing_to_warn_of(cluster: Target, tmp_path: Path) -> None:
-    """With `enable.metrics.push` (KIP-714), an administrator's subscription for all, and a server without a
-    receiver.
-    """
+    """With `enable.metrics.push` (KIP-714), a subscription for all clients, and a server without a receiver."""
     (tmp_path / "log4j2-test.xml").write_text(WARNINGS)
     at = ("--bootstrap-server", cluster.bootstrap)
     tools = "org.apache.kafka.tools."

@@ -191,9 +191,7 @@ def test_one_command_starts_three_controllers_and_three_brokers(started: Started
     assert sorted(started.processes) == [*CONTROLLERS, *BROKERS]
 
     def ports() -> list[int]:
-        """The ports of the brokers that are not fenced: a broker killed before this test may still be fenced for a
-        moment.
-        """
+        """The ports of the brokers that are not fenced: one killed before may still be fenced for a moment."""
         answer = started.ask(ApiKey.METADATA, MetadataRequest(topics=[]))
         return [] if answer is None else sorted(broker.port for broker in answer.brokers)
 

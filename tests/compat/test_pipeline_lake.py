@@ -40,9 +40,7 @@ def lake(folder: Path) -> Iterator[Lake]:
 
 
 def version(lake: Lake, kind: str, path: str, batch: int) -> int:
-    """Spark's version number of the table after a batch. Later transactions name that batch as well (a writer's
-    claim).
-    """
+    """Spark's version number of the table after a batch. Later transactions name it as well (a writer's claim)."""
     if kind == "delta":
         history = DeltaTable(path).history()
         return min(int(one["version"]) for one in history if one.get("kraft.batch") == str(batch))

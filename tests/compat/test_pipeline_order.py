@@ -45,9 +45,7 @@ def numbers(path: Path, kind: str) -> dict[bytes, int]:
 def test_an_older_record_from_another_partition_changes_nothing(
     cluster: Target, name: str, tmp_path: Path, kind: str
 ) -> None:
-    """The older record changes neither rows nor tombstones. Within a partition the offset decides, whatever the times
-    are.
-    """
+    """The older record changes neither rows nor tombstones. Within a partition only the offset decides."""
     create(cluster, name, 2)
     given = table(cluster, name, tmp_path / "t", kind)
     for key in ("row", "gone", "same"):

@@ -135,8 +135,7 @@ def test_avro_values_of_confluents_serializer(cluster: Target, name: str, tmp_pa
         with pytest.raises(ClientError, match=r"schema registry: schema 1000 of .*: 503 .* \(tried for 0.3 s\)"):
             run(given)
         given["spec"]["commit"] = {"maxDelay": "1ms"}
-        # the run continues when the registry is back, and no record becomes a dead letter
-        with running(given) as waited:
+        with running(given) as waited:  # the run continues with the registry; no record becomes a dead letter
             until(lambda: waited)
             registry.away = False
             until(lambda: runner.open_table(spec.parse(given)).state().batch == 2)

@@ -133,9 +133,7 @@ def test_a_static_quorum_becomes_one_of_voters_in_the_log(
     assert "kraft.version" in refused.text
 
     def upgraded() -> bool:
-        """Upgrade; voters report themselves to the leader some seconds after its election, and until then it
-        refuses.
-        """
+        """Upgrade; voters report themselves to the leader seconds after its election; until then it refuses."""
         answer = run_tool(FEATURES, *where, "upgrade", "--feature", "kraft.version=1", check=False).text
         return "was upgraded to 1" in answer
 
@@ -165,9 +163,7 @@ def test_a_static_quorum_becomes_one_of_voters_in_the_log(
     remove = ("remove-controller", "--controller-id", str(gone), "--controller-directory-id", shown[1])
 
     def removed() -> bool:
-        """Remove a voter. Only one change of voters is allowed at a time, and a controller that reports new endpoints
-        is a change.
-        """
+        """Remove a voter. Voters change one at a time, and a controller's report of new endpoints is a change."""
         run_tool(QUORUM, *where, *remove, check=False)
         return _voters(members) == sorted({1, 2, 3} - {gone})
 

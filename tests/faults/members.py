@@ -85,9 +85,7 @@ class Member:
         return self.process is not None and self.process.poll() is None
 
     def format(self) -> None:
-        """Format the data directory, as an init container would: at the first start, and after the disk was
-        replaced.
-        """
+        """Format the data directory, as an init container would: at first and after a replacement of the disk."""
         properties = self.folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         command = self._command("storage", "format", "-t", CLUSTER_ID, "-c", str(properties))
@@ -218,9 +216,7 @@ class Cluster:
 
 
 def wait_until(what: str, question: Callable[[], bool], timeout_s: float, pause_s: float = 0.1) -> float:
-    """Ask until the answer is true; returns the seconds it took. Raises AssertionError that names the missing
-    condition.
-    """
+    """Ask until the answer is true; returns the seconds. Raises AssertionError with the missing condition."""
     begun = time.monotonic()
     while not question():
         if time.monotonic() - begun > timeout_s:

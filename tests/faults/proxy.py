@@ -62,9 +62,7 @@ class Proxy:
         return int(self._call(self._route(name, target_port)))
 
     def cut(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Withhold bytes from the first to the second member of each pair, until `heal` is called with the same
-        pairs.
-        """
+        """Withhold bytes from the first to the second member of each pair, until `heal` with the same pairs."""
         self._call(self._change(Counter(pairs), 1))
 
     def heal(self, pairs: Iterable[tuple[str, str]]) -> None:

@@ -39,9 +39,7 @@ class Cluster:
         unformatted: Iterable[str] = (),
         release: str | None = None,
     ) -> None:
-        """Start a cluster; `release`: its first metadata.version by the name that kafka-storage uses. None: the
-        latest.
-        """
+        """Start a cluster; `release`: its first metadata.version as kafka-storage names it. None: the latest."""
         self.world = World(seed)
         self.network = SimNetwork(self.world)
         self.cluster_id = uuid_text(Uuid(self.world.rng.randbytes(16)))

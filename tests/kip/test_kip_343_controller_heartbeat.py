@@ -32,9 +32,7 @@ def test_a_heartbeat_of_an_old_incarnation_is_refused() -> None:
 
 
 def test_a_higher_incarnation_becomes_the_valid_one_by_registering() -> None:
-    """In the draft the controller learns it from heartbeats; the release assigns epochs itself and refuses unknown
-    ones.
-    """
+    """In the draft the controller learns it from heartbeats; the release assigns epochs and refuses unknown ones."""
     quorum = Quorum()
     quorum.start(1)
     answer = quorum.ask(m.BrokerHeartbeatRequest(broker_id=1, broker_epoch=quorum.epoch_of(1) + 1))

@@ -64,9 +64,7 @@ def test_metadata_can_be_asked_for_by_id_and_tells_ids() -> None:
 
 
 def test_topics_can_be_described_by_id() -> None:
-    """`kafka-topics --describe` prints ids and takes `--topic-id` (`--topic_id` in the draft); this tests its
-    request.
-    """
+    """`kafka-topics --describe` prints ids and takes `--topic-id` (`--topic_id` in the draft); here its request."""
     cluster = Cluster(1, 1)
     topic_id = cluster.create("foo", [1], [1])
     by_id = m.MetadataRequest(topics=[m.MetadataRequest.MetadataRequestTopic(topic_id=topic_id, name=None)])

@@ -27,9 +27,7 @@ def test_the_controller_moves_all_leaders_off_the_broker() -> None:
 
 
 def test_once_all_are_moved_the_controller_answers_should_shut_down() -> None:
-    """ControlledShutdownOk in the draft's prose. The release also waits until all other brokers have seen the
-    change.
-    """
+    """ControlledShutdownOk in the draft's prose. The release also waits for all other brokers to see it."""
     quorum = Quorum()
     quorum.start(1, 2)
     quorum.create("foo", [[1, 2]])

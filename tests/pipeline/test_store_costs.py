@@ -35,9 +35,7 @@ def opened(kind: str, store: dict[str, str]) -> Committer:
 def test_a_commit_costs_the_store_as_much_after_many(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before, delta-rs read all commits since the checkpoint four times, with 350 requests, and listed the whole
-    log.
-    """
+    """Before, delta-rs read all commits since the checkpoint four times, with 350 requests, and listed all of it."""
     monkeypatch.setattr(expiry, "VERSIONS", 20)
     told: dict[int, Counter[str]] = {}
     with object_store(tmp_path, "lake") as direct, proxy_of(direct) as (proxy, store):

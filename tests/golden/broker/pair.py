@@ -208,8 +208,7 @@ class Pair:
         client_id: str | None = "parity",
         settles: bool = False,
     ) -> tuple[Any, Any]:
-        """Ask both in each of `versions` (default: all that can carry the request); returns the last answers, Kafka's
-        first.
+        """Ask both in each of `versions` (default: all that fit); returns the last answers, Kafka's first.
 
         `mask` changes plain answers before they are compared. `settles`: repeat the request until the broker has
         applied an earlier change.

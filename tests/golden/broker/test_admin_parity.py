@@ -303,9 +303,7 @@ def test_topics(pair: Pair) -> None:
 
 
 def test_names_as_long_as_names_can_be_are_answered(pair: Pair) -> None:
-    """Error messages that quote the names are cut. If Kafka's do not fit, it answers UNKNOWN_SERVER_ERROR without a
-    message.
-    """
+    """Error messages that quote the names are cut. If Kafka's do not fit, it sends UNKNOWN_SERVER_ERROR without one."""
     name = "x" * 32_767
     topic, alter = Topic(name=name, num_partitions=1, replication_factor=1), IncrementalAlterConfigsRequest
     key = Topic(name="t", num_partitions=1, replication_factor=1, configs=[Key(name, "1")])

@@ -159,9 +159,7 @@ def test_a_client_is_forgotten_with_its_connection(pair: Pair) -> None:
 
 
 def test_subscriptions(pair: Pair) -> None:
-    """A client is asked for all subscriptions that match it, at the shortest interval; after a change it must ask
-    anew.
-    """
+    """A client is asked for all subscriptions that match it, at the shortest interval; changes make it ask anew."""
     subscribed(pair, 100)
     configure(pair, "some", metrics="org.apache.kafka.producer.,org.apache.kafka.consumer.", match="client_id=tele.*")
     asked_of_a_new_client(pair, 1000, ["org.apache.kafka.consumer.", "org.apache.kafka.producer."], "telemetry")

@@ -282,9 +282,7 @@ def of_the_cluster(ids: dict[str, Uuid]) -> Iterator[Any]:
 
 
 def changes(version: int, host: str) -> Iterator[tuple[Any, tuple[int, ...]]]:
-    """Requests that change topics, once for each version of CreateTopics and each host; each has its own topic
-    names.
-    """
+    """Requests that change topics, once for each version of CreateTopics and host, with different topic names."""
     end = f"{version}-{host[-1]}"
     names = (f"created-{end}", f"other-{end}")
     ct, cp, dt = m.CreateTopicsRequest, m.CreatePartitionsRequest, m.DeleteTopicsRequest

@@ -84,9 +84,7 @@ def test_what_is_written_is_read(made: tuple[Message, int]) -> None:
 @given(st.sampled_from(PAIRS), st.binary(max_size=300))
 @SETTINGS
 def test_any_bytes_are_read_or_refused(pair: tuple[type[Message], int], raw: bytes) -> None:
-    """A message that can be read can be written. The bytes may differ (long varints, tagged defaults), the values
-    not.
-    """
+    """A message that can be read can be written. The bytes may differ (long varints, defaults), the values not."""
     cls, version = pair
     try:
         message = codec.decode(cls, raw, version)

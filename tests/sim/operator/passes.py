@@ -173,9 +173,7 @@ class Life:
             one["metadata"]["resourceVersion"] = f"evicted-{self.evicted}"
 
     def notice(self, plan: Plan) -> None:
-        """Fault at the worst moment: as the operator is about to stop a node, requests are throttled and another node
-        dies.
-        """
+        """Fault at the worst moment: before the operator stops a node, requests are throttled and another node dies."""
         if plan.guarded is None or not self.api.faults or self.rng.random() > WORST:
             return
         self.api.slow_until = self.loop.time() + 60

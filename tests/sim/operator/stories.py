@@ -103,9 +103,7 @@ def ended(story: Story, world: SimWorld) -> None:
 
 
 def with_chaos(story: Story, seed: int) -> SimWorld:
-    """Run with faults: the operator dies between any two writes, pods die, the network fails, views are stale or
-    missing.
-    """
+    """Run with faults: the operator dies between writes, pods die, the network fails, views are stale or missing."""
     world = begun(story, seed)
     rng = world.rng
     for _ in range(CHAOS_PASSES):

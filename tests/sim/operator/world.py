@@ -178,9 +178,7 @@ class SimWorld(World):
                 self.sim.replicas[node_id].stop_cleanly()
 
     def check_quorum(self, node_id: int, pod: Pod) -> None:
-        """Law 3, by the nodes alive when the operator looked: a majority of every voter set that some node counts
-        with.
-        """
+        """Law 3, by the nodes alive when the operator looked: a majority of every voter set in use."""
         if not pod.has("controller") or node_id not in self.alive:
             return
         if self.record.dynamic and self.seen_quorum is not None and self.committed:

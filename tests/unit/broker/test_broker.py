@@ -592,9 +592,7 @@ def test_a_replaced_disk_gets_no_replica_that_is_said_to_be_in_sync(tmp_path: Pa
 
 
 def test_a_replica_of_a_topic_made_again_is_opened_without_being_asked_for(tmp_path: Path) -> None:
-    """The first attempt may come while checkpoints still describe the older log. Nothing else makes a follower
-    retry.
-    """
+    """The first attempt may come while checkpoints still describe the older log. Nothing else causes a retry."""
     rig = Rig(tmp_path)
     rig.run_up()
     rig.commit(topic_records("a", 1, leader=2, isr=(1, 2)))

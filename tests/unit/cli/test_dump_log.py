@@ -1,6 +1,4 @@
-"""kafka-dump-log and kafka-cluster: damage is tested without a peer, the rest is compared line by line with Kafka's
-tools.
-"""
+"""kafka-dump-log and kafka-cluster: damage is tested without a peer, the rest line by line with Kafka's tools."""
 
 from __future__ import annotations
 

@@ -283,9 +283,7 @@ def test_a_compaction_of_apache_kafkas_that_a_kill_interrupted_is_finished_with_
 
 
 def test_a_tombstone_that_no_pass_has_read_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pass that could not read that far removed it while copying its segment, and deleted records came back for
-    good.
-    """
+    """A pass that could not read that far removed it while copying its segment, and deleted records came back."""
     monkeypatch.setattr(cleaning, "KEYS_MAX", 3)
     log = LogWorld().open({**CONFIG, "delete.retention.ms": "0"})
     put(log, (b"gone", b"x"))
@@ -340,9 +338,7 @@ def test_segments_that_compaction_has_emptied_do_not_hold_retention_up() -> None
 
 
 def test_a_log_that_was_cut_off_is_dirty_from_there() -> None:
-    """The replacement counted as clean: values that its tombstones had deleted came back after the tombstones
-    expired.
-    """
+    """The replacement counted as clean: values that its tombstones had deleted came back when these expired."""
     node = Node()
     config = make_config(CONFIG)
     manager = node.start(lambda _: config)

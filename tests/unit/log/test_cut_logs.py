@@ -23,9 +23,7 @@ def produced(log: Log, *sequences: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_what_was_reset_is_not_promised_before_it_is_durable(seed: int) -> None:
-    """A power loss brings the old names back: the log ended before the recovery point, and its directory was
-    refused.
-    """
+    """A power loss brings the old names back: the log ended before the recovery point, and the start failed."""
     node = Node(seed=seed)
     log = node.start().create("t", 0, ID)
     produced(log, 0, 1)
@@ -204,9 +202,7 @@ def test_segments_never_overlap() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_log_that_is_cut_off_behind_a_gap_goes_on_there(clean: bool) -> None:
-    """Its file ended before the checkpoints' offsets: a kill cost the directory, a clean stop assigned offsets
-    twice.
-    """
+    """Its file ended before the checkpoints' offsets: a kill cost the directory, a clean stop reused offsets."""
     node = Node()
     config = make_config(COMPACTED)
     log = node.start(lambda _: config).create("t", 0, ID)

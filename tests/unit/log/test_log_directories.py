@@ -76,9 +76,7 @@ def test_what_a_follower_has_cut_off_since_the_checkpoint_is_no_damage() -> None
 def test_what_an_unclean_leader_has_a_follower_cut_off_below_the_checkpointed_high_watermark_is_no_damage(
     to: int, busy: bool
 ) -> None:
-    """Killed before the next checkpoint, the follower found less than the last checkpoint had promised, and did not
-    start.
-    """
+    """Killed before the next checkpoint, the follower had less than the last one promised, and did not start."""
     node = Node()
     manager = node.start()
     log = manager.create("t", 0, ID)

@@ -129,9 +129,7 @@ def for_ever(_topic: str) -> LogConfig:
 
 
 def test_nothing_is_too_old_while_no_topic_is_known() -> None:
-    """Without a controller a broker has only its own defaults: records that a topic keeps for ever were deleted after
-    30 s.
-    """
+    """Without a controller a broker has only its own defaults: a topic without retention lost records after 30 s."""
     node = Node()
     log = node.start(for_ever).create("t", 0, ID)
     log.append_as_leader(batch(b"x"), 0, NOW)

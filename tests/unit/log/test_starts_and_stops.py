@@ -76,9 +76,7 @@ def test_a_stop_makes_no_files_on_the_loop() -> None:
 
 
 def test_a_stop_with_many_new_logs_syncs_the_file_system_once_and_loses_nothing() -> None:
-    """It made four fsyncs for each log: 10,000 new partitions delayed a stop by many seconds, on a busy disk by
-    minutes.
-    """
+    """It made four fsyncs for each log: 10,000 new partitions delayed a stop by seconds, on a busy disk by minutes."""
     node = Node()
     many_logs(node)
     node.rest(1000)

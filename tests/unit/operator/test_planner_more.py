@@ -261,7 +261,7 @@ def test_a_dynamic_quorum_begins_with_the_first_voters() -> None:
 
 @pytest.mark.parametrize("passes", range(1, 12))
 def test_what_a_log_begins_with_is_decided_by_its_first_format(passes: int) -> None:
-    """Wished for between the first job and its end, a dynamic quorum had no voters, or some had others, for good."""
+    """If a dynamic quorum was requested between the first job and its end, it had no voters, or wrong ones."""
     world = World(wanted())
     for _ in range(passes):
         world.step()
@@ -321,7 +321,7 @@ def test_static_voters_do_not_become_dynamic_while_one_is_down() -> None:
     assert not world.record.dynamic
 
 
-# Voters that are lost
+# Lost voters
 
 
 def test_a_voter_that_is_down_blocks_the_change_and_is_named() -> None:

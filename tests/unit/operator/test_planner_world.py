@@ -154,7 +154,7 @@ def test_volumes_of_who_left_are_deleted_where_wanted() -> None:
 
 
 def test_volumes_of_a_pool_that_was_taken_away_go_where_that_was_wanted() -> None:
-    """Its policy was gone with the pool, and they stayed."""
+    """Its policy was deleted with the pool, and the volumes stayed."""
     for delete in (True, False):
         world = made()
         more = Pool("more", False, True, 1, 301, {"image": "a", "config": "c"}, delete_volumes=delete)
@@ -288,7 +288,7 @@ def test_combined_nodes_become_brokers_beside_new_controllers() -> None:
 
 
 def test_controllers_become_brokers_as_well() -> None:
-    """They waited to be unfenced as what they had not been restarted as yet: the roll never began."""
+    """They waited to be unfenced as brokers before the restart that makes them brokers: the roll never began."""
     world = made()
     controllers, brokers = world.wanted.pools
     world.wanted = replace(world.wanted, pools=(replace(controllers, broker=True), brokers))
@@ -298,7 +298,7 @@ def test_controllers_become_brokers_as_well() -> None:
 
 
 def test_a_node_that_dies_once_its_pool_was_taken_away_comes_back_with_the_pool() -> None:
-    """What it was is not known any more; it is named, and all others go on."""
+    """Its roles are unknown then; the operator names it, and all other nodes go on."""
     world = made()
     more = Pool("more", False, True, 2, 301, world.wanted.pools[1].aspects)
     world.wanted = replace(world.wanted, pools=(*world.wanted.pools, more), balance="x")

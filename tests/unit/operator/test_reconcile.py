@@ -1,5 +1,6 @@
-"""Passes of the reconciler against an API server in memory, as far as they go without Kafka: from an applied resource
-to pods that run. Whatever is refused, and wherever the operator dies, the next ones get there; then nothing is written.
+"""Passes of the reconciler against an API server in memory, from an applied resource to running pods, without Kafka.
+
+Whatever is refused, and wherever the operator dies, the next passes reach the goal; then nothing is written.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ TOPIC_DEFAULTS: dict[str, Any] = {"partitions": 1, "config": {}, "deletionPolicy
 
 
 def test_a_claim_that_is_made_again_is_formatted_again() -> None:
-    """The finished job of the deleted claim counted for the new one: an empty volume was marked as formatted."""
+    """The finished job of the deleted claim counted for the new claim: an empty volume was marked as formatted."""
 
     async def main() -> None:
         api = new_api()
@@ -88,7 +89,7 @@ def test_a_claim_that_is_made_again_is_formatted_again() -> None:
         name = next(
             name for kind, _, name in sorted(api.objects) if kind == "PersistentVolumeClaim" and "-101-" in name
         )
-        api.work()  # all jobs are done
+        api.work()  # all jobs end
         assert api.objects.pop(("PersistentVolumeClaim", KEY.namespace, name))
         before = {one["metadata"]["uid"] for (kind, *_), one in api.objects.items() if kind == "Job"}
         jobs, formatted = dict[str, set[str]](), set[str]()
@@ -187,7 +188,7 @@ def test_the_operator_may_die_after_any_write(after: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_storms_of_refusals_pass(seed: int) -> None:
-    """Every third write or so is refused, before or after it was done."""
+    """About every third write is refused, before or after it took effect."""
 
     async def main() -> None:
         api = new_api()

@@ -1,4 +1,4 @@
-"""Whose objects are whose: volumes, services, configurations, pods; what is taken up, restored or left alone."""
+"""Ownership of objects: volumes, services, configurations, pods; which are adopted, restored or left alone."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_what_a_pipeline_of_the_same_name_has_is_left_alone() -> None:
 
 
 def test_what_somebody_else_has_made_is_neither_taken_over_nor_deleted() -> None:
-    """Names are made of the cluster's: a-1-x is a service of cluster a-1, and of broker 1 of cluster a."""
+    """Names contain the cluster's name: a-1-x is a service of cluster a-1, and of broker 1 of cluster a."""
 
     async def main() -> None:
         api = new_api()
@@ -182,7 +182,7 @@ def _config(api: FakeApi, pod: str) -> dict[str, Any]:
 
 
 def test_a_configuration_is_named_by_its_content_and_never_changes() -> None:
-    """One of a fixed name started old voters under new annotations, from a kubelet's stale copy."""
+    """A ConfigMap with a fixed name started old voters under new annotations, from a kubelet's stale copy."""
 
     async def main() -> None:
         api = new_api()
@@ -285,7 +285,7 @@ def test_a_pod_of_an_older_operator_keeps_the_configuration_of_its_fixed_name() 
 
 
 def test_a_pod_with_copied_labels_is_not_taken_for_a_nodes() -> None:
-    """`kubectl debug --copy-to` copies labels: the copy was seen instead of the node, and would have been deleted."""
+    """`kubectl debug --copy-to` copies labels: the copy appeared as the node, and would have been deleted."""
 
     async def main() -> None:
         api = new_api()
@@ -327,7 +327,7 @@ def test_orphaned_pods_are_taken_up_by_a_resource_of_their_name() -> None:
 
 
 def test_claims_that_go_with_the_resource_of_before_are_not_adopted() -> None:
-    """Deleted and applied anew: it took up volumes that the garbage collector was about to delete."""
+    """A resource that was deleted and applied anew adopted volumes that the garbage collector was about to delete."""
 
     async def main() -> None:
         api = new_api()

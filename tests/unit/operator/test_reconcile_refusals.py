@@ -1,4 +1,4 @@
-"""What is refused, by Kubernetes or by the cluster, or cannot be followed: named, and nothing else is held up."""
+"""Changes that Kubernetes or the cluster refuses, or that are impossible: named, and nothing else waits."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_what_kubernetes_refuses_for_good_is_in_the_status_until_it_is_taken(kin
 
 
 def test_a_volume_that_cannot_grow_holds_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor can it be taken back: volumes do not shrink."""
+    """The change cannot be withdrawn either: volumes do not shrink."""
 
     async def main() -> None:
         api = new_api()
@@ -136,7 +136,7 @@ def test_what_was_remembered_stays_so_when_a_later_step_is_refused(monkeypatch: 
 
 
 def test_a_format_job_that_cannot_begin_is_made_anew_once_the_resource_is_corrected() -> None:
-    """Its template cannot be changed, and what it waits for would never come."""
+    """Its template cannot be changed, and it waits in vain."""
 
     async def main() -> None:
         api = new_api()

@@ -1,4 +1,4 @@
-"""KRaftTopics in whole passes: what is told, what outlives a resource, what is deleted and when."""
+"""KRaftTopics in whole passes: reports, what survives a resource, what is deleted and when."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _declare(api: FakeApi, name: str, uid: str = "u1", **spec: Any) -> None:
 
 
 def _events(api: FakeApi) -> list[tuple[str, str]]:
-    """Kind of the object and reason, of all that are about topics, oldest first."""
+    """Kind of the object and reason of all events about topics, oldest first."""
     events = [one for (kind, *_), one in api.objects.items() if kind == "Event"]
     told = [(one["involvedObject"]["kind"], one["reason"]) for one in events]
     return [(kind, reason) for kind, reason in told if kind == "KRaftTopic" or "Topic" in reason]
@@ -113,7 +113,7 @@ def test_a_topics_status_says_that_it_is_created_before_it_is(monkeypatch: pytes
 def test_a_topic_outlives_a_resource_that_is_not_understood(
     change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A CRD of another version than the operator: the topic was deleted within 8 s, without a word. None is pruned."""
+    """With a CRD of another version than the operator, the topic was deleted within 8 s. Now nothing is pruned."""
 
     async def main() -> None:
         api = new_api()
@@ -176,7 +176,7 @@ def test_a_topics_deletion_is_told_before_it_happens(
 
 
 def test_a_topic_is_not_deleted_on_the_word_of_an_old_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between a pass's list and its deletions lie its other steps: the resource may be back by then."""
+    """Other steps lie between a pass's list and its deletions: the resource may be back by then."""
 
     async def main() -> None:
         api = new_api()

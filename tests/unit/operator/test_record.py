@@ -1,4 +1,4 @@
-"""The record has an object of its own: a resource that is applied anew, or restored without status, goes on."""
+"""The record has its own object: a resource that is applied anew, or restored without status, continues."""
 
 from __future__ import annotations
 

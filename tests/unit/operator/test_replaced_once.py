@@ -1,4 +1,4 @@
-"""A replacement runs once under its name, whatever happens to the resource that asked for it."""
+"""A replacement runs once under its name, whatever happens to the resource that requested it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_applying_the_resource_anew_does_not_repeat_its_replacements() -> None:
 
 
 def test_a_record_from_before_the_replacement_does_not_repeat_it() -> None:
-    """As restored from an older backup: the claims tell that the replacement was carried out."""
+    """The record comes from an older backup: the claims show that the replacement was carried out."""
     world = _replaced()
     world.record = replace(world.record, replacements=())
     _assert_nothing_happened(world)
@@ -80,7 +80,7 @@ def test_a_replacement_by_another_id_is_not_repeated_with_an_older_record() -> N
 
 @pytest.mark.parametrize("accepted", [frozenset(), frozenset({"DataLoss"})])
 def test_a_replacement_goes_on_when_its_request_is_withdrawn(accepted: frozenset[str]) -> None:
-    """What was accepted when it began is remembered; a request that comes back later changes nothing."""
+    """An accepted replacement is remembered from its start; a request that comes back later changes nothing."""
     world = made()
     world.wanted = wanted(replacements=(Replacement("disk", 102, "EmptyDisk", accepted),))
     while not world.record.replacements:

@@ -1,4 +1,4 @@
-"""A pass as the status of the resource: every step in words, what waits, who comes next."""
+"""A pass as the status of the resource: every step in words, the waits, and the next node."""
 
 from __future__ import annotations
 

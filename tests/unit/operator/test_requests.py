@@ -1,4 +1,4 @@
-"""Replacements that annotations ask for: what is read, and that a request ends with what it asked for."""
+"""Replacements that annotations request: how they are read, and that a request ends with its replacement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests, configuration files, wishes: pure functions of the resource."""
+"""Manifests, configuration files, requests: pure functions of the resource."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_spreads_nodes_finds_the_jobs_that_decide_where_volumes_are() -> No
 
 
 def test_labels_of_a_pool_take_none_of_those_by_which_a_pod_is_found() -> None:
-    """Rules refuse them; a resource from before the rules keeps its nodes all the same."""
+    """Rules refuse them; a resource that is older than the rules keeps its nodes all the same."""
     document = sample().spec.model_dump(by_alias=True, exclude_none=True)
     for pool in document["nodePools"]:
         pool["pod"] = {"labels": {"app.kubernetes.io/name": "x", "kraftcluster.io/node": "7", "team": "a"}}
@@ -125,7 +125,7 @@ def test_the_node_takes_the_file(number: int, node_id: int) -> None:
 
 
 def test_a_file_keeps_every_value_and_is_read_as_usual_where_that_is_plain() -> None:
-    """A carriage return ended the line, a blank in front was lost, and a node read the file in another encoding."""
+    """A carriage return ended the line, a leading blank was lost, and a node read the file in another encoding."""
     values = {"a": "b\\c\nd", "r": "1\rnode.id=7", " k=:#!": " x ", "u": "Zürich \U0001f600", "p": "1@host:9090,a=b"}
     assert parse_properties(text(values)) == values
     assert text(values).isascii()
@@ -146,7 +146,7 @@ def test_only_what_needs_a_restart_is_an_aspect() -> None:
 
 
 def test_a_pools_own_value_goes_before_one_for_all_also_where_that_needs_no_restart() -> None:
-    """A cluster-wide dynamic value goes before all files: the pool's own was without effect."""
+    """A cluster-wide dynamic value overrides all files: the pool's own value had no effect."""
     document = sample().spec.model_dump(by_alias=True, exclude_none=True)
     config = {**document["config"], "log.retention.ms": "1000"}
     document["nodePools"][1]["config"] = {"log.retention.ms": "5000"}
@@ -269,7 +269,7 @@ def _budgets(*nodes: Node) -> dict[str, Any]:
 
 
 def test_evictions_take_one_node_of_a_role_whatever_the_scale_of_the_resource_says() -> None:
-    """Kubernetes reckons with `maxUnavailable` of the owner's scale, 3 here, and would let three of five voters go."""
+    """Kubernetes computes `maxUnavailable` from the owner's scale, 3 here, and would let three of five voters go."""
     controllers = [Node(i, "controllers", True, False) for i in (1, 2, 3, 4, 5)]
     brokers = [Node(i, "brokers", False, True) for i in (101, 102)]
     gone = Node(103, "brokers", False, True, stopped=True)
@@ -300,7 +300,7 @@ def test_network_policies_let_in_who_has_to_come_in() -> None:
 
 
 def test_what_is_not_remembered_any_more_is_written_so() -> None:
-    """A status is patched: what was left out would stay as it was."""
+    """A status is patched: a field that is left out keeps its value."""
     before, after = (
         remembered(replace(Record("id"), joining=4, topics=(Claim("t", "x", "r", "u"),))),
         remembered(Record("id")),

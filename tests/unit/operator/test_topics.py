@@ -1,4 +1,4 @@
-"""KRaftTopics: the plan, and what it does to a simulated cluster of real nodes."""
+"""KRaftTopics: the plan, and its effects on a simulated cluster of real nodes."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_replicas_are_the_planners_business() -> None:
     assert plan.states["t"].reason == "ReplicasMove"
 
 
-# Who has a topic
+# Ownership of a topic
 
 
 def test_of_two_resources_the_one_that_has_the_topic_keeps_it_else_the_older_one() -> None:
@@ -139,7 +139,7 @@ def test_a_topic_that_exists_is_taken_over_only_if_the_resource_says_so() -> Non
 
 @pytest.mark.parametrize("topic", sorted(INTERNAL))
 def test_internal_topics_are_refused_even_for_adoption(topic: str) -> None:
-    """`cleanup.policy=compact` was taken off __consumer_offsets, and Delete destroyed all committed offsets."""
+    """`cleanup.policy=compact` was removed from __consumer_offsets, and Delete destroyed all committed offsets."""
     wish = replace(WISH, topic=topic, adopt=True, delete=True, config={}, managed=frozenset({"cleanup.policy"}))
     there = {topic: TopicSeen("id", 3, 2, {"cleanup.policy": "compact"})}
     claims = {topic: Claim(topic, "id", "t", "u")}
@@ -178,7 +178,7 @@ SKEWS = {
 
 @pytest.mark.parametrize("skew", SKEWS)
 def test_a_resource_that_is_not_understood_keeps_its_topic_and_is_told_why(skew: str) -> None:
-    """A CRD that is newer or older than the operator: the topic was deleted with its data within 8 s."""
+    """With a CRD that is newer or older than the operator, the topic was deleted with its data within 8 s."""
     one = _resource("t", SKEWS[skew], topicId="id")
     declared, states = topics.declared([one], "c", [CLAIM])
     assert states["t"].reason == "NotUnderstood"
@@ -240,7 +240,7 @@ def test_a_topic_that_another_resource_wants_is_kept() -> None:
 
 
 def test_topics_that_the_operator_may_not_see_are_neither_made_nor_changed_nor_forgotten() -> None:
-    """They did not exist for it: it asked to create them, and forgot its claims."""
+    """The operator took them as missing: it asked to create them, and forgot its claims."""
     seen = TopicsSeen({}, {"t": "the operator may not see the topic t"})
     plan = plan_topics(Declared((replace(WISH, delete=True),)), seen, {"t": CLAIM})
     assert (plan.count, plan.claims, plan.states["t"].reason) == (0, {"t": CLAIM}, "NotVisible")
@@ -258,7 +258,7 @@ def test_batches_are_bounded() -> None:
 
 
 def test_no_more_topics_go_with_their_resources_than_a_status_has_room_for() -> None:
-    """The status was refused as too long, and no topic was looked after any more."""
+    """The status was refused as too long, and no topic was managed any more."""
     claims = {f"t{i}": Claim(f"t{i}", "id", f"t{i}") for i in range(CLAIMS_MAX)}
     seen = {topic: TopicSeen("id", 1, 1) for topic in (*claims, "more")}
     wishes = [TopicWish(topic, topic, 1, delete=True, topic_id="id") for topic in seen]
@@ -273,7 +273,7 @@ def test_no_more_topics_go_with_their_resources_than_a_status_has_room_for() -> 
 
 
 class Simulated:
-    """The operator's client, whose bytes are a simulated broker's."""
+    """The operator's client; its bytes go to a simulated broker."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -288,7 +288,7 @@ class Simulated:
 
 
 class Operator:
-    """What the reconciler does with topics, without Kubernetes: the `Keeper` of its own topics."""
+    """The reconciler's work on topics, without Kubernetes: the `Keeper` of its own topics."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(1, 3)
@@ -299,7 +299,7 @@ class Operator:
         self.announced: list[str] = []
 
     def settle(self, *resources: dict[str, Any]) -> dict[str, bool]:
-        """Passes until nothing to do; who is ready."""
+        """Run passes until no work is left; returns the ready topics."""
         specs = {name: {"cluster": "c", **DEFAULTS, **spec} for one in resources for name, spec in one.items()}
         for _ in range(10):
             self.resources = [_resource(name, spec, **self.statuses.get(name, {})) for name, spec in specs.items()]
@@ -358,7 +358,7 @@ def test_topics_are_made_changed_and_deleted() -> None:
 def test_an_existing_topic_is_left_alone_until_it_is_adopted_and_keeps_its_configurations() -> None:
     operator = Operator()
     operator.settle({"t": {"config": {"cleanup.policy": "compact"}}})
-    operator.statuses.clear()  # somebody else made it
+    operator.statuses.clear()  # somebody else created it
     wish = {"t": {"config": {"retention.ms": "5"}, "partitions": 2, "deletionPolicy": "Delete"}}
     assert operator.settle(wish) == {"t": False}
     assert "spec.adopt" in operator.message("t")
@@ -375,7 +375,7 @@ def test_an_existing_topic_is_left_alone_until_it_is_adopted_and_keeps_its_confi
 
 
 def test_a_topic_that_was_made_before_a_crash_is_known_for_its_own() -> None:
-    """`carry_out` dies behind the request; the next operator finds a topic that no status names."""
+    """`carry_out` dies after the request; the next operator finds a topic that no status names."""
     operator = Operator()
     create = topics.carry_out
 
@@ -392,7 +392,7 @@ def test_a_topic_that_was_made_before_a_crash_is_known_for_its_own() -> None:
 
 
 def test_an_operator_knows_its_topics_under_a_definition_of_before() -> None:
-    """Helm upgrades the operator and leaves the definitions: the API server drops what they do not have."""
+    """Helm upgrades the operator and keeps the definitions: the API server drops fields that they lack."""
 
     class Old(Operator):
         async def tell(self, states: Mapping[str, TopicState]) -> None:
@@ -417,7 +417,7 @@ def test_what_the_cluster_refuses_is_told() -> None:
 
 
 def test_a_name_that_no_topic_can_have_holds_up_no_other() -> None:
-    """A resource's name may be longer than a topic's: it was asked for with all others, which waited for ever."""
+    """A resource's name may be longer than a topic's: it was requested with all others, which waited for ever."""
     operator = Operator()
     name = "t" * 250
     assert operator.settle({name: {"partitions": 1}, "u": {"partitions": 1}}) == {name: False, "u": True}
@@ -430,7 +430,7 @@ def test_topics_of_another_cluster_are_not_looked_at() -> None:
 
 
 def test_a_topic_whose_configuration_is_hidden_is_hidden() -> None:
-    """DescribeConfigs was refused, and the topic was taken for one that does not exist."""
+    """DescribeConfigs was refused, and the topic counted as missing."""
     operator = Operator()
     operator.settle({"t": {}})
     ask = operator.client.ask

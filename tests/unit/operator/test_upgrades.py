@@ -1,6 +1,6 @@
 """An upgrade of the operator restarts nodes deliberately: digests without defaults, a revision of manifests, a preview.
 
-Also the skew between the definitions and the operator, one version apart in both directions.
+The tests also cover definitions and operator that are one version apart, in both directions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NODE = Node(101, "brokers", False, True)
 
 
 def _lacks(has: dict[str, str], cluster: Cluster | None = None) -> list[str]:
-    """Why a broker's pod with these aspects would be restarted."""
+    """The reasons why a broker's pod with these aspects would be restarted."""
     cluster = cluster or sample()
     record = Record(nodes=(NODE,), voters=(1, 2, 3))
     pod = Pod(True, True, {**has, "roles": "broker", "voters": "1,2,3"})
@@ -46,7 +46,7 @@ def _broker(cluster: Cluster) -> Any:
 def test_pods_of_the_operator_before_are_not_restarted_for_their_digests() -> None:
     cluster = sample()
     has = {**aspects(cluster, _broker(cluster)), **aspects_of_before(cluster, _broker(cluster))}
-    del has[specs.MANIFESTS]  # it had no such aspect
+    del has[specs.MANIFESTS]  # it lacked this aspect
     assert _lacks(has) == []
     has["template"] = "another"
     assert _lacks(has) == ["template"]
@@ -78,14 +78,14 @@ def test_another_revision_of_manifests_reaches_pods_that_run(monkeypatch: pytest
 
 
 def test_the_revision_is_counted_up_with_what_pods_are_made_of() -> None:
-    """If this fails, a change of manifests would not reach pods that run: count up REVISION, and note the digest."""
+    """If this fails, a change of manifests would not reach running pods: increase REVISION, and update the digest."""
     from tests.unit.operator.sample import manifests
 
     made = [one for one in manifests(sample()) if one["kind"] == "Pod"]
     for one in made:
         one["metadata"] = {}
         one["spec"].pop("volumes")
-        one["spec"].pop("affinity")  # it places pods that start; those that run need no restart for it
+        one["spec"].pop("affinity")  # it places pods that start; running pods need no restart for it
         one["spec"]["containers"][0] |= {"image": "", "command": [], "env": []}
     from kraft_operator.specs.cluster import digest
 
@@ -96,7 +96,7 @@ def test_the_revision_is_counted_up_with_what_pods_are_made_of() -> None:
 
 
 async def _running() -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The resource and the pods of a cluster that has settled."""
+    """The resource and the pods of a settled cluster."""
     api = new_api()
     operator = new_operator(api)
     await settle(api, operator)
@@ -123,7 +123,7 @@ def test_a_preview_says_who_is_restarted_and_why(monkeypatch: pytest.MonkeyPatch
     assert Preview().lines == ["nothing is restarted or changed"]
 
 
-# Skew
+# Version skew
 
 
 def test_definitions_of_a_later_version_change_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Law 2: what is unknown, too old, or older than what was done last, permits nothing that disturbs."""
+"""Law 2: a view that is unknown, too old, or older than the last step permits nothing disruptive."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_with_all_views_the_roll_begins() -> None:
 def test_an_old_view_permits_nothing(part: str) -> None:
     old = replace(_VIEW, **{part: replace(getattr(_VIEW, part), age_ms=AGE_MAX_MS + 1)})
     made_of = _plan(old)
-    if part == "metadata":  # a controller is not asked for partitions; brokers are
+    if part == "metadata":  # partitions are asked from brokers, not from a controller
         made_of = plan(_WORLD.record, wanted(rolls={101: "now"}), old, CLUSTER)
     assert made_of.disruptive is None
     assert any("unknown" in blocked.message or "not known" in blocked.message for blocked in made_of.blocked)

@@ -1,4 +1,4 @@
-"""What the operator may not see, or hears from another cluster, permits nothing that relies on it."""
+"""What the operator may not see, or gets from another cluster, permits nothing that relies on it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Broker:
     """Answers of a broker whose topics `t` and `u` have one partition each."""
 
     def __init__(self, **errors: int) -> None:
-        """`t`, `u`: the error of their metadata; `t_config`, `u_config`: of their configuration."""
+        """Make a broker; `t`, `u`: errors of their metadata; `t_config`, `u_config`: errors of their configuration."""
         self.errors = errors
 
     async def ask(self, _: Address, request: Any) -> Any:
@@ -68,7 +68,7 @@ class Broker:
 
 
 def _told(broker: Broker, *counts: int | None, monkeypatch: pytest.MonkeyPatch) -> Metadata:
-    """`counts`: how many topics `/status` says there are, before and after; None of a node that has no `/status`."""
+    """`counts`: the number of topics that `/status` reports, before and after; None for a node without `/status`."""
     answers = iter(counts)
 
     async def status(_: Address) -> NodeStatus | None:
@@ -87,7 +87,7 @@ def test_nothing_is_unseen_where_all_is_shown(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_topics_that_are_left_out_without_a_word_are_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An asker who may not describe a topic does not learn that there is one: ISR gates passed."""
+    """A client without the Describe permission does not learn that a topic exists: ISR gates passed."""
     told = _told(Broker(u=-1), 3, 3, monkeypatch=monkeypatch)
     assert told.unseen == UNSEEN
 
@@ -96,7 +96,7 @@ def test_topics_that_are_left_out_without_a_word_are_unseen(monkeypatch: pytest.
 def test_topics_of_which_a_broker_tells_an_error_are_unseen(
     errors: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were left out of the partitions, so their ISR was not checked."""
+    """They were missing from the partitions, so their ISR was not checked."""
     told = _told(Broker(**errors), 2, 2, monkeypatch=monkeypatch)
     assert " u" in told.unseen
     assert {one.topic for one in told.partitions} == {"t"}
@@ -110,7 +110,7 @@ def test_topics_that_come_and_go_while_it_is_asked_are_asked_for_again(monkeypat
         _told(Broker(), 1, 1, monkeypatch=monkeypatch)
 
 
-# What relies on it
+# What relies on them
 
 
 def _blind(world: World) -> Observed:
@@ -147,7 +147,7 @@ def test_a_broker_that_leaves_is_not_drained_while_partitions_are_unseen() -> No
 
 
 def test_views_of_another_cluster_count_for_nothing() -> None:
-    """Another cluster's process behind a pod's address: its leader and its ISRs would have been believed."""
+    """Behind a pod's address was another cluster's process: the operator would have trusted its leader and ISRs."""
     world = made()
     view = world.observe()
     assert view.quorum.value is not None

@@ -1,4 +1,4 @@
-"""What wakes a cluster: everything that a pass takes from an object, and nothing that Kubernetes writes besides."""
+"""What wakes a cluster: everything that a pass reads from an object, and nothing else that Kubernetes writes."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ MADE: dict[str, tuple[str, Callable[[], Object]]] = {
 
 
 def _seen(changed: str, one: Object) -> object:
-    """Everything that a pass takes from the cluster's objects, one of which is another than usual."""
+    """Everything that a pass reads from the cluster's objects, one of which is changed."""
     there = {kind: one if kind == changed else make() for kind, (_, make) in MADE.items()}
     cluster, pods = CLUSTER, [there["pod"]]
     args = ([there["claim"]], [there["job"]], {"m1": "r1"}, [there["pod of a job"]], [there["service"]])
@@ -128,7 +128,7 @@ def _seen(changed: str, one: Object) -> object:
 
 
 def _changes(one: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Every place in an object, with other values for it; None for its removal."""
+    """Every field of an object with other values for it; None removes the field."""
     items = one.items() if isinstance(one, dict) else enumerate(one) if isinstance(one, list) else ()
     for key, value in items:
         yield (*path, key), None
@@ -163,7 +163,7 @@ def test_whatever_a_pass_would_see_otherwise_wakes_the_cluster(kind: str) -> Non
             seen = _seen(kind, one)
             now = mark(plural, one)
         except (KeyError, IndexError, ValueError, TypeError, AttributeError):
-            continue  # no such object exists
+            continue  # this object does not exist
         if seen != usual:
             seen_otherwise += 1
             assert now != before, f"{kind}: {path} becomes {value!r}"

@@ -49,7 +49,7 @@ def test_no_live_controller_restarts_while_voters_may_not_be_committed() -> None
 
 
 def test_a_controller_that_is_down_restarts_while_voters_may_not_be_committed() -> None:
-    """Its restart may be what the commit waits for."""
+    """The commit may wait for this restart."""
     world = _dynamic()
     world.kill(3)
     world.pods.pop(3, None)
@@ -73,7 +73,7 @@ def test_the_next_change_of_voters_waits_for_the_commit_of_the_last_one(after: i
 
 
 def test_a_voter_that_left_runs_on_until_its_removal_is_committed() -> None:
-    """It was stopped for good, and its volumes deleted, though the former voters could count again."""
+    """It was stopped for good, and its volumes deleted, although the former voters could count again."""
     world = _dynamic(controllers=5)
     world.wanted = wanted(static_quorum=False, controllers=3)
     while not world.actions(do.RemoveVoter):

@@ -1,8 +1,8 @@
-"""A small world that does what the planner says, slowly, and holds every step against the laws.
+"""A small world that slowly does what the planner plans, and checks every step against the laws.
 
-Fault model: pods die at any time; the operator crashes between any two writes and forgets everything but the record;
-views of quorum and metadata may be missing or old. What is not modelled: two operators at once (a Lease's job), and
-messages of the Raft core (its own simulator's job): a controller counts once its pod has been ready for some ticks.
+Fault model: pods die at any time. The operator crashes between any two writes and forgets everything but the record.
+Views of quorum and metadata may be missing or stale. Not modelled: two operators at once (the Lease prevents them), and
+messages of the Raft core (its own simulator has them). A controller counts once its pod has been ready for some ticks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _replica(node_id: int, disk: int, *, current: bool) -> seen.Replica:
 
 
 def wanted(controllers: int = 3, brokers: int = 3, image: str = "a", **changes: object) -> Wanted:
-    """The sample cluster's wishes."""
+    """The resource of the sample cluster."""
     aspects = {"image": image, "config": "c"}
     pools = (
         Pool("controllers", True, False, controllers, 1, aspects),
@@ -117,7 +117,7 @@ class World:
     registered_at: dict[int, str] = field(default_factory=dict)
     """Where the log has a voter, if it has moved since."""
 
-    # What is true
+    # The true state
 
     def counts(self, node_id: int) -> bool:
         """Whether a controller is up and has everything."""
@@ -125,7 +125,7 @@ class World:
         return pod is not None and pod.ready and pod.has("controller") and pod.age >= START_TICKS + CATCH_UP_TICKS
 
     def leader(self, without: int = -1) -> int | None:
-        """Who leads: who did, if it still can, else the first who can."""
+        """The leader: the former one if it still can lead, else the first node that can."""
         able = [i for i in sorted(self.pods) if i != without and self._can_lead(i, without)]
         leads = self.led if self.led in able else next(iter(able), None)
         if without == -1:
@@ -133,7 +133,7 @@ class World:
         return leads
 
     def _can_lead(self, node_id: int, without: int) -> bool:
-        """A majority of its own voters would follow it: they have everything and know it as a voter."""
+        """Whether a majority of its own voters would follow it: they have everything and know it as a voter."""
         if not self.counts(node_id):
             return False
         if self.log_voters is not None:
@@ -145,12 +145,12 @@ class World:
         )
 
     def votes_in_log(self, node_id: int) -> bool:
-        """Whether it counts as the voter that the log knows, which is one of a certain disk."""
+        """Whether it is the voter that the log knows; a voter belongs to one disk."""
         assert self.log_voters is not None
         return self.counts(node_id) and self.log_voters.get(node_id) == self.pods[node_id].disk
 
     def quorum(self, leader: int) -> seen.Quorum:
-        """As the leader tells it."""
+        """The quorum as the leader reports it."""
         if self.log_voters is not None:
             known = self.log_voters.items()
             voters = {
@@ -165,7 +165,7 @@ class World:
                 if self.counts(i) and self.log_voters.get(i) != pod.disk
             }
             return seen.Quorum(leader, 1, voters, others, changing=self.uncommitted)
-        # Who was started with voters that the leader is not among does not follow it: so it is with real nodes.
+        # A node started with voters that lack the leader does not follow it, as with real nodes.
         follows = {i: self.counts(i) and leader in pod.voters for i, pod in self.pods.items()}
         replicas = {i: _replica(i, 0, current=follows[i]) for i in self.pods}
         voters = {i: replicas.get(i, seen.Replica(99, 60_000)) for i in self.pods[leader].voters}
@@ -173,7 +173,7 @@ class World:
         return seen.Quorum(leader, 1, voters, others)
 
     def observe(self, rng: random.Random | None = None) -> seen.Observed:
-        """Views; with `rng` some are missing or old."""
+        """The views; with `rng` some are missing or stale."""
         pods = {
             i: seen.Pod(
                 running=not pod.broken,
@@ -238,10 +238,10 @@ class World:
             since_pod_change_ms=self.pods_changed * TICK_MS + 1,
         )
 
-    # What is done
+    # Steps
 
     def step(self, crash_after: int | None = None, rng: random.Random | None = None) -> do.Plan:
-        """A pass of the operator, which may die after so many writes; then a tick."""
+        """Run a pass of the operator, which may die after that many writes; then a tick."""
         observed = self.observe(rng)
         self.last = plan(self.record, self.wanted, observed, CLUSTER)
         disruptive = [step for step in self.last.steps if isinstance(step, do.DISRUPTIVE)]
@@ -324,7 +324,7 @@ class World:
             raise AssertionError(step)
 
     def format_voter(self, step: do.Format) -> None:
-        """A dynamic quorum's log begins with those whose first disk is formatted as one of its voters."""
+        """Format a voter; its first disk puts the node into the first voter set of a dynamic quorum's log."""
         node = self.record.node(step.node)
         if node is None or not node.controller or not self.record.dynamic or step.volumes:
             return
@@ -380,7 +380,7 @@ class World:
         self.check_voter_sets()
 
     def take_down(self, nodes: Iterable[int]) -> None:
-        """A clean stop: laws 3 and 5 are asserted, the slow way."""
+        """A clean stop: asserts laws 3 and 5, the slow way."""
         nodes = tuple(nodes)
         for node_id in nodes:
             pod = self.pods[node_id]
@@ -412,17 +412,17 @@ class World:
         )
 
     def check_voter_sets(self) -> None:
-        """Law 4, by listing all majorities of all voter sets that somebody runs with."""
+        """Law 4, by listing all majorities of all voter sets with which some node runs."""
         gone = {node.id for node in self.record.nodes if node.stopped and node.id not in self.pods}
         if self.log_voters is not None:
-            return  # one change at a time is the log's own law
+            return  # the log itself guarantees one change at a time
         sets = {p.voters for p in self.pods.values() if p.has("controller")}
         for a, b in itertools.combinations(sets, 2):
             for left in itertools.combinations(sorted(a), len(a) // 2 + 1):
                 for right in itertools.combinations(sorted(b), len(b) // 2 + 1):
                     assert set(left) & set(right) or (set(left) | set(right)) & gone, f"{a} and {b}: two leaders"
 
-    # What happens by itself
+    # Events
 
     def leave_isrs(self, node_id: int) -> None:
         for partition in self.partitions.values():
@@ -430,13 +430,13 @@ class World:
                 partition.isr.discard(node_id)
 
     def kill(self, node_id: int) -> None:
-        """A pod is gone at once."""
+        """Delete a pod at once."""
         self.pods.pop(node_id, None)
         self.leave_isrs(node_id)
         self.pods_changed = 0
 
     def lose_host(self, node_id: int) -> None:
-        """Pod and volumes are gone for good."""
+        """Lose pod and volumes for good."""
         self.kill(node_id)
         for key in [key for key in self.volumes if key[0] == node_id]:
             del self.volumes[key]
@@ -480,7 +480,7 @@ class World:
             self.partitions["t", number] = Partition(replicas, set(replicas), min_isr=min(2, rf))
 
     def settle(self, passes: int = 400) -> None:
-        """Until nothing to do, which has to come."""
+        """Run until no work is left, which must happen."""
         for _ in range(passes):
             if not (self.step().steps or self.last.waits or self.last.blocked or self.pods_changed < 20):
                 return
@@ -491,7 +491,7 @@ class World:
 
 
 def made(**changes: object) -> World:
-    """A cluster that is there, with a topic."""
+    """A finished cluster with a topic."""
     world = World(wanted(**changes))  # type: ignore[arg-type]
     world.settle()
     world.make_topics()

@@ -1,4 +1,4 @@
-"""Who waits for the high watermark: order, forgetting, and what forgetting costs."""
+"""Waiters for the high watermark: order, removal, and the cost of removal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COUNT = 5_000
 
 
 class Waiter:
-    """Counts how often it is compared."""
+    """Counts comparisons."""
 
     compared = 0
 

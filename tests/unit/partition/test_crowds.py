@@ -1,4 +1,4 @@
-"""Very many watchers of one partition: an append costs the same however many there are, and none of them misses it."""
+"""Very many watchers of one partition: an append costs the same however many wait, and every watcher sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas without requests are opened one after the other; whatever becomes of one, the others have their turn."""
+"""Replicas without requests are opened one after the other; a failure of one does not block the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BAD = 1
 
 
 class Rig:
-    """Three replicated partitions, of which the second one's log cannot be opened."""
+    """Three replicated partitions; the second partition's log cannot be opened."""
 
     def __init__(self, error: BaseException) -> None:
         self.error: BaseException | None = error

@@ -1,4 +1,4 @@
-"""One replica over a real log: what may be read up to where, offsets for timestamps, epochs, deleting records."""
+"""One replica over a real log: how far readers may read, offsets for timestamps, epochs, deleted records."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_an_open_transaction_holds_the_stable_end(tmp_path: Path) -> None:
     assert rig.partition.offset_for(LATEST, READ_UNCOMMITTED).offset == 3
     marker = build_marker(commit=False, producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp=NOW_MS)
     rig.partition.append(marker, -1, NOW_MS, internal=True)
-    assert rig.read(0, READ_COMMITTED) == [0, 1, 2]  # the client leaves out what was aborted
+    assert rig.read(0, READ_COMMITTED) == [0, 1, 2]  # the client filters aborted records
     assert rig.log.aborted_transactions(0, 4) == [(7, 1)]
 
 

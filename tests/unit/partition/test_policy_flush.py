@@ -1,4 +1,4 @@
-"""`flush.messages`: a lane flushes, and until it has, nothing that was appended counts as stored."""
+"""`flush.messages`: a lane flushes; until then no appended record counts as stored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ACKS_ONE = 1
 
 
 class Heard:
-    """What a producer is told."""
+    """The answers to a producer."""
 
     def __init__(self) -> None:
         self.codes: list[ErrorCode] = []
@@ -35,7 +35,7 @@ class Heard:
 
 
 def led(world: LogWorld, number: int = 0, **overrides: str) -> Partition:
-    """A partition that this broker alone has and leads."""
+    """A partition whose only replica and leader is this broker."""
     path = f"{DIR}/t-{number}"
     world.disk.mkdir(path)
     log = open_log(world.dir, path, "t", number, make_config({"flush.messages": "1", **overrides}))
@@ -125,7 +125,7 @@ def test_a_flush_without_a_descriptor_is_tried_again() -> None:
 
 
 def test_logs_prepared_before_a_shortage_of_descriptors_are_flushed_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They were forgotten: their producers waited until somebody appended more."""
+    """They were forgotten: their producers waited until another append."""
     world = LogWorld()
     partitions = [led(world, number) for number in range(3)]
     fail = [OSError(errno.EMFILE, "too many open files")]

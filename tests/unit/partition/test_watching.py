@@ -1,4 +1,4 @@
-"""A defect in one of those who wait for a partition keeps nothing from the others."""
+"""A defect in one watcher of a partition does not affect the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.partition.test_partition import NOW_MS, Rig, state
 
 
 class Reader:
-    """Notes what it is told; one with a defect raises then."""
+    """Records its calls; a defective reader raises then."""
 
     def __init__(self, told: list[str], name: str, *, fails: bool = False) -> None:
         self.told, self.name, self.fails = told, name, fails

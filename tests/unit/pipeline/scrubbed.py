@@ -1,4 +1,4 @@
-"""Log directories as brokers leave them, for the scrub's tests; the batches are the node's own."""
+"""Log directories as brokers leave them, for the scrub's tests; the node's own code makes the batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TIMESTAMP = 1_700_000_000_000
 
 
 def batches(count: int = 6, records: int = 2, compression: int = 0) -> list[bytes]:
-    """Batches that follow one another from offset 0, the leader epochs as EPOCHS says."""
+    """Consecutive batches from offset 0, with the leader epochs of EPOCHS."""
     made = []
     for number in range(count):
         base = number * records
@@ -29,7 +29,7 @@ def batches(count: int = 6, records: int = 2, compression: int = 0) -> list[byte
 def write_replica(
     directory: Path, broker: int, segments: Sequence[Sequence[bytes]], *, high_watermark: int, topic: str = "orders"
 ) -> Path:
-    """A log directory with one partition of `topic`, a file for each of `segments`. Returns the partition's folder."""
+    """Write a log directory with one partition of `topic`, a file for each of `segments`; returns its folder."""
     folder = directory / f"{topic}-0"
     folder.mkdir(parents=True)
     (directory / "meta.properties").write_text(f"version=1\ncluster.id=c\nnode.id={broker}\ndirectory.id=d{broker}\n")

@@ -1,4 +1,4 @@
-"""Partitions that have no leader, and brokers that are away: what the rest of a cluster can be asked meanwhile."""
+"""Partitions without a leader, and brokers that are down: which requests the rest of a cluster can answer."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ A, B, C = (("t", n) for n in range(3))
 
 
 class Told(Cluster):
-    """Metadata and responses are given:
+    """A cluster with given metadata and responses.
 
-    node 1 leads partition 0, node 2 leads partition 2, partition 1 has no leader.
+    Node 1 leads partition 0, node 2 leads partition 2, partition 1 has no leader.
     """
 
     def __init__(self, answers: dict[int, dict[Any, OffsetAnswer] | OSError], error: int = 5) -> None:
@@ -62,7 +62,9 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_partitions_without_a_leader_stand_still_and_the_others_go_on() -> None:
-    """For a while they are waited for; at first, and for a list that must be whole, until the patience is over."""
+    """The reader waits for them for a while; at the start, and for a list that must be complete, until its patience
+    ends.
+    """
     told = Told({1: {A: OffsetAnswer(0, 50, 7)}, 2: ConnectionRefusedError("away")})
     options = parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}, streaming=True)
     then = Position({A: 10, B: 20, C: 30}, "c", {"t": "00" * 16}, epochs={A: 7, B: 6})
@@ -87,7 +89,7 @@ def test_nobody_answers() -> None:
 
 
 class Listed(Cluster):
-    """Two brokers, each with metadata of its own; listings come from the first, and change with each one."""
+    """Two brokers with different metadata; listings come from the first, and each listing changes the metadata."""
 
     def __init__(self, *listings: dict[str, bytes], other: dict[str, bytes]) -> None:
         super().__init__(Settings("a:1", retry_s=5))
@@ -131,7 +133,7 @@ OLD, NEW = bytes([1]) * 16, bytes([2]) * 16
 def test_a_topic_is_gone_only_when_no_broker_has_it(
     monkeypatch: pytest.MonkeyPatch, listings: Any, other: Any, expected: Any
 ) -> None:
-    """A broker whose metadata was behind made a topic of a pattern a lost one, or a new one that was read again."""
+    """A broker with stale metadata made a pattern's topic a lost one, or a new one that was read again."""
 
     def read(found: dict[str, bytes]) -> Any:
         topics = [_topic(name, found[name]) for name in found]

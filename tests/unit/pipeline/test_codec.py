@@ -1,4 +1,4 @@
-"""What a consumer gets of a partition's batches, and what is said of damaged ones."""
+"""What a consumer gets of a partition's batches, and how damaged batches are reported."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch() -> None:
 
 
 def test_batches_that_compaction_left() -> None:
-    """Offsets with gaps, a batch with none of its records, and one that is empty altogether."""
+    """Offsets with gaps, a batch without some of its records, and an empty batch."""
     gaps = build_batch([NewRecord(b"k", b"v", 1, (), 3), NewRecord(b"l", b"w", 1, (), 9)], last_offset=11)
     empty = build_batch([], base_offset=12, last_offset=20)
     data = gaps + empty + build_batch([(b"m", b"x")], base_offset=21)
     assert rows(data, "key", "offset") == [(b"k", 3), (b"l", 9), (b"m", 21)]
     assert rows(data, "key", "offset", start=4, end=21) == [(b"l", 9)]
     assert rows(empty, "key") == []
-    for codec in range(5):  # nothing is no compressed data, whatever the attributes say
+    for codec in range(5):  # no bytes are not compressed data, whatever the attributes say
         header = bytearray(empty)
         header[22] = codec
         assert rows(bytes(header), "key", check_crc=False) == []
@@ -103,7 +103,7 @@ def test_an_unknown_column_is_named() -> None:
 
 
 def test_no_record_is_copied_that_is_not_wanted() -> None:
-    """The columns are copies, so the response may go; and without key and value nothing of them is kept."""
+    """The columns are copies, so the response can be freed; without key and value no byte of them is kept."""
     data = bytearray(build_batch([(b"k", b"v" * 1000)]))
     (part,) = Decoder("t", 0, ["offset", "value"]).decode(memoryview(data))
     (lean,) = Decoder("t", 0, ["offset"]).decode(memoryview(data))
@@ -144,7 +144,7 @@ def test_a_million_headers_are_refused_before_they_cost() -> None:
 
 
 def test_a_worker_does_not_wait_for_pandas() -> None:
-    """Importing it takes a third of a second in each of Spark's workers, and the codec has no need of it."""
+    """Its import takes a third of a second in each of Spark's workers, and the codec does not need it."""
     data = build_batch([NewRecord(b"k", b"v", 1, [("h", b"x")])])
     program = (
         "import sys; from kraft_pipeline.codec import COLUMNS, Decoder\n"

@@ -16,7 +16,7 @@ PORTS_APART = 100
 
 
 def _room() -> int:
-    """The first of ports for six nodes that are free now."""
+    """The first of six consecutive ports that are free now."""
     for first in range(21000, 30000, 700):
         with socket.socket() as probe:
             try:

@@ -1,4 +1,4 @@
-"""What commands say: one line, the cause last, a traceback with `--debug`, the nearest name of what is misspelt."""
+"""What commands print: one line, the cause last, a traceback with `--debug`, the nearest name for a misspelt one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Executors of Spark: how large, and how one is started in its pod."""
+"""Executors of Spark: their size, and the start of one in its pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a range from leaders that move, logs with holes, and topics that go: against a scripted broker."""
+"""Reading a range from leaders that move, logs with holes, and deleted topics: against a scripted broker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def marker(offset: int) -> bytes:
 
 
 class Broker:
-    """A cluster and its connections in one: what it answers to the n-th Fetch, and the topic that it tells of then."""
+    """A cluster and its connections in one: its answer to the n-th Fetch, and its topic at that moment."""
 
     def __init__(self, answers: Sequence[FetchAnswer], topics: Callable[[int], bytes | None] = lambda _: OLD) -> None:
         self.settings = Settings("a:1", retry_s=0.2)
@@ -49,10 +49,10 @@ class Broker:
         self._node = 0
         self.cut = 0
 
-    # what a fetcher asks of a cluster
+    # what a fetcher needs of a cluster
     def topics(self, names: Any) -> None:
         topic_id = self._topics(len(self.asked))
-        leader = PartitionInfo(0, len(self.asked), 0)  # another one at each failure
+        leader = PartitionInfo(0, len(self.asked), 0)  # another leader at each failure
         self._told = None if topic_id is None else TopicInfo(0, "t", topic_id, False, {0: leader})
 
     def topic(self, name: str) -> TopicInfo:
@@ -76,7 +76,7 @@ class Broker:
     def drop(self, connection: Broker) -> None:
         self.waiting = 0
 
-    # what it asks of a connection
+    # what it needs of a connection
     def send(self, offset: int) -> None:
         self.asked.append((self._node, offset))
         self.waiting = 1
@@ -88,7 +88,7 @@ class Broker:
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests are the offset that they ask for, answers what they say."""
+    """Requests as the offsets that they ask for, and answers as their content."""
     monkeypatch.setattr(fetch.m, "fetch", lambda topic_id, partition, offset, *_, **__: offset)
     monkeypatch.setattr(fetch.m, "read_fetch", lambda found: found)
 
@@ -100,7 +100,7 @@ def offsets(broker: Any, start: int, end: int, epoch: int = -1, **options: Any) 
 
 
 def test_holes_in_a_log_are_passed() -> None:
-    """Nothing but markers, records that compaction took away, a batch without any, one that reaches beyond the end."""
+    """Only markers, compacted records, an empty batch, and a batch that reaches beyond the end."""
     broker = Broker(
         [
             answer(marker(0) + marker(1)),
@@ -152,7 +152,7 @@ def test_a_log_that_ends_before_the_range() -> None:
 
 
 def test_a_client_beyond_its_quota_waits() -> None:
-    """It is answered without any topic; that is no error that stays, and no end of the log."""
+    """The answer names no topic; that is neither a permanent error nor the end of the log."""
     throttled = read_fetch(decode(FetchResponse, encode(FetchResponse(throttle_time_ms=100), 13), 13))
     assert offsets(Broker([throttled, throttled, answer(batch(0, 0, 1))]), 0, 2) == [0, 1]
     with pytest.raises(ClientError, match="THROTTLING_QUOTA_EXCEEDED"):

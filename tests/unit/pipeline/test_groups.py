@@ -1,4 +1,4 @@
-"""Commits of offsets that show a group's lag never wait long."""
+"""Commits of offsets, which show a group's lag, never wait long."""
 
 from __future__ import annotations
 

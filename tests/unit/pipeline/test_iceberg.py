@@ -38,7 +38,7 @@ def position(offset: int) -> Position:
 
 
 def put(path: Path, rows: pa.Table, by: tuple[str, ...] = ()) -> list[Added]:
-    """Files as tasks write them."""
+    """Write files as tasks do."""
     files = []
     for values, part in partitions.split(rows, partitions.parse(by, rows.schema), whole=True):
         data, minima, maxima = encoded(part)
@@ -100,7 +100,7 @@ def test_new_columns(tmp_path: Path) -> None:
     wider = table(1, deep=deep)
     one.create(wider.schema, [])
     one.commit(1, position(2), put(tmp_path, wider), after=0)
-    one.create(SCHEMA, [])  # of a writer that knows less
+    one.create(SCHEMA, [])  # by a writer with an older schema
     rows = sorted(read(tmp_path).scan().to_arrow().to_pylist(), key=lambda row: row["n"])
     assert [row["deep"] for row in rows] == [None, {"x": 1, "y": "z"}]
     deeper = table(2, deep=pa.array([{"x": 1, "y": "z", "w": [1.5]}]))
@@ -139,7 +139,9 @@ def test_partitions_are_transforms(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_lost_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of another application gets in between: begun anew; one of the same: refused, and nothing is there twice."""
+    """If another application's commit came between, the commit is repeated; one of the same is refused. No row is
+    repeated.
+    """
     one, files = opened(tmp_path), put(tmp_path, table(0))
     one.create(SCHEMA, [])
     inner, others = Folder.create, [("b", 0, -1), ("a", 0, -1)]
@@ -180,8 +182,8 @@ def test_files_are_replaced_and_snapshots_expire(tmp_path: Path) -> None:
     assert opened(tmp_path).state() == State(3, position(3))
     assert opened(tmp_path, "other").state() == State()
     there = {path.name for path in (tmp_path / "metadata").glob("*.avro")}
-    assert len(there) == 3  # the list, the manifest with the file, and the one that says which are gone
-    # What commits that died have left is told by their names.
+    assert len(there) == 3  # the list, the manifest with the file, and the manifest of removed files
+    # Names identify what interrupted commits left.
     work = one._work("b00000004")
     named, foreign = str(tag(work)), str(tag(opened(tmp_path, "other")._work("b00000004")))
     draft = tmp_path / "metadata" / ".v9.metadata.json.00"
@@ -224,7 +226,7 @@ def test_the_newest_version_is_found_whatever_the_hint_says(tmp_path: Path) -> N
 def test_one_that_has_not_looked_for_long_finds_the_newest_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Versions that it knows, and those that came after them, have been removed since: none is made a second time."""
+    """The versions that it knows, and the later ones, have been removed since: no version is written twice."""
     monkeypatch.setitem(iceberg.PROPERTIES, "write.metadata.previous-versions-max", "1")
     one = opened(tmp_path)
     one.create(SCHEMA, [])
@@ -266,7 +268,7 @@ def test_a_catalog_that_is_none(tmp_path: Path) -> None:
 
 
 def test_types_widen_as_iceberg_can(tmp_path: Path) -> None:
-    """Values of a new schema's wider type were dead letters for ever."""
+    """Values of a new schema's wider type remained dead letters for ever."""
     narrow = pa.schema([("n", pa.int32()), ("f", pa.float32()), ("d", pa.decimal128(5, 2)), ("s", pa.string())])
     wide = pa.schema([("n", pa.int64()), ("f", pa.float64()), ("d", pa.decimal128(9, 2)), ("s", pa.int64())])
     promoted = schemas.promoted(narrow, wide)
@@ -284,7 +286,7 @@ def test_types_widen_as_iceberg_can(tmp_path: Path) -> None:
 
 
 def test_what_a_commit_adds_to_the_metadata_does_not_grow_with_the_partitions(tmp_path: Path) -> None:
-    """Offsets of a thousand partitions were in the summary of every snapshot, and these in every version."""
+    """The summary of every snapshot had the offsets of a thousand partitions, and every version had all summaries."""
     many = Position({("t", n): n for n in range(1000)}, "c", {"t": "00"})
     one = opened(tmp_path)
     one.create(SCHEMA, [])
@@ -297,7 +299,7 @@ def test_what_a_commit_adds_to_the_metadata_does_not_grow_with_the_partitions(tm
     assert opened(tmp_path).state() == State(5, many)
     kept = tmp_path / "_kraft_positions" / "a"
     assert len(list(kept.iterdir())) == 6
-    one.claim(9)  # tells the last batch again
+    one.claim(9)  # returns the last batch again
     assert len(list(kept.iterdir())) == 6
     for file in kept.iterdir():
         os.utime(file, (0, 0))
@@ -307,7 +309,7 @@ def test_what_a_commit_adds_to_the_metadata_does_not_grow_with_the_partitions(tm
 
 
 def test_a_snapshot_of_an_earlier_version_says_where_its_batch_ended(tmp_path: Path) -> None:
-    """Its summary has the position itself."""
+    """Its summary contains the position itself."""
     one = opened(tmp_path)
     one.create(SCHEMA, [])
     inner = one._table
@@ -322,7 +324,7 @@ def test_a_snapshot_of_an_earlier_version_says_where_its_batch_ended(tmp_path: P
 
 
 def test_files_with_the_same_rows_are_a_replacement(tmp_path: Path) -> None:
-    """Readers of a stream fail at an overwrite."""
+    """Streaming readers fail at an overwrite."""
     one = opened(tmp_path)
     one.create(SCHEMA, [])
     for batch in range(2):

@@ -20,7 +20,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(path: Path, batches: int, app: str = "a") -> IcebergTable:
-    """A table with a row a batch, whose files the last batch but one has replaced by one."""
+    """A table with a row for each batch; the batch before the last replaced the files by one."""
     one = opened(path, app)
     one.create(SCHEMA, [])
     for batch in range(batches):
@@ -69,7 +69,7 @@ def test_more_snapshots_stay_if_the_table_says_so(tmp_path: Path) -> None:
 
 
 def test_a_writer_resumes_after_all_of_its_snapshots_have_expired(tmp_path: Path) -> None:
-    """A table that was paused for long, while another writer went on: where it stood is a property of the table.
+    """A table was paused for long while another writer continued: its position is a property of the table.
 
     Before, a table whose older snapshots PyIceberg had expired counted as one without batches, and got all rows again.
     """
@@ -123,7 +123,7 @@ def test_a_vacuum_that_was_cut_off_is_completed_by_the_next(
     with monkeypatch.context() as cut, pytest.raises(KeyboardInterrupt):
         cut.setattr(Folder, "delete", delete)
         one.vacuum(0)
-        raise KeyboardInterrupt  # it had been done
+        raise KeyboardInterrupt  # the work was done before
     opened(tmp_path).vacuum(0)
     metadata = read(tmp_path).metadata
     snapshot = metadata.current_snapshot()

@@ -44,7 +44,7 @@ def keys(path: Path) -> list[tuple[bytes, int]]:
 
 
 class Asked:
-    """An `each` that keeps which files it was asked to look at."""
+    """An `each` that records the files that it was asked to check."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -59,7 +59,7 @@ def test_files_without_the_keys_are_neither_read_nor_replaced(tmp_path: Path) ->
     put(table, 0, b"a", b"c")
     put(table, 1, b"m", b"o")
     first, second = (file.path for file in sorted(table.live(), key=lambda file: "b00000001" in file.path))
-    put(table, 2, b"b", each=asked)  # within the first one's bounds, and not in it
+    put(table, 2, b"b", each=asked)  # within the bounds of the first file, but not in it
     assert asked.paths == [first]
     assert {first, second} < {file.path for file in table.live()}
     put(table, 3, b"o", n=3, each=asked)
@@ -67,7 +67,7 @@ def test_files_without_the_keys_are_neither_read_nor_replaced(tmp_path: Path) ->
     assert second not in {file.path for file in table.live()}
     put(table, 4, b"m", b"o", b"zz", gone=True)
     assert keys(tmp_path) == [(b"a", 0), (b"b", 0), (b"c", 0)]
-    put(table, 5, b"y" * (KEY_LENGTH + 1))  # bounds would be too long: such a file is asked each time
+    put(table, 5, b"y" * (KEY_LENGTH + 1))  # its bounds would be too long: this file is checked each time
     put(table, 6, b"z", each=asked)
     assert len(asked.paths) == 1
 
@@ -96,7 +96,7 @@ def test_files_are_cut_in_the_order_of_their_keys(tmp_path: Path, monkeypatch: p
 
 
 def test_what_others_commit_meanwhile(tmp_path: Path) -> None:
-    """A compaction that took a file away: begun anew. A batch in our place, or a writer that took over: refused."""
+    """A compaction removed a file: the batch is repeated. Another batch in our place, or a new writer: refused."""
     table = created(tmp_path)
     put(table, 0, b"a", b"b")
     put(table, 1, b"c")

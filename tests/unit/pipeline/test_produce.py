@@ -1,4 +1,4 @@
-"""The producer's windows, against a broker that refuses what a test wants refused."""
+"""The producer's windows, against a broker that refuses batches on command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Key = tuple[str, int]
 
 
 class Broker:
-    """A connection and a cluster in one: keeps batches by partition with the rule of a leader for sequences."""
+    """A connection and a cluster in one: keeps batches by partition, with a leader's rule for sequences."""
 
     def __init__(self, refusals: list[dict[Key, int]]) -> None:
         self.settings = Settings("a:1", retry_s=5)
@@ -23,7 +23,7 @@ class Broker:
         self._refusals = refusals
         self._answers: list[dict[Key, Any]] = []
 
-    # what the producer asks of a cluster
+    # what the producer needs of a cluster
     def retried(self, what: str, ask: Any, mend: Any) -> tuple[int, int]:
         return 7, 0
 
@@ -35,7 +35,7 @@ class Broker:
     def connection(self, node: int) -> Broker:
         return self
 
-    # what it asks of a connection; a batch here is its sequence number
+    # what it needs of a connection; a batch here is its sequence number
     def send(self, parts: dict[Key, bytes]) -> None:
         refused = self._refusals.pop(0) if self._refusals else {}
         self._answers.append({key: self._append(key, batch, refused.get(key, 0)) for key, batch in parts.items()})
@@ -83,7 +83,7 @@ def test_batches_arrive_in_order_and_some_are_ahead_of_the_answers(broker: Any) 
 
 
 def test_a_first_batch_refused_for_a_moment_lets_no_other_one_pass_it(broker: Any) -> None:
-    """A leader takes any number of a producer that it does not know: the second batch would shut out the first."""
+    """A leader accepts any first sequence of an unknown producer: the second batch would shut out the first."""
     assert sent(broker([{("t", 0): 6}]), 12, ("t", 0), ("t", 1)) == {("t", 0): ALL, ("t", 1): ALL}
 
 

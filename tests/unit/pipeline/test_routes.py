@@ -1,4 +1,4 @@
-"""Many tables of one specification: what routes and `{topic}` mean, and what is refused."""
+"""Many tables of one specification: the meaning of routes and `{topic}`, and refusals."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_status_of_all_has_sums_and_each(tmp_path: Path) -> None:
 
 
 def test_a_running_table_writes_a_row_anew_a_few_times() -> None:
-    """A pass after each batch: before, it merged the table's largest small file with each new one."""
+    """A pass runs after each batch: before, it merged the table's largest small file with each new one."""
     wanted, size, written = 1000.0, 4, 0
     live: list[Added] = []
     for batch in range(500):

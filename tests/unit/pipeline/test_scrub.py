@@ -108,7 +108,7 @@ def test_an_epoch_that_the_checkpoint_lacks_may_begin_behind_the_recovery_point(
     assert scanned(data, epochs=EPOCHS[:1], flushed=6).damages == []
     assert spans(scanned(data, epochs=EPOCHS[:1], flushed=7))[0] == (kinds.EPOCH, 6, 7)
     flipped = bytearray(data)
-    flipped[len(batches()[0]) + 14] ^= 1  # the epoch of the second batch, but not of those that follow
+    flipped[len(batches()[0]) + 14] ^= 1  # the epoch of the second batch, but not of the later ones
     assert spans(scanned(bytes(flipped), epochs=EPOCHS[:1], flushed=0)) == [(kinds.EPOCH, 2, 3)]
 
 
@@ -167,7 +167,7 @@ def test_compacted_replicas_are_compared_record_by_record() -> None:
 def test_directories_tell_their_replicas(tmp_path: Path) -> None:
     made = batches()
     write_replica(tmp_path / "a", 3, [made[:3], made[3:]], high_watermark=12)
-    (tmp_path / "a" / "orders-2").mkdir()  # not written to yet
+    (tmp_path / "a" / "orders-2").mkdir()  # nothing is written yet
     (tmp_path / "a" / "orders-1.0123456789abcdef0123456789abcdef-delete").mkdir()
     (replica,) = replicas([tmp_path / "a"])
     assert (replica.topic, replica.partition, replica.broker, replica.high_watermark) == ("orders", 0, 3, 12)
@@ -202,7 +202,7 @@ def test_too_many_findings_are_counted() -> None:
 def test_a_damage_costs_what_lies_before_the_next_batch_and_not_the_rest(
     monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
-    """The rest of the segment was read twice into memory for each damage; so was what a wrong length spans."""
+    """The rest of the segment was read into memory twice for each damage, and so was the range of a wrong length."""
     monkeypatch.setattr("kraft_pipeline.scrub.scanner.SEARCH_BYTES", 64)
 
     class Counted(BufferSource):
@@ -218,7 +218,7 @@ def test_a_damage_costs_what_lies_before_the_next_batch_and_not_the_rest(
     data = bytearray(b"".join(made))
     places = [sum(map(len, made[:number])) for number in (10, 100, 390)]
     for place in places:
-        data[place + 8 : place + 12] = length.to_bytes(4, "big")  # it leads nowhere
+        data[place + 8 : place + 12] = length.to_bytes(4, "big")  # it points nowhere
     source, found = Counted(bytes(data)), Scanner(expected=0, high_watermark=FOR_EVER)
     found.scan(source)
     assert [(one.kind, one.position) for one in found.damages] == [(kinds.LENGTH, place) for place in places]

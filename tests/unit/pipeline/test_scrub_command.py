@@ -1,4 +1,4 @@
-"""`kraft-pipeline scrub`: what it takes and what it refuses; the Spark in between is tests/compat's."""
+"""`kraft-pipeline scrub`: options and refusals; tests/compat runs it on Spark."""
 
 from __future__ import annotations
 

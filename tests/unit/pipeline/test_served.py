@@ -1,4 +1,4 @@
-"""What a running KafkaTable tells over HTTP."""
+"""What a running KafkaTable reports over HTTP."""
 
 from __future__ import annotations
 

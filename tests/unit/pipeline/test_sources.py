@@ -1,4 +1,4 @@
-"""Options as Spark's `kafka` source has them, ranges cut into tasks, and micro-batches."""
+"""Options like those of Spark's `kafka` source, ranges split into tasks, and micro-batches."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_where_to_go_on() -> None:
 
 
 class Logs:
-    """What leaders answer of the ends of epochs, and of where logs begin."""
+    """Leaders' answers about the ends of epochs and the starts of logs."""
 
     def __init__(self, parted: dict[tuple[str, int], int], starts: dict[tuple[str, int], int]) -> None:
         self._parted, self._starts = parted, starts
@@ -195,7 +195,7 @@ class Logs:
 
 
 def test_logs_that_were_cut_off_are_read_from_the_cut() -> None:
-    """Leaders of other epochs are asked, and no others; what has no epoch was written by an earlier version."""
+    """Only leaders of other epochs are asked. A position without epoch comes from an earlier version."""
     a, b, c, d = (("t", n) for n in range(4))
     then = Position({a: 100, b: 100, c: 100, d: 100}, "c", {"t": "00"}, epochs={a: 1, b: 1, d: 4})
     now = Position({a: 120, b: 120, c: 80, d: 120}, "c", {"t": "00"}, epochs={a: 2, b: 1, c: 5, d: 4})
@@ -214,7 +214,7 @@ def test_logs_that_were_cut_off_are_read_from_the_cut() -> None:
 
 
 def test_the_lag_of_a_query_is_in_its_progress() -> None:
-    """In the metrics of Spark's `kafka` source, which PySpark's sources cannot add to a progress."""
+    """The metrics of Spark's `kafka` source have it; PySpark's sources cannot add metrics to a progress."""
     end, latest = {"t": {"0": 5, "1": 9}}, {"t": {"0": 15, "1": 9, "2": 5}, "@ids": {"cluster": "c", "topics": {}}}
     kraft = {"endOffset": end, "latestOffset": latest}
     expected = {"minOffsetsBehindLatest": 0, "maxOffsetsBehindLatest": 10, "avgOffsetsBehindLatest": 5.0}

@@ -1,4 +1,4 @@
-"""Avro values without a cluster: schemas as columns, malformed bytes, and a registry whose answers change."""
+"""Avro values without a cluster: schemas as columns, malformed bytes, and a registry with changing answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def record(*fields: tuple[Any, ...], name: str = "R") -> dict[str, Any]:
 
 
 def encoded(schema: Any, *rows: Any, number: int | None = None) -> list[bytes]:
-    """By fastavro; in Confluent's frame with a schema's number."""
+    """A value encoded by fastavro, in Confluent's frame with a schema id."""
     parsed, found = fastavro.parse_schema(schema), []
     for row in rows:
         out = io.BytesIO(b"" if number is None else b"\0" + number.to_bytes(4))
@@ -221,7 +221,7 @@ def test_schemas_that_refer_to_others(server: RegistryServer) -> None:
     assert found.columns.field("m").type == pa.struct([("i", pa.struct([("x", pa.int32())]))])
     asked = len(server.asked)
     Registry(server.url).schema(number)
-    assert len(server.asked) == asked  # what was said once holds for ever
+    assert len(server.asked) == asked  # an answer of the registry is valid for ever
 
 
 def test_a_registry_that_is_away_or_refuses(server: RegistryServer) -> None:
@@ -242,7 +242,7 @@ def test_a_registry_that_is_away_or_refuses(server: RegistryServer) -> None:
 def test_a_proxy_in_front_of_a_registry_makes_no_dead_letters(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its 404 was taken for a schema that does not exist."""
+    """Its 404 counted as a schema that does not exist."""
     number = server.add("t", record(("a", "int")))
     monkeypatch.setattr(server, "answer", lambda *_: (404, {"message": "no route"}))
     parse = AvroParser(ValueSpec("avro", registry=server.url), retry_s=0.2)

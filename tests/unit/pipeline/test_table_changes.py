@@ -1,4 +1,4 @@
-"""Rows by key, schemas that grow, and what a run waits out: the parts of a KafkaTable that need no cluster."""
+"""Rows by key, growing schemas, and a run's waits: the parts of a KafkaTable that need no cluster."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_records_without_a_key_are_dead_letters() -> None:
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_records_that_no_folder_can_be_named_after_are_dead_letters(mode: str) -> None:
-    """A table stood still before one whose name was too long, and ended at one that was no text."""
+    """A table stopped at a name that was too long, and ended at a name that was not a string."""
     given = parsed(partitionBy=["key", "date"], mode=mode, **({"key": ["key"]} if mode == "upsert" else {}))
     keys = [b"a", b"\xff", b"x" * 251, "ü".encode() * 42, b"", None, b"x" * 252]
     some = records(*((key, b"1") for key in keys))
@@ -101,7 +101,7 @@ def test_records_that_no_folder_can_be_named_after_are_dead_letters(mode: str) -
 
 
 def test_the_last_change_of_each_key_counts(tmp_path: Path) -> None:
-    """By offset within a partition, by time between partitions."""
+    """The offset decides within a partition, the time between partitions."""
     schema = pa.schema(
         [
             ("k", pa.string()),
@@ -134,7 +134,7 @@ def test_the_last_change_of_each_key_counts(tmp_path: Path) -> None:
         gather = Gather(work, some, ("k",), whole, tuple(levels), order, 60.0)
         return gather.changes(size, InlineEngine().map).read(storage)
 
-    for size in (0, 10 * FILE_BYTES):  # in one part, and in as many as there are keys
+    for size in (0, 10 * FILE_BYTES):  # in one part, and in as many parts as there are keys
         found = gathered(order, size)
         assert found.column_names == [*whole.names, DELETED]
         kept = {(row["k"], row["n"], row[DELETED], row["_hour"]) for row in found.to_pylist()}
@@ -168,7 +168,7 @@ def keyed(kind: str, path: Path) -> Any:
 
 
 def seen(kind: str, path: Path) -> list[dict[str, Any]]:
-    """What another reader finds."""
+    """The rows that another reader finds."""
     if kind == "delta":
         from deltalake import DeltaTable
 
@@ -184,7 +184,7 @@ each = InlineEngine().map
 
 @pytest.mark.parametrize("kind", KEYED)
 def test_changes_of_rows_are_batches(tmp_path: Path, kind: str) -> None:
-    """Also those that change nothing; names of columns may be anything."""
+    """This includes changes without effect; column names may be anything."""
     table = keyed(kind, tmp_path)
     schema = pa.schema([("Der `Key`", pa.binary()), ("n", pa.int64())])
     staged = schema.append(pa.field(DELETED, pa.bool_()))
@@ -208,7 +208,7 @@ def test_changes_of_rows_are_batches(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KEYED)
 def test_rows_by_key_are_those_of_a_dictionary(tmp_path: Path, kind: str) -> None:
-    """Keys of two columns, rows that move between partitions, columns that come later, files that are merged."""
+    """Keys of two columns, rows that move between partitions, columns that are added later, merged files."""
     chance, expected = random.Random(kind), dict[tuple[str, int], dict[str, Any]]()
     narrow = pa.schema([("a", pa.string()), ("b", pa.int32()), ("c", pa.string()), ("n", pa.int64())])
     wide = narrow.append(pa.field("deep", pa.struct([("x", pa.list_(pa.int64()))])))
@@ -237,7 +237,7 @@ def test_rows_by_key_are_those_of_a_dictionary(tmp_path: Path, kind: str) -> Non
 
 
 def test_files_whose_rows_are_deleted_elsewhere_are_left_alone(tmp_path: Path) -> None:
-    """By deletion vectors, which another writer has brought into a Delta table."""
+    """Another writer uses deletion vectors in a Delta table."""
     from deltalake import DeltaTable, TableFeatures
 
     table = keyed("delta", tmp_path)
@@ -261,7 +261,7 @@ def test_files_whose_rows_are_deleted_elsewhere_are_left_alone(tmp_path: Path) -
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_a_delta_table_goes_on_after_its_log_was_cut_off(tmp_path: Path, mode: str) -> None:
-    """A pause longer than delta.logRetentionDuration: no commit says any more where the last batch ended."""
+    """After a pause longer than delta.logRetentionDuration, no commit shows where the last batch ended."""
     from deltalake import DeltaTable
 
     table = keyed("delta", tmp_path)
@@ -274,7 +274,7 @@ def test_a_delta_table_goes_on_after_its_log_was_cut_off(tmp_path: Path, mode: s
         else:
             rows = pa.table({"k": ["a"], DELETED: [False]}, schema)
             table.upsert(batch, position(batch), Changes(rows, ("k",)), after=batch - 1, each=each)
-    DeltaTable(str(tmp_path)).alter.set_table_properties({"delta.appendOnly": "false"})  # by somebody else
+    DeltaTable(str(tmp_path)).alter.set_table_properties({"delta.appendOnly": "false"})  # by another program
     DeltaTable(str(tmp_path)).create_checkpoint()
     last = DeltaTable(str(tmp_path)).version()
     for file in (tmp_path / "_delta_log").glob("*.json"):
@@ -309,7 +309,7 @@ def test_schemas_grow_within_columns() -> None:
     learnt = schemas.merged(there, [more, pa.schema([("b", pa.string())])])
     assert learnt.field("a").type == pa.float64()
     assert learnt.field("l").type == pa.list_(struct(x=pa.float64(), y=pa.string()))
-    assert learnt.field("b").type == pa.bool_()  # no type holds both: those that come later are dead letters
+    assert learnt.field("b").type == pa.bool_()  # no type holds both: later ones are dead letters
     assert schemas.misfit(more, wide) == "the field l[].x is double, its column int64"
     assert schemas.misfit(there, learnt) == ""
     rows = pa.Table.from_pylist(
@@ -337,7 +337,7 @@ def jsons(*texts: bytes) -> pa.Array:
 
 
 def test_json_objects_whose_fields_grow_in_depth() -> None:
-    """What is read apart because of a bad row between has the fields of the others, in depth too."""
+    """A bad row splits the batch; the parts after it have the fields of the others, also nested ones."""
     texts = (
         b'{"s":{"x":1},"l":[{"a":1}]}',
         b"bad",
@@ -365,7 +365,7 @@ def test_tables_grow_within_columns(tmp_path: Path, kind: str) -> None:
     table().create(first, [])
     stale = table()
     table().create(pa.schema([("s", struct(y=pa.string())), ("m", pa.int64())]), [])
-    stale.create(first, [])  # one that knew less takes nothing away
+    stale.create(first, [])  # an older schema removes nothing
     names = {f.name: str(f.type) for f in table().schema()}
     assert names == {"s": "struct<x: int64, y: string>", "n": "int64", "m": "int64"}
 
@@ -376,13 +376,13 @@ def test_writers_of_one_parquet_table_have_states_of_their_own(tmp_path: Path) -
     for batch in range(60):
         one.commit(batch, position(batch), [], after=batch - 1)
         two.commit(batch, position(100 + batch), [], after=batch - 1)
-    for app, offset in (("one", 59), ("two", 159), ("three", None)):  # from the checkpoint and what came after
+    for app, offset in (("one", 59), ("two", 159), ("three", None)):  # from the checkpoint and the later commits
         state = ParquetTable(Folder(tmp_path), app).state()
         assert state == (State() if offset is None else State(59, position(offset)))
 
 
 def test_the_log_of_a_parquet_table_is_trimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its length is that of two checkpoints; a reader that was away for longer begins at the newest."""
+    """Its length is that of two checkpoints; a reader that paused for longer begins at the newest."""
     monkeypatch.setattr(parquet, "CHECKPOINT_EVERY", 5)
     table, late = ParquetTable(Folder(tmp_path), "a"), ParquetTable(Folder(tmp_path), "b")
     table.create(pa.schema([("n", pa.int64())]), [])
@@ -410,9 +410,9 @@ def test_where_reading_began_is_kept() -> None:
     a, b, c = (("t", n) for n in range(3))
     assert _begun(None, {a: 3}, []) == {a: 3}
     then = Position({a: 9, b: 4, c: 7}, begun={a: 3, b: 4})
-    # a goes on, b is another topic's, c is of a time when this was not kept; one is new.
+    # a continues, b belongs to another topic, c is from before this was recorded; one is new.
     assert _begun(then, {a: 9, b: 0, c: 7, ("t", 3): 2}, [b, ("t", 3)]) == {a: 3, b: 0, ("t", 3): 2}
-    assert _begun(then, {a: 2, b: 6}, []) == {a: 2, b: 4}  # cut off below where reading began, and above it
+    assert _begun(then, {a: 2, b: 6}, []) == {a: 2, b: 4}  # truncated below the start of reading, and above it
     whole = Position({a: 9}, "c", {"t": "00"}, {a: 3}, {a: 12})
     assert Position.from_json(json.dumps(whole.to_json())) == whole
 

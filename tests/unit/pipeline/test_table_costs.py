@@ -1,4 +1,4 @@
-"""What a commit costs depends on what it changes, not on how many came before: objects and bytes, counted."""
+"""The cost of a commit depends on its changes, not on the number of earlier commits: objects and bytes, counted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LATE = range(COMMITS - 20, COMMITS)
 
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Calls of a storage by name, bytes read and written, and snapshots copied."""
+    """Counts calls of a storage by name, bytes read and written, and copied snapshots."""
     found: Counter[str] = Counter()
 
     def counted(name: str, plain: Any) -> Any:
@@ -48,7 +48,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     for name in ("read", "open", "write", "create", "exists", "list", "delete"):
         monkeypatch.setattr(Folder, name, counted(name, getattr(Folder, name)))
     monkeypatch.setattr(Snapshot, "__deepcopy__", copied)
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # a thousand commits are counted, not kept
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # a thousand commits are counted, but need not be durable
     return found
 
 
@@ -58,7 +58,7 @@ def test_a_commit_costs_as_much_after_many(
 ) -> None:
     """Before, PyIceberg copied all snapshots 17 times in each commit: 0.03 s at the tenth, a second at the hundredth.
 
-    Each version of Iceberg's metadata had all snapshots, so the bytes written grew by 0.8 kB with each commit.
+    Each version of Iceberg's metadata had all snapshots, so each commit wrote 0.8 kB more than the last.
     """
     monkeypatch.setattr(expiry, "VERSIONS", 20)
     table = opened(kind, tmp_path)
@@ -73,7 +73,7 @@ def test_a_commit_costs_as_much_after_many(
         table.commit(batch, position, [added], after=batch - 1)
         told[batch] = Counter(counts)
     names = {name for one in told.values() for name in one}
-    # Of twenty commits each: every hundredth also merges the manifests of those before it.
+    # Twenty commits at a time: every hundredth also merges the manifests before it.
     early, late = ({name: median(told[n][name] for n in at) for name in names} for at in (range(10, 30), LATE))
     for name in names:
         # A manifest list has up to a hundred manifests before they are merged.

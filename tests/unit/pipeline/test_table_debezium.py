@@ -54,7 +54,7 @@ BY_ID = {"mode": "upsert", "key": ["id"]}
 
 
 class Topic:
-    """A table fed with records that have keys."""
+    """A table that is fed with keyed records."""
 
     def __init__(self, given: spec.TableSpec) -> None:
         self._feed, self._end, self._path = Feed(given), 0, given.path
@@ -111,17 +111,17 @@ def test_rows_by_key_follow_the_database(tmp_path: Path, described: Any) -> None
     )
     wanted = [(0, "new"), (2, "n2"), (3, "n3"), (4, "n4")]
     assert [(row["id"], row["name"]) for row in topic.rows("id", "name", order="id")] == wanted
-    # A connector that was killed sends again what it has not recorded as sent: nothing goes back.
+    # A killed connector repeats the events that it has not recorded as sent: no row goes back.
     topic.put((key(4), changed("c", None, {"id": 4, "name": "n4"}, 230)), (key(0), changed("u", None, rows[0], 150)))
     assert [(row["id"], row["name"]) for row in topic.rows("id", "name", order="id")] == wanted
-    # What is left of a deletion after a compaction of the topic is its tombstone.
+    # After a compaction of the topic, only the tombstone of a deletion is left.
     topic.put((key(2, described=bool(described)), None))
     assert [row["id"] for row in topic.rows("id", order="id")] == [0, 3, 4]
     assert topic.dead() == []
 
 
 def test_a_deletion_without_the_row_takes_the_key_of_its_record(tmp_path: Path) -> None:
-    """As PostgreSQL's have it with a replica identity that is not the whole row."""
+    """PostgreSQL sends these unless the replica identity is the whole row."""
     topic = Topic(table(tmp_path / "t", **BY_ID))
     topic.put((key(1), event("c", None, {"id": 1, "name": "a"})), (key(2), event("c", None, {"id": 2, "name": "b"})))
     topic.put((key(1), event("d", {"id": None, "name": None}, None, lsn=24_023_999)))
@@ -150,11 +150,11 @@ def test_a_described_row_has_the_types_of_the_database(tmp_path: Path) -> None:
         "at": datetime.datetime(2024, 2, 29, 10, 0, 0, 1),
         "seen": datetime.datetime(2024, 2, 29, 10, 0, 0, 123456, datetime.UTC),
     }
-    # A column that the database gets becomes one of the table.
+    # A new column of the database becomes a column of the table.
     more = [*ROW, {"type": "int64", "optional": True, "field": "visits"}]
     topic.put((key(2, described=True), event("c", None, {**row, "id": 2, "visits": 1 << 40}, described=more)))
     assert [row["visits"] for row in topic.rows("visits", order="id")] == [None, 1 << 40]
-    # A value that is not as its schema says is alone a dead letter.
+    # Only a value that does not match its schema becomes a dead letter.
     topic.put(
         (key(3), event("c", None, {**row, "id": 3, "price": "?"}, described=ROW)),
         (key(4), event("c", None, {**row, "id": 4}, described=ROW)),
@@ -245,12 +245,12 @@ def test_an_event_that_does_not_tell_its_position_has_none(source: dict[str, Any
 
 
 def test_a_change_of_a_transaction_that_the_snapshot_did_not_see_is_newer(tmp_path: Path) -> None:
-    """Its log position is before that of the snapshot, which saw the row as it was."""
+    """Its log position is before that of the snapshot, which saw the earlier row."""
     topic = Topic(table(tmp_path / "t", **BY_ID))
     topic.put((key(1), event("r", None, {"id": 1, "name": "old"}, lsn=1000)))
     topic.put((key(1), event("u", None, {"id": 1, "name": "new"}, lsn=900)))
     assert topic.rows("name") == [{"name": "new"}]
-    # A snapshot that is taken later is newer than all before it.
+    # A later snapshot is newer than all events before it.
     topic.put((key(1), event("r", None, {"id": 1, "name": "newest"}, lsn=800)))
     assert topic.rows("name") == [{"name": "newest"}]
 

@@ -1,4 +1,4 @@
-"""First batches without a row: dead letters, tombstones and gaps must neither stop a table nor settle its columns."""
+"""First batches without a row: dead letters, tombstones and gaps neither stop a table nor fix its columns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def table(path: Path, value: dict[str, Any] | None = None, **more: Any) -> spec.
 
 
 def rows(given: spec.TableSpec) -> list[dict[str, Any]]:
-    """The rows with fields, by readers of other projects."""
+    """The rows with fields, by foreign readers."""
     if given.format == "delta":
         found = DeltaTable(given.path).to_pyarrow_table()
     elif given.format == "iceberg":
@@ -108,7 +108,7 @@ def test_a_table_grows_from_a_first_batch_without_fields(
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_another_writer_goes_on_from_a_batch_without_fields(tmp_path: Path, kind: str) -> None:
-    """As after a restart: the second writer finds the table, and the first one is fenced."""
+    """The situation after a restart: the second writer finds the table, and the first one is fenced."""
     given = table(tmp_path / "t", format=kind, partitionBy=["country"], **BY_ID)
     logs, ends = itertools.count(), [b"no json", b'{"id":1,"country":"de"}', b'{"id":1,"country":"fr"}']
     for number, value in zip(logs, ends, strict=False):
@@ -131,7 +131,7 @@ def test_another_writer_goes_on_from_a_batch_without_fields(tmp_path: Path, kind
 def test_a_wrong_name_is_told_with_the_first_fields(
     tmp_path: Path, first: list[bytes], more: dict[str, Any], message: str
 ) -> None:
-    """A batch without fields does not tell a wrong name from a right one; a batch with fields does."""
+    """Only a batch with fields shows whether a name is right."""
     feed = Feed(table(tmp_path / "t", **more))
     if first:
         feed.values(*first)
@@ -141,7 +141,7 @@ def test_a_wrong_name_is_told_with_the_first_fields(
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_table_with_columns_does_not_get_a_key_from_values(tmp_path: Path, kind: str) -> None:
-    """Its columns have types, so values do not decide on them again."""
+    """Its columns have types, so values do not change them."""
     Feed(table(tmp_path / "t", format=kind)).values(b'{"id":1,"n":1.5}')
     other = Feed(table(tmp_path / "t", {"evolve": "none"}, format=kind, mode="upsert", key=["other"]))
     other.begin()
@@ -160,7 +160,7 @@ def test_a_table_with_rows_keeps_its_partitions(tmp_path: Path, kind: str) -> No
 
 
 def test_a_column_that_a_transform_makes_is_not_missed() -> None:
-    """Every record of a table that is partitioned by a column of the SELECT became a dead letter."""
+    """Every record of a table that was partitioned by a column of the SELECT became a dead letter."""
     given = replace(
         table(Path("/t"), partitionBy=["tag", "country"]), transform="SELECT 'x' AS tag, country FROM records"
     )

@@ -15,14 +15,14 @@ from tests.unit.pipeline.test_tables import document, jsons
 
 
 def parsed(*texts: bytes, known: pa.Schema | None = None, additive: bool = True, **value: Any) -> Parsed:
-    """The values as a task parses them whose table has the columns `known`."""
+    """The values as a task parses them for a table with the columns `known`."""
     given = spec.parse(document(value={"format": "json", **value}))
     fields = values.first_fields(given) if known is None else known
     return values.parser(given, fields, retry_s=0)(jsons(*texts), fields, additive=additive, reserved=frozenset())
 
 
 def column(found: Parsed, name: str) -> dict[int, Any]:
-    """The column by the number of the value."""
+    """The column for the number of the value."""
     return dict(zip(found.good.tolist(), found.table.column(name).to_pylist(), strict=True))
 
 

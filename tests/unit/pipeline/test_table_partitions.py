@@ -1,4 +1,4 @@
-"""Tables whose rows are filed by values of any kind: each file is known by its path and its values, in every format."""
+"""Tables partitioned by values of any kind: each file is known by its path and its values, in every format."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 def put(given: spec.TableSpec, batch: int, rows: pa.Table) -> None:
-    """As tasks and the runner do."""
+    """Write and commit, as tasks and the runner do."""
     table, levels, files = open_table(given), partitions.parse(given.partition_by, rows.schema), []
     table.create(rows.schema, levels)
     for values, part in partitions.split(rows, levels, whole=given.format == "iceberg"):
@@ -54,10 +54,10 @@ def rows_of(given: spec.TableSpec) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("by", VALUES)
 @pytest.mark.parametrize("kind", spec.FORMATS)
 def test_files_are_known_by_path_and_values(tmp_path: Path, kind: str, by: str) -> None:
-    """None is taken for left over, and only those of the same values are merged."""
+    """No file counts as left over, and only files of the same values are merged."""
     name, (column, values) = by.removeprefix("date(").removesuffix(")"), VALUES[by]
     if kind == "delta" and by == "text":
-        values = [value for value in values if value != ""]  # which Delta cannot tell from null
+        values = [value for value in values if value != ""]  # Delta cannot tell it from null
     given = parsed(path=str(tmp_path), format=kind, partitionBy=[by])
     rows = pa.table({"n": range(len(values)), name: pa.array(values, column)})
     for batch in range(2):

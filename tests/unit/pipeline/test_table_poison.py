@@ -30,7 +30,7 @@ from tests.unit.pipeline.test_tables import jsons
     ],
 )
 def test_lists_of_nothing_but_null_in_a_first_batch_teach_no_column(value: bytes) -> None:
-    """Arrow's reader makes an array of it whose bounds are not its own."""
+    """Arrow's reader makes an array with wrong bounds of it."""
     for others in ([], [b'{"n":1}'], [b'{"tags":["x"]}']):
         found = jsonvalues.parse(jsons(value, *others, value), pa.schema([]), additive=True)
         assert not found.bad
@@ -39,7 +39,7 @@ def test_lists_of_nothing_but_null_in_a_first_batch_teach_no_column(value: bytes
 
 
 def at(micros: int | None) -> pa.RecordBatch:
-    """A record of a time."""
+    """A record with a time."""
     one = records((b"a", b"1"))
     place = values.RAW.index("timestamp")
     return one.set_column(place, "timestamp", pa.array([micros], TYPES["timestamp"]))
@@ -75,7 +75,7 @@ def test_days_that_no_partition_can_be_named_after_are_dead_letters() -> None:
 
 @pytest.mark.parametrize("form", ["raw", "json"])
 def test_headers_and_times_that_no_column_holds_are_dead_letters(form: str) -> None:
-    """The decoder gave up on the whole batch for the first, and made a time of 1816 of the second."""
+    """The decoder gave up the whole batch for the first, and gave the second the year 1816."""
     headers = [("k1", b"v"), ("zz", b"w"), ("k2", None)]
     some = [
         NewRecord(b"a", b"{}", 5),
@@ -106,7 +106,7 @@ def test_headers_and_times_that_no_column_holds_are_dead_letters(form: str) -> N
 
 
 def test_a_defect_of_ours_costs_one_record(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever a value does to a parser, the records beside it are rows."""
+    """Whatever a value does to a parser, the other records become rows."""
 
     parser = jsonvalues.JsonParser(settled=pa.schema([]))
 

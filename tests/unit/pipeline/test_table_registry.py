@@ -81,7 +81,7 @@ def classes() -> Files:
 
 
 def test_messages_of_every_type_by_confluents_serializer(server: RegistryServer) -> None:
-    """It registers descriptors, which a registry hands out where it is asked for them."""
+    """It registers descriptors, which a registry returns on request."""
     files = classes()
     order = files.message((1,))
     client = SchemaRegistryClient({"url": server.url})
@@ -304,7 +304,7 @@ def test_tls_with_an_authority_and_a_certificate_of_the_client(tmp_path: Path, m
 
 
 def certificate(at: Path) -> tuple[str, str]:
-    """A certificate for 127.0.0.1 that signs itself, and its key."""
+    """A self-signed certificate for 127.0.0.1, and its key."""
     pem, key = at.with_suffix(".crt"), at.with_suffix(".key")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     command += ["-subj", f"/CN={at.name}", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]

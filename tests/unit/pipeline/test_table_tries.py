@@ -1,4 +1,4 @@
-"""How often a run tries again."""
+"""How often a run retries."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Failing(Fed):
 def test_a_run_ends_after_four_failures_of_spark_without_a_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codes: list[str], batches: set[int], runs: int
 ) -> None:
-    """Failures of the environment are retried forever; so were those of Spark."""
+    """Failures of the environment are retried for ever; before, those of Spark were, too."""
     monkeypatch.setattr(runner, "POLL_S", 0.0)
     engine, waits = Failing(codes, batches), list[str]()
     with pytest.raises(TaskError, match=r"^Spark has failed a batch 4 times .*: killed$") as told:

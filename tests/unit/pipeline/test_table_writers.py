@@ -1,4 +1,4 @@
-"""Two processes that write one table: the one that started later takes over, at whatever point the other one is."""
+"""Two processes that write one table: the later one takes over, wherever the other is."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_writer_that_was_replaced_commits_nothing_more(tmp_path: Path, kind: s
 @pytest.mark.parametrize("what", ["commit", "upsert", "replace"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_commit_under_way_is_refused(tmp_path: Path, kind: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The new writer begins when the old one has seen that it is still the one."""
+    """The new writer begins after the old one has checked that it is still the writer."""
     old, new = created(kind, tmp_path), opened(kind, tmp_path)
     check, begin = State.check, [lambda: new.claim(6)]
 
@@ -120,13 +120,13 @@ def test_a_commit_under_way_is_refused(tmp_path: Path, kind: str, what: str, mon
 
 @pytest.mark.parametrize("kind", spec.FORMATS)
 def test_a_writer_that_was_replaced_is_told_so_by_the_dead_letters(tmp_path: Path, kind: str) -> None:
-    """With the exit code for it: it tried for twenty times to claim them from the one after it."""
+    """It gets the exit code for this case; before, it tried twenty times to claim them from its successor."""
     given = parsed(path=str(tmp_path / "t"), format=kind)
     open_table(given).create(SCHEMA, [])
     open_table(given, dead_letters=True).create(SCHEMA, [])
     old, new = Runner(given, InlineEngine()), Runner(given, InlineEngine())
     old.begin()
-    old.begin()  # as after brokers that were away
+    old.begin()  # as after an outage of brokers
     new.begin()
     with pytest.raises(FencedError, match=r"t_dead_letters: writer \d+ has taken over"):
         old.begin()
@@ -134,7 +134,7 @@ def test_a_writer_that_was_replaced_is_told_so_by_the_dead_letters(tmp_path: Pat
 
 @pytest.mark.parametrize("what", ["create", "vacuum"])
 def test_what_is_in_the_way_of_nothing_stops_nobody(tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """New columns, and files that go, meet a batch of another writer."""
+    """New columns, and files that are deleted, meet a batch of another writer."""
     given = parsed(path=str(tmp_path), format="parquet")
     one, runner = created("parquet", tmp_path), Runner(given, InlineEngine())
     old = one.live()[0].path
@@ -162,7 +162,7 @@ def test_what_is_in_the_way_of_nothing_stops_nobody(tmp_path: Path, what: str, m
 
 
 def test_delta_keeps_files_for_as_long_as_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an hour and a half it made one hour, of half an hour none."""
+    """An hour and a half became one hour, half an hour became zero."""
     created("delta", tmp_path)
     asked: list[int] = []
 
@@ -177,7 +177,7 @@ def test_delta_keeps_files_for_as_long_as_it_is_told_to(tmp_path: Path, monkeypa
 
 
 def test_files_that_a_writer_may_sweep() -> None:
-    """Not those of later ones, of a compaction beside it, or of another table."""
+    """Files of later writers, of a compaction beside it, or of another table may not be swept."""
     names = {
         "of a longer name": f"{stem('a-eu', 5)}b00000001-x.parquet",
         "of one before": f"{stem('a', 5)}b00000001-x.parquet",
@@ -194,7 +194,7 @@ def test_files_that_a_writer_may_sweep() -> None:
 
 @pytest.mark.parametrize(("there", "wanted"), [*itertools.permutations(spec.FORMATS, 2)])
 def test_a_table_of_another_format_is_left_alone(tmp_path: Path, there: str, wanted: str) -> None:
-    """Readers of the folder would see both."""
+    """Readers of the folder would see both tables."""
     open_table(parsed(path=str(tmp_path / "t"), format=there)).create(SCHEMA, [])
     with pytest.raises(ValueError, match=rf"spec.table.format: .*/t holds a table of format {there}, not {wanted}"):
         open_table(parsed(path=str(tmp_path / "t"), format=wanted))

@@ -79,7 +79,7 @@ def test_names_that_files_cannot_begin_with() -> None:
 @pytest.mark.parametrize("kind", spec.FORMATS)
 @pytest.mark.parametrize("path", ["gs://lake/t", "abfss://x@y/t", "s3://"])
 def test_stores_that_are_not_known(kind: str, path: str) -> None:
-    """Delta's library knows more, but commits and sweeps are not for them."""
+    """Delta's library knows more stores, but commits and sweeps do not support them."""
     given = spec.parse(document(table={"path": path, "format": kind}))
     with pytest.raises(spec.SpecError, match=r"spec.table.path: '.*' is neither a folder nor s3://bucket/"):
         open_table(given)
@@ -117,7 +117,7 @@ def test_json_values_and_those_that_are_none() -> None:
 
 
 def test_a_topic_of_something_else_is_told_in_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reader gives up at each value that it cannot read, and begins anew with half of them."""
+    """The reader gives up at each value that it cannot read, and begins anew with half of the values."""
     reads, read = [], jsonvalues._read
     monkeypatch.setattr(jsonvalues, "_read", lambda *a, **b: reads.append(a) or read(*a, **b))
     texts = [b'{"a":%d}' % n if n % 3 == 0 else b"[%d]" % n if n % 3 == 1 else b"{%d" % n for n in range(3000)]
@@ -141,14 +141,14 @@ def test_json_fields_that_are_new() -> None:
     clash = parse(jsons(b'{"A":1}', b'{"_offset":1}', b'{"a":3}'), schema, additive=True, reserved=values.RESERVED)
     assert clash.good.tolist() == [2]
     assert sorted(clash.bad) == [0, 1]
-    # What the first half of the rows has taught holds for the second, which is read apart because of the bad one.
+    # Columns from the first half of the rows apply to the second, which a bad row makes a separate read.
     torn = parse(jsons(b'{"k":1}', b"bad", b'{"k":"text"}', b'{"k":2}'), schema, additive=True)
     assert torn.table.column("k").to_pylist() == [1, 2]
     assert sorted(torn.bad) == [1, 2]
 
 
 def test_values_that_are_nested_too_deep() -> None:
-    """Arrow's reader dies of them (a fault of memory, at each start anew), Delta's of a schema that has them."""
+    """They crash Arrow's reader (a memory fault, at each start anew); a schema with them crashes Delta's."""
 
     def nested(opens: bytes, closes: bytes, depth: int) -> bytes:
         return b'{"a":' + opens * (depth - 1) + b"1" + closes * (depth - 1) + b"}"
@@ -168,7 +168,7 @@ def test_values_that_are_nested_too_deep() -> None:
 
 
 def test_names_within_fields() -> None:
-    """Delta refuses two that differ in case alone, Iceberg two paths that are one text: no batch was ever written."""
+    """Delta refuses names that differ in case alone, Iceberg two paths with one text: no batch was ever written."""
     known = pa.schema([("s", pa.struct([("Known", pa.int64())])), ("x.y", pa.int64()), ("X.Y", pa.int64())])
     bad = [
         b'{"s":{"known":1}}',
@@ -185,7 +185,7 @@ def test_names_within_fields() -> None:
 
 
 def test_names_that_are_taken() -> None:
-    """Also of Iceberg's own columns, in an Iceberg table."""
+    """This includes the names of Iceberg's own columns, in an Iceberg table."""
     for kind, name in (
         ("delta", "_offset"),
         ("delta", "_Partition_ID"),
@@ -213,7 +213,7 @@ def test_dates_are_texts() -> None:
 
 
 def test_names_that_partitions_have_taken() -> None:
-    """A field of such a name is a column to be filed by while there is no table yet, and a dead letter afterwards."""
+    """Before the table exists, a field of this name is a column to partition by; afterwards it is a dead letter."""
     given = spec.parse(document(table={"path": "/t", "partitionBy": ["date", "hour(Created)"]}))
     assert "date" not in values.reserved(given)
     there = pa.schema([("n", pa.int64())])
@@ -263,7 +263,7 @@ def test_transactions_of_a_parquet_table(tmp_path: Path, monkeypatch: pytest.Mon
     for batch in range(7):
         table.commit(batch, position(batch), [Added(f"d=1/{batch}.parquet", 10, 1, {"d": "1"})], after=batch - 1)
         if batch == 3:
-            assert other.state().batch == 3  # one that read some before, and will read the rest
+            assert other.state().batch == 3  # a reader that has read some, and will read the rest
     with pytest.raises(ConflictError, match="batch 6 follows 5, but the last one of the table is 6"):
         other.commit(6, position(6), [], after=5)
     table.replace(["d=1/0.parquet", "d=1/1.parquet"], [Added("d=1/both.parquet", 20, 2, {"d": "1"})])
@@ -276,7 +276,7 @@ def test_transactions_of_a_parquet_table(tmp_path: Path, monkeypatch: pytest.Mon
             *(f"d=1/{b}.parquet" for b in range(2, 7)),
             "d=1/both.parquet",
         ]
-        assert len(reader.files()) == 8  # the two that were replaced may still be read
+        assert len(reader.files()) == 8  # the two replaced files may still be read
         schema = reader.schema()
         assert schema is not None
         assert schema.equals(SCHEMA)

@@ -1,4 +1,4 @@
-"""`kraft-pipeline meta`: sources, archives that grow, what is printed, and what is refused."""
+"""`kraft-pipeline meta`: sources, archives that grow, output, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reports say of a cluster's past."""
+"""Reports about a cluster's past."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def change(topic: bytes, number: int, **fields: Any) -> Any:
 
 
 def told(*seconds: list[Any]) -> tuple[Health, State]:
-    """The report of records, those of each second in a batch; a controller is elected before and after them."""
+    """The report of records, a batch for each second; a controller is elected before and after them."""
     replay, reader = Replay(), Reader()
     keys = [ReplicaKey(7, b"")]
     data, offset = leader_change_batch(0, 1, 7, keys, keys, NOW), 1
@@ -68,7 +68,7 @@ STORY = (
     ],
     [stored.RemoveTopicRecord(OTHER)],
     [fence(2, -1), change(TOPIC, 0, isr=[1, 2])],
-    # A replica that is being added is not missed.
+    # A replica that is being added does not count as missing.
     [change(TOPIC, 0, replicas=[1, 2, 3], adding_replicas=[3], directories=[DIRECTORY] * 3)],
 )
 

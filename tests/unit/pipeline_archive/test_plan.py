@@ -1,4 +1,4 @@
-"""Reassignments: level, in racks, by bytes, and with as few moves as can be."""
+"""Reassignments: balanced, across racks, by bytes, and with the fewest moves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_new_brokers_get_their_share_and_nothing_else_moves() -> None:
     before, racks = made(100, 4), dict.fromkeys(range(5))
     after = plan(before, racks)
     told = score(before, after, racks, {})
-    assert told.moved_replicas == 60  # a fifth of 300: no plan as level moves fewer
+    assert told.moved_replicas == 60  # a fifth of 300: no plan as balanced moves fewer
     assert (told.replicas_min, told.replicas_max) == (60, 60)
     assert (told.leaders_min, told.leaders_max) == (20, 20)
     lists_are_sound(after, set(racks))
@@ -58,7 +58,7 @@ def test_any_cluster_becomes_level_within_its_racks(seed: int) -> None:
 
 
 def test_racks_that_keep_a_cluster_from_being_level() -> None:
-    """The one broker of a rack has a replica of each partition, whatever its share is: that was tried for ever."""
+    """A rack with one broker has a replica of each partition, whatever its share is: the planner tried for ever."""
     before, racks = {("t", p): [1, 2 + p % 3 % 2] for p in range(12)}, {1: "a", 2: "b", 3: "b"}
     told = score(before, plan(before, racks), racks, {})
     assert (told.replicas_min, told.replicas_max, told.rack_violations, told.moved_replicas) == (6, 12, 0, 2)
@@ -67,7 +67,7 @@ def test_racks_that_keep_a_cluster_from_being_level() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_any_racks(seed: int) -> None:
-    """Of any size, or none; brokers that leave; as many replicas as there are brokers."""
+    """Racks of any size, or none; brokers that are removed; as many replicas as brokers."""
     rng = Random(seed)
     racks = {broker: rng.choice([None, "a", "b", "c"]) for broker in range(rng.randint(1, 8))}
     brokers = [*racks, *range(8, 8 + rng.randint(0, 2))]

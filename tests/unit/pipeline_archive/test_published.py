@@ -28,7 +28,7 @@ KINDS = ["parquet", "delta"]
 def before_write(number: int, what: Callable[[], None], *, renames: bool = True) -> Iterator[list[int]]:
     """Call `what` before write number `number` of this process: of a file, a rename, a link, or a commit of Delta.
 
-    Renames are done under a lock, so nothing that waits for the same lock may be called before one.
+    Renames hold a lock, so a call before a rename must not wait for that lock.
     """
     seen, inside = [0], [False]
     plain = Folder.write, os.replace, os.link, published._overwritten
@@ -57,7 +57,7 @@ def before_write(number: int, what: Callable[[], None], *, renames: bool = True)
 
 
 def shown(spec: ArchiveSpec) -> tuple[int, dict[int, int]]:
-    """Offset of the published state, and leaders by partition: of the set, and of the tables that are copies of it."""
+    """Offset of the published state, and leaders by partition: of the set, and of its copies in the tables."""
     told = json.loads((Path(spec.path) / "state.json").read_text())
     rows = pq.read_table(f"{spec.path}/{told['tables']['partitions']}").to_pylist()
     leaders = {row["partition"]: row["leader"] for row in rows}
@@ -69,7 +69,7 @@ def shown(spec: ArchiveSpec) -> tuple[int, dict[int, int]]:
 
 
 def whole(spec: ArchiveSpec) -> None:
-    """Everything is published, and is what the changes come to."""
+    """Check that everything is published and equals the result of the changes."""
     state = state_at(archived(spec))
     leaders = {row["partition"]: row["leader"] for row in state.partitions.to_pylist()}
     assert shown(spec) == (state.offset, leaders)
@@ -108,7 +108,7 @@ def test_a_run_that_is_killed_at_any_write_leaves_a_whole_state(tmp_path: Path, 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_two_runs_the_later_one_has_the_last_word(tmp_path: Path, kind: str) -> None:
-    """At every write of one run another one begins, sees more of the log, and ends."""
+    """At every write of one run another run begins, sees more of the log, and ends."""
     log = log_folder(tmp_path / "data") / f"{0:020}.log"
     spec = ArchiveSpec(paths=(str(tmp_path / "data"),), format=kind, path=str(tmp_path / "table"))
     archive(spec)

@@ -1,4 +1,4 @@
-"""The end of a log directory may be archived before it is committed: what was cut off since leaves the archive."""
+"""The end of a log directory may be archived before it is committed: the archive drops what was truncated since."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Case:
         self.log.write_bytes(batch(0, *FIRST) + b"".join(batches))
 
     def rows(self) -> list[tuple[int, int]]:
-        """Offsets and epochs, as the archive itself reads them, and as the folder is read by others."""
+        """Offsets and epochs, as the archive reads them, and as other readers of the folder do."""
         rows = pa.Table.from_batches(list(archived(self.spec))).to_pylist()
         return [(row["offset"], row["epoch"]) for row in rows]
 
@@ -54,7 +54,7 @@ class Case:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_end_that_was_cut_off_leaves_the_archive(tmp_path: Path, kind: str) -> None:
-    """Before, every later run failed, and the archive had to be begun anew."""
+    """Before, every later run failed, and the archive had to be created anew."""
     case = Case(tmp_path, kind)
     case.write(of_epoch(8, 3, broker(3)), of_epoch(9, 3, *SECOND))
     assert archive(case.spec).cut is None
@@ -67,7 +67,7 @@ def test_an_end_that_was_cut_off_leaves_the_archive(tmp_path: Path, kind: str) -
     assert (archive(case.spec).cut, archive(case.spec).rows) == (None, 0)
     state = state_at(archived(case.spec))
     assert sorted(state.small.brokers) == [1, 2, 3, 4]
-    if kind == "parquet":  # a reader of the folder sees no record twice, nor one that was cut off
+    if kind == "parquet":  # a reader of the folder sees no repeated and no truncated record
         there = ds.dataset(tmp_path / "table" / "changes", exclude_invalid_files=True).to_table(["offset", "epoch"])
         assert sorted(zip(*there.to_pydict().values(), strict=True)) == case.rows()
 
@@ -97,7 +97,7 @@ def test_tasks_go_on_behind_the_cut_as_well(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_log_that_ends_before_the_archive_is_refused(tmp_path: Path) -> None:
-    """Its node may be behind: that its records are missing tells nothing of the archive's."""
+    """Its node may be behind: missing records prove nothing about the archive's."""
     case = Case(tmp_path)
     case.write(of_epoch(8, 3, *SECOND))
     archive(case.spec)
@@ -141,7 +141,7 @@ def test_another_log_cuts_nothing_off(tmp_path: Path) -> None:
 
 
 def test_the_name_of_a_snapshot_tells_what_was_common(tmp_path: Path) -> None:
-    """Of a log that has been trimmed up to within the archive."""
+    """The log was trimmed up to a point within the archive."""
     case = Case(tmp_path)
     case.write(of_epoch(8, 3, *SECOND))
     archive(case.spec)

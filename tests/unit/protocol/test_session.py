@@ -1,4 +1,4 @@
-"""One connection without I/O: versions, correlation, and brokers that break the rules."""
+"""One connection without I/O: versions, correlation, and brokers that violate the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host for tests of one core: writes succeed at once, and messages wait to be looked at."""
+"""A host for tests of one core: writes succeed at once, and messages wait for the test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kraft_node.raft.quorum import QuorumState
 
 
 class QuietHost:
-    """Set `node`, `tell` events; override what a test looks at."""
+    """Set `node`, `tell` events; override what a test checks."""
 
     node: RaftNode
 
@@ -25,7 +25,7 @@ class QuietHost:
         self._is_busy = False
 
     def tell(self, event: events.Event) -> None:
-        """What happens during a step happens after it."""
+        """Handle an event; events raised during a step follow after it."""
         self._waiting.append(event)
         if self._is_busy:
             return
@@ -37,14 +37,14 @@ class QuietHost:
             self._is_busy = False
 
     def requests(self, kind: type) -> list[do.Send]:
-        """The requests of that kind that were sent since the last look."""
+        """The requests of that kind that were sent since the last call."""
         found = [message for message in self.sent if isinstance(message, do.Send)]
         found = [message for message in found if isinstance(message.request, kind)]
         self.sent = [message for message in self.sent if message not in found]
         return found
 
     def votes(self) -> list[bool]:
-        """Whether each request for a vote was granted."""
+        """Whether each vote request was granted."""
         replies = [message.reply for message in self.sent if isinstance(message, do.Respond)]
         return [reply.granted for reply in replies if isinstance(reply, m.VoteReply)]
 
@@ -58,10 +58,10 @@ class QuietHost:
         self.sent.append(message)
 
     def append(self, batch: Any) -> None:
-        """Nothing is kept."""
+        """Discards the records."""
 
     def _nothing(self, _: Any = None) -> None:
-        """Of no interest here."""
+        """Ignores the effect."""
 
     truncate = write_part = finish_snapshot = remove_snapshots = proposed = committed = became_leader = _nothing
     lost_leadership = leader_changed = set_timer = shut_down = _nothing

@@ -1,4 +1,4 @@
-"""DescribeQuorum: who votes, who looks on, by their disks."""
+"""DescribeQuorum: voters and observers, by their disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Epochs that others name, and fetched batches whose leader epoch is damaged."""
+"""Epochs in other nodes' messages, and fetched batches with a damaged leader epoch."""
 
 from __future__ import annotations
 

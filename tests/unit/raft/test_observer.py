@@ -1,4 +1,4 @@
-"""A node that is no voter, looking for the leader."""
+"""A node that is not a voter and looks for the leader."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_leader_that_is_no_known_voter_is_asked_again_when_its_answer_is_lost(
 
 
 def test_who_hears_nothing_of_its_leader_refuses_no_pre_votes() -> None:
-    """It may be a voter in the set that the candidate knows, and the one whose vote is missing (raft seed 17286)."""
+    """It may be a voter in the candidate's voter set, and its vote may be the missing one (raft seed 17286)."""
     host = QuietHost()
     host.node = node = observer()
     fetches: list[int] = []

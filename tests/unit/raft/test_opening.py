@@ -1,4 +1,4 @@
-"""The batch that opens an epoch: who states the voters that only formatting has stated."""
+"""The batch that opens an epoch: which leader writes the voters that only formatting has named."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VOTERS = VoterSet(Voter(ReplicaKey(n, Uuid(bytes([n]) * 16)), {"CONTROLLER": ("h
 
 
 class First(QuietHost):
-    """The first voter of three that were formatted together. Its disk is quick; voter 2 grants every vote."""
+    """The first voter of three that were formatted together. Its disk is fast; voter 2 grants every vote."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def test_a_leader_states_the_voters_again_when_its_opening_was_truncated() -> No
     node = first.node
     assert (node.is_leader, node.log.end_offset) == (True, 3)
     assert first.opened[0].stated == VOTERS
-    # Another voter opened the next epoch on an empty log, and dies before anybody has its records.
+    # Another voter opened the next epoch on an empty log, and died before any node had its records.
     first.tell(events.Asked("t", m.BeginQuorumEpochRequest(2, 3)))
     reply = m.FetchReply(m.NONE, 2, 3, diverging=EpochEnd(1, 0))
     first.tell(events.Answered(first.fetch, reply))

@@ -1,4 +1,4 @@
-"""Which replicas count for a leader, on which disks."""
+"""Which replicas count for a leader, and on which disks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _fetched(progress: Progress, key: ReplicaKey, offset: int) -> None:
 
 
 def test_a_static_voter_counts_again_once_it_fetches_from_another_disk() -> None:
-    """It stayed an observer for the rest of the epoch, and the next loss of a voter stopped the quorum."""
+    """It stayed an observer for the rest of the epoch, and the loss of another voter stopped the quorum."""
     progress = _leader(ReplicaKey(1), ReplicaKey(2), ReplicaKey(3))
     _fetched(progress, ReplicaKey(2, OLD), 90)
     assert progress.high_watermark() == 90

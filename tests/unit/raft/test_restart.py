@@ -1,4 +1,4 @@
-"""What a voter is that starts again, by what it has stored."""
+"""The state of a restarted voter, by its stored data."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ def started(state: QuorumState, kraft_version: int) -> RaftNode:
 
 @pytest.mark.parametrize(("leader_id", "role", "says"), [(3, Role.FOLLOWER, 3), (2, Role.RESIGNED, 2)])
 def test_who_stood_and_lost_does_not_say_that_it_led(leader_id: int, role: Role, says: int) -> None:
-    """Two that stand in an epoch vote for themselves. The one that followed the other then told, when it started again,
-    that it had led that epoch, of which Apache Kafka's nodes, which know the leader, end."""
+    """Two candidates of an epoch vote for themselves. The one that followed the other then reported, after a restart,
+    that it had led that epoch. Apache Kafka's nodes, which know the leader, end at such a claim.
+    """
     node = started(QuorumState(1, leader_id, KEYS[2]), kraft_version=1)
     assert (node.role.role, node.leader_id, node.epoch) == (role, says, 1)
 
 
 def test_a_leader_that_is_no_static_voter_any_more_is_not_forgotten() -> None:
-    """It was, by the first start with other voters; the second one then took what it had appended for its own."""
+    """The first start with other voters forgot it; the second one then counted the leader's records as its own."""
     node = started(QuorumState(1, 4, KEYS[2]), kraft_version=0)
     assert (node.role.role, node.leader_id) == (Role.UNATTACHED, 4)
     node.give_up_pre_vote(4)

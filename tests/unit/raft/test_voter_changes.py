@@ -1,4 +1,4 @@
-"""Adding, removing and updating voters (KIP-853), as a leader answers it."""
+"""Adding, removing and updating voters (KIP-853): a leader's answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Chance:
 
 
 class Leader(QuietHost):
-    """A lone leader, whose disk is always quick."""
+    """A lone leader with a fast disk."""
 
     def __init__(self, kraft_version: int = 1, own: Voter = ONE) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Leader(QuietHost):
         )
 
     def send(self, message: Any) -> None:
-        """No node answers, except requests for its supported versions."""
+        """Requests for supported versions are answered, others are not."""
         if isinstance(message, do.Respond):
             self.answers[message.token] = message.reply.error
         elif isinstance(message, do.Send) and self.cannot_be_reached:
@@ -212,7 +212,7 @@ def test_endpoints_are_updated_at_once() -> None:
 
 @pytest.mark.parametrize("change", [{"endpoints": {"CONTROLLER": ("elsewhere", 1)}}, {"kraft_versions": (0, 2)}])
 def test_a_leader_that_is_not_what_the_log_says_puts_that_right(change: dict[str, Any]) -> None:
-    """It has no leader to tell."""
+    """It has no leader to send the update to."""
     own = ONE._replace(**change)
     leader = Leader(own=own)
     assert leader.stated == [VoterSet([own])]
@@ -335,7 +335,7 @@ def test_an_upgrade_that_is_truncated_never_was() -> None:
 
 
 def test_a_snapshot_that_names_no_voters_takes_an_upgrade_back() -> None:
-    """It stands for a log in which the upgrade never was: what this node had of it was not committed."""
+    """The snapshot's log never had the upgrade: this node's record of it was not committed."""
     static = VoterSet([Voter(ReplicaKey(1)), Voter(ReplicaKey(2))])
     sets = VoterSets(static, None, 0)
     sets.stated(7, VoterSet([ONE, TWO]))

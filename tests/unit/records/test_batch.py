@@ -1,4 +1,4 @@
-"""Batches judged by kafka-python: it reads ours, we read its; and damage is told by kind."""
+"""Batches judged by kafka-python: it reads ours, we read its batches; damage is reported by kind."""
 
 from __future__ import annotations
 

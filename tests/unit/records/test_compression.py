@@ -34,7 +34,7 @@ def test_cut_and_damaged_data_is_one_error(codec: Compression) -> None:
     data = compress(codec, b"hello, world " * 1000)
     for cut in range(1, len(data)):
         with pytest.raises(CorruptBatch):
-            # Xerial blocks may end early without anyone noticing but the records' reader.
+            # Xerial blocks may end early; only the reader of the records notices.
             if len(decompress(codec, data[:cut])) != 13_000:
                 raise CorruptBatch("short")
     for i in range(len(data)):
@@ -50,7 +50,7 @@ def test_bare_snappy_and_many_gzip_members_are_read() -> None:
 
 
 def test_lz4_blocks_are_independent() -> None:
-    # Bit 5 of the frame's FLG byte; Kafka's reader throws when it is clear.
+    # Bit 5 of the frame's FLG byte; Kafka's reader throws if it is 0.
     assert compress(Compression.LZ4, b"a" * 200_000)[4] & 0x20
 
 

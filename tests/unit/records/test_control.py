@@ -1,4 +1,4 @@
-"""Control batches: keys, markers, types of the future."""
+"""Control batches: keys, markers, unknown future types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys and places of records, found without decoding them, are those that decoding finds."""
+"""Keys and positions of records, found without decoding, equal those that decoding finds."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_they_are_what_decoding_finds(seed: int) -> None:
 
 
 def alike_records(rng: random.Random) -> bytes:
-    """The records of a batch, in stretches of one shape."""
+    """The records of a batch, in runs of the same shape."""
     records: list[NewRecord] = []
     while len(records) < 300:
         key_size = rng.choice((None, 0, 3, 13, LONG_KEY, LONG_KEY + 1, 70, 200))
@@ -79,7 +79,7 @@ def alike_records(rng: random.Random) -> bytes:
 
 
 def found_by(data: bytes, count: int) -> object:
-    """All that the functions say of records."""
+    """All results of the functions on the records."""
     places: dict[bytes, int] = {}
     try:
         note_keys(data, count, places, 1 << 40)
@@ -105,7 +105,7 @@ def test_runs_of_alike_records_are_what_a_loop_finds(seed: int, monkeypatch: pyt
 
 
 def data_count(data: bytes) -> int:
-    """How many records fill `data`."""
+    """The number of records that fill `data`."""
     position = count = 0
     while position < len(data):
         size, after = keys._varint(data, position)
@@ -115,12 +115,12 @@ def data_count(data: bytes) -> int:
 
 
 def test_records_of_a_benchmark_make_runs() -> None:
-    """The shape that nearly all load has: else each record costs a loop."""
+    """Nearly all load has this shape; otherwise each record costs a loop."""
     raw = build_batch([(b"key-%09d" % number, bytes(100)) for number in range(160)], timestamp=1)
     data = bytes(records_section(raw, read_header(raw)))
     first = run_at(data, 0, 160)
     assert first is not None
-    assert first.records == 64  # from then on an offset takes two bytes
+    assert first.records == 64  # from here on an offset takes two bytes
     second = run_at(data, 64 * first.size, 96)
     assert second is not None
     assert second.records == 96

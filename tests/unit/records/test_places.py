@@ -1,4 +1,4 @@
-"""Places of a batch's records are read piece by piece, the same as by decoding, and never without a bound."""
+"""Positions of a batch's records are read piece by piece, equal those from decoding, and are always bounded."""
 
 from __future__ import annotations
 

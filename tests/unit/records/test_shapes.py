@@ -1,4 +1,4 @@
-"""Outlines of records agree with the records themselves, good and damaged."""
+"""Outlines of records agree with the records themselves, valid and damaged."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_damaged_records_are_seen_as_damaged(read: Reader) -> None:
             try:
                 rows = read(section, 3)
             except CorruptBatch:
-                # Only lengths below -1, which stand for null elsewhere.
+                # Only lengths below -1, which mean null elsewhere.
                 assert -1 in {size for record in records for size in record[1:]}
             else:
                 assert [(offset, key, value) for offset, _, key, value in rows] == records

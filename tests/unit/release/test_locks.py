@@ -1,4 +1,4 @@
-"""The pipeline's image has what each format of values needs."""
+"""The pipeline's image has the packages for each format of values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DISTRIBUTIONS = {"google.protobuf": "protobuf"}
 
 @pytest.mark.parametrize(("extra", "package"), sorted(PACKAGES.items()))
 def test_the_pipeline_image_has_the_packages_of_every_format(extra: str, package: str) -> None:
-    """Protobuf and JSON Schema needed an image of one's own."""
+    """Before, Protobuf and JSON Schema needed a custom image."""
     assert extra in locks.PIPELINE
     locked = re.findall(r"^([a-z0-9-]+)==", (locks.LOCKS / "pipeline.txt").read_text(), re.MULTILINE)
     assert DISTRIBUTIONS.get(package, package) in locked

@@ -1,4 +1,4 @@
-"""A release states one version everywhere, and its notes come from the changelog."""
+"""A release names one version everywhere, and its notes come from the changelog."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.release.versions import PLACES, ROOT, changes, state, stated, version
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The files that state the version, and a changelog."""
+    """The files that contain the version, and a changelog."""
     for name in PLACES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)

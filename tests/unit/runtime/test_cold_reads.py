@@ -1,4 +1,4 @@
-"""Data that is not in the page cache is read by a lane before it is sent; other connections are served meanwhile."""
+"""A lane reads data that is not in the page cache before it is sent; other connections are served meanwhile."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_failing_disk_ends_the_connection(
 
 
 def test_residency_is_asked_of_the_kernel(segment: Path) -> None:
-    """What has just been written is in memory; after a lane's read it is so again, whatever the kernel dropped."""
+    """New data is in memory; after a lane's read it is there again, whatever the kernel dropped."""
     fd = os.open(segment, os.O_RDONLY)
     try:
         assert is_resident(fd, 0, len(DATA))
@@ -163,7 +163,7 @@ def test_a_receiver_is_told_when_cold_data_has_left(
     segment: Path,
     cold: dict[str, Any],
 ) -> None:
-    """A connection that rests until its answers have left would otherwise never read its next request."""
+    """A connection that pauses until its answers have been sent would otherwise never read its next request."""
     servers, clients = joined(real)
     servers[0].transport.write([opened(real, segment, 0, 1000)])
     cold["go"].set()

@@ -1,4 +1,4 @@
-"""Files as the system has them."""
+"""Files on the real file system."""
 
 from __future__ import annotations
 

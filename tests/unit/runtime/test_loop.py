@@ -43,7 +43,7 @@ def test_cancelled_calls_do_not_run_and_do_not_pile_up() -> None:
     kept = loop.call_later(1, seen.append, 2)
     loop.call_later(5, loop.stop)
     loop.run()
-    kept.cancel()  # harmless afterwards
+    kept.cancel()  # no effect afterwards
     assert seen == [2]
     loop.close()
 

@@ -1,4 +1,4 @@
-"""Sockets: what is written arrives in order, files go by sendfile, back-pressure is told, ends are told once."""
+"""Sockets: bytes arrive in order, files go by sendfile, back-pressure is reported, ends are reported once."""
 
 from __future__ import annotations
 
@@ -198,8 +198,9 @@ def test_refused_connections_and_unknown_hosts_are_told(real: RealEnv) -> None:
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_SYNCNT"), reason="the kernel's own patience cannot be set here")
 def test_an_address_that_says_nothing_is_given_up_in_seconds(real: RealEnv) -> None:
-    """Of a pod that is gone. The kernel would ask for two minutes, and a name that tells another address by then is
-    looked up no sooner. What says nothing here is a listener whose queue is full."""
+    """For example the address of a deleted pod. The kernel would try for two minutes, and a name that has another
+    address by then would not be looked up earlier. The silent address here is a listener with a full queue.
+    """
     errors: list[OSError] = []
 
     def failed(error: OSError) -> None:
@@ -217,8 +218,9 @@ def test_an_address_that_says_nothing_is_given_up_in_seconds(real: RealEnv) -> N
 def test_an_address_that_says_nothing_is_not_waited_for_alone(
     real: RealEnv, answers: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next one is asked beside it; after the last, the name may tell another one: of a pod that was replaced. What
-    waited for the former pod kept acknowledgements waiting."""
+    """The next address is tried in parallel. After the last one, the name may have a new address: of a replaced pod. A
+    wait for the former pod delayed acknowledgements.
+    """
     listener = real.env.net.listen("127.0.0.1", 0, Peer)
     peers: list[object] = []
 

@@ -1,4 +1,4 @@
-"""process_* metrics, held to what Prometheus' own client says of the same process."""
+"""process_* metrics, compared with those of Prometheus' own client for the same process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The authorizer: single rules, and many random ones against an obvious slow twin."""
+"""The authorizer: single rules, and many random ones against a simple slow twin."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALICE = "User:alice"
 
 
 class Rules:
-    """An authorizer that follows an image, and questions to it."""
+    """An authorizer that follows an image, and requests to it."""
 
     def __init__(self, *super_users: str, allows_without_acls: bool = False) -> None:
         self.image = MetadataImage()
@@ -220,7 +220,7 @@ def test_decisions_are_logged_as_kafka_logs_them(caplog: pytest.LogCaptureFixtur
 
 
 def _slowly(records: list[Any], who: str, host: str, operation: int, kind: int, name: str) -> bool:
-    """The rule as the documentation states it."""
+    """The rule as the documentation has it."""
     fitting = [
         r for r in records
         if r.resource_type == kind

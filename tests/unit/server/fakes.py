@@ -1,4 +1,4 @@
-"""A transport in memory and a listener with handlers of the test's own."""
+"""A transport in memory and a listener with the test's handlers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Timer:
 
 
 class Scheduler:
-    """Runs what was asked for when told to."""
+    """Runs scheduled calls on command."""
 
     def __init__(self) -> None:
         self.soon: list[tuple[Any, tuple[Any, ...]]] = []
@@ -60,7 +60,7 @@ class Scheduler:
 
 
 class FakeTransport:
-    """Remembers what was written; `stuck` makes it keep everything unsent."""
+    """Keeps what was written; `stuck` keeps everything unsent."""
 
     def __init__(self, host: str = "10.0.0.1") -> None:
         self.peer = (host, 40_000)

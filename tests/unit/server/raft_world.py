@@ -1,4 +1,4 @@
-"""A world for one raft driver: memory for a disk that forgets unflushed writes, a clock that is set by hand."""
+"""A world for one raft driver: a disk in memory that forgets unflushed writes, a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class World:
         done(result)
 
     def run(self, duration_ms: int = 0) -> None:
-        """Everything that is due within `duration_ms`, background jobs at once."""
+        """Run everything that is due within `duration_ms`, background jobs at once."""
         end = self.now + duration_ms
         while True:
             if self.jobs:
@@ -88,7 +88,7 @@ class _Call:
 
 
 class MemoryStorage:
-    """What `raft.storage.MetadataStorage` asks for, in memory; `crash()` loses what was not flushed."""
+    """The storage of `raft.storage.MetadataStorage` in memory; `crash()` loses unflushed data."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
@@ -217,7 +217,7 @@ class _Writer:
 
 
 class Node:
-    """A driver in its world, with what its hooks were told."""
+    """A driver in its world, with the calls of its hooks."""
 
     def __init__(self, storage: MemoryStorage | None = None, world: World | None = None, **settings: Any) -> None:
         self.world = world or World()
@@ -244,14 +244,14 @@ class Node:
 
 
 def append(driver: RaftDriver, records: Sequence[Any], *, atomic: bool = True) -> int:
-    """What the leader's controller does; the offset of the last record."""
+    """Append as the leader's controller does; returns the offset of the last record."""
     prepared = driver.prepare(driver.epoch, records, atomic=atomic)
     driver.schedule(prepared)
     return prepared.last_offset
 
 
 class Context:
-    """Stands for a RequestContext."""
+    """Replaces a RequestContext."""
 
     def __init__(self, version: int) -> None:
         self.api_version = version

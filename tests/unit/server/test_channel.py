@@ -1,4 +1,4 @@
-"""The client side against a server's connection, joined in memory: negotiation, time-outs, breaking, coming back."""
+"""The client side against a server's connection, joined in memory: negotiation, time-outs, disconnects, reconnects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.server.fakes import World, feed
 
 
 class Wire:
-    """One end of a connection in memory; the other end's receiver gets what is written, in pieces."""
+    """One end of a connection in memory; the other end's receiver gets the bytes in pieces."""
 
     def __init__(self, net: Net) -> None:
         self.net = net
@@ -98,7 +98,7 @@ def setup(handlers: dict[Any, Any]) -> tuple[World, Net, Channel]:
 
 
 def turn(world: World, rounds: int = 1) -> None:
-    """Let what is due run, timers of at most a second included."""
+    """Run what is due, including timers of at most a second."""
     for _ in range(rounds):
         world.scheduler.run()
         due = [entry for entry in world.scheduler.later if entry[0] <= PAUSE_MAX_MS]
@@ -131,7 +131,7 @@ def test_the_newest_common_version_and_large_answers() -> None:
 
 @pytest.mark.parametrize("piece", [1_000, 16_384, 100_003, 5_000_000])
 def test_answers_of_all_sizes_stay_what_they_were(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large ones are handed on in the buffer that they were received into, which nothing is received into any more."""
+    """A large answer is passed on in the buffer that received it, and that buffer is not used again."""
     _, _, channel = setup({})
     taken: list[memoryview] = []
     monkeypatch.setattr(channel, "_answered", taken.append)
@@ -265,7 +265,7 @@ def test_the_local_channel_asks_the_same_questions() -> None:
     world.scheduler.fire()
     world.scheduler.run()
     assert isinstance(answers[3], TimeoutError)
-    later.waiting[0].respond(MetadataResponse())  # too late, and ignored
+    later.waiting[0].respond(MetadataResponse())  # too late, so ignored
     world.scheduler.run()
     assert len(answers) == 4
     assert channel.unanswered == 0

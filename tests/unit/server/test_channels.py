@@ -1,4 +1,4 @@
-"""Channels by node: made once, made anew when the node has moved, told of when the other side closes."""
+"""Channels by node: created once, replaced if the node has moved, and reported if the other side closes."""
 
 from __future__ import annotations
 

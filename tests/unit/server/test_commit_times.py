@@ -1,4 +1,4 @@
-"""How long commits take and how many there were (KIP-631, MetadataCommitLatencyMs and MetadataCommitRatePerSec)."""
+"""The duration and rate of commits (KIP-631, MetadataCommitLatencyMs and MetadataCommitRatePerSec)."""
 
 from __future__ import annotations
 

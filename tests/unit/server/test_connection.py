@@ -1,4 +1,4 @@
-"""The connection against a transport in memory: order, corking, back-pressure, and what garbage does."""
+"""The connection against a transport in memory: order, corking, back-pressure, and the effects of garbage."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def produce(correlation_id: int, records: bytes = b"", acks: int = -1) -> bytes:
 
 
 class Later:
-    """A handler that answers when told to."""
+    """A handler that answers on command."""
 
     def __init__(self) -> None:
         self.waiting: list[Any] = []
@@ -191,7 +191,7 @@ def test_a_second_answer_is_a_defect() -> None:
 
 
 def test_a_defect_under_a_request_without_answer_closes_the_connection() -> None:
-    """An answer would be taken for that of the next request."""
+    """The client would take an answer as that of the next request."""
 
     def handle(ctx: Any, message: Any) -> Any:
         raise RuntimeError("a defect")
@@ -398,7 +398,7 @@ def test_a_muted_connection_answers_at_once_and_handles_what_follows_when_its_ti
     feed(connection, heartbeat(1) + heartbeat(2) + heartbeat(3)[:-1])
     assert transport.correlation_ids() == [1]
     assert transport.reading is False
-    feed(connection, heartbeat(3)[-1:])  # what the transport had before it was told
+    feed(connection, heartbeat(3)[-1:])  # bytes that the transport held before the close
     assert transport.correlation_ids() == [1]
     for answered in ([1, 2], [1, 2, 3]):
         assert [delay for delay, _, _ in world.scheduler.later if delay == 700] == [700]

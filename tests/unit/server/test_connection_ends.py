@@ -1,4 +1,4 @@
-"""When connections end: failures without an answer, readers that take nothing, stalls of the node."""
+"""When connections end: failures without an answer, clients that do not read, stalls of the node."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def world_with() -> World:
 
 
 def wait(world: World, ms: int, transport: FakeTransport | None = None, taken: int = 0) -> None:
-    """Let time pass with a sweep each 100 ms; the peer of `transport` takes `taken` bytes between two of them."""
+    """Let time pass with a sweep every 100 ms; the peer of `transport` reads `taken` bytes between two sweeps."""
     for _ in range(ms // 100):
         world.clock.now += 100
         if transport is not None:
@@ -39,7 +39,7 @@ def wait(world: World, ms: int, transport: FakeTransport | None = None, taken: i
 
 
 def fill(connection: Any, transport: FakeTransport) -> None:
-    """Ask for more than the peer takes."""
+    """Request more than the peer reads."""
     transport.stuck = True
     feed(connection, b"".join(request(ApiKey.METADATA, 1, i, MetadataRequest()) for i in range(100)))
     assert transport.unsent_bytes > 0

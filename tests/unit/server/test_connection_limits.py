@@ -1,4 +1,4 @@
-"""Who may connect: limits of the node, of a listener, of an address, and listeners that clients cannot crowd out."""
+"""Admission of connections: limits of the node, a listener, an address; listeners that clients cannot crowd out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.server.test_connection import heartbeat, produce
 
 
 class Node:
-    """Three listeners that share a gate: clients', brokers' and controllers'."""
+    """Three listeners that share limits: for clients, brokers and controllers."""
 
     def __init__(self, limits: Limits) -> None:
         self.world = world = World({ApiKey.HEARTBEAT: lambda ctx, m: HeartbeatResponse()})

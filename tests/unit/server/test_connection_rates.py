@@ -1,4 +1,4 @@
-"""Connections that wait for their turn, some of which go away meanwhile."""
+"""Connections that wait for admission; some of them end meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraft_node.testing.world import SimHost, World
 
 
 class Waiting:
-    """As much of a connection as is asked for before it is let in."""
+    """The parts of a connection that are used before its admission."""
 
     peer_host = "127.0.0.1"
     transport = SimpleNamespace(pause_reading=lambda: None)

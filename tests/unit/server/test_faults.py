@@ -1,4 +1,4 @@
-"""One fatal boundary: a broken law, commit or snapshot ends the node and says why; nothing goes on half done."""
+"""One fatal boundary: a broken law, commit or snapshot ends the node with a reason; nothing continues half done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.server.test_raft_driver_quorum import OBSERVER, Member, Quorum
 
 
 def ended(node: Node) -> list[str]:
-    """Why the node ended."""
+    """The reason why the node ended."""
     return [told[1] for told in node.told if told[0] == "fatal"]
 
 
@@ -113,7 +113,7 @@ def test_a_flush_that_fails_at_the_stop_is_told() -> None:
 
 
 def behind(quorum: Quorum) -> Member:
-    """An observer that must take a snapshot: the log that it would need is gone."""
+    """An observer that needs a snapshot, because the log that it needs was deleted."""
     for number in range(200):
         quorum.append(number)
     quorum.world.run(5_000)

@@ -1,4 +1,4 @@
-"""Requests that name very many things, sent to a whole node: what one event costs is bounded, and an answer comes.
+"""Requests that name very many things, sent to a whole node: the cost of an event is bounded, and an answer comes.
 
 The cost is counted in calls of Python functions, so the test does not depend on the machine.
 """
@@ -129,7 +129,7 @@ TO_CONTROLLERS: dict[str, Callable[[], Any]] = {
 
 
 class Meter:
-    """How many functions of the node one event of the simulation calls, at most."""
+    """The most functions of the node that one event of the simulation calls."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -167,7 +167,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def of_bench(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, Any]:
-    """Version and request of an input of the bench, as large as this test wants it."""
+    """Version and request of a bench input, in the size of this test."""
     monkeypatch.setattr(hostile_messages, "MANY", MANY)
     monkeypatch.setattr(hostile_messages, "ADMIN", MANY)
     asked = hostile_messages.MESSAGES[name]()

@@ -1,4 +1,4 @@
-"""Requests and answers of very many items take turns of the loop, one of a listener at a time."""
+"""Requests and answers of very many items take turns of the loop, one for each listener at a time."""
 
 from __future__ import annotations
 

@@ -17,8 +17,9 @@ def raise_to(cluster: Cluster, level: int) -> None:
 
 @pytest.mark.parametrize("target", [[2, 3], [1, 2, 3], [3]], ids=str)
 def test_replicas_move_below_the_metadata_version_that_has_directories(target: list[int]) -> None:
-    """The records name none: what was replayed had as many directories as there had been replicas, and every node died
-    of it, again at each start."""
+    """The records name no directories: replayed partitions got as many directories as they had replicas. Every node
+    died of it, at each start anew.
+    """
     cluster = Cluster(1, 3, release="3.6-IV2")
     cluster.create("t", [1, 2])
     request = m.AlterPartitionReassignmentsRequest
@@ -35,7 +36,7 @@ def test_replicas_move_below_the_metadata_version_that_has_directories(target: l
 
 
 def test_a_directory_that_fails_after_the_upgrade_is_noticed_as_any_other(caplog: pytest.LogCaptureFixture) -> None:
-    """Below 3.7-IV2 registrations name no directories: brokers that go on running name theirs once there is room."""
+    """Below 3.7-IV2 registrations name no directories: running brokers name theirs once the version allows it."""
     cluster = Cluster(1, 2, release="3.6-IV2", overrides={"log.dirs": "/data,/other", "metadata.log.dir": "/data"})
     assert "Several log directories are not supported by metadata.version 3.6-IV2" in caplog.text
     for number in range(4):

@@ -1,4 +1,4 @@
-"""Histograms against sorted lists, the text format against the reference parser, and the little HTTP server."""
+"""Histograms against sorted lists, the text format against the reference parser, and the small HTTP server."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_http_garbage_under_a_seed_gets_an_answer_or_nothing(caplog: pytest.LogC
 
 
 def test_the_connection_that_has_asked_nothing_for_longest_gives_way_to_a_new_one() -> None:
-    """Else scrapers that went away without a word would keep the probes out in the end."""
+    """Otherwise scrapers that vanished silently would eventually shut out the probes."""
     server = serve()
     opened = [FakeTransport() for _ in range(CONNECTIONS_MAX)]
     sessions = [server.accept(transport) for transport in opened]

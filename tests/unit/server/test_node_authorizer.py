@@ -1,4 +1,4 @@
-"""A node with an authorizer: when its listeners open, what it refuses to start with."""
+"""A node with an authorizer: when its listeners open, and which starts it refuses."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_broker_listener_waits_for_the_acls_unless_it_starts_early(early: str)
     node = cluster.node("k1")
     (listener,) = node._broker_listeners
     assert not listener.held
-    # The same again, were the ACLs slower than everything else.
+    # The same again, with ACLs that arrive last.
     node.serving, node.authorizer.is_ready, listener.held = False, False, True
     node._broker_state(BrokerState.RUNNING)
     assert listener.held is (not early)

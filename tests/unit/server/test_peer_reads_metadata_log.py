@@ -19,7 +19,7 @@ from tests.unit.server.raft_world import append
 
 
 def run_until(real: RealEnv, condition: Callable[[], bool]) -> None:
-    """Turn the loop until it comes true, 20 s at most."""
+    """Turn the loop until the condition is true, 20 s at most."""
 
     def look() -> None:
         if condition():

@@ -1,4 +1,4 @@
-"""One voter from an empty disk through commits, crashes, snapshots and observers, in a world set by hand."""
+"""One voter from an empty disk through commits, crashes, snapshots and observers, with a manual clock."""
 
 from __future__ import annotations
 

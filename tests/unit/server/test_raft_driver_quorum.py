@@ -26,7 +26,7 @@ MOVED = 9193
 
 
 class Member:
-    """One process: a driver on a storage that outlives it."""
+    """One process: a driver on a storage that survives it."""
 
     def __init__(self, quorum: Quorum, node_id: int, *, dynamic: bool = False) -> None:
         self.quorum = quorum
@@ -77,7 +77,7 @@ class Member:
         return None if where is None else Way(self.quorum, self, where[1])
 
     def stop(self, *, told: bool = True) -> None:
-        """The process is gone; its peers are told that connections closed, or not."""
+        """End the process; its peers learn that connections closed, or not."""
         driver, self.driver = self.driver, None
         assert driver is not None
         driver.fail = lambda _what, _error: None  # type: ignore[method-assign]
@@ -95,7 +95,7 @@ SUPPORTED = messages.ApiVersionsResponse(
 
 
 class Way:
-    """A channel from one member to a port: requests and responses are encoded and decoded on the way."""
+    """A channel from one member to a port: requests and responses are encoded and decoded."""
 
     def __init__(self, quorum: Quorum, sender: Member, port: int) -> None:
         self.quorum = quorum
@@ -130,7 +130,7 @@ class Way:
                     asker.disconnected(target.id)
                 return
             if isinstance(request, messages.ApiVersionsRequest):
-                answered(SUPPORTED)  # by the listener, in a node
+                answered(SUPPORTED)  # in a node, the listener answers
                 return
             ctx = Context(request.SCHEMA.api_key, highest, answered)
             response = target.driver._handle(ctx, codec.decode(spec.request, data, highest))  # type: ignore[arg-type]
@@ -173,7 +173,7 @@ class Quorum:
         self.world.run(100)
 
     def images(self) -> dict[int, int]:
-        """How many topics each running member knows."""
+        """The number of topics that each running member knows."""
         return {m.id: len(m.driver.image.topics) for m in self.members.values() if m.driver is not None}
 
 
@@ -244,7 +244,7 @@ def test_a_leader_that_stops_hands_over_to_a_voter_that_has_everything() -> None
 
 
 def test_a_leader_that_is_none_of_the_own_voters_is_followed_where_it_says_that_it_listens() -> None:
-    """Static voters that are being changed: a voter and a broker have not heard of the new one, which is elected."""
+    """Static voters are being changed: a voter and a broker do not know the new voter, which is elected."""
     quorum = Quorum((*IDS, OBSERVER))
     one, two, three, broker = quorum.members.values()
     two.voters = broker.voters = (1, 2)
@@ -262,7 +262,7 @@ def test_a_leader_that_is_none_of_the_own_voters_is_followed_where_it_says_that_
 
 
 def test_a_leader_that_has_moved_is_followed_where_it_says_that_it_listens_and_states_that() -> None:
-    """Before its election there was no leader that it could have told."""
+    """Before its election there was no leader to which it could report."""
     quorum = Quorum((*IDS, OBSERVER))
     one, two, three, broker = quorum.members.values()
     broker.dynamic = True
@@ -361,7 +361,7 @@ def test_latecomers_begin_with_a_snapshot() -> None:
 
 
 def test_a_downloaded_snapshot_removes_those_of_before_also_after_a_crash() -> None:
-    """A stale snapshot made a leader tell a deposed leader to keep records that had been replaced."""
+    """With a stale snapshot, a leader told a deposed leader to keep records that had been replaced."""
     quorum = Quorum().start()
     quorum.append(*range(40))
     late = next(member for member in quorum.members.values() if member is not quorum.leader())
@@ -383,7 +383,7 @@ def test_a_downloaded_snapshot_removes_those_of_before_also_after_a_crash() -> N
     quorum.world.run(1_000)
     assert sorted(late.storage.files) == [SnapshotId(0, 0), new]
     late.stop()
-    late.storage.files[old] = late.storage.files[new]  # a loss of power may bring a removed file back
+    late.storage.files[old] = late.storage.files[new]  # a power loss may bring a deleted file back
     late.start()
     assert sorted(late.storage.files) == [SnapshotId(0, 0), new]
     quorum.world.run(1_000)
@@ -409,7 +409,7 @@ def test_the_leader_knows_how_far_behind_everybodys_snapshot_is() -> None:
 
 
 def test_a_lone_leader_that_is_joined_gives_the_newcomer_time_to_fetch() -> None:
-    """For a leader without other voters, the time within which a majority must fetch had long passed."""
+    """For a leader without other voters, the time in which a majority must fetch had long passed."""
     quorum = Quorum((1, 2))
     for member in quorum.members.values():
         member.first_voters = (1,)
@@ -488,7 +488,7 @@ def test_a_voter_that_lost_its_disk_does_not_help_to_lose_what_it_had_acknowledg
     quorum.append(1)
     quorum.members[3].stop(told=False)
     quorum.append(2)
-    # What 2 has acknowledged is on 1 as well, which is gone for now; 3 lacks it.
+    # Records that 2 has acknowledged are also on 1, which is down; 3 lacks them.
     quorum.members[1].stop()
     quorum.members[2].stop()
     quorum.members[2].storage = MemoryStorage()

@@ -1,4 +1,4 @@
-"""A replica without configured voters starts on a log that states voters, and that may still be truncated."""
+"""A replica without configured voters starts on a log that names voters and may still be truncated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATED = VoterSet([Voter(ReplicaKey(2, Uuid(bytes([2]) * 16)), {"CONTROLLER": ("
 
 
 def replica(stated: VoterSet = STATED) -> RaftDriver:
-    """Started, with these voters stated in its log, and without a quorum-state."""
+    """A started replica with these voters in its log, and without a quorum-state."""
     facts = [(ControlType.KRAFT_VERSION, encode_kraft_version(1)), (ControlType.KRAFT_VOTERS, encode_voters(stated))]
     storage, world = MemoryStorage(), World()
     storage.batches = [leader_change_batch(0, 1, 2, [], [], 0, facts)]

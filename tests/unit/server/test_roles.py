@@ -1,4 +1,4 @@
-"""What a node loads: no role before it knows its own, and never the other: a tenth of its start and of its memory."""
+"""What a node loads: no role before it knows its own, and never the other: a tenth of its start and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the node reads of its configuration to run its directories."""
+"""What the node reads of its configuration for its directories."""
 
 from __future__ import annotations
 

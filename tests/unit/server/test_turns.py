@@ -1,4 +1,4 @@
-"""What one connection may use of a turn of the loop: requests, time, and requests that cost much."""
+"""A connection's share of a turn of the loop: requests, time, and expensive requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLOCK_REQUESTS = CLOCK_COSTS // COSTS_OF_OTHERS
 
 
 def one_turn(world: World) -> None:
-    """What has been asked for by now, and nothing that these calls ask for."""
+    """Run the calls scheduled so far, but not the calls that they schedule."""
     now, world.scheduler.soon = world.scheduler.soon, []
     for function, args in now:
         function(*args)

@@ -1,4 +1,4 @@
-"""The bytes of unread responses are bounded for the whole node, however many connections there are."""
+"""The bytes of unread responses are bounded for the whole node, however many connections exist."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def world() -> World:
 
 
 def reader(world: World) -> tuple[Connection, FakeTransport]:
-    """A client that asks and takes nothing."""
+    """A client that sends requests and reads nothing."""
     connection, transport = world.connect()
     transport.stuck = True
     feed(connection, request(ApiKey.METADATA, 1, 1, MetadataRequest()))
@@ -105,7 +105,7 @@ def test_twice_the_bound_is_never_exceeded(world: World) -> None:
     assert unread.total <= 2 * LIMIT
     assert world.listener.refusals > 0
     patience(world)
-    patience(world)  # some had come after the first look
+    patience(world)  # some arrived after the first check
     assert unread.total <= LIMIT
 
 

@@ -1,4 +1,4 @@
-"""What the simulated disk does when it is full, when a directory on it dies, and when it stops answering."""
+"""The simulated disk when it is full, when a directory on it dies, and when it stops answering."""
 
 from __future__ import annotations
 

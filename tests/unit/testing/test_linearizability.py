@@ -1,4 +1,4 @@
-"""The judge of linearizability against planted histories, and against trying every order."""
+"""The judge of linearizability against planted histories, and against a search of every order."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ def test_what_cannot_be_judged_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_that_is_silent_for_long_is_judged() -> None:
-    """Node seed 400016: 78 calls of a topic without an answer, while a clean stop waits for a slow disk."""
+    """Node seed 400016: 78 unanswered calls of a topic, while a clean stop waits for a slow disk."""
     silent = [_op(n, NEVER, *((("create", None, n % 3 + 1), ("delete", None))[n % 2])) for n in range(80)]
     assert _good(*silent, _op(100, 101, "get", (3, None)))
     assert not _good(*silent, _op(100, 101, "get", (4, None)))
 
 
 def _tried(operations: Sequence[Operation]) -> bool:
-    """The same by trying every order of every choice of the unknown ones."""
+    """The same by a search of every order and every choice of the unknown calls."""
     known = [o for o in operations if o.returned != NEVER]
     unknown = [o for o in operations if o.returned == NEVER]
     for size in range(len(unknown) + 1):

@@ -84,7 +84,7 @@ def test_an_offset_that_changes_its_value() -> None:
 
 def test_a_consumer_that_goes_on_past_a_record() -> None:
     assert _laws(judge(_sent("abc"), [Read("c", P, [(0, "a"), (2, "c")])], _log("abc"))) == ["skipped"]
-    # Offsets without data (control batches, compaction) may be passed.
+    # Offsets without data (control batches, compaction) may be skipped.
     assert judge(_sent("ac", UNKNOWN), [Read("c", P, [(0, "a"), (2, "c")])], {P: [(0, "a"), (2, "c")]}).good
 
 

@@ -1,4 +1,4 @@
-"""Ports for nodes under test: a process that shares the machine must not be given the same."""
+"""Ports for nodes under test: two processes on a machine never get the same ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Malformed bytes and unfit values: one typed error each, and nothing allocated for what is only declared."""
+"""Malformed bytes and unfit values: one typed error each, and no memory for sizes that are only declared."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_values_that_do_not_fit(message: Any) -> None:
 
 
 def test_fields_that_a_version_lacks() -> None:
-    """Refused when set, unless the schema says that the field may be ignored."""
+    """They are refused if set, unless the schema marks them as ignorable."""
     assert codec.encode(messages.JoinGroupRequest(reason="why"), 7) == codec.encode(messages.JoinGroupRequest(), 7)
     with pytest.raises(EncodeError, match="group_instance_id"):
         codec.encode(messages.HeartbeatRequest(group_instance_id="i"), 2)

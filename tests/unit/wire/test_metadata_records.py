@@ -1,4 +1,4 @@
-"""The framing of metadata records (cases of the kind of MetadataRecordSerdeTest)."""
+"""The framing of metadata records (similar cases as in MetadataRecordSerdeTest)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notation, and what is written from it."""
+"""The notation, and the code generated from it."""
 
 from __future__ import annotations
 

@@ -128,9 +128,7 @@ def test_topics_of_the_file_are_held_to_their_rules() -> None:
 
 
 def test_brokers_reach_each_other_by_the_same_listener_until_all_of_them_are_stopped() -> None:
-    """Restarted one by one, brokers with the old listener and brokers with the new one could not fetch from each
-    other.
-    """
+    """Restarted one by one, brokers with the old listener and brokers with the new one could not fetch."""
     before = values(parsed(SAMPLE, "f").spec)
     other = {**before, "listeners": [{"name": "inner", "port": 9093}, *before["listeners"]]}
     behind = {**before, "listeners": [*before["listeners"], {"name": "inner", "port": 9093}]}

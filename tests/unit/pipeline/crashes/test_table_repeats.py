@@ -1,4 +1,4 @@
-"""A writer dies between the dead letters of a batch and its rows; the next one repeats the batch beside its record."""
+"""A writer dies between a batch's dead letters and its rows; the next writer repeats the batch beside its record."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def given(path: Path, kind: str, **more: Any) -> spec.TableSpec:
 
 
 def batch(which: type[Runner], wanted: spec.TableSpec, values: list[bytes], *, gone: int = 0) -> Progress:
-    """One attempt of the first batch, of offsets 0 to 4; the first `gone` records are no longer in the log."""
+    """One attempt of the first batch, offsets 0 to 4; the log no longer has the first `gone` records."""
     log = build_batch([(b"k", value) for value in values[gone:]], base_offset=gone)
     told: list[Progress] = []
     runner: Any = which(wanted, Fed({0: log}), tell=told.append)
@@ -67,7 +67,7 @@ def died(wanted: spec.TableSpec) -> None:
 
 
 def offsets(wanted: spec.TableSpec) -> tuple[list[int], list[int]]:
-    """Of the rows, and of the dead letters."""
+    """The offsets of the rows and of the dead letters."""
     found = sorted(row["_offset"] for row in rows(wanted.path, wanted.format))
     return found, sorted(row["offset"] for row in rows(wanted.dead_letter_path, wanted.format))
 
@@ -85,7 +85,7 @@ def test_a_repeated_batch_has_its_dead_letters_once_and_counts_them(tmp_path: Pa
 def test_a_dead_letter_stays_one_when_the_specification_would_take_it_now(tmp_path: Path, kind: str) -> None:
     """Before, the record became a row as well."""
     died(given(tmp_path / "t", kind))
-    # As a registry that knows a schema now, or a parser that was mended: the same bytes are a value today.
+    # A registry may know a schema now, or a parser may be repaired: the same bytes become a value.
     wanted = given(tmp_path / "t", kind)
     done = batch(Runner, wanted, [b'{"n": %d}' % n for n in range(5)])
     assert (done.rows, done.dead) == (3, 2)
@@ -96,7 +96,7 @@ def test_a_dead_letter_stays_one_when_the_specification_would_take_it_now(tmp_pa
 def test_a_row_that_is_none_now_becomes_a_dead_letter_of_the_same_batch(
     tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before, the record was lost: neither a row nor a dead letter. A second death in between changes nothing."""
+    """Before, the record was lost: neither a row nor a dead letter. A second crash in between changes nothing."""
     died(given(tmp_path / "t", kind))
     wanted = given(tmp_path / "t", kind)
     now = [b"none", *BEFORE[1:]]

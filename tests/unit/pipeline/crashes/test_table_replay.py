@@ -1,4 +1,4 @@
-"""Dead letters replayed after a repair: each becomes a row once, whatever is killed, and what fails again stays."""
+"""Dead letters replayed after a repair: each becomes a row once, whatever is killed; repeated failures stay."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def table(path: Path, value: dict[str, Any] | None = None, **more: Any) -> spec.
 
 
 def rows(given: spec.TableSpec) -> list[dict[str, Any]]:
-    """As the format's own log lists the files, read by DuckDB."""
+    """The files in the format's own log, read by DuckDB."""
     paths = [f"{given.path}/{file.path}" for file in open_table(given).live()]
     if not paths:
         return []
@@ -90,7 +90,7 @@ def test_what_a_repair_makes_good_becomes_a_row_once(tmp_path: Path, kind: str) 
 
 
 class KilledError(Exception):
-    """In the place of SIGKILL: nothing below catches it."""
+    """Stands for SIGKILL: no code below catches it."""
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
@@ -114,7 +114,7 @@ def test_a_replay_that_is_killed_is_finished_by_the_next(
     else:
         replay(after)
     if moment == "between":
-        compact(after, dead_letters=True)  # letters may lie in other files by then
+        compact(after, dead_letters=True)  # the letters may be in other files by then
         assert [row["id"] for row in rows(after)] == [0, 1, 3]
     replay(after)
     assert [row["id"] for row in rows(after)] == [0, 1, 3]
@@ -153,8 +153,9 @@ def test_the_letters_of_a_batch_that_is_half_done_are_left_to_the_stream(tmp_pat
 
 
 def test_letters_of_a_half_done_batch_are_found_after_a_replay_wrote_them_anew(tmp_path: Path) -> None:
-    """They lay beside others in a merged file. The new file had the name of the replay's batch, so a repeated batch of
-    the stream did not read it and made its letters again."""
+    """They were in a merged file with others. The new file had the name of the replay's batch, so a repeated batch of
+    the stream did not read it and made its letters again.
+    """
     given = table(tmp_path / "t", {"schema": {"id": "long"}})
     feed = Feed(given)
     feed.values(*VALUES)
@@ -179,7 +180,9 @@ def test_letters_of_a_half_done_batch_are_found_after_a_replay_wrote_them_anew(t
 def test_a_replay_that_was_replaced_removes_no_list_of_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next one had made rows of its letters and could not remove them without its list, nor could any later one."""
+    """The next replay had made rows of its letters and could not remove them without its list, nor could any later
+    one.
+    """
     given = table(tmp_path / "t", {"schema": {"id": "long"}})
     Feed(given).values(*VALUES)
     after = table(tmp_path / "t", {"schema": {"id": "long"}, **REPAIRED})
@@ -187,7 +190,7 @@ def test_a_replay_that_was_replaced_removes_no_list_of_the_next(
     unsettled = module.intents.unsettled
 
     def slow(*given: Any) -> Any:
-        """The first replay has claimed the tables, and is slow: the next one begins and ends its rows."""
+        """The first replay has claimed the tables, and is slow: the next one begins and writes all its rows."""
         monkeypatch.setattr(module.intents, "unsettled", unsettled)
         monkeypatch.setattr(module._Replay, "_remove", killed)
         with pytest.raises(KilledError):

@@ -41,7 +41,7 @@ def fed(path: Path, kind: str) -> tuple[TableSpec, Feed]:
 
 
 def unanswered(monkeypatch: pytest.MonkeyPatch, kind: str, name: str, error: Exception) -> list[str]:
-    """From now on, one call of a table's method does its work and then fails with `error`."""
+    """From now on, a method call on a table does its work once and then fails with `error`."""
     real: Callable[..., None] = getattr(KINDS[kind], name)
     calls = list[str]()
 
@@ -61,7 +61,7 @@ def unanswered(monkeypatch: pytest.MonkeyPatch, kind: str, name: str, error: Exc
 def test_a_merged_file_stays_if_its_commit_was_not_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, beside: bool, error: Exception
 ) -> None:
-    """It was removed, though the table had it. A client that repeats a put finds its own transaction in the way."""
+    """The file was removed, though the table had it. A repeated put meets its own transaction."""
     given, _ = fed(tmp_path, kind)
     calls = unanswered(monkeypatch, kind, "replace", error)
     try:
@@ -143,14 +143,14 @@ PUTS = {"parquet": parquet_put, "delta": delta_put, "iceberg": iceberg_put, "cat
 def test_a_commit_that_arrives_late_is_fenced_before_its_files_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, taken_over: bool
 ) -> None:
-    """A put that was not answered arrived after the files of its batch had been removed as uncommitted."""
+    """A put without an answer arrived after the files of its batch had been removed as uncommitted."""
     given, feed = fed(tmp_path, kind)
     late = PUTS[kind](monkeypatch)
     with pytest.raises(OSError, match="no answer"):
         feed.values(b'{"id": 3}')
     if taken_over:
         feed.runner = Runner(given, feed.runner._engine)
-    feed.runner.begin()  # as before the next try
+    feed.runner.begin()  # as before the next attempt
     assert late[0]() is False
     assert [row["id"] for row in rows(given)] == [0, 1, 2]
     feed.values(b'{"id": 3}')
