@@ -28,9 +28,11 @@ from kraft_operator.observe.cluster import Found, Look, Machines, Seen
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.observed import Kube, Observed
 from kraft_operator.plan.record import Claim, Record
+from kraft_operator.plan.replace import done_before
+from kraft_operator.plan.situation import Situation
 from kraft_operator.specs.cluster import Cluster, digest
 from kraft_operator.specs.pods import rehearsal
-from kraft_operator.specs.wishes import REPLACE
+from kraft_operator.specs.wishes import REPLACE, requests_of
 
 log = logging.getLogger("kraft_operator.reconcile")
 
@@ -247,11 +249,10 @@ class Pass:
         one = by_topics.Pass(self.look.client, brokers[0], keeper, record.cluster_id)
         return await one.run(declared, claims)
 
-    async def withdraw(self, replaced: frozenset[str]) -> None:
+    async def withdraw(self, s: Situation) -> None:
         """Remove the annotations that requested replacements which are done."""
-        done = replaced | {item.name for item in self.record.replacements if item.done}
-        there = self.resource["metadata"].get("annotations", {})
-        keys = [key for key in there if key.startswith(REPLACE) and key.removeprefix(REPLACE) in done]
+        asked, _ = requests_of(self.resource["metadata"].get("annotations", {}))
+        keys = [REPLACE + request.name for request in asked if done_before(s, request)]
         if keys:
             patch = {"metadata": {"annotations": dict.fromkeys(keys)}}
             try:

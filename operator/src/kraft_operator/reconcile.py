@@ -249,7 +249,8 @@ class Reconciler:
             generation = resource["metadata"].get("generation", 0)
             after = self._status(cluster, record, s, plan_, before, observed, wanted, generation, now)
             await one.report(document(after), now)
-            await one.withdraw(s.replaced() if s is not None else frozenset())
+            if s is not None:
+                await one.withdraw(s)
             looked_after = not cluster.spec.paused and not cluster.spec.hibernated and not self._stopping
             if looked_after and await one.topics(topics, record, self._events):
                 plan_.waits.append("topics change")

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from kraft_operator.plan import steps as do
+from kraft_operator.plan.planner import plan
 from kraft_operator.plan.record import Record
 from kraft_operator.plan.wanted import Replacement
-from tests.unit.operator.world import World, made, wanted
+from tests.unit.operator.world import CLUSTER, World, made, wanted
 
 ASKED = (Replacement("disk", 2, "EmptyDisk"), Replacement("broker", 102, "EmptyDisk", frozenset({"DataLoss"})))
 
@@ -76,6 +77,45 @@ def test_a_replacement_by_another_id_is_not_repeated_with_an_older_record() -> N
     world.wanted = wanted(replacements=(Replacement("host", 4, "NewId"),))
     world.settle()
     assert [node.id for node in world.record.nodes] == ids
+
+
+@pytest.mark.parametrize(
+    ("request_", "remembered"),
+    [
+        (Replacement("disk", 3, "EmptyDisk"), True),
+        (Replacement("disk", 2, "NewId"), True),
+        (Replacement("disk", 3, "EmptyDisk"), False),
+    ],
+    ids=["other node", "other way", "other node than the claims tell"],
+)
+def test_a_finished_name_for_something_else_is_refused_by_name(request_: Replacement, remembered: bool) -> None:
+    world = _replaced()
+    if not remembered:
+        world.record = replace(world.record, replacements=())
+    world.wanted = wanted(replacements=(request_, Replacement("next", 102, "EmptyDisk")))
+    while not world.actions(do.Stop):
+        world.step()
+        if world.last.blocked:
+            break
+    (blocked,) = world.last.blocked
+    assert blocked.reason == "ReplacementRefused"
+    assert f"replacement disk of node {request_.node}: " in blocked.message
+    assert "node 2" in blocked.message and "another name" in blocked.message
+    for _ in range(60):
+        world.step()
+    assert {node.id: node.disk for node in world.record.nodes} == {1: 0, 2: 1, 3: 0, 101: 0, 102: 2, 103: 0}
+
+
+def test_risks_accepted_for_another_node_do_not_count() -> None:
+    world = made()
+    world.wanted = wanted(replacements=(Replacement("disk", 102, "EmptyDisk"),))
+    while not world.record.replacements:
+        world.step()
+    world.partitions["t", 0].isr = {102}
+    for node_id, stops in ((103, False), (102, True)):
+        asked = Replacement("disk", node_id, "EmptyDisk", frozenset({"DataLoss"}))
+        found = plan(world.record, wanted(replacements=(asked,)), world.observe(), CLUSTER)
+        assert any(isinstance(step, do.Stop) for step in found.steps) is stops
 
 
 @pytest.mark.parametrize("accepted", [frozenset(), frozenset({"DataLoss"})])

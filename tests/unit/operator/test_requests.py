@@ -39,10 +39,18 @@ def test_a_request_is_removed_once_it_is_done_and_no_other_is() -> None:
         await operator.reconcile(KEY)
         record = json.loads(api.objects[RECORD]["data"]["record"])
         api.objects[RECORD]["data"]["record"] = json.dumps({**record, "replacements": [DONE]})
-        annotations = {REPLACE + "old": "2 EmptyDisk", REPLACE + "open": "3 EmptyDisk", "mine": "x"}
+        node = DONE["node"]
+        annotations = {REPLACE + "old": f"{node} EmptyDisk", REPLACE + "open": "3 EmptyDisk", "mine": "x"}
         api.objects["KRaftCluster", *KEY]["metadata"]["annotations"] = annotations
         await operator.reconcile(KEY)
         assert api.objects["KRaftCluster", *KEY]["metadata"]["annotations"].keys() == {REPLACE + "open", "mine"}
+        reused = {REPLACE + "old": "101 EmptyDisk"}
+        api.objects["KRaftCluster", *KEY]["metadata"]["annotations"] = reused
+        await operator.reconcile(KEY)
+        resource = api.objects["KRaftCluster", *KEY]
+        assert resource["metadata"]["annotations"] == reused, "it was never carried out"
+        told = {one["type"]: one for one in resource["status"]["conditions"]}["Degraded"]
+        assert told["reason"] == "ReplacementRefused"
         operator.close()
 
     asyncio.run(main())

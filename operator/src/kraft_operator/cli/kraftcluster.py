@@ -184,8 +184,11 @@ def _detached(folder: Any, file: Path, port: int | None, timeout: float) -> None
 @_selects
 def down(wipe: bool, timeout: float, **selected: Any) -> None:
     """Stop all nodes, brokers first. The data stays, unless --wipe."""
+    from kraft_operator.apply.local.world import unclean
+
     folder = _find(**selected).folder
     holder = folder.lock.holder()
+    running = _running(folder)
     clean = True
     if holder is not None:
         clean = _ended(folder, holder, timeout)
@@ -196,7 +199,7 @@ def down(wipe: bool, timeout: float, **selected: Any) -> None:
             raise failure(NOT_THERE, f"another supervisor drives {folder.root.name} now")
         time.sleep(LOOK_S)
     try:
-        clean = asyncio.run(_stopped(folder, timeout)) and clean
+        clean = asyncio.run(_stopped(folder, timeout)) and clean and not unclean(folder, running)
         if wipe:
             shutil.rmtree(folder.root)
     finally:
@@ -204,6 +207,15 @@ def down(wipe: bool, timeout: float, **selected: Any) -> None:
     click.echo(f"{folder.root.name}: {'stopped' if clean else 'stopped, not cleanly'}" + ("; wiped" if wipe else ""))
     if not clean:
         sys.exit(FAILED)
+
+
+def _running(folder: Any) -> list[int]:
+    """Node ids of the running processes."""
+    from kraft_operator.apply.local.processes import Processes
+
+    processes = Processes()
+    found = ((node_id, processes.look(folder.node(node_id))) for node_id in folder.node_ids())
+    return [node_id for node_id, process in found if process is not None and process.alive]
 
 
 def _ended(folder: Any, holder: tuple[int, str], timeout: float) -> bool:

@@ -36,7 +36,7 @@ def pause_accepted(s: Situation) -> bool:
     item = s.record.open_replacement()
     if item is None or item.by != "NewId":
         return False
-    node, request = s.record.node(item.node), _request(s, item.name)
+    node, request = s.record.node(item.node), _request(s, item)
     begun = node is not None and node.stopped  # there is no way back
     return begun or "MetadataPause" in _accepted(item, request)
 
@@ -47,8 +47,7 @@ def replacement(s: Situation) -> bool:
         s.plan.block("ReplacementRefused", text)
     item = s.record.open_replacement()
     if item is None:
-        known = {done.name for done in s.record.replacements} | s.replaced()
-        return any(_begin(s, request) for request in s.wanted.replacements if request.name not in known)
+        return any(_begin(s, request) for request in s.wanted.replacements if _is_new(s, request))
     node = s.record.node(item.node)
     if node is None or (item.by == "EmptyDisk" and node.leaving):
         s.plan.steps.append(Remember(s.record.replacing(_done(item)), f"node {item.node} has left"))
@@ -56,8 +55,32 @@ def replacement(s: Situation) -> bool:
     return _empty_disk(s, item, node) if item.by == "EmptyDisk" else _new_id(s, item, node)
 
 
-def _request(s: Situation, name: str) -> asked.Replacement | None:
-    return next((request for request in s.wanted.replacements if request.name == name), None)
+def done_before(s: Situation, request: asked.Replacement) -> bool:
+    """Whether a request was carried out: by the record, or by the marks of the volumes if the record lost it.
+
+    The marks tell the name and the node whose disk they are on, which has a new id after a replacement by `NewId`.
+    """
+    known = [item for item in s.record.replacements if item.name == request.name]
+    if known:
+        return any(item.done and (item.node, item.by) == (request.node, request.by) for item in known)
+    owners = s.replaced().get(request.name, frozenset())
+    return bool(owners) and (request.node in owners or s.record.node(request.node) is None)
+
+
+def _is_new(s: Situation, request: asked.Replacement) -> bool:
+    """Whether the request's name was never used. Blocks if the name belongs to another replacement."""
+    former = [f"node {item.node} by {item.by}" for item in s.record.replacements if item.name == request.name]
+    former += [f"node {node}" for node in sorted(s.replaced().get(request.name, ()))]
+    if former and not done_before(s, request):
+        text = f"replacement {request.name} of node {request.node}: the name belongs to the finished replacement of"
+        s.plan.block("ReplacementRefused", f"{text} {former[0]}, and a name runs once; choose another name")
+    return not former
+
+
+def _request(s: Situation, item: Replacement) -> asked.Replacement | None:
+    """The request for a replacement that has begun; None if it was withdrawn."""
+    same = (item.name, item.node, item.by)
+    return next((one for one in s.wanted.replacements if (one.name, one.node, one.by) == same), None)
 
 
 def _accepted(item: Replacement, request: asked.Replacement | None) -> frozenset[str]:
@@ -154,7 +177,7 @@ def _last_copies(s: Situation, node: Node, *, accepted: bool) -> Blocked | None:
 
 
 def _empty_disk(s: Situation, item: Replacement, node: Node) -> bool:
-    accepted = "DataLoss" in _accepted(item, _request(s, item.name))
+    accepted = "DataLoss" in _accepted(item, _request(s, item))
     if node.disk < item.disk:
         if node.id in s.kube.pods:
             blocked = quorum_without(s, node.id) if s.votes(node) else None

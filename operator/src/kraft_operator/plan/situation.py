@@ -163,9 +163,13 @@ class Situation:
         broker = None if self.metadata is None else self.metadata.brokers.get(node_id)
         return broker is not None and not broker.fenced
 
-    def replaced(self) -> frozenset[str]:
-        """Names of finished replacements, from the marks on the volumes."""
-        return frozenset(name for volume in self.kube.volumes.values() for name in volume.replaced)
+    def replaced(self) -> dict[str, frozenset[int]]:
+        """Nodes whose volumes have the marks of finished replacements, by the names of the replacements."""
+        found: dict[str, frozenset[int]] = {}
+        for (node_id, _), volume in self.kube.volumes.items():
+            for name in volume.replaced:
+                found[name] = found.get(name, frozenset()) | {node_id}
+        return found
 
     # The wanted state of pods
 

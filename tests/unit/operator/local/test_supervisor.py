@@ -13,6 +13,7 @@ import yaml
 from kraft_operator.apply.local.folder import Folder, Requests
 from kraft_operator.apply.local.resource import BadResourceError
 from kraft_operator.apply.local.supervisor import Supervisor, asked_for
+from kraft_operator.apply.local.world import unclean
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.observed import Seen
 from kraft_operator.plan.record import Replacement
@@ -278,6 +279,38 @@ def test_a_stop_that_kills_after_the_grace_period_is_not_clean(stage: Stage, mon
     monkeypatch.setattr(stage.supervisor.world, "_grace_s", lambda *_: 0.0)
     assert not asyncio.run(stage.supervisor.stop_all(asyncio.Event()))
     assert stage.running() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "when"),
+    [(1, "before it is asked"), (-9, "before it is asked"), (1, "while it stops"), (-6, "while it stops")],
+)
+def test_a_stop_in_which_a_node_crashes_is_not_clean(stage: Stage, code: int, when: str) -> None:
+    stage.load()
+    stage.passes(8)
+    real = stage.fakes.signal
+    crashes = stage.folder.node(102)
+
+    def signal(folder: Path, number: int) -> bool:
+        if when == "while it stops" and folder == crashes:
+            stage.fakes.end(folder, code)
+            return True
+        if when == "before it is asked" and crashes in stage.fakes.runs and stage.fakes.runs[crashes].alive:
+            stage.fakes.end(crashes, code)
+        return real(folder, number)
+
+    stage.fakes.signal = signal  # type: ignore[method-assign]
+    assert not asyncio.run(stage.supervisor.stop_all(asyncio.Event()))
+    assert stage.running() == []
+    assert unclean(stage.folder, [101, 102, 103]) == [102]
+
+
+def test_a_node_that_crashed_and_runs_again_stops_cleanly(stage: Stage) -> None:
+    stage.load()
+    stage.passes(8)
+    stage.fakes.end(stage.folder.node(102), 1)
+    stage.passes(8)
+    assert asyncio.run(stage.supervisor.stop_all(asyncio.Event()))
 
 
 def test_a_stop_at_once_ends_what_is_deaf_and_says_so(stage: Stage) -> None:

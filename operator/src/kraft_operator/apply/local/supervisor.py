@@ -30,7 +30,7 @@ from kraft_operator.apply.local.processes import Processes
 from kraft_operator.apply.local.resource import API_VERSION, KIND, BadResourceError, parsed, values
 from kraft_operator.apply.local.sees import Sees, Tells
 from kraft_operator.apply.local.topics import LocalTopics
-from kraft_operator.apply.local.world import Starts, World
+from kraft_operator.apply.local.world import Starts, World, unclean
 from kraft_operator.observe.kafka import View
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.levels import name_of
@@ -283,10 +283,14 @@ class Supervisor:
 
     def _withdraw(self) -> None:
         """Remove requests of the command line for replacements that are done."""
-        done = {item.name for item in self.memory.record.replacements if item.done}
-        if any(one["name"] in done for one in self._requests.replacements):
+        done = {(item.name, item.node, item.by) for item in self.memory.record.replacements if item.done}
+
+        def is_open(one: Mapping[str, Any]) -> bool:
+            return (one["name"], one["node"], one["by"]) not in done
+
+        if not all(map(is_open, self._requests.replacements)):
             with self.folder.asking() as requests:
-                requests.replacements = [one for one in requests.replacements if one["name"] not in done]
+                requests.replacements = list(filter(is_open, requests.replacements))
             self._requests = self.folder.requests()
 
     async def _reconcile_topics(self, observed: Observed) -> None:
@@ -435,11 +439,11 @@ class Supervisor:
     async def stop_all(self, at_once: asyncio.Event) -> bool:
         """Stop all nodes, brokers first, because their clean stop needs the controllers.
 
-        Setting `at_once` kills the remaining nodes; so does the end of their grace period. Returns whether all nodes
-        stopped by themselves.
+        Setting `at_once` kills the remaining nodes; so does the end of their grace period. Returns whether all running
+        nodes stopped cleanly.
         """
         cluster = self.cluster
-        killed = self.world.killed
+        running = [*self._alive(True), *self._alive(False)]
         for brokers in (True, False):
             while alive := self._alive(brokers):
                 if at_once.is_set():
@@ -449,7 +453,7 @@ class Supervisor:
                 self.world.kube(cluster, {})
                 await asyncio.sleep(BUSY_S / 2)
         self.world.kube(cluster, {})
-        return self.world.killed == killed
+        return not unclean(self.folder, running)
 
     def _alive(self, brokers: bool) -> list[int]:
         """Node ids of running processes with the role broker, or of all others."""

@@ -45,6 +45,8 @@ REPLACED: Final = "replaced"
 VOLUME_MARK: Final = ".mark"
 """Suffix of the file with the mark of a volume that was removed from its pool."""
 STOPPING: Final = "stopping.json"
+UNCLEAN: Final = "unclean"
+"""The file that says that a node's last process crashed or was killed."""
 PROPERTIES: Final = "server.properties"
 RESTART_S: Final = 1.0
 """Seconds until an ended node starts again: long enough to see that it is missing."""
@@ -111,8 +113,6 @@ class World:
         self._asked: set[tuple[int, str]] = set()
         """Process ids and start times of processes that got SIGTERM. A node that gets it twice stops at once. Start
         times alone do not do: processes that start in the same 10 ms have the same."""
-        self.killed = 0
-        """How many running nodes got SIGKILL."""
 
     # Observation
 
@@ -166,10 +166,17 @@ class World:
             ended = self._ended.get(node_id) or self._has_ended(node_id, process)
             if self._clock() < ended.again_at:
                 return Pod(False, False, process.what, message=ended.why)
+        self._note_end(node_id, process, asked=stopping is not None)
         self._forget(node_id)
         return None
 
+    def _note_end(self, node_id: int, process: Process, *, asked: bool) -> None:
+        """Note whether an ended process stopped cleanly. The exit code of another supervisor's child is unknown."""
+        if not asked or process.exit_code not in {0, None}:
+            (self.folder.node(node_id) / UNCLEAN).touch()
+
     def _has_ended(self, node_id: int, process: Process) -> _Ended:
+        self._note_end(node_id, process, asked=False)
         now = self._clock()
         ran_s = now - self._since.pop(node_id, now)
         failures = self._failures[node_id] = 0 if ran_s >= WELL_S else self._failures.get(node_id, -1) + 1
@@ -366,6 +373,7 @@ class World:
         static = "voters" in aspects
         file = self._write(cluster, node_id, node.disk, roles, voters, PROPERTIES, static=static, aspects=aspects)
         folder = self.folder.node(node_id)
+        (folder / UNCLEAN).unlink(missing_ok=True)
         self._processes.start(folder, start_command(file), aspects, self.folder.log(node_id), environment(pool))
         self._since[node_id] = self._clock()
 
@@ -376,6 +384,8 @@ class World:
         for node_id in nodes:
             process = self._processes.look(self.folder.node(node_id))
             if process is None or not process.alive:
+                if process is not None:
+                    self._note_end(node_id, process, asked=self._stopping(node_id, process) is not None)
                 self._forget(node_id)
             elif self._stopping(node_id, process) is None and process.started:
                 deadline = self._clock() + self._grace_s(cluster, node_id)
@@ -385,7 +395,8 @@ class World:
 
     def kill(self, node_id: int) -> None:
         """Kill a node at once (SIGKILL)."""
-        self.killed += self._processes.signal(self.folder.node(node_id), signal.SIGKILL)
+        if self._processes.signal(self.folder.node(node_id), signal.SIGKILL):
+            (self.folder.node(node_id) / UNCLEAN).touch()
 
     def _grace_s(self, cluster: Cluster, node_id: int) -> float:
         node = self.memory.record.node(node_id)
@@ -411,6 +422,11 @@ class World:
             self.kill(node_id)
         elif identity not in self._asked and self._processes.signal(self.folder.node(node_id), signal.SIGTERM):
             self._asked.add(identity)
+
+
+def unclean(folder: Folder, nodes: Iterable[int]) -> list[int]:
+    """Those of `nodes` whose last process crashed or was killed."""
+    return [node_id for node_id in nodes if (folder.node(node_id) / UNCLEAN).exists()]
 
 
 def _owner(path: Path) -> str | None:
