@@ -9,12 +9,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import spec
 from kraft_pipeline.tables.committer import Added
 from kraft_pipeline.tables.runner import Progress, Runner, open_table
 from kraft_pipeline.tables.served import METRICS, Told, serve
 from kraft_pipeline.tables.values import DEAD_SCHEMA
+from kraft_protocol.records.batch import build_batch
+from tests.feed import Feed
+from tests.unit.pipeline.test_table_changes import parsed
 from tests.unit.pipeline.test_tables import document
 
 
@@ -44,6 +49,7 @@ def test_lag_batches_and_dead_letters_are_told(tmp_path: Path) -> None:
             "name": "orders",
             "rows": 0,
             "deadLetters": 4,
+            # Without the file nobody knows the age of the letters.
             "batches": 0,
             "commitSeconds": 0.0,
             "bytes": 0,
@@ -54,6 +60,7 @@ def test_lag_batches_and_dead_letters_are_told(tmp_path: Path) -> None:
         runner.behind, runner.lags = 7, {("orders", 1): 7, ("orders", 0): 0}
         assert _get(port, "/readyz")[0] == 200
         done = Progress(batch=3, rows=10, dead=2, files=1, seconds=0.5, lag=7, size=80, written=40, commit_s=0.25)
+        dead.commit(1, Position({}, "c", {}), [Added("new.parquet", 1, 2)], after=0)
         told.tell(done)
         status: dict[str, Any] = json.loads(_get(port, "/status")[1])
         assert status.pop("lastBatchTime").endswith("Z")
@@ -75,5 +82,39 @@ def test_lag_batches_and_dead_letters_are_told(tmp_path: Path) -> None:
         assert 'kraft_table_lag_records{table="orders"} 7' in lines
         assert 'kraft_table_partition_lag_records{table="orders",topic="orders",partition="1"} 7' in lines
         assert 'kraft_table_commit_seconds_total{table="orders"} 0.25' in lines
-        assert sum(not line.startswith("#") for line in lines) == len(METRICS) + 2
+        assert sum(not line.startswith("#") for line in lines) == len(METRICS) + 1
         assert _get(port, "/other")[0] == 404
+
+
+def test_the_age_of_the_oldest_dead_letter_follows_batches_and_replays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = parsed({"format": "json", "schema": {"id": "long"}}, path=str(tmp_path / "t"))
+    told = Told(given)
+    assert told.status()["oldestDeadLetterSeconds"] == 0.0
+    feed = Feed(given, tell=told.tell)
+
+    def ages() -> float:
+        line = next(line for line in told.metrics().splitlines() if line.startswith("kraft_table_oldest_dead_letter"))
+        return float(line.rpartition(" ")[2])
+
+    def put(at: int, seconds: int, *values: bytes) -> None:
+        records = [(b"k", value) for value in values]
+        feed.put(at, at + len(values), build_batch(records, base_offset=at, timestamp=seconds * 1000))
+
+    monkeypatch.setattr("kraft_pipeline.tables.served.time.time", lambda: 5000.0)
+    put(0, 1000, b'{"id": 1}', b"no json")
+    assert (told.status()["deadLetters"], ages()) == (1, 4000.0)
+    put(2, 700, b"no json", b"no json")
+    assert (told.status()["deadLetters"], ages()) == (3, 4300.0)
+    assert Told(given).status()["oldestDeadLetterSeconds"] == 4300.0, "also after a restart"
+    dead = open_table(given, dead_letters=True)
+    dead.join()
+    state = dead.state()
+    newest = [file.path for file in dead.live() if "b00000001" in file.path]
+    dead.commit(state.batch + 1, Position({}, "c", {}), [], after=state.batch, removed=newest)
+    told.look()
+    assert ages() == 4300.0, "not yet read again"
+    monkeypatch.setattr("kraft_pipeline.tables.served.LETTERS_S", 0.0)
+    told.look()
+    assert (told.status()["deadLetters"], ages()) == (1, 4000.0)

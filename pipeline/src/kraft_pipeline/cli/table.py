@@ -113,7 +113,8 @@ def _run(options: argparse.Namespace, given: list[TableSpec]) -> int:
     told = None if options.http is None else Told(given[0])
     engine = engine_of(given[0])
     try:
-        runner = Runner(given[0], engine, tell=lambda progress: _tell(options, progress, told), wait=_wait)
+        look = (lambda: None) if told is None else told.look
+        runner = Runner(given[0], engine, tell=lambda progress: _tell(options, progress, told), wait=_wait, look=look)
         _stop_at_signals(runner)
         with nullcontext() if told is None else serve(told, options.http):
             if told is not None:
@@ -139,6 +140,7 @@ def _run_many(options: argparse.Namespace, given: list[TableSpec]) -> int:
             engine.another(),
             tell=lambda progress: _tell(options, progress, mine, table.label),
             wait=lambda text: _wait(f"{table.label}: {text}"),
+            look=mine.look,
         )
         mine.watch(found)
         return found

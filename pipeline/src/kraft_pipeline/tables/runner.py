@@ -89,13 +89,16 @@ class Runner:
         *,
         tell: Callable[[Progress], None] = lambda _: None,
         wait: Callable[[str], None] = lambda _: None,
+        look: Callable[[], None] = lambda: None,
         backfill: bool = False,
     ) -> None:
-        """`tell` receives each committed batch, `wait` the reason of each pause. `backfill`: write older records.
+        """`tell` receives each committed batch, `wait` the reason of each pause; `look` is called between batches.
+
+        `backfill`: write older records.
 
         Raises OSError, SpecError and ValueError.
         """
-        self.spec, self._engine, self._tell, self._wait = spec, engine, tell, wait
+        self.spec, self._engine, self._tell, self._wait, self._look = spec, engine, tell, wait, look
         self._backfill, self._app = backfill, spec.backfill_id if backfill else spec.app_id
         self._options = options_of(spec)
         self._table = open_table(spec, backfill=backfill)
@@ -177,6 +180,7 @@ class Runner:
         """Start due maintenance and remove late files. Raises FencedError if another writer has taken over."""
         if not self.feed.once:
             self._caretaker.look()
+        self._look()
         if time.monotonic() - self._settled >= LATE_S:
             self._settle_late()
         self._table.state().check(self.spec.path, self._epoch)

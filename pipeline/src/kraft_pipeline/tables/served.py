@@ -1,21 +1,26 @@
 """HTTP endpoints of a running KafkaTable: `/status` for the operator, `/metrics` for Prometheus, `/readyz`.
 
-Responses use the runner's last known values; a request causes no access to the cluster or the table.
+Responses use the last known values; a request causes no access to the cluster or the table.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
+import pyarrow.parquet as pq
+
 from kraft_pipeline.tables.fleet import Fleet
 from kraft_pipeline.tables.runner import Progress, Runner, open_table
 from kraft_pipeline.tables.spec import TableSpec
+from kraft_pipeline.tables.storage import open_storage
 
 REQUEST_S_MAX: Final = 5.0
 METRICS: Final = (
@@ -23,6 +28,7 @@ METRICS: Final = (
     ("batch", "kraft_table_batch", "gauge", "number of the last batch"),
     ("rows", "kraft_table_rows_total", "counter", "rows written since the start"),
     ("deadLetters", "kraft_table_dead_letters", "gauge", "rows of the table of dead letters"),
+    ("oldestDeadLetterSeconds", "kraft_table_oldest_dead_letter_seconds", "gauge", "age of the oldest dead letter"),
     ("maintenanceFailures", "kraft_table_maintenance_failures_total", "counter", "passes of maintenance that failed"),
     ("lastBatchSeconds", "kraft_table_last_batch_seconds", "gauge", "that the last batch took"),
     ("batches", "kraft_table_batches_total", "counter", "batches committed since the start"),
@@ -35,8 +41,59 @@ LAG: Final = ("kraft_table_partition_lag_records", "records of the partition tha
 """Metric and help text of a gauge with the labels `table`, `topic` and `partition`."""
 
 
+LETTERS_S: Final = 60.0
+"""Seconds after which the table of dead letters is read again: a replay in another process removes rows of it."""
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Letters:
+    """The number of dead letters, and the time of the oldest record among them."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        """Raises OSError if the table cannot be read."""
+        self._table = open_table(spec, dead_letters=True)
+        self._storage = open_storage(spec.dead_letter_path, spec.storage)
+        self._times: dict[str, float | None] = {}
+        self._read_at = 0.0
+        self.rows = 0
+        self.oldest: float | None = None
+        """Unix time in seconds, by the timestamps of the records; None if there are none, or none with a timestamp."""
+        self.read()
+
+    def read(self) -> None:
+        """Read the table again. Reads the footers of new files only. Raises OSError."""
+        live = self._table.live()
+        self._times = {file.path: self._time(file.path) for file in live}
+        self.rows = sum(file.rows for file in live)
+        self.oldest = min((at for at in self._times.values() if at is not None), default=None)
+        self._read_at = time.monotonic()
+
+    def look(self, *, now: bool = False) -> None:
+        """As `read`, after LETTERS_S or `now`. If the table cannot be read, the values stay."""
+        if not now and time.monotonic() - self._read_at < LETTERS_S:
+            return
+        try:
+            self.read()
+        except (OSError, ValueError) as e:  # ValueError: the table is being removed
+            self._read_at = time.monotonic()
+            _LOG.warning("the dead letters of %s cannot be counted: %s", self._storage.uri, e)
+
+    def _time(self, path: str) -> float | None:
+        """The least timestamp of a file's records."""
+        if path in self._times:
+            return self._times[path]
+        try:
+            with self._storage.open(path) as source, pq.ParquetFile(source) as file:
+                column = file.schema_arrow.get_field_index("timestamp")
+                groups = [file.metadata.row_group(n).column(column) for n in range(file.metadata.num_row_groups)]
+        except FileNotFoundError:  # removed meanwhile
+            return None
+        found = [one.statistics.min for one in groups if one.is_stats_set and one.statistics.has_min_max]
+        return min((at.replace(tzinfo=UTC).timestamp() for at in found), default=None)
+
+
 class Told:
-    """The status of one run: the runner calls `tell`, the HTTP server calls `status`."""
+    """The status of one run: the runner calls `tell` and `look`, the HTTP server calls `status`."""
 
     def __init__(self, spec: TableSpec) -> None:
         """Raises OSError if the table of dead letters cannot be read."""
@@ -46,7 +103,7 @@ class Told:
         self._at = ""
         self._rows = self._batches = self._bytes = self._written = 0
         self._commit_s = 0.0
-        self._dead = sum(file.rows for file in open_table(spec, dead_letters=True).live())
+        self._letters = Letters(spec)
 
     def watch(self, runner: Runner) -> None:
         """Report lag and maintenance of this runner from now on."""
@@ -54,18 +111,27 @@ class Told:
 
     def tell(self, done: Progress) -> None:
         """Add a committed batch to the status."""
-        self._rows, self._dead = self._rows + done.rows, self._dead + done.dead - done.settled
+        self._rows += done.rows
+        self._letters.look(now=done.dead > 0)
         self._batches, self._commit_s = self._batches + 1, self._commit_s + done.commit_s
         self._bytes, self._written = self._bytes + done.size, self._written + done.written
         self._last, self._at = done, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def look(self) -> None:
+        """Count the dead letters again, now and then. The runner calls this between batches."""
+        self._letters.look()
 
     def status(self) -> dict[str, Any]:
         """name, rows, deadLetters, batches, commitSeconds, bytes, writtenBytes, maintenanceFailures, and
         maintenanceError if the last pass failed.
 
-        lag after the first check of the topics; batch, lastBatchRows, lastBatchTime, lastBatchSeconds after a batch.
+        oldestDeadLetterSeconds, 0 without dead letters; missing if no dead letter has a timestamp. lag after the first
+        check of the topics; batch, lastBatchRows, lastBatchTime, lastBatchSeconds after a batch.
         """
-        found: dict[str, Any] = {"name": self._spec.label, "rows": self._rows, "deadLetters": self._dead}
+        found: dict[str, Any] = {"name": self._spec.label, "rows": self._rows, "deadLetters": self._letters.rows}
+        if self._letters.oldest is not None or not self._letters.rows:
+            age = 0.0 if self._letters.oldest is None else time.time() - self._letters.oldest
+            found["oldestDeadLetterSeconds"] = round(max(0.0, age), 3)
         found |= {"batches": self._batches, "commitSeconds": round(self._commit_s, 3)}
         found |= {"bytes": self._bytes, "writtenBytes": self._written}
         if self._runner is not None:
