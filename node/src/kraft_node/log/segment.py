@@ -114,16 +114,19 @@ class Segment(SegmentFiles):
 
     def note(self, header: BatchHeader) -> None:
         """Note a batch that is in the file already, at the end of the known part: recovery."""
-        last_offset = header.last_offset
-        if header.max_timestamp > self.max_timestamp:
-            self.max_timestamp = header.max_timestamp
+        self.note_batch(header.position, header.length, header.last_offset, header.max_timestamp)
+
+    def note_batch(self, position: int, length: int, last_offset: int, max_timestamp: int) -> None:
+        """As `note`."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
         if self._since_index > self.owner.index_interval_bytes:
-            self._add_entry(last_offset, header.position)
-        elif header.position == 0:
-            self.first_timestamp = header.max_timestamp
-        self._since_index += header.length
-        self.size = header.position + header.length
+            self._add_entry(last_offset, position)
+        elif position == 0:
+            self.first_timestamp = max_timestamp
+        self._since_index += length
+        self.size = position + length
 
     def _add_entry(self, last_offset: int, position: int) -> None:
         self.pending += ENTRY.pack(last_offset - self.base, position)

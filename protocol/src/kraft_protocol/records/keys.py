@@ -28,13 +28,13 @@ def short_key(key: bytes) -> bytes:
     return key if len(key) <= LONG_KEY else blake2b(key, digest_size=16).digest()
 
 
-def note_keys(data: bytes, count: int, places: dict[bytes, int], base: int) -> None:
-    """Note in `places` the position of the latest record of each key: `base` plus its start, plus TOMBSTONE if it has
-    no value.
+def note_keys(data: bytes, count: int, places: dict[bytes, int], base: int, position: int = 0) -> None:
+    """Note in `places` the position of the latest record of each key: `base` plus its start in `data`, plus TOMBSTONE
+    if it has no value.
 
-    Raises CorruptBatch unless `count` records fill `data`.
+    Raises CorruptBatch unless `count` records fill `data` from `position` on.
     """
-    position, left, patience = 0, count, 0
+    left, patience = count, 0
     try:
         while left >= RUN_MIN:
             run = run_at(data, position, left)

@@ -11,30 +11,49 @@ The rules are Apache Kafka's (LogCleaner, KIP-98, KIP-534):
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
+from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from fastcrc.crc32 import iscsi as crc32c
+
+from kraft_node.log.compaction.key_map import BATCH_BITS, BUCKET_BITS, END
+from kraft_node.log.compaction.segment_reader import PLAIN
 from kraft_node.log.validate import codec_level
 from kraft_protocol.records.batch import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
     CONTROL_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAX_TIMESTAMP_POSITION,
     TRANSACTIONAL_BIT,
     BatchHeader,
     check_crc,
     empty_batch,
-    read_header,
     records_section,
     thin_batch,
 )
-from kraft_protocol.records.keys import cut, cut_and_shift, is_tombstone, read_keys
+from kraft_protocol.records.keys import TOMBSTONE, cut, cut_and_shift, is_tombstone, read_keys
 
 if TYPE_CHECKING:
+    from kraft_node.log.compaction.cleaning import NewSegment
     from kraft_node.log.compaction.key_map import KeyMap
+    from kraft_node.log.compaction.segment_reader import SegmentReader
     from kraft_node.log.compaction.transactions import Transactions
     from kraft_node.log.config import LogConfig
     from kraft_protocol.buffers import Buffer
 
 SPECIAL_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 NO_OFFSET: Final = -1
+NO_BUCKET: Final = -1
+ONE_BATCH: Final = 1 << BATCH_BITS
+MAX_TIMESTAMP: Final = Struct(">q")
+
+unpack = PLAIN.unpack_from
 
 
 class LastRecord(NamedTuple):
@@ -77,6 +96,65 @@ class BatchFilter:
         if header.last_offset >= self._first_dirty:
             return self._keep_dirty(header, batch)
         return self._keep_clean(header, batch)
+
+    def keep_plain(self, reader: SegmentReader, new: NewSegment) -> None:
+        """Take the next batches, up to the first that needs a closer look, and add what remains of them to `new`.
+
+        These are dirty batches without tombstones of which all remains, or nothing, or some uncompressed records.
+        Raises CorruptBatch.
+        """
+        data, at, lowest = reader.data, reader.at, reader.lowest
+        last, first, end, end_max = len(data) - HEADER_SIZE, self._first_dirty, self._keys.end, self._end - 1
+        whole_from, number, places, low = at, NO_BUCKET, [END], 0
+        while at <= last:
+            base, length, magic, crc, attributes, delta, max_timestamp, producer_id, count = unpack(data, at)
+            length += LOG_OVERHEAD
+            after, offset = at + length, base + delta
+            is_sound = magic == MAGIC and length >= HEADER_SIZE and after <= len(data) and base > lowest and delta >= 0
+            if not is_sound or base < first or offset >= end or attributes & SPECIAL_BITS:
+                break
+            place = base - first << BATCH_BITS
+            if place >> BUCKET_BITS != number:
+                number = place >> BUCKET_BITS
+                places = self._keys.bucket(number)
+                low = bisect_left(places, place)
+            limit = place + ONE_BATCH
+            if places[low] >= limit:
+                if offset == end_max or (producer_id >= 0 and self._is_last(producer_id, offset)):
+                    break
+                thin: Buffer = b""
+            else:
+                high = bisect_left(places, limit, low + 1)
+                if places[high - 1] >= place + TOMBSTONE or places[low] < place:
+                    break
+                if high - low == count:
+                    new.note_batch(new.size, length, offset, max_timestamp)
+                    lowest, at, low = offset, after, high
+                    continue
+                if attributes & COMPRESSION_MASK or crc32c(data[at + ATTRIBUTES_POSITION : after]) != crc:
+                    break
+                thin = self._thin_plain(data[at:after], [start - place for start in places[low:high]], new)
+                low = high
+            if whole_from < at:
+                new.kept.append(data[whole_from:at])
+            if thin:
+                new.kept.append(thin)
+            lowest = offset
+            whole_from = at = after
+        if whole_from < at:
+            new.kept.append(data[whole_from:at])
+        reader.at, reader.lowest = at, lowest
+
+    def _thin_plain(self, batch: bytes, starts: list[int], new: NewSegment) -> bytes:
+        header = BatchHeader(HEADER.unpack_from(batch))
+        left = self._thin(header, batch[HEADER_SIZE:], starts, None)
+        new.note_batch(new.size, header.length, header.last_offset, header.max_timestamp)
+        return left
+
+    def _is_last(self, producer_id: int, offset: int) -> bool:
+        """Whether this is the offset of the last record of an active producer."""
+        last = self.last_records.get(producer_id)
+        return last is not None and last.offset == offset
 
     def _keep_dirty(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
         """Filter a dirty batch: the map knows which records are the latest."""
@@ -165,6 +243,6 @@ class BatchFilter:
 
 def _changed(header: BatchHeader, batch: bytes) -> bytes:
     """Update `header` to describe `batch`."""
-    changed = read_header(batch)
-    header.length, header.max_timestamp = changed.length, changed.max_timestamp
+    header.length = len(batch)
+    (header.max_timestamp,) = MAX_TIMESTAMP.unpack_from(batch, MAX_TIMESTAMP_POSITION)
     return batch

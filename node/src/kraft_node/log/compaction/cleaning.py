@@ -10,6 +10,7 @@ from kraft_node.log import names, txn_index
 from kraft_node.log.compaction.batch_filter import BatchFilter, LastRecord
 from kraft_node.log.compaction.choice import first_uncleanable
 from kraft_node.log.compaction.key_map import KeyMap
+from kraft_node.log.compaction.segment_reader import SegmentReader
 from kraft_node.log.compaction.transactions import Transactions
 from kraft_node.log.flushing import fsync_path
 from kraft_node.log.scan import BadBatch
@@ -17,9 +18,6 @@ from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
 from kraft_node.log.segments import remove_files
 from kraft_protocol.records.batch import (
     CONTROL_BIT,
-    HEADER,
-    HEADER_SIZE,
-    MAGIC,
     TRANSACTIONAL_BIT,
     BatchHeader,
     check_crc,
@@ -175,27 +173,30 @@ class Cleaning:
             segment, next_base = self._segment(base), self._segment_end(base)
             file = log.dir.env.disk.open(segment.path(names.LOG), read_only=True)
             try:
-                walk = self._note_keys(file, segment.size, txns, next_base)
+                walk = self._note_keys(SegmentReader(file, segment.size, SLICE_BYTES), txns, next_base)
                 if not (yield from self._in_slices(walk, bases, segment)):
                     return False
             finally:
                 file.close()
         return (yield from self._in_slices(self.keys.sort(), bases))
 
-    def _note_keys(self, file: File, size: int, txns: Transactions, next_base: int) -> Walk:
+    def _note_keys(self, reader: SegmentReader, txns: Transactions, next_base: int) -> Walk:
         keys = self.keys
-        for found in read_batches(file, size):
-            if found is None:
-                yield
-                continue
-            header, batch = found
-            if header.last_offset < self._first_dirty:
-                continue
-            if keys.is_full:
-                return
-            self._note_batch(header, batch, txns)
-            keys.end = header.next_offset
-            self.bytes_handled += header.length
+        while reader.read():
+            while True:
+                keys.note_plain(reader)
+                header = reader.header()
+                if header is None:
+                    break
+                if header.last_offset >= self._first_dirty:
+                    if keys.is_full:
+                        self.bytes_handled += reader.at
+                        return
+                    self._note_batch(header, reader.batch(header), txns)
+                    keys.end = header.next_offset
+                reader.take(header)
+            self.bytes_handled += reader.at
+            yield
         keys.end = next_base  # also if the last offsets of the segment are missing
 
     def _note_batch(self, header: BatchHeader, batch: Buffer, txns: Transactions) -> None:
@@ -266,44 +267,44 @@ class Cleaning:
             segment = self._segment(base)
             file = disk.open(segment.path(names.LOG), read_only=True)
             try:
-                walk = self._copy(file, segment.size, cleaned, new)
+                walk = self._copy(SegmentReader(file, segment.size, SLICE_BYTES), cleaned, new)
                 if not (yield from self._in_slices(walk, group, segment)):
                     return False
             finally:
                 file.close()
         return True
 
-    def _copy(self, file: File, size: int, cleaned: File, new: NewSegment) -> Walk:
+    def _copy(self, reader: SegmentReader, cleaned: File, new: NewSegment) -> Walk:
         """Append the remaining part of a segment to `cleaned`."""
-        kept: list[Buffer] = []
-        keep = self._filter.keep
-        for found in read_batches(file, size):
-            if found is None:
-                self._put(cleaned, new, kept)
-                yield
-                continue
-            header, batch = found
-            position = header.position
-            self.bytes_handled += header.length
-            try:
-                left = keep(header, batch)
-            except BatchError:
-                _check(batch, header, position)
-                raise
-            if left is not batch:
+        while reader.read():
+            before = new.size
+            while True:
+                self._filter.keep_plain(reader, new)
+                header = reader.header()
+                if header is None:
+                    break
+                self._copy_batch(header, reader, new)
+            if new.kept:
+                cleaned.pwrite(before, [b"".join(new.kept)])
+                new.kept.clear()
+            if new.size - before != reader.at:
                 self._changed = True
-            if left is not None:
-                kept.append(left)
-                header.position = new.size
-                new.note(header)
-                self.bytes_handled += header.length
-        self._put(cleaned, new, kept)
+            self.bytes_handled += reader.at + new.size - before
+            yield
 
-    def _put(self, cleaned: File, new: NewSegment, kept: list[Buffer]) -> None:
-        if kept:
-            data = b"".join(kept)
-            cleaned.pwrite(new.size - len(data), [data])
-            kept.clear()
+    def _copy_batch(self, header: BatchHeader, reader: SegmentReader, new: NewSegment) -> None:
+        batch, position = reader.batch(header), header.position
+        reader.take(header)
+        try:
+            left = self._filter.keep(header, batch)
+        except BatchError:
+            _check(batch, header, position)
+            raise
+        if left is not batch:
+            self._changed = True
+        if left is not None:
+            new.kept.append(left)
+            new.note_batch(new.size, header.length, header.last_offset, header.max_timestamp)
 
     def _swap(self, group: list[int], new: NewSegment, *, has_index: bool) -> None:
         """Put the new segment in the place of the group. After a crash, recovery completes a half-finished swap."""
@@ -317,11 +318,13 @@ class Cleaning:
 class NewSegment(Segment):
     """Gathers index entries while the old segment, whose index files have the same names, is still in place."""
 
-    __slots__ = ("in_place",)
+    __slots__ = ("in_place", "kept")
 
     def __init__(self, log: Log, base: int) -> None:
         super().__init__(log, base)
         self.in_place = False
+        self.kept: list[Buffer] = []
+        """Pieces that are noted and not written yet."""
 
     @property
     def cleaned(self) -> str:
@@ -354,39 +357,6 @@ class NewSegment(Segment):
         for suffix in (names.LOG, names.INDEX, names.TIME_INDEX):
             fsync_path(disk, self.path(suffix))
         disk.fsync_dir(self.owner.path)
-
-
-def read_batches(file: File, size: int) -> Iterator[tuple[BatchHeader, memoryview] | None]:
-    """The batches of a segment file in order, and None after each SLICE_BYTES. Raises BadBatch."""
-    position, lowest = 0, -1
-    unpack = HEADER.unpack_from
-    while position < size:
-        chunk = file.pread(position, min(SLICE_BYTES, size - position))
-        start, at, left = position, 0, len(chunk)
-        view = memoryview(chunk)
-        while at + HEADER_SIZE <= left:
-            header = BatchHeader(unpack(chunk, at), start + at)
-            length = header.length
-            if header.magic != MAGIC or length < HEADER_SIZE:
-                raise BadBatch(start + at, f"no batch (format {header.magic}, {length} bytes)")
-            if start + at + length > size:
-                raise BadBatch(start + at, f"batch of {length} bytes, {size - start - at} are left")
-            if header.base_offset <= lowest or header.last_offset_delta < 0:
-                raise BadBatch(start + at, f"offset {header.base_offset} does not follow {lowest}")
-            if at + length > left:
-                if at:
-                    break
-                chunk = file.pread(position, length)
-                if len(chunk) < length:
-                    raise BadBatch(position, f"batch of {length} bytes, {len(chunk)} can be read")
-                view, left = memoryview(chunk), length
-            lowest = header.last_offset
-            yield header, view[at : at + length]
-            at += length
-        if not at:
-            raise BadBatch(position, f"{left} bytes are no batch header")
-        position = start + at
-        yield None
 
 
 def _check(batch: Buffer, header: BatchHeader, position: int) -> None:
