@@ -25,6 +25,7 @@ LOG_OVERHEAD: Final = 12
 """Bytes that the length field does not count: base offset and the length itself."""
 CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21
+BASE_TIMESTAMP_POSITION: Final = 27
 MAX_TIMESTAMP_POSITION: Final = 35
 MAGIC: Final = 2
 NO_TIMESTAMP: Final = -1
@@ -43,10 +44,17 @@ CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
 
 _MAGIC_POSITION: Final = 16
+_LENGTH_POSITION: Final = 8
+_PRODUCER_POSITION: Final = 43
+_COUNT_POSITION: Final = 57
 _MIN_READABLE: Final = _MAGIC_POSITION + 1
 _PREFIX: Final = Struct(">qi")
 _AFTER_CRC: Final = Struct(">hiqqqhii")
 _BEFORE_CRC: Final = Struct(">qiibI")
+_TIMES: Final = Struct(">qq")
+_LONG: Final = Struct(">q")
+_INT: Final = Struct(">i")
+_CRC: Final = Struct(">I")
 _MAX_HEADERS: Final = 1 << 20
 """Maximum of headers of one record. Each takes at least two bytes, so a batch of 2 MiB could hold no more."""
 
@@ -401,6 +409,28 @@ def thin_batch(
         count,
     )
     return seal(header.base_offset, header.partition_leader_epoch, fields, payload)
+
+
+def thin_plain(batch: bytes, records: bytes, count: int, latest: int) -> tuple[bytes, int]:
+    """As `thin_batch`, for an uncompressed batch, and faster: the result and its max timestamp.
+
+    `latest` is the largest timestamp of the `count` records, relative to the batch's base timestamp.
+    """
+    base_timestamp, max_timestamp = _TIMES.unpack_from(batch, BASE_TIMESTAMP_POSITION)
+    if not batch[ATTRIBUTES_POSITION + 1] & LOG_APPEND_TIME_BIT:
+        max_timestamp = base_timestamp + latest
+    checked = b"".join(
+        (
+            batch[ATTRIBUTES_POSITION:MAX_TIMESTAMP_POSITION],
+            _LONG.pack(max_timestamp),
+            batch[_PRODUCER_POSITION:_COUNT_POSITION],
+            _INT.pack(count),
+            records,
+        )
+    )
+    length = len(checked) + ATTRIBUTES_POSITION - LOG_OVERHEAD
+    head = (batch[:_LENGTH_POSITION], _INT.pack(length), batch[LOG_OVERHEAD:CRC_POSITION], _CRC.pack(crc32c(checked)))
+    return b"".join((*head, checked)), max_timestamp
 
 
 def seal(base_offset: int, leader_epoch: int, fields: tuple[int, ...], payload: Buffer) -> bytes:

@@ -39,6 +39,7 @@ DEFAULT_LIMIT: Final = 512 * 1024 * 1024
 GZIP_LEVEL_DEFAULT: Final = 6
 LZ4_LEVEL_DEFAULT: Final = 9
 ZSTD_LEVEL_DEFAULT: Final = 3
+_LZ4_FAST: Final = 0
 _GZIP_WBITS: Final = 31
 _GZIP_CHUNK: Final = 64 * 1024
 """Compressed bytes per call of zlib: it copies its unused input each time it stops."""
@@ -65,7 +66,8 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
                 block_linked=False,
                 store_size=False,
                 block_size=lz4.frame.BLOCKSIZE_MAX64KB,
-                compression_level=0 if level is None else level,
+                # As Kafka's clients and brokers do, which take the fast compressor for their default level.
+                compression_level=_LZ4_FAST if level is None or level == LZ4_LEVEL_DEFAULT else level,
             )
         )
     if codec == Compression.ZSTD:

@@ -21,6 +21,8 @@ LOOP_MAX: Final = 64
 """Records that are read one by one before the next look for a run, at most."""
 LONG_KEY: Final = 32
 """Keys longer than this are stored as a digest of 16 bytes."""
+_SHORT: Final = 2 * LONG_KEY
+"""The varint of that length."""
 
 
 def short_key(key: bytes) -> bytes:
@@ -41,7 +43,7 @@ def note_keys(data: bytes, count: int, places: dict[bytes, int], base: int, posi
             if run is None:
                 patience = min(patience + RUN_MIN, LOOP_MAX)
                 some = min(left, patience)
-                position = _note_some(data, position, some, places, base)
+                position = note_few(data, position, some, places, base)
                 left -= some
                 continue
             patience = 0
@@ -51,15 +53,15 @@ def note_keys(data: bytes, count: int, places: dict[bytes, int], base: int, posi
                 places.update(zip(keys, range(first, first + run.records * run.size, run.size), strict=True))
             position += run.records * run.size
             left -= run.records
-        position = _note_some(data, position, left, places, base)
+        position = note_few(data, position, left, places, base)
     except IndexError:
         raise CorruptBatch("record is cut off") from None
     _check_end(data, position, count)
 
 
-def _note_some(data: bytes, position: int, count: int, places: dict[bytes, int], base: int) -> int:
-    """Note `count` records, each by itself; where they end. Raises IndexError, CorruptBatch."""
-    null, short = NULL, 2 * LONG_KEY
+def note_few(data: bytes, position: int, count: int, places: dict[bytes, int], base: int) -> int:
+    """As `note_keys`, each record by itself; where the records end. Raises IndexError, CorruptBatch."""
+    null, short = NULL, _SHORT
     for _ in range(count):
         start = at = position
         size = data[at]

@@ -25,7 +25,6 @@ from kraft_protocol.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL_BIT,
-    HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -36,6 +35,7 @@ from kraft_protocol.records.batch import (
     empty_batch,
     records_section,
     thin_batch,
+    thin_plain,
 )
 from kraft_protocol.records.keys import TOMBSTONE, cut, cut_and_shift, is_tombstone, read_keys
 
@@ -133,7 +133,9 @@ class BatchFilter:
                     continue
                 if attributes & COMPRESSION_MASK or crc32c(data[at + ATTRIBUTES_POSITION : after]) != crc:
                     break
-                thin = self._thin_plain(data[at:after], [start - place for start in places[low:high]], new)
+                records, latest = cut(data[at + HEADER_SIZE : after], [start - place for start in places[low:high]])
+                thin, max_timestamp = thin_plain(data[at:after], records, high - low, latest)
+                new.note_batch(new.size, len(thin), offset, max_timestamp)
                 low = high
             if whole_from < at:
                 new.kept.append(data[whole_from:at])
@@ -144,12 +146,6 @@ class BatchFilter:
         if whole_from < at:
             new.kept.append(data[whole_from:at])
         reader.at, reader.lowest = at, lowest
-
-    def _thin_plain(self, batch: bytes, starts: list[int], new: NewSegment) -> bytes:
-        header = BatchHeader(HEADER.unpack_from(batch))
-        left = self._thin(header, batch[HEADER_SIZE:], starts, None)
-        new.note_batch(new.size, header.length, header.last_offset, header.max_timestamp)
-        return left
 
     def _is_last(self, producer_id: int, offset: int) -> bool:
         """Whether this is the offset of the last record of an active producer."""

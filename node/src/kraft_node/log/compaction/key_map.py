@@ -24,7 +24,9 @@ from kraft_protocol.records.batch import (
     MAGIC,
     TRANSACTIONAL_BIT,
 )
-from kraft_protocol.records.keys import TOMBSTONE, note_keys
+from kraft_protocol.records.errors import CorruptBatch
+from kraft_protocol.records.keys import TOMBSTONE, note_few, note_keys
+from kraft_protocol.records.runs import RUN_MIN
 
 if TYPE_CHECKING:
     from kraft_node.log.compaction.segment_reader import SegmentReader
@@ -87,23 +89,30 @@ class KeyMap:
         places, places_max, first, end = self.places, self._keys_max, self._first_dirty, self.end
         data, at = reader.data, reader.at
         last = len(data) - HEADER_SIZE
-        while at <= last:
-            base, length, magic, crc, attributes, delta, _, _, count = unpack(data, at)
-            body = data[at + ATTRIBUTES_POSITION : at + LOG_OVERHEAD + length]
-            if (
-                base < end
-                or len(body) != length - BEFORE_ATTRIBUTES
-                or length < HEADER_SIZE - LOG_OVERHEAD
-                or attributes & NOT_PLAIN
-                or magic != MAGIC
-                or delta < 0
-                or len(places) >= places_max
-                or crc32c(body) != crc
-            ):
-                break
-            note_keys(body, count, places, (base - first << BATCH_BITS) - RECORDS_AT, RECORDS_AT)
-            end = base + delta + 1
-            at += LOG_OVERHEAD + length
+        try:
+            while at <= last:
+                base, length, magic, crc, attributes, delta, _, _, count = unpack(data, at)
+                body = data[at + ATTRIBUTES_POSITION : at + LOG_OVERHEAD + length]
+                if (
+                    base < end
+                    or len(body) != length - BEFORE_ATTRIBUTES
+                    or length < HEADER_SIZE - LOG_OVERHEAD
+                    or attributes & NOT_PLAIN
+                    or magic != MAGIC
+                    or delta < 0
+                    or len(places) >= places_max
+                    or crc32c(body) != crc
+                ):
+                    break
+                place = (base - first << BATCH_BITS) - RECORDS_AT
+                if count >= RUN_MIN:
+                    note_keys(body, count, places, place, RECORDS_AT)
+                elif note_few(body, RECORDS_AT, count, places, place) != len(body):
+                    raise CorruptBatch(f"{count} records do not fill their batch")
+                end = base + delta + 1
+                at += LOG_OVERHEAD + length
+        except IndexError:
+            raise CorruptBatch("record is cut off") from None
         if at != reader.at:
             reader.at, reader.lowest, self.end = at, end - 1, end
 
