@@ -67,6 +67,8 @@ SHAPES: Final = (
     Shape("250-byte values, zstd", 250, 250, BATCH_BYTES // 250, Compression.ZSTD),
     Shape("250-byte values, zstd, all stay", 250, 250, BATCH_BYTES // 250, Compression.ZSTD, 0),
 )
+COMPARED: Final = tuple(shape for shape in SHAPES if not shape.codec and shape.keys and shape.batch != 3)
+"""The rows of `python -m bench`: what does not depend on the codecs' libraries."""
 LOG_MIB: Final = 128
 CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20)}
 NOW_MS: Final = 1_700_000_000_000

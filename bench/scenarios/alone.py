@@ -21,19 +21,19 @@ LONGEST = "compaction: longest piece of work on the loop"
 KEYS = {LOADED: "load_s", KEPT: "kept", INDEX: "index", TAKEN_OVER: "failover"}
 
 
-def _compaction_row(value_bytes: int) -> str:
-    return f"compaction of {value_bytes}-byte values on one core"
+def _compaction_row(shape: compaction.Shape) -> str:
+    return f"compaction of {shape.name} on one core"
 
 
 def compactions(step: Step) -> Measured:
     """MB of dirty log per second of CPU time, and the longest piece of work."""
     figures, longest = {}, 0.0
-    for value_bytes in compaction.VALUE_BYTES:
-        log = compaction.make_log(step.folder / str(value_bytes))
-        size = compaction.fill(log, value_bytes, step.size(compaction.LOG_BYTES, 4 << 20))
-        seconds, piece = compaction.compact(log)
-        figures[_compaction_row(value_bytes)] = size / seconds / 1e6
-        longest = max(longest, piece)
+    for number, shape in enumerate(compaction.COMPARED):
+        log = compaction.make_log(step.folder / str(number))
+        compaction.fill(log, shape, step.size(compaction.LOG_MIB << 20, 4 << 20))
+        size, found = log.size_bytes, compaction.compact(log)
+        figures[_compaction_row(shape)] = size / found.seconds / 1e6
+        longest = max(longest, found.longest)
     return Measured({**figures, LONGEST: longest * 1000})
 
 
@@ -77,11 +77,11 @@ SCENARIOS = [
         "compaction",
         SECTION,
         (
-            *(Row(_compaction_row(size), "MB/s", True, 100.0, absolute=True) for size in compaction.VALUE_BYTES),
+            *(Row(_compaction_row(shape), "MB/s", True, 100.0, absolute=True) for shape in compaction.COMPARED),
             Row(LONGEST, "ms", False, 10.0, absolute=True),
         ),
         compactions,
-        1.5,
+        2,
         (("ours", ""),),
     ),
     Scenario("image", SECTION, (Row(ONE_TOPIC, "x", False, 1.2, True),), one_topic, 1, (("ours", ""),)),

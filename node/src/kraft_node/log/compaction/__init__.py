@@ -6,6 +6,7 @@
 | `key_map` | the position of the latest record of each key in the dirty part |
 | `transactions` | batches of aborted transactions, and markers that are no longer needed |
 | `batch_filter` | the remaining part of one batch |
+| `segment_reader` | the next slice of a file, in whole batches |
 | `cleaning` | one pass over one log: read keys, write new segments, swap them in |
 | `cleaner` | the choice of the next log, the rate, and the figures of finished passes |
 
