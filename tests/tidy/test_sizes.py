@@ -21,7 +21,6 @@ LARGER_FILES = {
     "node/src/kraft_node/log/manager.py": 520,
     "node/src/kraft_node/partition/partition.py": 580,
     "node/src/kraft_node/server/node.py": 580,
-    "node/src/kraft_node/testing/disk.py": 540,
     "tests/unit/broker/test_broker.py": 620,
     "tests/unit/log/test_log.py": 520,
     "tests/unit/operator/test_pipelines.py": 520,

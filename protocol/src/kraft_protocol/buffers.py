@@ -32,8 +32,6 @@ class FileSlice:
     file: SlicedFile
     position: int
     length: int
-    is_recent: bool = False
-    """Whether it was written recently, so that it is in memory."""
 
     def read(self) -> bytes:
         """The bytes, for tests, simulation and connections without sendfile."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from kraft_node.base.env import ColdRead
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import read_header
 
@@ -39,6 +40,7 @@ class MemoryLog:
     def __init__(self, topic_id: bytes, config: Any) -> None:
         self.topic_id = topic_id
         self.config = config
+        self.cold_reads = 0
         self.batches: list[tuple[int, int, bytes]] = []
         self.start_offset = 0
         self.end_offset = 0
@@ -72,7 +74,12 @@ class MemoryLog:
         self.batches.append((self.end_offset, header.next_offset, bytes(records)))
         self.end_offset = header.next_offset
 
-    def read(self, offset: int, max_bytes: int, *, min_one: bool = True, limit_offset: int | None = None) -> Any:
+    def read(
+        self, offset: int, max_bytes: int, *, min_one: bool = True, limit_offset: int | None = None, waits: bool = True
+    ) -> Any:
+        if self.cold_reads and not waits:
+            self.cold_reads -= 1
+            raise ColdRead("/none/t-0/0.log", 0, 100)
         if not self.start_offset <= offset <= self.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} of {self.start_offset}..{self.end_offset}")
         limit = self.end_offset if limit_offset is None else limit_offset
@@ -86,7 +93,7 @@ class MemoryLog:
                 break
         return SimpleNamespace(records=out, next_offset=next_offset)
 
-    def aborted_transactions(self, _from: int, _to: int) -> list[tuple[int, int]]:
+    def aborted_transactions(self, _from: int, _to: int, *, waits: bool = True) -> list[tuple[int, int]]:
         return []
 
     def delete_records(self, before: int, at_once: int | None = None) -> None:

@@ -64,8 +64,8 @@ def until(real: RealEnv, is_done: Any) -> None:  # noqa: F811
     raise AssertionError("it does not come")
 
 
-def opened(real: RealEnv, path: Path, position: int, length: int, *, is_recent: bool = False) -> FileSlice:  # noqa: F811
-    return FileSlice(real.env.disk.open(str(path), read_only=True), position, length, is_recent)
+def opened(real: RealEnv, path: Path, position: int, length: int) -> FileSlice:  # noqa: F811
+    return FileSlice(real.env.disk.open(str(path), read_only=True), position, length)
 
 
 def test_others_are_served_while_cold_data_is_read(
@@ -88,17 +88,6 @@ def test_others_are_served_while_cold_data_is_read(
         len(DATA) - 100 - 2 * net.WINDOW_MAX,
     ]
     assert {name.split(":")[0] for _, _, name in cold["read"]} == {"lane-read"}
-
-
-def test_what_was_written_a_moment_ago_is_not_asked_for(
-    real: RealEnv,  # noqa: F811
-    segment: Path,
-    cold: dict[str, Any],
-) -> None:
-    servers, clients = joined(real)
-    servers[0].transport.write([opened(real, segment, 0, 1000, is_recent=True), b"tail"])
-    until(real, lambda: clients[0].data == DATA[:1000] + b"tail")
-    assert cold["asked"] == 0
 
 
 def test_a_connection_that_ends_while_its_data_is_read_is_told_once(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from kraft_node.base.env import read_file, write_atomic
+from kraft_node.base.env import ColdRead, read_file, write_atomic
 from kraft_node.runtime.disk import IOV_MAX, RealDisk
 
 DISK = RealDisk()
@@ -112,3 +114,70 @@ def test_kernels_that_keep_errors_to_themselves_are_not_trusted(
 ) -> None:
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
     assert RealDisk().file_system(str(tmp_path)) is None
+
+
+FAR = 600_000
+"""So far into a file, the kernel has read nothing when byte 0 was asked for."""
+
+
+def evicted(path: Path, size: int) -> None:
+    """Make a file of `size` bytes that is not in the page cache; skip where that is impossible."""
+    path.write_bytes(bytes(size))
+    fd = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            os.preadv(fd, [bytearray(1)], 0, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            pytest.skip("the file system does not say what is in memory")
+        pytest.skip("the file stays in memory")
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="this system has no RWF_NOWAIT")
+def test_reads_that_must_not_wait_tell_what_is_not_in_memory(tmp_path: Path) -> None:
+    evicted(tmp_path / "f", 1 << 20)
+    file = DISK.open(str(tmp_path / "f"))
+    with DISK.no_wait, pytest.raises(ColdRead) as cold:
+        file.pread(FAR, 100)
+    assert (cold.value.path, cold.value.position, cold.value.length) == (str(tmp_path / "f"), FAR, 100)
+    with DISK.no_wait:
+        with DISK.may_wait():
+            assert file.pread(FAR, 100) == bytes(100)
+        assert file.pread(FAR, 100) == bytes(100)
+    assert file.pread(0, 1 << 20) == bytes(1 << 20)
+    with DISK.no_wait:
+        assert file.pread((1 << 20) - 5, 100) == bytes(5)
+        assert file.pread(1 << 20, 100) == b""
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="this system has no RWF_NOWAIT")
+def test_reads_of_other_threads_wait(tmp_path: Path) -> None:
+    evicted(tmp_path / "f", 1 << 20)
+    file = DISK.open(str(tmp_path / "f"))
+    found: list[bytes] = []
+    with DISK.no_wait:
+        thread = threading.Thread(target=lambda: found.append(file.pread(0, 10)))
+        thread.start()
+        thread.join()
+    assert found == [bytes(10)]
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="this system has no RWF_NOWAIT")
+def test_where_the_file_system_cannot_tell_reads_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "f").write_bytes(b"0123456789")
+    real = os.preadv
+
+    def preadv(fd: int, buffers: list[bytearray], position: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return real(fd, buffers, position)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    file = DISK.open(str(tmp_path / "f"))
+    with DISK.no_wait:
+        assert file.pread(2, 100) == b"23456789"

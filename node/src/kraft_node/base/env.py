@@ -9,6 +9,7 @@ All callbacks (timer, background completion, network) run on one event loop, nev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -66,6 +67,20 @@ class Background(Protocol):
         """
 
 
+READ_LANES: Final = 4
+"""Lanes for each log directory that read cold data. A disk reads several ranges faster together than one by one."""
+
+
+class ColdRead(Exception):  # noqa: N818 - a state, not a fault
+    """A read of `length` bytes at `position` would have to wait for the disk: see `Disk.no_wait`."""
+
+    def __init__(self, path: str, position: int, length: int) -> None:
+        super().__init__(f"{length} bytes at {position} of {path} are not in memory")
+        self.path = path
+        self.position = position
+        self.length = length
+
+
 class File(Protocol):
     """An open file. Every method may raise OSError."""
 
@@ -74,7 +89,7 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def pread(self, position: int, length: int) -> bytes:
-        """The bytes at `position`; fewer than `length` only at the end of the file."""
+        """The bytes at `position`; fewer than `length` only at the end of the file. Raises ColdRead in `no_wait`."""
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> None:
         """Write all `buffers` in order at `position` (with one system call if possible)."""
@@ -110,6 +125,16 @@ class Disk(Protocol):
     """How many files may be kept open for later use. The process needs descriptors for other purposes, too."""
     relief: Callable[[], bool] | None
     """Called on the loop if descriptors run out: closes files that can be reopened. Returns whether it closed any."""
+
+    @property
+    def no_wait(self) -> AbstractContextManager[None]:
+        """In this context `File.pread` raises ColdRead for bytes that are not in memory.
+
+        Only for the thread that entered it, and never nested. Where the system cannot tell, reads wait.
+        """
+
+    def may_wait(self) -> AbstractContextManager[None]:
+        """A context in which reads wait, also inside `no_wait`: for work that must not end half-way."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         """Open for reading and writing. Raises FileNotFoundError if the file is missing and not `create`."""

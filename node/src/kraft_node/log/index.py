@@ -17,8 +17,8 @@ ENTRY: Final = Struct(">II")
 TIME_ENTRY: Final = Struct(">qI")
 ENTRY_SIZE: Final = ENTRY.size
 TIME_ENTRY_SIZE: Final = TIME_ENTRY.size
-_BLOCK_ENTRIES: Final = 512
-"""Entries that are read at once at the end of a search: one page."""
+_BLOCK_ENTRIES: Final = 2048
+"""Entries that are read at once at the end of a search: four pages cost less than two more reads."""
 
 
 def floor_entry(data: Buffer, relative_offset: int) -> tuple[int, int] | None:

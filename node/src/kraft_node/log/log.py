@@ -323,12 +323,11 @@ class Log(RestingLog):
         unstable = None if producers is None else producers.first_unstable(self.high_watermark)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
-    def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
+    def aborted_transactions(self, start: int, end: int, *, waits: bool = True) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that overlap the offsets from `start` to `end`
-        (excluded).
-        """
+        (excluded). Raises like `read`."""
         try:
-            return lookup.aborted_transactions(self, start, end)
+            return lookup.aborted_transactions(self, start, end, waits=waits)
         except OSError as e:
             raise self.dir.fail(e) from e
 
@@ -345,10 +344,12 @@ class Log(RestingLog):
 
     # --- reading ---
 
-    def read(self, offset: int, max_bytes: int, *, min_one: bool = True, limit_offset: int | None = None) -> FetchSlice:
+    def read(
+        self, offset: int, max_bytes: int, *, min_one: bool = True, limit_offset: int | None = None, waits: bool = True
+    ) -> FetchSlice:
         """Records from the batch that holds `offset` on, of batches below `limit_offset` (default: the end). At most
         `max_bytes`, but with `min_one` at least the first batch. Raises KafkaError OFFSET_OUT_OF_RANGE,
-        KAFKA_STORAGE_ERROR."""
+        KAFKA_STORAGE_ERROR; ColdRead if it would have to wait for the disk, unless it `waits`."""
         end = self.end_offset
         if offset < self.start_offset or offset > end:
             raise KafkaError(
@@ -360,15 +361,8 @@ class Log(RestingLog):
             return FetchSlice(offset, b"", None, limit)
         if self.dir.failed is not None:
             raise self.dir.storage_error()
-        number = self.segment_number(offset)
         try:
-            while True:
-                found = lookup.read_segment(self, number, offset, max_bytes, limit, min_one=min_one)
-                if found is not None:
-                    return found
-                number += 1  # compaction can remove the last offsets of a segment
-                if number >= len(self.segments) or self.segment(number).base >= limit:
-                    return FetchSlice(offset, b"", None, limit)
+            return lookup.read(self, offset, max_bytes, limit, min_one=min_one, waits=waits)
         except (OSError, LogDirDamaged) as e:
             raise self._fail(e) from e
 

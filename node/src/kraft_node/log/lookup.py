@@ -25,17 +25,38 @@ UNREAD_BYTES_MAX: Final = 1 << 20
 """Bytes of a segment whose batch headers are read on the loop."""
 
 
-def read_segment(log: Log, number: int, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> FetchSlice | None:
-    """The result of `Log.read` in one segment; None if it has nothing from `offset` on.
+def read(log: Log, offset: int, max_bytes: int, limit: int, *, min_one: bool, waits: bool) -> FetchSlice:
+    """The result of `Log.read` for an offset below `limit`. Raises OSError, LogDirDamaged, ColdRead."""
+    active = log.active
+    position = active.ends.get(offset)
+    if position is not None and limit >= log.end_offset and 0 < (length := active.size - position) <= max_bytes:
+        return FetchSlice(offset, FileSlice(active.file(), position, length), active, limit)
+    if waits:
+        return _search(log, offset, max_bytes, limit, min_one=min_one)
+    with log.dir.env.disk.no_wait:
+        return _search(log, offset, max_bytes, limit, min_one=min_one)
 
-    Raises OSError, LogDirDamaged.
-    """
+
+def _search(log: Log, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> FetchSlice:
+    number = log.segment_number(offset)
+    while True:
+        found = _read_segment(log, number, offset, max_bytes, limit, min_one=min_one)
+        if found is not None:
+            return found
+        number += 1  # compaction can remove the last offsets of a segment
+        if number >= len(log.segments) or log.segment(number).base >= limit:
+            return FetchSlice(offset, b"", None, limit)
+
+
+def _read_segment(
+    log: Log, number: int, offset: int, max_bytes: int, limit: int, *, min_one: bool
+) -> FetchSlice | None:
+    """The result of `read` in one segment; None if it has nothing from `offset` on."""
     segments = log.segments
     segment = segments.at(number)
     length = 0
     position = segment.ends.get(offset, -1)
-    is_recent = position >= 0
-    if not is_recent:
+    if position < 0:
         position, length, _, _ = segment.find(offset)
     end = segments.end_of(number)
     stop = segment.size if limit >= (log.end_offset if end is None else end) else segment.position_of(limit)
@@ -52,7 +73,7 @@ def read_segment(log: Log, number: int, offset: int, max_bytes: int, limit: int,
             available = length
         else:
             return FetchSlice(offset, b"", None, limit, first_batch_incomplete=True)
-    return FetchSlice(offset, FileSlice(file, position, available, is_recent), segment, limit)
+    return FetchSlice(offset, FileSlice(file, position, available), segment, limit)
 
 
 def offset_for_timestamp(log: Log, timestamp: int, unread_max: int | None = None) -> tuple[int, int] | None:
@@ -166,11 +187,18 @@ def _batch(segment: Segment, header: BatchHeader) -> bytes:
     return data
 
 
-def aborted_transactions(log: Log, start: int, end: int) -> list[tuple[int, int]]:
-    """See `Log.aborted_transactions`. Raises OSError."""
-    bases = log.txn_bases
-    if not bases or start >= end:
+def aborted_transactions(log: Log, start: int, end: int, *, waits: bool = True) -> list[tuple[int, int]]:
+    """See `Log.aborted_transactions`. Raises OSError, ColdRead."""
+    if not log.txn_bases or start >= end:
         return []
+    if waits:
+        return _aborted(log, start, end)
+    with log.dir.env.disk.no_wait:
+        return _aborted(log, start, end)
+
+
+def _aborted(log: Log, start: int, end: int) -> list[tuple[int, int]]:
+    bases = log.txn_bases
     found: list[tuple[int, int]] = []
     first = log.segment_bases[log.segment_number(start)]
     for base in bases[max(bisect_right(bases, first - 1), 0) :]:

@@ -20,6 +20,8 @@ from kraft_protocol.records.batch import (
 
 HEADERS_CHUNK: Final = 16 * 1024
 """Bytes per read if only headers are needed: four index intervals."""
+FIND_CHUNK: Final = 8 * 1024
+"""Bytes per read if one header is searched from an index entry on: two index intervals."""
 DATA_CHUNK: Final = 1024 * 1024
 """Bytes per read if every byte is checked; fits into the processor's cache."""
 _FIND: Final = Struct(">qi4xb6xi")
@@ -87,7 +89,7 @@ def find_offset(file: File, position: int, end: int, offset: int) -> tuple[int, 
     while position < end:
         at = position - start
         if at + need > len(chunk):
-            chunk, start, at = file.pread(position, min(HEADERS_CHUNK, end - position)), position, 0
+            chunk, start, at = file.pread(position, min(FIND_CHUNK, end - position)), position, 0
             if len(chunk) < need:
                 raise BadBatch(position, f"{len(chunk)} bytes are no batch header")
         base, length, magic, delta = unpack(chunk, at)

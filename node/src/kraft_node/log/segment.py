@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from kraft_node.base.env import ColdRead
 from kraft_node.log import index, names
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.files import NO_ENDS, Put, write_file
@@ -237,6 +238,13 @@ class Segment(SegmentFiles):
             self.rebuild_index("an index is missing")
             return
         self.index_count, self.time_count = offset_size // ENTRY_SIZE, time_size // TIME_ENTRY_SIZE
+        try:
+            self._load_ends(offset_size, time_size)
+        except ColdRead:
+            self.index_count = self.time_count = -1
+            raise
+
+    def _load_ends(self, offset_size: int, time_size: int) -> None:
         last = self._last_entry(names.INDEX, self.index_count, ENTRY_SIZE)
         last_time = self._last_entry(names.TIME_INDEX, self.time_count, TIME_ENTRY_SIZE)
         wrong = bool(offset_size % ENTRY_SIZE or time_size % TIME_ENTRY_SIZE)
@@ -312,6 +320,10 @@ class Segment(SegmentFiles):
     def rebuild_index(self, reason: str) -> None:
         """Rebuild the indexes from the log. Raises LogDirDamaged if the log itself is damaged."""
         log.warning("indexes are rebuilt file=%s reason=%s", self.path(names.LOG), reason)
+        with self.owner.dir.env.disk.may_wait():
+            self._rebuild()
+
+    def _rebuild(self) -> None:
         size = self.size
         self.reset_index()
         try:

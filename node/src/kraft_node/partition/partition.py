@@ -507,12 +507,12 @@ class Partition:
             return self.log.last_stable_offset
         return self.log.end_offset
 
-    def read(self, offset: int, max_bytes: int, isolation: int, *, min_one: bool) -> FetchSlice:
+    def read(self, offset: int, max_bytes: int, isolation: int, *, min_one: bool, waits: bool = True) -> FetchSlice:
         """Records from the batch that holds `offset` on, up to `max_bytes` (a first whole batch if `min_one`).
 
-        Raises OFFSET_OUT_OF_RANGE if `offset` is before the log's start or after its end.
+        Raises OFFSET_OUT_OF_RANGE if `offset` is before the log's start or after its end; ColdRead like `Log.read`.
         """
-        return self.log.read(offset, max_bytes, min_one=min_one, limit_offset=self.readable_end(isolation))
+        return self.log.read(offset, max_bytes, min_one=min_one, limit_offset=self.readable_end(isolation), waits=waits)
 
     def diverging(self, offset: int, last_fetched_epoch: int) -> EpochEnd | None:
         """Where the reader's log and this one diverge; None if the reader's record before `offset` can be in this log.

@@ -12,12 +12,13 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Final, TypeVar
 
-from kraft_node.base.env import DirtyRoom
+from kraft_node.base.env import ColdRead, DirtyRoom
 from kraft_node.runtime.dirty_pages import DirtyPages
+from kraft_node.runtime.residency import read_resident
 from kraft_protocol.buffers import Buffer
 
 IOV_MAX: Final = 1024
@@ -38,6 +39,27 @@ T = TypeVar("T")
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
+class _Hurry(threading.local):
+    """Whether this thread's reads must not wait for the disk."""
+
+    is_on = False
+
+
+_hurry = _Hurry()
+
+
+class _NoWait:
+    """The context `Disk.no_wait`."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        _hurry.is_on = True
+
+    def __exit__(self, *_: object) -> None:
+        _hurry.is_on = False
+
+
 class RealFile:
     """An open file. It is closed when the last reference is gone, at the latest."""
 
@@ -51,6 +73,11 @@ class RealFile:
         return os.fstat(self._fd).st_size
 
     def pread(self, position: int, length: int) -> bytes:
+        if _hurry.is_on:
+            found = read_resident(self._fd, position, length)
+            if found is None:
+                raise ColdRead(self.path, position, length)
+            return found  # type: ignore[return-value]  # a copy costs a tenth of a look-up
         data = os.pread(self._fd, length, position)
         if len(data) == length or not data:
             return data
@@ -204,8 +231,17 @@ class RealDisk:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.open_max = sys.maxsize if soft == resource.RLIM_INFINITY else soft // 2
         self.relief: Callable[[], bool] | None = None
+        self.no_wait = _NoWait()
         self._loop_thread = threading.get_ident()
         self._dirty_pages = DirtyPages()
+
+    @contextlib.contextmanager
+    def may_wait(self) -> Iterator[None]:
+        before, _hurry.is_on = _hurry.is_on, False
+        try:
+            yield
+        finally:
+            _hurry.is_on = before
 
     def _relieved(self, work: Callable[[], T]) -> T:
         """Run `work`, which needs a descriptor.

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from kraft_node.base.env import Background
+from kraft_node.base.env import READ_LANES, Background
 from kraft_node.base.net import Outgoing, Receiver, Transport
 from kraft_node.runtime.connecting import Connecting
 from kraft_node.runtime.loop import READABLE, WRITABLE, Loop
@@ -47,9 +47,6 @@ SEND_TURN_MAX: Final = 4 << 20
 
 WINDOW_MAX: Final = 1 << 20
 """Maximum of bytes of a file that are sent, or read ahead by a lane, at once."""
-
-READ_LANES: Final = 4
-"""Threads that read cold data ahead, per log directory."""
 
 MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 """Tells TCP that more data follows at once, so that a header does not leave in its own packet before its file slice."""
@@ -249,7 +246,7 @@ class SocketTransport:
 
     def _send_file(self, part: FileSlice, out: deque[_Part]) -> int:
         fd, position, length = part.file.fileno(), part.position, part.length
-        if not part.is_recent and position >= self._warm_to:
+        if position >= self._warm_to:
             length = min(length, WINDOW_MAX)
             if not is_resident(fd, position, length):
                 self._read_ahead(part, length)
@@ -264,7 +261,7 @@ class SocketTransport:
             out.popleft()
             self._warm_to = -1
         else:
-            out[0] = FileSlice(part.file, position + sent, part.length - sent, part.is_recent)
+            out[0] = FileSlice(part.file, position + sent, part.length - sent)
         return sent
 
     def _read_ahead(self, part: FileSlice, length: int) -> None:

@@ -1,7 +1,7 @@
 """Whether bytes of a file are in the page cache, and how a lane reads them into it.
 
-sendfile of bytes that are not in memory waits for the disk and blocks the whole loop. So the loop checks first: a read
-with RWF_NOWAIT fails at once if it would have to wait.
+A read or sendfile of bytes that are not in memory waits for the disk and blocks the whole loop. So the loop checks
+first: a read with RWF_NOWAIT fails at once if it would have to wait.
 """
 
 from __future__ import annotations
@@ -40,6 +40,41 @@ def is_resident(fd: int, position: int, length: int) -> bool:
             return True
         raise
     return True
+
+
+def read_resident(fd: int, position: int, length: int) -> bytearray | None:
+    """The bytes at `position`, fewer at the end of the file; None if some are not in the page cache.
+
+    If the system or the file system cannot tell, it reads them in any case. Raises OSError.
+    """
+    buffer = bytearray(length)
+    try:
+        got = os.preadv(fd, (buffer,), position, _NOWAIT)
+        if got == length:
+            return buffer
+        while 0 < got < length:
+            more = os.preadv(fd, (memoryview(buffer)[got:],), position + got, _NOWAIT)
+            if not more:
+                break
+            got += more
+    except BlockingIOError:
+        return None
+    except OSError as e:
+        if e.errno not in _UNSUPPORTED:
+            raise
+        got = _read_all(fd, position, buffer)
+    return buffer[:got]
+
+
+def _read_all(fd: int, position: int, buffer: bytearray) -> int:
+    """Fill `buffer` as far as the file goes. Returns the number of bytes."""
+    view, got = memoryview(buffer), 0
+    while got < len(buffer):
+        count = os.preadv(fd, (view[got:],), position + got)
+        if not count:
+            break
+        got += count
+    return got
 
 
 def bring_in(fd: int, position: int, length: int) -> None:

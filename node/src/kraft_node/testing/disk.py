@@ -9,7 +9,8 @@ on fsync or syncfs, ENOSPC on write): a failed write has not happened, a failed 
 no file grows; a write succeeds within the file's old length, then fails with ENOSPC. `dead`: every operation in that
 directory fails with EIO; unsynced data there may be gone when it works again (`revive`). `die_after` ends the process
 at one of its operations, before the operation takes effect; operations during the unwinding do not reach the disk.
-`short`: the process has no free descriptor. Only `flip` changes a stored byte otherwise, for tests of bit rot.
+`short`: the process has no free descriptor. `eviction`: files leave the page cache. Only `flip`
+changes a stored byte otherwise, for tests of bit rot.
 """
 
 from __future__ import annotations
@@ -17,74 +18,20 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, TypeAlias
 from weakref import WeakSet
 
-from kraft_node.base.env import DirtyRoom
-from kraft_node.testing.disk_load import DirtyMemory, Spent
+from kraft_node.base.env import ColdRead, DirtyRoom
+from kraft_node.testing.disk_load import DirtyMemory, Eviction, Spent
+from kraft_node.testing.inode import Inode
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.ids import METADATA_TOPIC_NAME
 
-SECTOR: Final = 512
 DISK_BYTES: Final = 1 << 40
 OPEN_MAX: Final = 2048
 OFFSET_CHECKPOINT: Final = "-offset-checkpoint"
 """The suffix of checkpoint files in a log directory."""
-
-
-class Inode:
-    """A file's contents: as the process sees them, the durable state, and the pending changes in order."""
-
-    __slots__ = ("data", "dirty", "durable", "mtime_ms", "pending")
-
-    def __init__(self) -> None:
-        self.dirty = 0
-        """Bytes written since the last write-back."""
-        self.data = bytearray()
-        self.durable = bytearray()
-        self.pending: list[tuple[int, bytes | None]] = []
-        """Unsynced changes: (position, bytes) for a write, (size, None) for a truncation."""
-        self.mtime_ms = 0
-
-    def write(self, position: int, raw: bytes) -> None:
-        _apply(self.data, position, raw)
-        self.pending.append((position, raw))
-
-    def truncate(self, size: int) -> None:
-        _apply(self.data, size, None)
-        self.pending.append((size, None))
-
-    def sync(self) -> None:
-        for position, raw in self.pending:
-            _apply(self.durable, position, raw)
-        self.pending.clear()
-
-    def lose_power(self, rng: random.Random) -> None:
-        """Decide which unsynced writes survive; afterwards everything is durable."""
-        self.dirty = 0
-        mode = rng.choice(("kept", "lost", "some"))
-        for position, raw in self.pending:
-            if mode == "lost":
-                break
-            if mode == "kept" or raw is None or len(raw) <= SECTOR:
-                if mode == "kept" or rng.random() < 0.5:
-                    _apply(self.durable, position, raw)
-                continue
-            sectors = [raw[i : i + SECTOR] for i in range(0, len(raw), SECTOR)]
-            for number, sector in enumerate(sectors):
-                if rng.random() < 0.7:
-                    _apply(self.durable, position + number * SECTOR, sector)
-        self.pending.clear()
-        self.data = bytearray(self.durable)
-
-
-def _apply(data: bytearray, position: int, raw: bytes | None) -> None:
-    if len(data) < position:
-        data.extend(bytes(position - len(data)))
-    if raw is None:
-        del data[position:]
-    else:
-        data[position : position + len(raw)] = raw
 
 
 class SimFile:
@@ -104,6 +51,8 @@ class SimFile:
 
     def pread(self, position: int, length: int) -> bytes:
         self._disk.reach(self.path)
+        if self._disk.eviction.is_cold(self.inode) and length:
+            raise ColdRead(self.path, position, length)
         data = bytes(self.inode.data[position : position + length])
         self._disk.spent.bytes += len(data)
         return data
@@ -221,6 +170,7 @@ class SimDisk:
         """Makes the exception that `die_after` raises."""
         self._dies_at = -1
         self.memory = DirtyMemory(now_ms)
+        self.eviction = self.no_wait = Eviction()
         self._root = Dir()
         self._pending: list[Change] = []
         """Name changes that are not yet durable, in order."""
@@ -239,6 +189,9 @@ class SimDisk:
             error = self.fail(operation, path)
             if error is not None:
                 raise error
+
+    def may_wait(self) -> AbstractContextManager[None]:
+        return self.eviction.suspended()
 
     def reach(self, path: str) -> None:
         """Count an operation; raise EIO for a path in a dead directory."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import DirtyRoom
 from kraft_protocol.ids import METADATA_TOPIC_NAME
 
 if TYPE_CHECKING:
-    from kraft_node.testing.disk import Inode
+    from kraft_node.testing.inode import Inode
 
 GROUPS_TOPIC_NAME: Final = "__consumer_offsets"
 OVERSHOOT: Final = 2
@@ -40,6 +42,45 @@ class Spent:
         """Files and directories made durable."""
         self.waits = 0
         """Writes of records that should have waited for the disk, because too many bytes were dirty."""
+
+
+class Eviction:
+    """What the kernel has evicted from the page cache; as a context, it is `Disk.no_wait`.
+
+    A file is found evicted at a read that must not wait, with probability `chance`, and stays so until a read waits.
+    """
+
+    def __init__(self) -> None:
+        self.chance = 0.0
+        self.rng = random.Random()
+        self.waits = True
+        """Whether reads wait for the disk."""
+        self.reads = 0
+        """Reads that have waited for evicted bytes."""
+
+    def __enter__(self) -> None:
+        self.waits = False
+
+    def __exit__(self, *_: object) -> None:
+        self.waits = True
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Let reads wait."""
+        before, self.waits = self.waits, True
+        try:
+            yield
+        finally:
+            self.waits = before
+
+    def is_cold(self, inode: Inode) -> bool:
+        """Whether a read of this file ends because it would have to wait."""
+        if self.waits:
+            self.reads += inode.is_cold
+            inode.is_cold = False
+        elif self.chance and not inode.is_cold:
+            inode.is_cold = self.rng.random() < self.chance
+        return inode.is_cold
 
 
 class DirtyMemory:

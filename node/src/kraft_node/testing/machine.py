@@ -35,6 +35,8 @@ FIRST_CONTROLLER_ID: Final = 3000
 DIR: Final = "/data"
 SLOW_DISK: Final = 100
 """Bytes per millisecond that a disk takes when a small memory is flooded."""
+EVICTING_SHARE: Final = 0.25
+"""The share of machines whose kernel evicts files from the page cache."""
 SMALL_MEMORY_SHARE: Final = 0.3
 """The share of machines whose kernel allows few dirty bytes."""
 
@@ -206,6 +208,9 @@ class SimMachine:
         if rng.random() < SMALL_MEMORY_SHARE:
             disk.memory.ceiling = rng.choice((24_000, 40_000, 60_000))
             disk.memory.rate = rng.choice((1, 2, 20))
+        rng = disk.eviction.rng = random.Random(f"evicted {self.world.seed} {self.name}")
+        if rng.random() < EVICTING_SHARE:
+            disk.eviction.chance = rng.choice((0.02, 0.1, 0.3))
         return disk
 
     def replace_disk(self, cluster_id: str) -> None:

@@ -171,6 +171,9 @@ def rounds(fetch: WaitingFetch) -> Generator[None, None, Any]:
             found = yield from _round(fetch)
             if found is None:
                 break
+            if found.cold:
+                fetch.warm(found)
+                break
             if fetch.is_late or fetch.is_enough(found):
                 fetch.finish()
                 response = yield from answer(fetch, found)
@@ -210,7 +213,7 @@ def answer(fetch: WaitingFetch, found: reader.Collected) -> Generator[None, None
         return throttled
     if session.id == NO_SESSION:
         session.close(handler.turns)
-    made = reader.Answer(session.id)
+    made = reader.Answer(session.id, handler.disk)
     for rows in slices(found.rows):
         told = rows
         if session.id != NO_SESSION:

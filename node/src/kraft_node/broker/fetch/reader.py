@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from kraft_node.base.env import ColdRead
 from kraft_node.broker.fetch.session import UNKNOWN, FetchPartition, FetchSession, topic_fields
 from kraft_node.partition.manager import ReplicaManager
 from kraft_node.partition.partition import READ_COMMITTED, Partition
@@ -17,6 +18,7 @@ from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import FetchResponse
 
 if TYPE_CHECKING:
+    from kraft_node.base.env import Disk
     from kraft_node.broker.replication.throttle import ReplicationQuota
 
 NO_RECORDS: Final = b""
@@ -41,9 +43,11 @@ Prefer: TypeAlias = Callable[[Partition, int, str], int]
 class Collected:
     """The rows read for one fetch, and what decides whether they are answered now."""
 
-    __slots__ = ("filled", "immediate", "rows", "size_bytes", "unanswerable", "wrong_leader")
+    __slots__ = ("cold", "filled", "immediate", "rows", "size_bytes", "unanswerable", "wrong_leader")
 
     def __init__(self) -> None:
+        self.cold: list[ColdRead] = []
+        """What lanes must read first. While there is any, rows are missing, and all are read again."""
         self.rows: list[Row] = []
         self.filled = 0
         """Rows with records."""
@@ -65,12 +69,14 @@ def collect(
     prefer: Prefer | None = None,
     quota: ReplicationQuota | None = None,
     before: Collected | None = None,
+    waits: bool = False,
 ) -> Collected:
     """Read `partitions` in order until `max_bytes` are collected; the first batch found may exceed that.
 
     `before`: rows read earlier for the same fetch, which are extended and returned. `all_rows`: further partitions are
     answered without records instead of being left out. Followers' progress is noted, and they get what `quota` allows.
-    Consumers that name a rack may read from followers, or be sent to one by `prefer`.
+    Consumers that name a rack may read from followers, or be sent to one by `prefer`. Unless it `waits` for the disk,
+    look-ups that are not in memory are left for lanes, in `Collected.cold`.
     """
     found = Collected() if before is None else before
     remaining = max(max_bytes - found.size_bytes, 0) if found.rows else max_bytes
@@ -92,23 +98,18 @@ def collect(
                     found.immediate = True
                     continue
             room, min_one = min(wanted.max_bytes, remaining), found.size_bytes == 0
-            if quota is not None and quota.is_active and session.replica_id not in partition.isr:
-                if quota.holds(partition.topic, partition.index):
-                    room, min_one = 0, False
-                row = _read(wanted, partition, room, isolation, session, min_one=min_one)
-                quota.record(partition.topic, partition.index, _length(row.records))
-            else:
-                row = _read(wanted, partition, room, isolation, session, min_one=min_one)
+            limit = None if quota is None or not _is_limited(quota, session, partition) else quota
+            if limit is not None and limit.holds(partition.topic, partition.index):
+                room, min_one = 0, False
+            row = _read(wanted, partition, room, isolation, session, min_one=min_one, waits=waits)
+            if limit is not None:
+                limit.record(partition.topic, partition.index, _length(row.records))
+        except ColdRead as cold:
+            found.cold.append(cold)
+            remaining = max(remaining - room, 0)
+            continue
         except KafkaError as error:
-            code = error.code
-            if code == ErrorCode.UNKNOWN_TOPIC_ID and wanted.topic is not None:
-                code = _what_became_of(wanted.topic, wanted.index, replicas)
-            row = _failed(wanted, code)
-            if code in UNANSWERABLE and not is_follower:
-                found.unanswerable += 1
-            else:
-                found.immediate = True
-                found.wrong_leader |= code in WRONG_LEADER
+            row = _refused(wanted, error.code, replicas, found, is_follower=is_follower)
         else:
             size = 0 if row.records is NO_RECORDS else _length(row.records)
             if size:
@@ -122,6 +123,38 @@ def collect(
         remaining = max(remaining, 0)
         found.rows.append((wanted, row))
     return found
+
+
+def _refused(
+    wanted: FetchPartition, code: ErrorCode, replicas: ReplicaManager, found: Collected, *, is_follower: bool
+) -> Any:
+    """The row of a partition that cannot be read, noted in `found`."""
+    if code == ErrorCode.UNKNOWN_TOPIC_ID and wanted.topic is not None:
+        code = _what_became_of(wanted.topic, wanted.index, replicas)
+    if code in UNANSWERABLE and not is_follower:
+        found.unanswerable += 1
+    else:
+        found.immediate = True
+        found.wrong_leader |= code in WRONG_LEADER
+    return _failed(wanted, code)
+
+
+def _is_limited(quota: ReplicationQuota, session: FetchSession, partition: Partition) -> bool:
+    """Whether the reader is a follower that catches up, and limited."""
+    return quota.is_active and session.replica_id not in partition.isr
+
+
+def take_back(
+    session: FetchSession, found: Collected, replicas: ReplicaManager, quota: ReplicationQuota | None
+) -> None:
+    """Subtract what `collect` has counted for the rows of `found`, which will be read again."""
+    for wanted, row in found.rows:
+        size = _length(row.records)
+        partition = replicas.peek(wanted.key) if size else None
+        if partition is not None:
+            partition.bytes_out -= size
+            if quota is not None and _is_limited(quota, session, partition):
+                quota.record(partition.topic, partition.index, -size)
 
 
 def refuse(partitions: Iterable[FetchPartition], code: ErrorCode, before: Collected | None = None) -> Collected:
@@ -163,6 +196,7 @@ def _read(
     session: FetchSession,
     *,
     min_one: bool,
+    waits: bool,
 ) -> Any:
     log = partition.log
     offset = wanted.offset
@@ -192,17 +226,17 @@ def _read(
         return row
     if max_bytes < 0 and log.start_offset <= offset <= log.end_offset:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{max_bytes} bytes of {wanted.key} are asked for")
-    found = partition.read(offset, max_bytes, isolation, min_one=min_one)
+    found = partition.read(offset, max_bytes, isolation, min_one=min_one, waits=waits)
     size = _length(found.records)
     if size:
-        partition.bytes_out += size
         row.records = found.records
         if isolation == READ_COMMITTED:
             transaction = FetchResponse.AbortedTransaction
             row.aborted_transactions = [
                 transaction(producer_id, first_offset)
-                for producer_id, first_offset in log.aborted_transactions(offset, found.next_offset)
+                for producer_id, first_offset in log.aborted_transactions(offset, found.next_offset, waits=waits)
             ]
+        partition.bytes_out += size
     return row
 
 
@@ -284,11 +318,12 @@ def watch(session: FetchSession, rows: list[Row], replicas: ReplicaManager, isol
                 wanted.watch(partition, isolation)
 
 
-def _in_memory(records: FileSlice) -> Any:
-    """The bytes of a slice; the slice itself if they cannot be read: then sending it reports the error."""
+def _in_memory(records: FileSlice, disk: Disk) -> Any:
+    """The bytes of a slice; the slice itself if they are not in memory, or cannot be read: the sender copes with it."""
     try:
-        data = records.read()
-    except OSError:
+        with disk.no_wait:
+            data = records.read()
+    except (ColdRead, OSError):
         return records
     return data if len(data) == records.length else records
 
@@ -296,9 +331,10 @@ def _in_memory(records: FileSlice) -> Any:
 class Answer:
     """A response that is built row by row; consecutive rows of one topic share its heading."""
 
-    __slots__ = ("_last", "_partitions", "_room", "response")
+    __slots__ = ("_disk", "_last", "_partitions", "_room", "response")
 
-    def __init__(self, session_id: int) -> None:
+    def __init__(self, session_id: int, disk: Disk) -> None:
+        self._disk = disk
         self.response = FetchResponse(session_id=session_id, responses=[])
         self._last: object = None
         self._partitions: list[Any] = []
@@ -311,7 +347,7 @@ class Answer:
             records = row.records
             if records.__class__ is FileSlice and records.length <= SMALL_SLICE and records.length <= room:
                 room -= records.length
-                row.records = _in_memory(records)
+                row.records = _in_memory(records, self._disk)
             topic = wanted.key[0]
             if topic != last:
                 name, topic_id = topic_fields(wanted.key)

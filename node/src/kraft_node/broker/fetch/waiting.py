@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.long_answers import answer_with
 from kraft_node.broker.fetch import reader
+from kraft_node.broker.fetch.cold import bring_in
 from kraft_node.broker.fetch.large import LargeFetch, rounds
 from kraft_node.broker.fetch.session import NO_SESSION, ROWS, FetchPartition, FetchSession
 from kraft_protocol.wire.messages import FetchRequest
@@ -27,6 +28,10 @@ WAITING_MAX: Final = 20_000
 answered at once with the available data; for the client this is a short wait."""
 
 
+COLD_ROUNDS_MAX: Final = 32
+"""After so many rounds a fetch waits for the disk: memory is so short that the kernel evicts what lanes have read. A
+look-up in the largest index needs about ten."""
+
 NOTHING: Final = FetchRequest(topics=[])
 """The request for the answer of a fetch that fails while it waits: a top-level error."""
 
@@ -41,6 +46,7 @@ class WaitingFetch:
     __slots__ = (
         "all_rows",
         "clock",
+        "cold_rounds",
         "ctx",
         "done",
         "handler",
@@ -81,6 +87,8 @@ class WaitingFetch:
         self.has_news = False
         """Whether news other than records have come since the partitions were last read."""
         self.is_late = False
+        self.cold_rounds = 0
+        """How often lanes have read for it what was not in memory."""
         self.done = False
 
     @property
@@ -106,6 +114,7 @@ class WaitingFetch:
             prefer=handler.prefer if session.rack else None,
             quota=handler.quota if session.replica_id >= 0 else None,
             before=before,
+            waits=self.cold_rounds >= COLD_ROUNDS_MAX,
         )
 
     def is_enough(self, found: reader.Collected) -> bool:
@@ -118,6 +127,24 @@ class WaitingFetch:
         """Start waiting, because too little was found."""
         self.begin(max_wait_ms)
         self._watch(found)
+
+    def warm(self, found: reader.Collected, max_wait_ms: int = 0) -> None:
+        """Let lanes read what was cold, then read again; rows may be stale by then, so all of them are read again.
+
+        `max_wait_ms` counts if it does not wait yet.
+        """
+        handler = self.handler
+        reader.take_back(self.session, found, handler.replicas, handler.quota)
+        self.cold_rounds += 1
+        self.scheduled = True
+        if self.timer is None:
+            self.begin(max(max_wait_ms, 0))
+        bring_in(handler.disk, handler.background, found.cold, self._warmed)
+
+    def _warmed(self) -> None:
+        self.scheduled = False
+        if not self.done:
+            self._wake()
 
     def begin(self, max_wait_ms: int) -> None:
         """Count arrivals from now on, for at most this time."""
@@ -171,6 +198,9 @@ class WaitingFetch:
         except BaseException:
             self.abandon()
             raise
+        if found.cold:
+            self.warm(found)
+            return None
         if self.is_late or self.is_enough(found):
             self.finish()
             return self.handler.answer(self, found)

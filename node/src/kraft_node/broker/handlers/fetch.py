@@ -50,6 +50,8 @@ class FetchHandler:
         self.broker = broker
         self.replicas = broker.replicas
         self.clock = broker.env.clock
+        self.disk = broker.env.disk
+        self.background = broker.env.background
         self.scheduler = broker.env.scheduler
         self.turns = Turns(broker.env)
         """Runs repeated reads, and fetches of very many partitions."""
@@ -108,6 +110,9 @@ class FetchHandler:
         if self.refuses(session):
             return self.answer(fetch, reader.refuse(session.partitions.values(), ErrorCode.NOT_LEADER_OR_FOLLOWER))
         found = fetch.collect()
+        if found.cold:
+            fetch.warm(found, request.max_wait_ms)
+            return None
         if request.max_wait_ms <= 0 or fetch.is_enough(found) or not self.may_wait():
             return self.answer(fetch, found)
         fetch.wait(found, request.max_wait_ms)
@@ -175,7 +180,7 @@ class FetchHandler:
             rows = reader.settle(session, rows, self.replicas, fetch.isolation, all_rows=fetch.all_rows)
         else:
             session.close(self.turns)
-        made = reader.Answer(session.id)
+        made = reader.Answer(session.id, self.disk)
         made.add(rows)
         if found.wrong_leader:
             self.hint(fetch, rows, made.response)
