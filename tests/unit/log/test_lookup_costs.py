@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kraft_node.log import lookup, names
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
+from kraft_node.log.scan import batches
 from kraft_node.log.segment import Segment
 from kraft_node.log.timestamps import TimesUnread, read_times
 from tests.unit.log.node import ID, Node
@@ -84,18 +86,16 @@ def with_doubts(values: int) -> tuple[Node, Log]:
     return node, found
 
 
-def test_constant_timestamps_are_proven_in_a_lane_after_a_loss_of_power() -> None:
-    """The first look-up read all batch headers of a segment on the event loop."""
+def test_constant_timestamps_are_proven_by_recovery_after_a_loss_of_power(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look-up reads no batch headers on the event loop for it."""
     node, log = with_doubts(8)
-    assert log.active.times_unproven is not None
-    with pytest.raises(TimesUnread):
-        log.offset_for_timestamp(NOW, 8)
-    done: list[int] = []
-    read_times(log, lambda: done.append(1))
-    node.rest(1000)
-    assert done == [1]
+    assert log.active.time_count < log.active.index_count
+    at: list[int] = []
+    monkeypatch.setattr(lookup, "batches", lambda file, start, end: at.append(start) or batches(file, start, end))
     assert log.offset_for_timestamp(NOW, 8) == (NOW, 0)
     assert log.offset_for_timestamp(NOW + 1, 8) is None
+    assert at == [0]
+    node.kill()
 
 
 def test_a_time_index_that_lost_an_entry_is_made_anew_once_others_were_added() -> None:
@@ -121,3 +121,54 @@ def test_a_time_index_that_lost_an_entry_is_made_anew_once_others_were_added() -
     again.active.write_indexes()
     assert again.offset_for_timestamp(NOW + 1000) == (NOW + 1000, 0)
     assert again.offset_for_timestamp(-3) == (NOW + 1000, 0)
+
+
+LAST_SEGMENTS = 12
+"""More than the closed segments that a log keeps as objects."""
+
+
+def with_a_short_time_index() -> tuple[Node, Log]:
+    """A log of many segments after a loss of power, which has shortened the time index where the recovery point is."""
+    node = Node()
+    config = make_config({"index.interval.bytes": "0", "internal.segment.bytes": "600", "segment.index.bytes": "1000"})
+    log = node.start(lambda _: config).create("t", 0, ID)
+    log.append_as_leader(batch(b"first", timestamp=NOW + 1000), 0, NOW)
+    log.append_as_leader(batch(b"second"), 0, NOW)
+    log.high_watermark = 2
+    log.flush()
+    node.manager.checkpoint_all()
+    node.rest(10_000)
+    while len(log.segments) < LAST_SEGMENTS:
+        log.append_as_leader(batch(b"later" * 20), 0, NOW)
+    node.kill()
+    node.disk.open(f"{log.path}/{0:020d}.timeindex").truncate(0)
+    node.disk.remove(f"/d1/{names.BOOT}")  # as after a boot
+    manager = node.start(lambda _: config)
+    manager.recovery.inline_bytes_max = 1 << 40
+    again = manager.get("t", 0)
+    assert again is not None
+    return node, again
+
+
+def test_the_times_of_a_closed_segment_are_proven_after_a_loss_of_power() -> None:
+    """Nothing knew the doubt any more once eight other segments had been used, or the log had been closed."""
+    _, log = with_a_short_time_index()
+    assert log.offset_for_timestamp(NOW + 1000) == (NOW + 1000, 0)
+    assert log.offset_for_timestamp(-3) == (NOW + 1000, 0)
+
+
+def test_the_lane_trusts_no_time_index_that_lost_an_entry() -> None:
+    node, log = with_a_short_time_index()
+    with pytest.raises(TimesUnread):
+        log.offset_for_timestamp(NOW + 1000, 8)
+    read_times(log, lambda: None)
+    node.rest()
+    assert log.offset_for_timestamp(NOW + 1000, 8) == (NOW + 1000, 0)
+
+
+def test_a_log_that_was_closed_again_has_all_its_times() -> None:
+    node, log = with_a_short_time_index()
+    node.stop()
+    again = node.start(lambda _: log.config).get("t", 0)
+    assert again is not None
+    assert again.offset_for_timestamp(NOW + 1000) == (NOW + 1000, 0)

@@ -46,9 +46,9 @@ def walked_from(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     recover = walking.recover
 
-    def record(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
+    def record(log: Log, compacted_below: int, **how: bool) -> int:
         seen.append(log.recovery_point)
-        return recover(log, compacted_below, epochs_known=epochs_known)
+        return recover(log, compacted_below, **how)
 
     monkeypatch.setattr(walking, "recover", record)
     monkeypatch.setattr(opening, "recover", record)

@@ -182,7 +182,7 @@ def test_only_what_lies_beyond_the_recovery_point_is_read() -> None:
     world = LogWorld()
     log = world.open({"index.interval.bytes": "4096"})
     for number in range(2000):
-        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+        log.append_as_leader(batch(b"%d" % number, timestamp=NOW + number), 0, NOW)
     log.active.finish()
     log.take_snapshot(2000)
     log.flush()
@@ -205,7 +205,7 @@ def test_a_killed_log_of_large_batches_is_not_read_below_its_recovery_point_eith
     log = world.open()
     for number in range(60):
         producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number} if idempotent else {}
-        log.append_as_leader(batch(bytes(10_000), **producer), 0, NOW)
+        log.append_as_leader(batch(bytes(10_000), timestamp=NOW + number, **producer), 0, NOW)
         if number % 10 == 9:
             log.flush()
             trimming.drop_old_snapshots(log, log.recovery_point - 20)

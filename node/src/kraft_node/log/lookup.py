@@ -102,9 +102,6 @@ def _check_read(log: Log, first: int, timestamp: int, unread_max: int) -> None:
     unread = len(log.segments.unread(first))
     if unread > unread_max:
         raise TimesUnread(log, unread)
-    doubt = log.active.times_unproven
-    if doubt is not None and doubt.position > UNREAD_BYTES_MAX:
-        raise TimesUnread(log, 1)
     if timestamp == MAX_TIMESTAMP and log.segments.base_at(first) < log.start_offset:
         known = log.partial_times
         if known is None or known.base != log.segments.base_at(first) or known.start_offset != log.start_offset:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from kraft_node.base.env import ColdRead
 from kraft_node.log import index, names
@@ -30,17 +30,6 @@ PENDING_LOG_BYTES_MAX: Final = 4 << 20
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
-class Unproven(NamedTuple):
-    """Batches up to a position whose timestamps a time index may lack, because its last entry comes before them."""
-
-    known: int
-    """The timestamp of the last entry, -1 without any."""
-    offset: int
-    """Its offset, relative to the segment's base."""
-    position: int
-    """Up to here the offset index has entries."""
-
-
 class Segment(SegmentFiles):
     """A segment. `size` is tracked in memory; the active segment's `next_offset` is the log's."""
 
@@ -56,7 +45,6 @@ class Segment(SegmentFiles):
         "pending_time",
         "time_count",
         "time_last",
-        "times_unproven",
     )
 
     def __init__(self, owner: Owner, base: int, size: int = 0) -> None:
@@ -74,8 +62,6 @@ class Segment(SegmentFiles):
         self.max_timestamp_offset = -1
         self.first_timestamp = -1
         """Largest timestamp of the first batch, from which the segment's age counts; -1 if unknown."""
-        self.times_unproven: Unproven | None = None
-        """What a loss of power may have left out of the time index."""
         self._since_index = 0
         self._written_to = 0
         """The end of the log when index entries were last written because of the distance."""
@@ -154,8 +140,9 @@ class Segment(SegmentFiles):
         """Write the gathered entries (or let `put` write them); the files exist afterwards. Raises OSError."""
         self.load_index()
         put = put or partial(write_file, self.owner.dir.env.disk)
-        put(self.path(names.INDEX), self.index_count * ENTRY_SIZE, self.pending)
+        # The times come first: recovery after a kill in between drops entries beyond the offset index, and misses none.
         put(self.path(names.TIME_INDEX), self.time_count * TIME_ENTRY_SIZE, self.pending_time)
+        put(self.path(names.INDEX), self.index_count * ENTRY_SIZE, self.pending)
         self.index_written = True
         self.index_count += len(self.pending) // ENTRY_SIZE
         self.time_count += len(self.pending_time) // TIME_ENTRY_SIZE
@@ -285,28 +272,20 @@ class Segment(SegmentFiles):
         except BadBatch as e:
             self.rebuild_index(str(e))
 
-    def doubt_times(self) -> None:
-        """A loss of power may have shortened the time index: note up to where; `load_times` reads it. Raises OSError.
+    def lacks_times(self) -> bool:
+        """Whether the time index is shorter than the offset index, and lacks an entry for a batch.
 
-        Both index files are written together, and become durable each by itself. Called before any entry is added.
+        A loss of power can shorten each by itself. Raises OSError, LogDirDamaged.
         """
         last = self._last_entry(names.INDEX, self.index_count, ENTRY_SIZE)
         last_time = self._last_entry(names.TIME_INDEX, self.time_count, TIME_ENTRY_SIZE)
         relative, position = ENTRY.unpack(last) if last else (-1, 0)
         known, offset = TIME_ENTRY.unpack(last_time) if last_time else (-1, -1)
-        self.times_unproven = Unproven(known, max(offset, 0), position) if offset < relative else None
-
-    def load_times(self) -> None:
-        """As `load_index`; and read what a loss of power may have left out. Raises OSError, LogDirDamaged."""
-        self.load_index()
-        doubt, self.times_unproven = self.times_unproven, None
-        if doubt is None:
-            return
+        if offset >= relative:
+            return False
         try:
-            for header in batches(self.file(), self.lookup(self.base + doubt.offset), min(doubt.position, self.size)):
-                if header.max_timestamp > doubt.known:
-                    self.rebuild_index("the time index is shorter than the offset index")
-                    return
+            rest = batches(self.file(), self.lookup(self.base + max(offset, 0)), position)
+            return any(header.max_timestamp > known for header in rest)
         except BadBatch as e:
             raise self.damaged(e, self.size) from None
 
@@ -432,7 +411,7 @@ class Segment(SegmentFiles):
 
     def floor_time(self, timestamp: int) -> tuple[int, int] | None:
         """The last (timestamp, relative offset) at or below `timestamp` in the time index; None if all are above."""
-        self.load_times()
+        self.load_index()
         found = index.floor_time_entry(self.pending_time, timestamp)
         if found is not None or not self.time_count:
             return found
@@ -444,8 +423,8 @@ class Segment(SegmentFiles):
 
     def largest_timestamp(self) -> int:
         """The largest timestamp in the segment; without timestamps, the file's modification time."""
-        if self.times_unproven or (self.max_timestamp < 0 and self.index_count < 0):
-            self.load_times()
+        if self.max_timestamp < 0 and self.index_count < 0:
+            self.load_index()
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return self.owner.dir.env.disk.mtime_ms(self.path(names.LOG)) if self.size else -1

@@ -105,7 +105,7 @@ class SegmentList:
         known = self._times[number] if number < len(self._times) else UNKNOWN
         if known == UNKNOWN:
             segment = self.at(number)
-            segment.load_times()
+            segment.load_index()
             known = segment.max_timestamp
             if number < len(self._times):
                 self._times[number] = known
@@ -179,8 +179,7 @@ class SegmentList:
             self._bases.append(old.base)
             self._sizes.append(old.size)
             # A rolled segment was finished, so its index was read.
-            is_known = old.index_count >= 0 and not old.times_unproven
-            self._times.append(old.max_timestamp if is_known else UNKNOWN)
+            self._times.append(old.max_timestamp if old.index_count >= 0 else UNKNOWN)
             self._largest = None
             self._keep(old)
         else:

@@ -8,12 +8,11 @@ segment, of possibly thousands of segments. A look-up that needs more than `UNRE
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.files import FileCache, LogDir
-from kraft_node.log.segment import Segment, Unproven
+from kraft_node.log.segment import Segment
 from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -69,16 +68,6 @@ class Partial(NamedTuple):
     largest: int
 
 
-def _prove(apart: _Apart, base: int, size: int, doubt: Unproven) -> None:
-    """Read what the time index of a segment may lack. Raises _Unreadable if it does lack it, OSError, LogDirDamaged."""
-    segment = _Reading(apart, base, size)
-    segment.times_unproven = doubt
-    try:
-        segment.load_times()
-    finally:
-        segment.release()
-
-
 def read_times(log: Log, done: Callable[[], None]) -> None:
     """Read the timestamps that look-ups in `log` need in a lane, then call `done` on the loop.
 
@@ -91,8 +80,6 @@ def read_times(log: Log, done: Callable[[], None]) -> None:
     apart = _Apart(log)
     base, size, start = log.segments.base_at(first), log.segments.size_at(first), log.start_offset
     known = log.partial_times
-    active = log.active
-    active_base, active_size, doubt = active.base, active.size, active.times_unproven
 
     def work() -> tuple[dict[int, int], Partial | None]:
         found: dict[int, int] = {}
@@ -114,8 +101,6 @@ def read_times(log: Log, done: Callable[[], None]) -> None:
                 part = None
             finally:
                 segment.release()
-        if doubt is not None:
-            _prove(apart, active_base, active_size, doubt)
         return found, part
 
     def finished(result: tuple[dict[int, int], Partial | None] | BaseException) -> None:
@@ -123,11 +108,6 @@ def read_times(log: Log, done: Callable[[], None]) -> None:
             log.segments.learn_times(result[0])
             if result[1] is not None and log.start_offset == start and log.truncations == truncations:
                 log.partial_times = result[1]
-            if log.truncations == truncations and active.times_unproven is doubt:
-                active.times_unproven = None
-        elif doubt is not None and not log.closed:
-            with suppress(OSError, LogDirDamaged):  # the look-up meets it again, and says so
-                active.load_times()
         done()
 
     truncations = log.truncations

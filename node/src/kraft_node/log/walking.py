@@ -83,16 +83,18 @@ def recover_tail(log: Log, compacted_below: int, *, epochs_known: bool) -> int |
     if start is not None:
         log.recovery_point = start
         with contextlib.suppress(LogDirDamaged):
-            walked_from = recover(log, compacted_below, epochs_known=True)
-            log.active.times_unproven = None
+            walked_from = recover(log, compacted_below, epochs_known=True, same_boot=True)
             log.recovery_point = promised
             return walked_from
     log.recovery_point, log.leader_epochs = promised, known_epochs
     return None
 
 
-def recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
-    """Walk what lies beyond the recovery point, cut off what is not sound; the offset from which was walked."""
+def recover(log: Log, compacted_below: int, *, epochs_known: bool, same_boot: bool = False) -> int:
+    """Walk what lies beyond the recovery point, cut off what is not sound; the offset from which was walked.
+
+    `same_boot`: the page cache still has the indexes as they were written.
+    """
     epochs = log.leader_epochs
     gaps = _Gaps(log, compacted_below)
     if not epochs_known:
@@ -111,7 +113,7 @@ def recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
             break
         log.end_offset = max(log.end_offset, segment.base)
         if durable:
-            start, log.end_offset = _durable_part(log, number, gaps)
+            start, log.end_offset = _durable_part(log, number, gaps, same_boot=same_boot)
             walked_from = log.end_offset
         else:
             segment.reset_index()
@@ -138,11 +140,12 @@ def recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
     return walked_from
 
 
-def _durable_part(log: Log, number: int, gaps: _Gaps) -> tuple[int, int]:
+def _durable_part(log: Log, number: int, gaps: _Gaps, *, same_boot: bool) -> tuple[int, int]:
     """Position and offset at which the segment's part beyond the recovery point begins.
 
     Only batch headers between the last index entry below the recovery point and that point are read; all of them when
-    the index is missing or misleads.
+    the index is missing or misleads. A loss of power can shorten the time index: batches after its last entry are read,
+    too, so the proof never depends on what is done with the log later.
     """
     segment = log.segment(number)
     point, size = log.recovery_point, segment.size
@@ -162,13 +165,13 @@ def _durable_part(log: Log, number: int, gaps: _Gaps) -> tuple[int, int]:
         raise LogDirDamaged(
             log.dir.path, segment.path(names.LOG), end, f"the file ends there, {point - end} offsets are missing"
         )
+    if not rebuild:
+        segment.truncate_index(at, end)
+        rebuild = not same_boot and segment.lacks_times()
     if rebuild:
         segment.reset_index()
         for header in batches(segment.file(), 0, at):
             segment.note(header)
-    else:
-        segment.truncate_index(at, end)
-        segment.doubt_times()
     segment.size = size
     return at, end
 
