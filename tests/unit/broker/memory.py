@@ -35,6 +35,7 @@ class MemoryLog:
 
     name = "memory-0"
     unsettled = None
+    truncations = 0
     dir = SimpleNamespace(budget=SimpleNamespace(left=1))
 
     def __init__(self, topic_id: bytes, config: Any) -> None:

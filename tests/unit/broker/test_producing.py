@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,12 +12,14 @@ from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.broker.handlers.produce import ProduceHandler
 from kraft_node.broker.metadata_cache import MetadataCache
+from kraft_node.log.waiting.write_budget import AppendLater
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import build_batch
 from kraft_protocol.wire import stored
 from kraft_protocol.wire.codec import decode, encode
 from kraft_protocol.wire.messages import ProduceRequest, ProduceResponse
 from tests.unit.broker import test_fetching
+from tests.unit.broker.memory import MemoryLog
 from tests.unit.broker.world import make_env, topic_id, topic_records
 
 
@@ -227,6 +230,38 @@ def test_losing_the_partition_ends_the_wait(rig: Rig) -> None:
     assert rig.produce(("r", 0, batch())) is None
     rig.commit([stored.PartitionChangeRecord(partition_id=0, topic_id=topic_id(2), leader=2)])
     assert rows(rig.client.answers[0])["r", 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+@pytest.mark.parametrize("leads_again", [False, True])
+def test_records_truncated_while_others_of_the_request_wait_are_not_acknowledged(
+    rig: Rig, acks: int, leads_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other records at their offsets were replicated meanwhile, and counted for them."""
+    waiting: list[Callable[[], None]] = []
+    budget = SimpleNamespace(wait=lambda _size, done: waiting.append(done))
+    full = rig.replicas.leader("a", 0).log
+    with monkeypatch.context() as patch:
+        patch.setattr(full, "append_as_leader", lambda *_a, **_k: _raise(AppendLater("a-0", budget)))
+        monkeypatch.setattr(MemoryLog, "settled_end", 0)  # a flush is under way
+        assert rig.produce(("r", 0, batch()), ("a", 0, batch()), acks=acks) is None
+    log = rig.logs["r", 0]
+    rig.commit([stored.PartitionChangeRecord(partition_id=0, topic_id=topic_id(2), leader=2)])
+    log.batches.clear()
+    log.end_offset, log.truncations = 0, 1
+    log.append_as_follower(batch(2, leader_epoch=1))
+    if leads_again:
+        rig.commit([stored.PartitionChangeRecord(partition_id=0, topic_id=topic_id(2), leader=1)])
+    log.high_watermark = 2
+    monkeypatch.setattr(MemoryLog, "settled_end", 2)
+    waiting.pop()()
+    answer = rows(rig.seen(rig.client.answers.pop(), 12))
+    assert answer["a", 0].error_code == 0
+    assert answer["r", 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def test_deleting_the_topic_ends_the_wait(rig: Rig) -> None:

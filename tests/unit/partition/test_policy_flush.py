@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from kraft_node.log.log import Log
 from kraft_node.log.opening import open_log
 from kraft_node.log.waiting import policy_flush
 from kraft_node.metadata.partitions import PartitionState
-from kraft_node.partition.acks import ACKS_ALL, is_acknowledged, when_acknowledged
+from kraft_node.partition.acks import ACKS_ALL, appended, is_acknowledged, when_acknowledged
 from kraft_node.partition.partition import Partition
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import Uuid
@@ -47,7 +48,7 @@ def led(world: LogWorld, number: int = 0, **overrides: str) -> Partition:
 def append(partition: Partition, acks: int) -> Heard:
     info = partition.append(batch(b"a"), acks, NOW)
     heard = Heard()
-    when_acknowledged(partition, info.last_offset + 1, acks, heard)
+    when_acknowledged(appended(partition, info.last_offset + 1), acks, heard)
     return heard
 
 
@@ -176,6 +177,36 @@ def test_records_that_replace_truncated_ones_are_not_settled_by_their_offsets() 
     assert log.settled_end == 1
     world.rest(1000)
     assert log.settled_end == log.recovery_point == 2
+
+
+@pytest.mark.parametrize("cut", [lambda log: log.truncate_to(1), lambda log: log.reset_to(9)])
+def test_a_producer_whose_records_were_truncated_is_not_told_that_they_are_stored(cut: Callable[[Log], object]) -> None:
+    """The flush that it waited for ended, and stored other records."""
+    world = LogWorld()
+    partition = led(world, **{"flush.messages": "2"})
+    assert append(partition, ACKS_ONE).codes == [ErrorCode.NONE]
+    heard = append(partition, ACKS_ONE)
+    during: list[int] = []
+    when_acknowledged(appended(partition, 2), ACKS_ONE, lambda _code: during.append(partition.log.end_offset))
+    cut(partition.log)
+    end = partition.log.end_offset
+    assert heard.codes == during == [], "not in the midst of a truncation"
+    partition.log.append_as_follower(batch(b"b", b"c", base_offset=end, leader_epoch=2))
+    world.rest(1000)
+    assert heard.codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert during == [end + 2]
+
+
+def test_records_that_are_gone_before_anything_waits_for_them_are_not_stored() -> None:
+    world = LogWorld()
+    partition = led(world)
+    partition.append(batch(b"a"), ACKS_ONE, NOW)
+    records = appended(partition, 1)
+    partition.log.truncate_to(0)
+    partition.log.append_as_follower(batch(b"b", leader_epoch=2))
+    heard = Heard()
+    when_acknowledged(records, ACKS_ONE, heard)
+    assert heard.codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 def test_a_closed_log_tells_that_the_outcome_is_not_known() -> None:

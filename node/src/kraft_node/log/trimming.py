@@ -197,7 +197,7 @@ def _cut_at(log: Log, number: int, position: int, end: int, *, has_gap: bool = F
     if segment.size == 0:
         log.roll(end)  # marks where the log continues after a restart
     log.end_offset = end
-    policy_flush.end_moved_back(log)
+    policy_flush.truncated(log, end)
     log.start_offset = min(log.start_offset, end)
     log.high_watermark = min(log.high_watermark, end)
     log.leader_epochs.truncate_from_end(end)
@@ -222,7 +222,7 @@ def reset_to(log: Log, offset: int, *, in_steps: bool = True) -> None:
     log.segments.restart(offset)
     log.names_changed += 1
     log.start_offset = log.end_offset = log.high_watermark = offset
-    policy_flush.end_moved_back(log)
+    policy_flush.truncated(log, 0)
     log.leader_epochs.clear()
     flushing.write_epochs(log)
     _drop_snapshots(log, list(log.producer_snapshots))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kraft_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from kraft_node.log.log import Log
     from kraft_node.partition.partition import Partition
 
 ACKS_ALL: Final = -1
@@ -65,9 +66,34 @@ def is_acknowledged(partition: Partition, offset: int, acks: int) -> bool:
     return (partition.log.high_watermark if acks == ACKS_ALL else partition.log.settled_end) >= offset
 
 
-def when_acknowledged(partition: Partition, offset: int, acks: int, done: Done) -> None:
+class Appended(NamedTuple):
+    """Records of a leader, which may wait for other parts of their request before they wait for being acknowledged."""
+
+    partition: Partition
+    offset: int
+    """Their end."""
+    log: Log
+    truncations: int
+    """How often the log had been truncated when they were appended."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether other records may be at their offsets by now."""
+        log = self.partition.log
+        return log is not self.log or log.truncations != self.truncations
+
+
+def appended(partition: Partition, offset: int) -> Appended:
+    """Records that were appended to the partition just now and end at `offset`."""
+    return Appended(partition, offset, partition.log, partition.log.truncations)
+
+
+def when_acknowledged(records: Appended, acks: int, done: Done) -> None:
     """Call `done` once `is_acknowledged`, or with an error code."""
-    if acks != ACKS_ALL:
+    partition, offset = records.partition, records.offset
+    if records.is_lost:
+        done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    elif acks != ACKS_ALL:
         partition.log.when_settled(offset, done)
     elif partition.is_replicated(offset):
         done(ErrorCode.NONE if partition.acks_enough() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)

@@ -20,7 +20,7 @@ from kraft_node.broker.metadata_cache import is_internal
 from kraft_node.log.recovery import LogIsRecovering
 from kraft_node.log.validate import Checked, LongCheck, LongRecode
 from kraft_node.log.waiting.write_budget import AppendLater
-from kraft_node.partition.acks import ACKS_ALL, is_acknowledged, when_acknowledged
+from kraft_node.partition.acks import ACKS_ALL, Appended, appended, is_acknowledged, when_acknowledged
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import ProduceResponse
 
@@ -120,7 +120,7 @@ class _Outcome:
         ctx: RequestContext,
         request: Any,
         topics: list[Any],
-        unreplicated: list[tuple[Partition, int, Any]] | None,
+        unreplicated: list[tuple[Appended, Any]] | None,
         wrong_leader: list[tuple[Any, Any]] | None,
         *,
         failed: bool,
@@ -155,7 +155,7 @@ class ProduceHandler:
         now_ms = self.clock.wall_ms()
         topics: list[Any] = []
         answers: dict[TopicKey, list[Any]] = {}
-        unreplicated: list[tuple[Partition, int, Any]] | None = None
+        unreplicated: list[tuple[Appended, Any]] | None = None
         wrong_leader: list[tuple[Any, Any]] | None = None
         late: list[_LateAppend] = []
         failed = False
@@ -196,7 +196,7 @@ class ProduceHandler:
                         )
                         if acks and not is_acknowledged(partition, info.last_offset + 1, acks):
                             unreplicated = unreplicated or []
-                            unreplicated.append((partition, info.last_offset + 1, row))
+                            unreplicated.append((appended(partition, info.last_offset + 1), row))
                 rows.append(row)
         if acks and unreplicated is None and wrong_leader is None and not late:
             return ProduceResponse(topics)
@@ -295,7 +295,7 @@ class ProduceHandler:
         row.log_start_offset = info.log_start_offset
         if acks and not is_acknowledged(partition, info.last_offset + 1, acks):
             outcome.unreplicated = outcome.unreplicated or []
-            outcome.unreplicated.append((partition, info.last_offset + 1, row))
+            outcome.unreplicated.append((appended(partition, info.last_offset + 1), row))
         return None
 
     def _check(self, ctx: RequestContext, partition: Partition, records: Any, transactional_id: str | None) -> Any:
@@ -413,7 +413,7 @@ class WaitingProduce:
         ctx: RequestContext,
         request: Any,
         response: Any,
-        unreplicated: list[tuple[Partition, int, Any]],
+        unreplicated: list[tuple[Appended, Any]],
     ) -> None:
         self.handler = handler
         self.ctx = ctx
@@ -421,17 +421,17 @@ class WaitingProduce:
         self.pending: set[_PendingAck] = set()
         self.timer: Timer | None = None
         if len(handler.waiting) >= WAITING_MAX:
-            for _, _, row in unreplicated:
+            for _, row in unreplicated:
                 _fail(row, ErrorCode.REQUEST_TIMED_OUT)
             ctx.respond(response)
             return
         handler.waiting.add(self)
-        acks = [(_PendingAck(self, partition, row), offset) for partition, offset, row in unreplicated]
+        acks = [(_PendingAck(self, each.partition, row), each) for each, row in unreplicated]
         self.pending.update(ack for ack, _ in acks)
         if request.acks == ACKS_ALL:
             self.timer = handler.broker.env.scheduler.call_later(request.timeout_ms, self._expired)
-        for ack, offset in acks:
-            when_acknowledged(ack.partition, offset, request.acks, ack)
+        for ack, each in acks:
+            when_acknowledged(each, request.acks, ack)
 
     def settled(self, ack: _PendingAck) -> None:
         if ack not in self.pending:

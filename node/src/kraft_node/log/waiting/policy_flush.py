@@ -147,20 +147,32 @@ def after_append(log: Log, base: int) -> None:
 
 
 def wait(log: Log, offset: int, done: Waiter) -> None:
-    """Call `done` with NONE once `Log.settled_end` has reached `offset`, or with an error if the log ends before.
+    """Call `done` with NONE once `Log.settled_end` has reached `offset`, or with an error.
 
-    Records that were truncated meanwhile count as settled: the flush is not what they lack.
+    NOT_LEADER_OR_FOLLOWER: the records were truncated meanwhile, as only followers do. See `closed` for the others.
     """
-    if log.unsettled is None or log.settled_end >= offset:
+    if offset > log.end_offset:
+        done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    elif log.unsettled is None or log.settled_end >= offset:
         done(ErrorCode.NONE)
     else:
         log.unsettled.waiters.append((offset, done))
 
 
-def end_moved_back(log: Log) -> None:
-    """What is appended at the end next is not what was settled there."""
-    if log.unsettled is not None:
-        log.unsettled.end = min(log.unsettled.end, log.end_offset)
+def truncated(log: Log, kept: int) -> None:
+    """What is appended from now on is neither what was settled nor what was waited for; records below `kept` stay.
+
+    The truncation goes on, so whatever waits is called in a later turn.
+    """
+    unsettled = log.unsettled
+    if unsettled is None:
+        return
+    unsettled.end = min(unsettled.end, log.end_offset)
+    gone = [done for offset, done in unsettled.waiters if offset > kept]
+    if gone:
+        unsettled.waiters = [entry for entry in unsettled.waiters if entry[0] <= kept]
+        calls = [partial(done, ErrorCode.NOT_LEADER_OR_FOLLOWER) for done in gone]
+        log.dir.env.scheduler.call_soon(call_each, calls)
 
 
 def closed(log: Log) -> None:
