@@ -13,7 +13,7 @@ from kraft_operator.kube.client import ApiError
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.gates import isr_without
 from kraft_operator.plan.planner import plan
-from kraft_operator.plan.situation import situation
+from kraft_operator.plan.situation import AGE_MAX_MS, situation
 from kraft_operator.plan.steps import Plan
 from kraft_operator.plan.wanted import Replacement
 from tests.unit.operator.reconciling import KEY, new_api, new_operator, settle
@@ -107,6 +107,20 @@ def test_a_step_that_was_tried_and_refused_does_not_hold_up_a_restart_forever() 
     observed = replace(world.observe(), tried=(refused,))
     found = plan(world.record, world.wanted, observed, "x")
     assert [type(step) for step in found.steps] == [do.Restart]
+
+
+@pytest.mark.parametrize("part", ["quorum", "metadata"])
+def test_the_last_controller_hibernates_although_nobody_describes_the_quorum_any_more(part: str) -> None:
+    """With its majority gone, the view of the quorum only grows older: a slow machine left one pod for ever."""
+    world = made()
+    for node_id in (101, 102, 103, 1, 3):
+        world.kill(node_id)
+    before = made().observe()
+    old = replace(getattr(before, part), age_ms=AGE_MAX_MS + 1)
+    observed = replace(world.observe(), **{part: old})
+    found = plan(world.record, wanted(hibernated=True), observed, "x")
+    assert found.steps == [do.Stop(2, "hibernation")]
+    assert found.good_ms > 0
 
 
 # By the reconciler

@@ -6,12 +6,12 @@ It runs kubectl and needs the rights of an administrator, because definitions be
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kraft_operator.api.base import VERSION
+from kraft_operator.api.base import GROUP, VERSION
 from kraft_operator.api.crd import crds
 from kraft_operator.api.versions import BETA, PATH, VERSIONS, definitions
 from kraft_operator.cli.target import NOT_THERE, REFUSED, failure, pause
@@ -23,6 +23,9 @@ MANAGER: Final = "kubectl-kraft"
 WEBHOOK: Final = "kraftclusters.kraftcluster.io"
 """The name of the admission webhook, which has the operator's address."""
 TRIES: Final = 5
+DISCOVERED_S: Final = 0.5
+"""Seconds between two looks at the versions that the API server lists."""
+DISCOVERED_TRIES: Final = 40
 SETTLES_S: Final = 10.0
 """Seconds until all API servers store the new version. Their watches need milliseconds."""
 NAMES: Final = tuple(crd["metadata"]["name"] for crd in crds())
@@ -51,6 +54,7 @@ def serve(kubectl: Kubectl) -> None:
     """Serve both versions. Stored objects do not change. Raises click.ClickException without a webhook."""
     stored = {_storage(one) for one in found(kubectl).values()} or {VERSION}
     _apply(kubectl, BETA if stored == {BETA} else VERSION, _client(kubectl))
+    _refresh(kubectl, VERSIONS)
 
 
 def store(kubectl: Kubectl, version: str) -> int:
@@ -83,6 +87,7 @@ def withdraw(kubectl: Kubectl) -> None:
         )
         raise failure(REFUSED, text)
     _apply(kubectl, VERSION, None)
+    _refresh(kubectl, (VERSION,))
 
 
 def _served(crd: Mapping[str, Any]) -> list[str]:
@@ -97,6 +102,16 @@ def _apply(kubectl: Kubectl, storage: str, client: Mapping[str, Any] | None) -> 
     document = {"apiVersion": "v1", "kind": "List", "items": definitions(storage, client)}
     words = ("apply", "--server-side", "--force-conflicts", f"--field-manager={MANAGER}", "-f", "-")
     kubectl.run(*words, stdin=json.dumps(document))
+
+
+def _refresh(kubectl: Kubectl, served: Sequence[str]) -> None:
+    """Make kubectl forget which versions were served before. It remembers them for hours, and would request those."""
+    for _ in range(DISCOVERED_TRIES):
+        group = json.loads(kubectl.run("get", "--raw", f"/apis/{GROUP}"))
+        if {one["version"] for one in group["versions"]} == {*served}:
+            break
+        pause(DISCOVERED_S)
+    kubectl.run("api-resources", f"--api-group={GROUP}", "--output=name")
 
 
 def _client(kubectl: Kubectl) -> dict[str, Any]:

@@ -64,21 +64,27 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
         # Decisions from above come first: of two record writes in one plan, one would be lost.
         _disturb(s)
         _supervise(s)
-    _fence(s.plan, observed)
+    _fence(s, observed)
     return s.plan
 
 
-def _fence(plan: Plan, observed: Observed) -> None:
+def _fence(s: Situation, observed: Observed) -> None:
     """Keep a guarded step only if it is alone in the plan and all views are recent enough for it.
 
-    All other steps come first. Steps that the previous pass already tried do not delay the guarded step.
+    All other steps come first. Steps that the previous pass already tried do not delay the guarded step. A view that
+    the situation dropped as too old counts as unknown, and its age does not matter: while a cluster hibernates, the
+    last controllers have no leader that describes the quorum again.
     """
-    act = plan.guarded
+    plan, act = s.plan, s.plan.guarded
     if act is None:
         return
-    views: tuple[Seen[Any], ...] = (observed.kube, observed.quorum, observed.metadata, *observed.disks.values())
-    seen = [view for view in views if view.value is not None]
-    plan.good_ms = ACT_AGE_MAX_MS - max(view.age_ms for view in seen)
+    views: list[tuple[Seen[Any], object]] = [
+        (observed.kube, s.kube),
+        (observed.quorum, s.quorum),
+        (observed.metadata, s.metadata),
+        *((view, s.disks.get(node)) for node, view in observed.disks.items()),
+    ]
+    plan.good_ms = ACT_AGE_MAX_MS - max(view.age_ms for view, used in views if used is not None)
     others = [step for step in plan.steps if step != act]
     if all(step in observed.tried for step in others) and plan.good_ms > 0:
         plan.steps = [act]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import subprocess
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kraft_operator.admission import Server
@@ -45,6 +46,78 @@ def test_a_cluster_is_converted_there_and_back() -> None:
     assert "drain" not in beta["spec"] and "rebalance" not in beta["spec"]
     assert converted(beta, "v1alpha1") == _sample()
     assert converted(beta, "v1beta1") == beta
+
+
+def _values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Values of a structural schema with every field. Patterns and bounds do not matter to a conversion."""
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    if schema.get("x-kubernetes-int-or-string"):
+        return st.integers(0, 9) | st.sampled_from(["1Gi", "50%"])
+    if "properties" in schema:
+        return st.fixed_dictionaries({key: _values(value) for key, value in schema["properties"].items()})
+    if schema.get("type") == "object":
+        values = schema.get("additionalProperties")
+        names = st.sampled_from(["a", "drain", "balance"])
+        return st.dictionaries(names, _values(values) if isinstance(values, dict) else st.integers(0, 9), max_size=2)
+    if schema.get("type") == "array":
+        return st.lists(_values(schema["items"]), min_size=1, max_size=2)
+    plain = {"integer": st.integers(0, 9), "number": st.floats(0, 1), "boolean": st.booleans()}
+    return plain.get(schema.get("type", ""), st.sampled_from(["", "x", "drain"]))
+
+
+def _pruned(value: Any, schema: dict[str, Any]) -> Any:
+    """A value without the fields that the API server drops, because the schema does not have them."""
+    if isinstance(value, dict) and "properties" in schema:
+        known = schema["properties"]
+        return {key: _pruned(one, known[key]) for key, one in value.items() if key in known}
+    if isinstance(value, list):
+        return [_pruned(one, schema["items"]) for one in value]
+    values = schema.get("additionalProperties")
+    if isinstance(value, dict) and isinstance(values, dict):
+        return {key: _pruned(one, values) for key, one in value.items()}
+    return value
+
+
+def _schemas(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The schemas of spec and status by version."""
+    return {
+        f"kraftcluster.io/{version['name']}": {
+            **version["schema"]["openAPIV3Schema"],
+            "properties": {
+                key: value
+                for key, value in version["schema"]["openAPIV3Schema"]["properties"].items()
+                if key in {"spec", "status"}
+            },
+        }
+        for version in definition["spec"]["versions"]
+    }
+
+
+@pytest.mark.parametrize("kind", [crd["spec"]["names"]["kind"] for crd in crds()])
+@pytest.mark.parametrize(("here", "there"), [(OLD, NEW), (NEW, OLD)], ids=["to v1beta1", "to v1alpha1"])
+@settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.data_too_large, HealthCheck.too_slow])
+@given(data=st.data())
+def test_every_field_is_converted_there_and_back(kind: str, here: str, there: str, data: st.DataObject) -> None:
+    (definition,) = (one for one in definitions("v1alpha1", CLIENT) if one["spec"]["names"]["kind"] == kind)
+    schemas = _schemas(definition)
+    body = data.draw(_values(schemas[here]))
+    one = {"apiVersion": here, "kind": kind, "metadata": {"name": "x", "labels": {"drain": "1"}}, **body}
+    other = converted(one, there.rpartition("/")[2])
+    content = {key: other[key] for key in body}
+    assert _pruned(content, schemas[there]) == content, "the API server would drop a field"
+    assert other["metadata"] == one["metadata"]
+    assert converted(other, here.rpartition("/")[2]) == one
+
+
+def test_rules_of_v1beta1_have_no_names_of_v1alpha1() -> None:
+    for definition in definitions("v1alpha1", CLIENT):
+        new = definition["spec"]["versions"][0]
+        schema = new["schema"]["openAPIV3Schema"]
+        rules = [*schema.get("x-kubernetes-validations", ())]
+        rules += schema["properties"]["spec"].get("x-kubernetes-validations", ())
+        text = json.dumps([rules, new.get("additionalPrinterColumns", [])])
+        assert not re.search(r"\.(spec\.)?(drain|rebalance)\b", text)
 
 
 @settings(deadline=None)
@@ -225,5 +298,7 @@ def test_storage_moves_to_v1beta1_and_back_on_a_real_api_server(config: Path, ho
     assert "store v1alpha1" in _kraft(config, "withdraw", code=3), "what is stored could not be read any more"
 
     _kraft(config, "store", "v1alpha1")
+    assert "v1beta1" in _kubectl(config, "get", "kraftclusters", "sample", "-o", "yaml"), "what kubectl remembers"
     assert "serves v1alpha1; stores v1alpha1" in _kraft(config, "withdraw")
+    assert "v1alpha1" in _kubectl(config, "get", "kraftclusters", "sample", "-o", "yaml")
     assert _get(config, "v1alpha1")["spec"]["drain"] == {"partitionsAtOnce": 7, "bytesPerSecond": 5}
