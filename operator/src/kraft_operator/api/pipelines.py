@@ -198,6 +198,31 @@ class Value(Model):
     registry: Registry | None = None
 
 
+class Key(Model):
+    """How a record's key becomes its column."""
+
+    RULES: ClassVar = (
+        Rule("self.format == 'avro' || !has(self.schemaFile)", "only avro keys have a schemaFile: set format to avro"),
+    )
+    format: Annotated[
+        Literal["raw", "string", "int", "long", "json", "avro"],
+        Field(description="raw: bytes; string, int, long: as Kafka's serializers write them; json, avro: a struct"),
+    ] = "raw"
+    fields: Annotated[Free, Field(alias="schema", description="json: types by field; avro: the schema")] = {}
+    schema_file: Annotated[Text, Field(description="avro: the schema, on one of the driver's volumes")] | None = None
+
+
+class Headers(Model):
+    """How a record's headers become their column."""
+
+    RULES: ClassVar = (Rule("self.format == 'map' || self.values == 'raw'", "only a map has texts: set format to map"),)
+    format: Annotated[
+        Literal["list", "map"],
+        Field(description="list: key and value of each header, in order; map: the last value of each key"),
+    ] = "list"
+    values: Annotated[Literal["raw", "string"], Field(description="map: raw (bytes) or string (UTF-8)")] = "raw"
+
+
 class Table(Model):
     """The table that rows are written to."""
 
@@ -319,6 +344,8 @@ class KafkaTableSpec(PipelineSpec):
         ),
     )
     topics: Topics
+    key: Key = Key()
+    headers: Headers = Headers()
     value: Value = Value()
     table: Table
     commit: Commit = Commit()

@@ -29,6 +29,7 @@ from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.committer import Added, Keyed, stem, tried
 from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables.formats.recordmeta import MetaReader
 from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.spec import SpecError, TableSpec
@@ -161,9 +162,18 @@ class _Replay:
         offsets = letters.column("offset").to_pylist()
         damaged = [offset for offset, code in zip(offsets, codes, strict=True) if code == "headers.key"]
         parse = values.parser(self._spec, job.fields, retry_s=job.settings.retry_s)
+        meta = MetaReader(self._spec.key, self._spec.headers, retry_s=job.settings.retry_s)
         taken = values.reserved(self._spec, job.fields if len(job.fields) else None)
         return values.decode(
-            records, self._spec, job.fields, job.batch, additive=additive, taken=taken, parse=parse, damaged=damaged
+            records,
+            self._spec,
+            job.fields,
+            job.batch,
+            additive=additive,
+            taken=taken,
+            parse=parse,
+            damaged=damaged,
+            meta=meta,
         )
 
     def _job(self, number: int, fields: pa.Schema) -> Job:
@@ -174,6 +184,7 @@ class _Replay:
 
     def _create(self, fields: pa.Schema) -> None:
         schema = values.schema_of(self._spec, fields)
+        values.check_meta(self._spec, self._table.schema() or schema)
         changes.check(self._spec.keys, schema)
         changes.order_of(schema, self._spec.order_by)
         levels = partitions.parse(self._spec.partition_by, schema)

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from kraft_pipeline.tables.spec import TOPIC, SpecError, TableSpec, parse, read
 
-ROUTED: Final = ("name", "topics", "value", "table", "commit", "deadLetter", "maintenance", "transform", "functions")
-"""Fields of a route."""
-WHOLE: Final = ("topics", "value", "transform", "functions")
+WHOLE: Final = ("topics", "key", "headers", "value", "transform", "functions")
 """Fields of a route that replace the specification's field as a whole; other sections are merged field by field."""
+ROUTED: Final = ("name", *WHOLE, "table", "commit", "deadLetter", "maintenance")
+"""Fields of a route."""
 
 
 def load_all(path: Path) -> list[TableSpec]:

@@ -391,6 +391,8 @@ class Runner:
     def _create(self, fields: pa.Schema) -> None:
         """Create the table or add columns. Without `fields`, keys and partitions wait for the batch that has some."""
         schema, levels = values.schema_of(self.spec, fields), list[partitions.By]()
+        if self._transform is None:
+            values.check_meta(self.spec, self._table.schema() or schema)
         if self._transform is not None:
             schema = self._transform.columns(self._table.schema())
         if len(fields) or self._transform is not None or not values.lacking(self.spec, schema):

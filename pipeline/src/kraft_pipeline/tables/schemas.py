@@ -138,6 +138,18 @@ def _wider(there: pa.DataType, wanted: pa.DataType) -> pa.DataType:
         return there
 
 
+def alike(there: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a column takes the values of a type without a conversion; a struct may lack fields of the other."""
+    if pa.types.is_struct(there) and pa.types.is_struct(wanted):
+        both = {field.name for field in there} & {field.name for field in wanted}
+        return all(alike(there.field(name).type, wanted.field(name).type) for name in both)
+    if pa.types.is_list(there) and pa.types.is_list(wanted):
+        return alike(there.value_type, wanted.value_type)
+    if pa.types.is_map(there) and pa.types.is_map(wanted):
+        return alike(there.key_type, wanted.key_type) and alike(there.item_type, wanted.item_type)
+    return bool(there.equals(wanted))
+
+
 def misfit(given: pa.Schema, columns: pa.Schema) -> str:
     """Describe the first field whose type does not fit into its column; "" if all fit. Only numbers widen."""
     found = (_misfit(field.name, field.type, columns.field(field.name).type) for field in given)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from kraft_pipeline.client import Settings
-from kraft_pipeline.tables.formats.valuespec import ValueSpec, read_value
+from kraft_pipeline.tables.formats.valuespec import HeaderSpec, KeySpec, ValueSpec, read_headers, read_key, read_value
 from kraft_pipeline.tables.sections import Section, SpecError
 
 __all__ = ["SpecError", "TableSpec", "ValueSpec", "load", "parse"]
@@ -108,6 +108,8 @@ class TableSpec:
     transform: str = ""
     """A SELECT from `records` that returns the table's rows; "" writes the records themselves."""
     functions: tuple[FunctionSpec, ...] = ()
+    key: KeySpec = field(default_factory=KeySpec)
+    headers: HeaderSpec = field(default_factory=HeaderSpec)
     label: str = ""
     """Name of the table in messages and metrics; `name/route` or `name/topic` if the specification has many tables."""
 
@@ -168,7 +170,7 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         raise SpecError("spec.clusterRef: only the operator knows clusters by name; give bootstrapServers here")
     if spec.get("routes"):
         raise SpecError("spec.routes: there are several tables; a single table is needed")
-    topics, value = spec.section("topics"), spec.section("value")
+    topics, value, key, headers = (spec.section(one) for one in ("topics", "value", "key", "headers"))
     table, commit = spec.section("table"), spec.section("commit")
     letters, care, engine = spec.section("deadLetter"), spec.section("maintenance"), spec.section("engine")
     names, pattern = topics.texts("names"), _pattern(topics)
@@ -208,9 +210,11 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         transform=str(spec.get("transform", "")).strip().rstrip(";"),
         functions=_functions(spec.section("functions"), folder or Path()),
         label=name,
+        key=read_key(key, read, folder or Path()),
+        headers=read_headers(headers),
     )
     _check(found)
-    for section in (topics, value, table, commit, letters, care, engine, spec, top):
+    for section in (topics, value, key, headers, table, commit, letters, care, engine, spec, top):
         section.done()
     return found
 

@@ -19,6 +19,7 @@ from kraft_pipeline.sources.positions import Key
 from kraft_pipeline.tables import intents, partitions, values
 from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.committer import Added, stem
+from kraft_pipeline.tables.formats.recordmeta import MetaReader
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import Storage, open_storage
 
@@ -94,6 +95,7 @@ def write(job: Job, wanted: Range, batches: Iterable[pa.RecordBatch], damaged: C
     dead = RowFiles(open_storage(spec.dead_letter_path, spec.storage), plain, wanted, ())
     fields, reason, size = job.fields, "", 0
     parse = values.parser(spec, fields, retry_s=job.settings.retry_s)
+    meta = MetaReader(spec.key, spec.headers, retry_s=job.settings.retry_s)
     settled = job.settled.get((wanted.topic, wanted.partition))
     for fetched in batches:
         size += fetched.nbytes
@@ -107,6 +109,7 @@ def write(job: Job, wanted: Range, batches: Iterable[pa.RecordBatch], damaged: C
             taken=job.taken,
             parse=parse,
             damaged=damaged,
+            meta=meta,
         )
         fields = found.fields
         if not fields.equals(job.fields):

@@ -23,10 +23,11 @@ from kraft_pipeline.tables import partitions
 from kraft_pipeline.tables.committer import DELETED
 from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad
 from kraft_pipeline.tables.fieldtypes import type_of
-from kraft_pipeline.tables.formats import debezium, jsonvalues
+from kraft_pipeline.tables.formats import debezium, jsonvalues, recordmeta
 from kraft_pipeline.tables.formats.debeziumvalues import Events
+from kraft_pipeline.tables.formats.recordmeta import MetaReader
 from kraft_pipeline.tables.partitions import FORMATS, OF_COLUMN
-from kraft_pipeline.tables.schemas import FLAT, aligned, check_names
+from kraft_pipeline.tables.schemas import FLAT, aligned, alike, check_names
 from kraft_pipeline.tables.spec import SpecError, TableSpec
 
 RAW: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -124,6 +125,7 @@ def first_fields(spec: TableSpec) -> pa.Schema:
         else:
             found = pa.schema([(name, type_of(ddl)) for name, ddl in spec.value.schema.items()])
         check_names(found, reserved(spec))
+        meta_type(spec, "key")
     except SpecError:
         raise
     except ValueError as e:  # includes ArrowInvalid
@@ -133,9 +135,10 @@ def first_fields(spec: TableSpec) -> pa.Schema:
 
 def _installed(spec: TableSpec) -> None:
     kind = "jsonschema" if spec.value.format == "json" and spec.value.registry else spec.value.format
-    package = PACKAGES.get(kind)
-    if package is not None and not _is_there(package):
-        raise SpecError(f"spec.value.format: {package} is not installed; pip install 'kraftcluster[{kind}]'")
+    for section, form in (("value", kind), ("key", spec.key.format)):
+        package = PACKAGES.get(form)
+        if package is not None and not _is_there(package):
+            raise SpecError(f"spec.{section}.format: {package} is not installed; pip install 'kraftcluster[{form}]'")
 
 
 def _is_there(package: str) -> bool:
@@ -148,8 +151,26 @@ def _is_there(package: str) -> bool:
 def schema_of(spec: TableSpec, fields: pa.Schema) -> pa.Schema:
     """The table's columns without the columns that partition transforms compute."""
     if spec.value.format == "raw":
-        return pa.schema([(name, TYPES[name]) for name in RAW])
-    return pa.schema([*fields, *_said(spec), *(pa.field(column, TYPES[name]) for name, column in META.items())])
+        return pa.schema([(name, meta_type(spec, name)) for name in RAW])
+    return pa.schema([*fields, *_said(spec), *((column, meta_type(spec, name)) for name, column in META.items())])
+
+
+def meta_type(spec: TableSpec, name: str) -> pa.DataType:
+    """The type of a column with metadata of records. Raises SpecError."""
+    if name == "key":
+        return recordmeta.key_type(spec.key)
+    return recordmeta.headers_type(spec.headers) if name == "headers" else TYPES[name]
+
+
+def check_meta(spec: TableSpec, there: pa.Schema) -> None:
+    """Raises SpecError if an existing table has keys or headers of another type."""
+    for name in ("key", "headers"):
+        column, wanted = name if spec.value.format == "raw" else META[name], meta_type(spec, name)
+        if column in there.names and not alike(there.field(column).type, wanted):
+            raise SpecError(
+                f"spec.{name if name == 'headers' else 'key'}.format: the table's column {column} is "
+                f"{there.field(column).type}, not {wanted}; give another path or the former format"
+            )
 
 
 def lacking(spec: TableSpec, schema: pa.Schema) -> list[str]:
@@ -210,29 +231,33 @@ def decode(
     taken: frozenset[str] = RESERVED,
     parse: Parse,
     damaged: Collection[int] = (),
+    meta: MetaReader | None = None,
 ) -> Rows:
     """Decode records to rows and dead letters. Rows by key have the column `DELETED`, too.
 
     `damaged`: offsets of records with a header key that is not UTF-8. If the registry or a disk is unreachable, raises
     ClientError or OSError, and the batch waits.
     """
+    meta = meta or MetaReader(spec.key, spec.headers)
     spoiled = _spoiled(records, damaged)
     if spoiled:
         sound = np.ones(records.num_rows, bool)
         sound[list(spoiled)] = False
         letters, records = _letters(pa.table(records), spoiled, batch), records.filter(pa.array(sound))
     try:
-        found = _decoded(records, spec, fields, batch, additive=additive, taken=taken, parse=parse)
+        found = _decoded(records, spec, fields, batch, additive=additive, taken=taken, parse=parse, meta=meta)
     except (ClientError, OSError, MemoryError):
         raise
     except Exception as e:
         if records.num_rows > 1:
-            found = _halved(records, spec, fields, batch, additive=additive, taken=taken, parse=parse)
+            found = _halved(records, spec, fields, batch, additive=additive, taken=taken, parse=parse, meta=meta)
         else:  # a defect in this program must not stop the table
             _LOG.warning("offset %s: the record cannot be decoded", records.column("offset")[0], exc_info=True)
             bad = {0: Bad("defect", f"{type(e).__name__}: {e}"[:REASON_CHARACTERS])}
             dead = _letters(pa.table(records), bad, batch)
-            found = _decoded(records.slice(0, 0), spec, fields, batch, additive=additive, taken=taken, parse=parse)
+            found = _decoded(
+                records.slice(0, 0), spec, fields, batch, additive=additive, taken=taken, parse=parse, meta=meta
+            )
             found = found._replace(dead=dead)
     return found._replace(dead=pa.concat_tables([letters, found.dead])) if spoiled else found
 
@@ -271,10 +296,19 @@ def _decoded(
     additive: bool,
     taken: frozenset[str],
     parse: Parse,
+    meta: MetaReader,
 ) -> Rows:
+    read, wrong = meta(records)
+    if wrong:
+        good = np.ones(records.num_rows, bool)
+        good[list(wrong)] = False
+        letters, kept = _letters(pa.table(records), wrong, batch), records.filter(pa.array(good))
+        found = _decoded(kept, spec, fields, batch, additive=additive, taken=taken, parse=parse, meta=meta)
+        return found._replace(dead=pa.concat_tables([letters, found.dead]))
     whole = pa.table(records)
     if spec.value.format == "raw":
-        return _checked(Rows(whole, DEAD_SCHEMA.empty_table(), fields), whole, spec, batch)
+        rows = pa.Table.from_arrays([read.get(n, whole.column(n)) for n in RAW], schema=schema_of(spec, fields))
+        return _checked(Rows(rows, DEAD_SCHEMA.empty_table(), fields), whole, spec, batch)
     parsed = parse(records.column("value"), fields, additive=additive, reserved=taken)
     fields = parsed.table.schema if len(parsed.good) else fields
     gone = np.asarray(records.column("value").is_null())  # tombstones: rows without fields
@@ -293,7 +327,8 @@ def _decoded(
         marks = marks.take(pa.array(order)) if len(said) else marks
         places = places[order]
     metas = whole.take(pa.array(places))
-    columns: list[Any] = [*values.columns, *marks.columns, *(metas.column(name) for name in META)]
+    told = [read[name].take(pa.array(places)) if name in read else metas.column(name) for name in META]
+    columns: list[Any] = [*values.columns, *marks.columns, *told]
     found = Rows(pa.Table.from_arrays(columns, schema=schema_of(spec, fields)), pa.table({}), fields)
     bad = parsed.bad
     if isinstance(parse, Events) and spec.mode == "upsert":

@@ -13,6 +13,7 @@ from typing import Any, Final
 from kraft_pipeline.tables.sections import Section, SpecError
 
 FORMATS: Final = ("raw", "json", "avro", "protobuf")
+KEY_FORMATS: Final = ("raw", "string", "int", "long", "json", "avro")
 ENVELOPES: Final = ("none", "debezium")
 NUMBERS: Final = ("exact", "double")
 
@@ -69,6 +70,56 @@ class ValueSpec:
     envelope: str = "none"
     """`debezium`: values are change events, which become rows of the database's table."""
     access: Access = Access()
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """How a record's key becomes its column."""
+
+    format: str = "raw"
+    """`raw`: bytes; `string`, `int`, `long`: as Kafka's serializers write them; `json`, `avro`: a struct of fields."""
+    fields: ValueSpec = ValueSpec()
+    """For json and avro: the schema, and the registry of the values."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderSpec:
+    """How a record's headers become their column."""
+
+    format: str = "list"
+    """`list`: key and value of each header, in order; `map`: the last value of each key."""
+    values: str = "raw"
+    """For a map: `raw` (bytes) or `string`."""
+
+
+def read_key(given: Section, value: ValueSpec, folder: Path) -> KeySpec:
+    """Parse the section `key`. Avro keys have schema ids if the values' section has a registry. Raises SpecError."""
+    kind = given.one_of("format", KEY_FORMATS, "raw")
+    for name in ("schema", "schemaFile"):
+        if given.get(name) and kind not in ({"json", "avro"} if name == "schema" else {"avro"}):
+            raise SpecError(f"{given.path}.{name}: {kind} keys have none; set format to avro")
+    if kind not in {"json", "avro"}:
+        return KeySpec(kind)
+    if kind == "json":
+        schema = given.mapping("schema")
+        if not schema:
+            raise SpecError(f"{given.path}.schema: is missing; json keys need their fields and types")
+        return KeySpec(kind, ValueSpec(kind, schema=schema))
+    avro = _avro_schema(given, folder)
+    if not avro:
+        raise SpecError(f"{given.path}.schema: is missing; avro keys need a schema or a schemaFile")
+    found = ValueSpec(kind, avro=avro, registry=value.registry, registry_auth=value.registry_auth, access=value.access)
+    return KeySpec(kind, found)
+
+
+def read_headers(given: Section) -> HeaderSpec:
+    """Parse the section `headers`. Raises SpecError."""
+    found = HeaderSpec(
+        given.one_of("format", ("list", "map"), "list"), given.one_of("values", ("raw", "string"), "raw")
+    )
+    if found.format == "list" and found.values != "raw":
+        raise SpecError(f"{given.path}.values: only a map has texts; set format to map")
+    return found
 
 
 def read_value(given: Section, folder: Path) -> ValueSpec:
