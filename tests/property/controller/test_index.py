@@ -11,7 +11,8 @@ import pytest
 from kraft_node.controller import blocks
 from kraft_node.controller import index as index_module
 from kraft_node.controller.derived import Derived
-from kraft_node.controller.index import members
+from kraft_node.controller.index import flat, members
+from kraft_node.controller.leaders import PARTITIONS_A_TURN
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.snapshot import SnapshotCursor
@@ -46,12 +47,12 @@ def check(quorum: Quorum) -> None:
     index = quorum.controller.cluster.index
     topics = quorum.controller.cluster.view.topics
     for broker in BROKERS:
-        in_sync = list(index.in_sync_on(broker, topics))
+        in_sync = list(flat(index.in_sync_on(broker, topics)))
         assert len(in_sync) == len(set(in_sync))
         assert set(in_sync) == scan(quorum, lambda s, b=broker: b in s.isr)
-        assert set(index.eligible_on(broker)) == scan(quorum, lambda s, b=broker: b in s.elr)
-        assert index.leads_any(broker, topics) == bool(scan(quorum, lambda s, b=broker: s.leader == b))
-    assert set(index.leaderless()) == scan(quorum, lambda s: s.leader == -1)
+        assert set(flat(index.eligible_on(broker))) == scan(quorum, lambda s, b=broker: b in s.elr)
+        assert index.leads_any(broker, topics, 99) == bool(scan(quorum, lambda s, b=broker: s.leader == b))
+    assert set(flat(index.leaderless())) == scan(quorum, lambda s: s.leader == -1)
     assert set(members(index.imbalanced)) == scan(quorum, lambda s: s.leader != s.replicas[0])
     assert set(members(index.reassigning)) == scan(quorum, lambda s: s.is_reassigning)
     if quorum.controller.cluster.view.is_empty:
@@ -64,11 +65,11 @@ def check(quorum: Quorum) -> None:
 def contents(derived: Derived, image: MetadataImage) -> list[Any]:
     """All results, and the blocks searched: after a search no block is a false positive."""
     index = derived.index
-    sets = [set(index.in_sync_on(broker, image.topics)) for broker in BROKERS]
+    sets = [set(flat(index.in_sync_on(broker, image.topics))) for broker in BROKERS]
     blocks = [set(index._in_sync.of(broker)) for broker in BROKERS]
     elr = {b: p for b, p in index._elr.sets.items() if p}
     names = {key: sorted(names) for key, names in derived.names._by_unified.items()}
-    return [*sets, *blocks, elr, set(index.leaderless()), index.imbalanced, index.reassigning, names]
+    return [*sets, *blocks, elr, set(flat(index.leaderless())), index.imbalanced, index.reassigning, names]
 
 
 def laws(quorum: Quorum) -> None:
@@ -81,7 +82,22 @@ def laws(quorum: Quorum) -> None:
             assert not set(state.isr) & set(state.elr), where
             assert state.leader == -1 or state.leader in state.isr, where
             if state.leader != -1:
-                assert quorum.controller.cluster.is_active(state.leader), where
+                leader = quorum.controller.cluster.broker(state.leader)
+                assert leader is not None, where
+                assert not leader.fenced, where
+            for broker in quorum.controller.cluster.view.brokers.values():
+                assert not broker.fenced or broker.id not in state.isr or state.isr == (broker.id,), where
+    assert all(count >= 0 for count in quorum.controller.cluster.leaving.values())
+
+
+def only_active_brokers_lead(quorum: Quorum) -> None:
+    """Only for whole plans: partitions wait for their leaders between the turns of a controlled shutdown."""
+    cluster = quorum.controller.cluster
+    assert not scan(quorum, lambda s: s.leader != -1 and not cluster.is_active(s.leader))
+
+
+def leads_nothing(quorum: Quorum, broker: int) -> bool:
+    return not scan(quorum, lambda s: s.leader == broker)
 
 
 def step(quorum: Quorum, rng: random.Random) -> None:
@@ -91,7 +107,10 @@ def step(quorum: Quorum, rng: random.Random) -> None:
     registration = quorum.image.brokers.get(broker)
     if what in range(1, 5) and registration is not None and registration.in_controlled_shutdown:
         # A process that shuts down does not change its mind: it keeps asking, and returns as another incarnation.
-        what = 5 if quorum.heartbeat(broker, want_shut_down=True).should_shut_down else 4
+        what = 4
+        if quorum.heartbeat(broker, want_shut_down=True).should_shut_down:
+            assert leads_nothing(quorum, broker), f"broker {broker} may stop"
+            what = 5
     if what == 0:
         quorum.create(name, partitions=rng.randint(1, 9), factor=rng.randint(1, 3))
     elif what == 1:
@@ -99,7 +118,8 @@ def step(quorum: Quorum, rng: random.Random) -> None:
     elif what in (2, 3):
         quorum.heartbeat(broker)
     elif what == 4:
-        quorum.heartbeat(broker, want_shut_down=True)
+        if quorum.heartbeat(broker, want_shut_down=True).should_shut_down:
+            assert leads_nothing(quorum, broker), f"broker {broker} may stop"
     elif what == 5:
         previous = quorum.epoch_of(broker) if rng.random() < 0.5 else -1
         quorum.register(broker, incarnation=rng.randrange(1_000_000), previous_epoch=previous)
@@ -145,21 +165,41 @@ def alter_isr(quorum: Quorum, topic_id: bytes, number: int, state: Any, isr: lis
 @pytest.mark.parametrize("elr", [0, 1])
 @pytest.mark.parametrize("seed", range(6))
 def test_random_life(seed: int, elr: int) -> None:
+    random_life(seed, elr, PARTITIONS_A_TURN)
+
+
+@pytest.mark.parametrize("elr", [0, 1])
+@pytest.mark.parametrize("seed", range(12))
+def test_random_life_with_plans_in_many_turns(seed: int, elr: int) -> None:
+    random_life(seed, elr, 1)
+
+
+def random_life(seed: int, elr: int, partitions_a_turn: int) -> None:
+    """`partitions_a_turn` 1: other requests come between the turns of long plans."""
     rng = random.Random(seed)
     bootstrap = [FeatureLevelRecord(name=METADATA_VERSION, feature_level=30)]
     if elr:
         bootstrap.append(FeatureLevelRecord(name=ELR_VERSION, feature_level=1))
     quorum = Quorum(bootstrap=bootstrap, min_insync_replicas="2")
     quorum.start(*BROKERS)
+    quorum.controller.leaders.partitions_a_turn = partitions_a_turn
     for _ in range(150):
         step(quorum, rng)
+        if rng.random() < 0.5:
+            quorum.pass_time(0)
         check(quorum)
         laws(quorum)
+        if partitions_a_turn > 1:
+            only_active_brokers_lead(quorum)
         if rng.random() < 0.1:
             lose_uncommitted(quorum, rng)
             quorum.lose()
             quorum.lead()
             check(quorum)
+    quorum.pass_time(1)
+    assert not quorum.controller.in_turns.under_way, "they end"
+    laws(quorum)
+    assert not any(quorum.controller.cluster.leaving.values())
 
 
 def lose_uncommitted(quorum: Quorum, rng: random.Random) -> None:

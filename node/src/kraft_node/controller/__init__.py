@@ -11,6 +11,7 @@ committed is unknown.
 | `controller` | `Controller`: the handler of each request, the order of its steps, periodic work |
 | `cluster` | the state that managers plan against: overlay, index, sessions, effective configuration |
 | `plan`, `deferred`, `periodic` | records plus answer; answers that wait for commit; timers |
+| `long_plans` | plans that take several turns of the loop; brokers that leave their ISRs |
 | `activation` | the first records of a new active controller: bootstrap (KIP-868), end of an abandoned transaction |
 | `features` | UpdateFeatures (KIP-584, KIP-778) |
 | `brokers`, `sessions` | registration, leases, fencing, controlled shutdown, directories (KIP-631, KIP-841, KIP-858) |

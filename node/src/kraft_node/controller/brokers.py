@@ -11,12 +11,12 @@ A process locks its log directories, so a process that has the directory id prov
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from kraft_node.controller.cluster import Cluster
 from kraft_node.controller.leaders import Leaders
-from kraft_node.controller.plan import Plan
+from kraft_node.controller.long_plans.departures import FENCE, UNFENCE, Departures, broker_change
+from kraft_node.controller.plan import Plan, Steps, next_plan, preceded
 from kraft_node.controller.sessions import ControlState, Link
 from kraft_node.metadata.brokers import BrokerRegistration
 from kraft_node.metadata.features import (
@@ -40,25 +40,25 @@ from kraft_protocol.wire.messages import (
     UnregisterBrokerResponse,
 )
 from kraft_protocol.wire.stored import (
-    BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
 
-FENCE: Final = 1
-UNFENCE: Final = -1
-IN_CONTROLLED_SHUTDOWN: Final = 1
+LED_BLOCKS_MAX: Final = 1_000
+"""How many blocks of partitions are searched for one that a broker leads. In more, unknown counts as leading: the
+broker then stops as one that leads."""
 
 
 class Brokers:
     """Answers requests of brokers about themselves, and fences silent brokers."""
 
-    __slots__ = ("_cluster", "_leaders", "on_snapshot_told")
+    __slots__ = ("_cluster", "_departures", "_leaders", "on_snapshot_told")
 
     def __init__(self, cluster: Cluster, leaders: Leaders) -> None:
         self._cluster = cluster
         self._leaders = leaders
+        self._departures = Departures(cluster, leaders)
         self.on_snapshot_told: Callable[[int, int | None], None] = lambda _broker_id, _end_offset: None
         """Called on each heartbeat with the end offset of that broker's latest metadata snapshot; None: not reported.
         """
@@ -66,27 +66,57 @@ class Brokers:
     # Registration
 
     def register(
-        self, request: BrokerRegistrationRequest, api_version: int, next_offset: int, kraft_version: int
-    ) -> Plan:
+        self,
+        request: BrokerRegistrationRequest,
+        api_version: int,
+        next_offset: Callable[[], int],
+        kraft_version: Callable[[], int],
+    ) -> Steps:
         """Register a broker. Its epoch is the offset of its registration record, whatever records precede it: a broker
         that has replayed up to this epoch has seen its registration.
 
-        `next_offset` is the offset of the first record; `kraft_version` is the current level, which the raft layer
-        knows.
+        `next_offset` tells the offset of the next record; `kraft_version` the level, which the raft layer knows.
         """
-        cluster = self._cluster
-        if request.cluster_id != cluster.cluster_id:
-            message = f"Expected cluster ID {cluster.cluster_id}, but got cluster ID {request.cluster_id}"
+        broker_id = request.broker_id
+        records: list[Any] | None = None
+        while records is None:
+            existing = self._cluster.broker(broker_id)
+            self._check_cluster(request)
+            self._check_incarnation(request, existing)
+            record = self._registration(request, kraft_version())
+            if existing is not None and existing.incarnation_id == request.incarnation_id:
+                record.fenced = existing.fenced
+                record.in_controlled_shutdown = existing.in_controlled_shutdown
+                record.broker_epoch = existing.epoch
+                records = []
+                break
+            clean = api_version >= 3 and existing is not None and request.previous_broker_epoch == existing.epoch
+            turns = self._leaders.broker_restarted(broker_id, clean)
+            epoch = self._departures.epoch_of(broker_id)
+            records = yield from self._departures.out_of_isrs(broker_id, epoch, turns)
+            if records is not None:
+                # Directories and features may have changed between the turns. That the predecessor is replaced is
+                # decided: it has left ISRs.
+                record = self._registration(request, kraft_version())
+                record.broker_epoch = next_offset() + len(records)
+        records.append(record)
+        return Plan(BrokerRegistrationResponse(broker_epoch=record.broker_epoch), records, atomic=False)
+
+    def _check_cluster(self, request: BrokerRegistrationRequest) -> None:
+        cluster_id = self._cluster.cluster_id
+        if request.cluster_id != cluster_id:
+            message = f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}"
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
-        existing = cluster.broker(request.broker_id)
-        self._check_incarnation(request, existing)
+
+    def _registration(self, request: BrokerRegistrationRequest, kraft_version: int) -> RegisterBrokerRecord:
+        """The record of a new incarnation, still without its epoch."""
         if request.is_migrating_zk_broker:
             message = "Controller does not support registering ZK brokers."
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
-        with_directories = cluster.level >= DIRECTORY_ASSIGNMENT_SUPPORTED
+        with_directories = self._cluster.level >= DIRECTORY_ASSIGNMENT_SUPPORTED
         if with_directories:
             self._check_directories(request)
-        record = RegisterBrokerRecord(
+        return RegisterBrokerRecord(
             broker_id=request.broker_id,
             incarnation_id=request.incarnation_id,
             rack=request.rack,
@@ -102,17 +132,6 @@ class Brokers:
             features=self._check_features(request, kraft_version),
             log_dirs=list(request.log_dirs) if with_directories else [],
         )
-        records: list[Any] = []
-        if existing is not None and existing.incarnation_id == request.incarnation_id:
-            record.fenced = existing.fenced
-            record.in_controlled_shutdown = existing.in_controlled_shutdown
-            record.broker_epoch = existing.epoch
-        else:
-            clean = api_version >= 3 and existing is not None and request.previous_broker_epoch == existing.epoch
-            self._leaders.broker_restarted(request.broker_id, clean, records)
-            record.broker_epoch = next_offset + len(records)
-        records.append(record)
-        return Plan(BrokerRegistrationResponse(broker_epoch=record.broker_epoch), records, atomic=False)
 
     def _check_incarnation(self, request: BrokerRegistrationRequest, existing: BrokerRegistration | None) -> None:
         if existing is None or existing.incarnation_id == request.incarnation_id:
@@ -163,16 +182,18 @@ class Brokers:
             for name, (lowest, highest) in supported.items()
         ]
 
-    def unregister(self, request: UnregisterBrokerRequest) -> Plan:
+    def unregister(self, request: UnregisterBrokerRequest) -> Steps:
         """Plan the removal of a broker's registration. Raises BROKER_ID_NOT_REGISTERED."""
-        broker = self._cluster.broker(request.broker_id)
-        if broker is None:
-            message = f"Broker ID {request.broker_id} is not currently registered"
-            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
-        records: list[Any] = []
-        self._leaders.broker_unregistered(broker.id, records)
-        records.append(UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch))
-        return Plan(UnregisterBrokerResponse(), records, atomic=False)
+        while True:
+            broker = self._cluster.broker(request.broker_id)
+            if broker is None:
+                message = f"Broker ID {request.broker_id} is not currently registered"
+                raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+            turns = self._leaders.broker_unregistered(broker.id)
+            records = yield from self._departures.out_of_isrs(broker.id, broker.epoch, turns)
+            if records is not None:
+                records.append(UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch))
+                return Plan(UnregisterBrokerResponse(), records, atomic=False)
 
     def register_controller(self, request: ControllerRegistrationRequest) -> Plan:
         """Store the endpoints and supported features of another controller (KIP-919)."""
@@ -218,22 +239,23 @@ class Brokers:
             self._directories_offline(broker, request.offline_log_dirs, records)
         if records and after is ControlState.UNFENCED:
             after = before  # with the next heartbeat: until then the lost directories count as usable
-        if after is not before:
-            self._enter(broker, after, records)
+        entered = Plan(None) if after is before else next_plan(self._enter(broker, before, after))
+        records += entered.records
         cluster.sessions.touch(broker.id, after.fenced, request.current_metadata_offset)
         if cluster.level >= CORDONED_LOG_DIRS_SUPPORTED and request.cordoned_log_dirs is not None:
             self._directories_cordoned(broker, request.cordoned_log_dirs, records)
         response = BrokerHeartbeatResponse(
             is_caught_up=request.current_metadata_offset >= broker.epoch,
             is_fenced=after.fenced,
-            should_shut_down=after is ControlState.SHUTDOWN_NOW,
+            should_shut_down=after is ControlState.SHUTDOWN_NOW and entered.rest is None,
         )
         plan = Plan(response, records, atomic=False)
-        if after is ControlState.CONTROLLED_SHUTDOWN:
-            plan.appended = partial(cluster.sessions.start_shutdown, broker.id)
+        plan.appended, plan.rest = entered.appended, entered.rest
         return plan
 
     def _next_state(self, before: ControlState, request: BrokerHeartbeatRequest) -> ControlState:
+        if self._departures.is_leaving(request.broker_id):
+            return before  # once its partitions have moved, the next heartbeat goes on
         if before is ControlState.FENCED:
             if request.want_shut_down:
                 return ControlState.SHUTDOWN_NOW
@@ -242,33 +264,30 @@ class Brokers:
             return ControlState.UNFENCED if ready else ControlState.FENCED
         if before is ControlState.UNFENCED and not request.want_shut_down:
             return ControlState.FENCED if request.want_fence else ControlState.UNFENCED
-        leads = self._cluster.index.leads_any(request.broker_id, self._cluster.view.topics)
         if before is ControlState.UNFENCED:
-            return ControlState.CONTROLLED_SHUTDOWN if leads and not request.want_fence else ControlState.SHUTDOWN_NOW
-        if leads or not self._cluster.sessions.may_leave(request.broker_id):
-            return ControlState.CONTROLLED_SHUTDOWN
-        return ControlState.SHUTDOWN_NOW
+            must_wait = not request.want_fence and self._may_lead_any(request.broker_id)
+        else:  # it has left all ISRs, and may not join one again
+            must_wait = not self._cluster.sessions.may_leave(request.broker_id)
+        return ControlState.CONTROLLED_SHUTDOWN if must_wait else ControlState.SHUTDOWN_NOW
 
-    def _enter(self, broker: BrokerRegistration, state: ControlState, records: list[Any]) -> None:
+    def _may_lead_any(self, broker_id: int) -> bool:
+        return self._cluster.index.leads_any(broker_id, self._cluster.view.topics, LED_BLOCKS_MAX)
+
+    def _enter(self, broker: BrokerRegistration, before: ControlState, state: ControlState) -> Steps:
         if state is ControlState.UNFENCED:
-            records.append(_change(broker, fenced=UNFENCE))
-            self._leaders.broker_unfenced(broker.id, records)
-        elif state is ControlState.CONTROLLED_SHUTDOWN:
-            if not broker.in_controlled_shutdown:
-                records.append(_change(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN))
-            self._leaders.broker_leaves_isrs(broker.id, records)
-        elif not broker.fenced:
-            self.fence(broker, records)
-
-    def fence(self, broker: BrokerRegistration, records: list[Any]) -> None:
-        """Add the records that fence a broker and take it out of all ISRs."""
-        self._leaders.broker_leaves_isrs(broker.id, records)
-        records.append(_change(broker, fenced=FENCE))
+            first = [broker_change(broker, fenced=UNFENCE)]
+            records = yield from preceded(first, self._leaders.broker_unfenced(broker.id))
+            return Plan(None, records, atomic=False)
+        if state is ControlState.CONTROLLED_SHUTDOWN:
+            return (yield from self._departures.shut_down(broker))
+        if before is ControlState.CONTROLLED_SHUTDOWN:
+            return Plan(None, [broker_change(broker, fenced=FENCE)])
+        if broker.fenced:
+            return Plan(None)
+        return (yield from self._departures.fence(broker))
 
     def fence_one_stale(self) -> Plan | None:
-        """Fence one broker whose lease has expired; None if there is none. One at a time, because each plan may be
-        large.
-        """
+        """Begin to fence one broker whose lease has expired; None if there is none."""
         cluster = self._cluster
         expired = cluster.sessions.take_expired(cluster.clock.monotonic_ms())
         if expired is None:
@@ -276,9 +295,7 @@ class Brokers:
         broker = cluster.broker(expired[0])
         if broker is None or broker.epoch != expired[1] or broker.fenced:
             return Plan(None)
-        records: list[Any] = []
-        self.fence(broker, records)
-        return Plan(None, records, atomic=False)
+        return next_plan(self._departures.fence(broker))
 
     # Directories
 
@@ -286,17 +303,13 @@ class Brokers:
         newly = set(broker.directories).intersection(offline)
         if not newly:
             return
-        self._leaders.directories_lost(broker.id, newly, records)
+        records += self._leaders.directories_lost(broker.id, newly)
         remaining = [directory for directory in broker.directories if directory not in newly]
-        records.append(_change(broker, log_dirs=remaining))
+        records.append(broker_change(broker, log_dirs=remaining))
 
     def _directories_cordoned(self, broker: BrokerRegistration, cordoned: list[Any], records: list[Any]) -> None:
         if set(cordoned) != set(broker.cordoned_directories or ()):
-            records.append(_change(broker, cordoned_log_dirs=list(cordoned)))
-
-
-def _change(broker: BrokerRegistration, **fields: Any) -> BrokerRegistrationChangeRecord:
-    return BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, **fields)
+            records.append(broker_change(broker, cordoned_log_dirs=list(cordoned)))
 
 
 def _check_range(name: str, level: int, lowest: int, highest: int) -> None:

@@ -6,6 +6,7 @@ append, changes it. It holds no answers, no timers and no log.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,6 +54,7 @@ class Cluster:
         "config",
         "config_generation",
         "derived",
+        "leaving",
         "node_id",
         "replaces_on_restart",
         "rng",
@@ -80,6 +82,9 @@ class Cluster:
         self.replaces_on_restart = own_boolean(static, REPLACE_KEY)
         """Whether a broker with its predecessor's directories replaces it before the predecessor's lease ends."""
         self.derived = Derived()
+        self.leaving: Counter[int] = Counter()
+        """How many long plans take each broker out of its ISRs, in turns. Such a broker may neither lead nor join an
+        ISR, although its registration says so only at the end. This is soft state."""
 
     # Life
 
@@ -196,9 +201,10 @@ class Cluster:
         return self.view.brokers.get(broker_id)
 
     def is_active(self, broker_id: int) -> bool:
-        """Whether the broker is registered, not fenced and not shutting down: then it may lead and join ISRs."""
+        """Whether the broker is registered, not fenced, and neither shutting down nor being fenced: then it may lead
+        and join ISRs."""
         broker = self.view.brokers.get(broker_id)
-        return broker is not None and broker.active
+        return broker is not None and broker.active and not self.leaving[broker_id]
 
     def check_epoch(self, broker_id: int, epoch: int) -> BrokerRegistration:
         """The broker's registration. Raises STALE_BROKER_EPOCH unless exactly this incarnation is registered."""
@@ -216,7 +222,7 @@ class Cluster:
             cordoned = broker.cordoned_directories
             if broker.directories and cordoned and set(broker.directories) <= set(cordoned):
                 continue
-            yield UsableBroker(broker.id, broker.rack, fenced=not broker.active)
+            yield UsableBroker(broker.id, broker.rack, fenced=not self.is_active(broker.id))
 
     def default_directory(self, broker_id: int) -> Uuid:
         """The directory of a new replica on the broker: its only directory, or unassigned if it has several

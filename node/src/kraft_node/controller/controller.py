@@ -30,9 +30,10 @@ from kraft_node.controller.envelope import Envelopes
 from kraft_node.controller.features import Features, default_bootstrap_records
 from kraft_node.controller.isr import Isr
 from kraft_node.controller.leaders import Leaders
+from kraft_node.controller.long_plans.in_turns import InTurns
 from kraft_node.controller.mutation_quota import MutationQuotas
 from kraft_node.controller.periodic import Periodic, Task
-from kraft_node.controller.plan import Plan
+from kraft_node.controller.plan import Plan, next_plan, steps_of
 from kraft_node.controller.producer_ids import allocate
 from kraft_node.controller.quotas import Quotas
 from kraft_node.controller.reassignments import Reassignments
@@ -42,7 +43,7 @@ from kraft_node.metadata.delta import MetadataDelta
 from kraft_node.metadata.features import METADATA_VERSION
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
-from kraft_node.metadata.partitions import MetadataError
+from kraft_node.metadata.partitions import NO_LEADER, MetadataError
 from kraft_node.metadata.prepared import Prepared
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.node import NotLeader
@@ -129,6 +130,8 @@ class Controller:
         self.acls = Acls(self.cluster)
         self.turns = Turns(env)
         """Runs requests that need more than their share of a loop turn in steps."""
+        self.in_turns = InTurns(self.turns, self)
+        """The plans that go on after their first turn."""
         self._periodic = Periodic(env.clock, env.scheduler, self._tasks())
         self.handlers: dict[ApiKey, Handler] = self._handlers()
 
@@ -196,6 +199,8 @@ class Controller:
                     ) from e
                 return  # the epoch is over already: `on_lost_leadership` follows
         self._periodic.start()
+        # The former controller may have resigned between two turns (see `long_plans.departures`).
+        self.in_turns.add(steps_of(self.leaders.broker_unfenced(NO_LEADER)), _forget)
 
     def on_leader_changed(self, leader_id: int, epoch: int) -> None:
         """Another node leads, or none is known to (-1). Clients of the wrong controller are told this id."""
@@ -212,7 +217,7 @@ class Controller:
         self.epoch = None
         self._periodic.stop()
         self.cluster.deactivate()
-        self._deferred.drop(self._not_controller(), _refuse)
+        self._deferred.drop(self.not_controller(), _refuse)
 
     def on_commit(self, offset: int) -> None:
         """The image has replayed everything up to and including `offset`."""
@@ -221,7 +226,7 @@ class Controller:
             return
         self._deferred.committed(offset)
 
-    def _not_controller(self) -> KafkaError:
+    def not_controller(self) -> KafkaError:
         message = "No controller appears to be active."
         if self.leader_id >= 0 and self.leader_id != self._config.node_id:
             message = f"The active controller appears to be node {self.leader_id}."
@@ -256,7 +261,7 @@ class Controller:
             ApiKey.UPDATE_FEATURES: lambda ctx, request: self.features.update(request, ctx.api_version),
             ApiKey.BROKER_REGISTRATION: self._register_broker,
             ApiKey.BROKER_HEARTBEAT: lambda ctx, request: self.brokers.heartbeat(request, ctx.connection),
-            ApiKey.UNREGISTER_BROKER: lambda _, request: self.brokers.unregister(request),
+            ApiKey.UNREGISTER_BROKER: lambda _, request: next_plan(self.brokers.unregister(request)),
             ApiKey.CONTROLLER_REGISTRATION: lambda _, request: self.brokers.register_controller(request),
             ApiKey.ALLOCATE_PRODUCER_IDS: lambda _, request: allocate(request, self.cluster),
             ApiKey.CREATE_ACLS: lambda _, request: self.acls.create(request),
@@ -282,13 +287,15 @@ class Controller:
     def _planned(self, planner: Callable[[RequestContext, Any], Plan]) -> Handler:
         def handle(ctx: RequestContext, request: Any) -> Any:
             if self.epoch is None:
-                raise self._not_controller()
+                raise self.not_controller()
             self._deferred.check_room()
-            plan = self._plan(planner, ctx, request)
-            if plan.records:
-                self._append(plan)
-            elif plan.appended is not None:
-                plan.appended(self._log.next_offset - 1)
+            plan = self.planned(f"planning {ApiKey(ctx.api_key).name}", partial(planner, ctx, request))
+            self.write(plan)
+            if plan.rest is not None:
+                answers_at_end = plan.response is None
+                self.in_turns.add(plan.rest, partial(self._answer_late, ctx, request) if answers_at_end else _forget)
+                if answers_at_end:
+                    return None
             # Without records it is only a query, but the answer may contain uncommitted data.
             if self._last_offset <= self._image.offset:
                 return plan.response
@@ -297,17 +304,27 @@ class Controller:
 
         return handle
 
-    def _plan(self, planner: Callable[[RequestContext, Any], Plan], ctx: RequestContext, request: Any) -> Plan:
+    def _answer_late(self, ctx: RequestContext, request: Any, outcome: Plan | KafkaError) -> None:
+        if isinstance(outcome, KafkaError):
+            ctx.respond(_refuse(ctx, request, outcome))
+        else:
+            self._deferred.add(self._last_offset, ctx, request, outcome.response)
+            self._deferred.committed(self._image.offset)
+
+    def planned(self, what: str, planner: Callable[[], Plan]) -> Plan:
+        """The plan that `planner` returns. Raises KafkaError; a defect of the planner is noted as one of `what`."""
         try:
-            return planner(ctx, request)
+            return planner()
         except KafkaError:
             raise
         except Exception as e:
-            raise self._refuse_defect(f"planning {ApiKey(ctx.api_key).name}", e) from e
+            raise self._refuse_defect(what, e) from e
 
     def _register_broker(self, ctx: RequestContext, request: Any) -> Plan:
-        level = self.features.kraft_version()
-        return self.brokers.register(request, ctx.api_version, self._log.next_offset, level)
+        def next_offset() -> int:
+            return self._log.next_offset
+
+        return next_plan(self.brokers.register(request, ctx.api_version, next_offset, self.features.kraft_version))
 
     def _describe_cluster(self, ctx: RequestContext, request: Any) -> Any:
         cluster_id = self.cluster.cluster_id
@@ -322,7 +339,7 @@ class Controller:
 
     def _delete_acls(self, ctx: RequestContext, request: Any) -> Any:
         if self.epoch is None:
-            raise self._not_controller()
+            raise self.not_controller()
 
         def steps() -> Generator[None, None, Any]:
             found = yield from self.acls.find(request)
@@ -331,6 +348,18 @@ class Controller:
         return answer(self.turns, ctx, request, steps())
 
     # Appending
+
+    def write(self, plan: Plan) -> None:
+        """Append the records of a plan, if it has any. Raises KafkaError; then the plan's `rest` is closed."""
+        try:
+            if plan.records:
+                self._append(plan)
+            elif plan.appended is not None:
+                plan.appended(self._log.next_offset - 1)
+        except KafkaError:
+            if plan.rest is not None:
+                plan.rest.close()
+            raise
 
     def _append(self, plan: Plan) -> None:
         """Replay the plan on the overlay and append it. `_last_offset` becomes the offset of its last record.
@@ -342,7 +371,7 @@ class Controller:
             prepared = self._log.prepare(self.epoch, plan.records, atomic=plan.atomic)
             self.cluster.apply(prepared.first_offset, plan.records)
         except NotLeader:
-            raise self._not_controller() from None
+            raise self.not_controller() from None
         except BatchTooLarge:
             message = "Unable to perform excessively large batch operation."
             raise KafkaError(ErrorCode.POLICY_VIOLATION, message) from None
@@ -407,7 +436,9 @@ class Controller:
             log.info(
                 "fencing a broker: silent for %d ms, or its connection closed for %d ms", *self.cluster.sessions.limits
             )
-            self._append(plan)
+        self.write(plan)
+        if plan.rest is not None:
+            self.in_turns.add(plan.rest, _forget)
         return True
 
     def _write_no_op(self, late_ms: int) -> bool:
@@ -432,6 +463,10 @@ def _log_defect(where: str, error: BaseException) -> None:
 
 def _refuse(ctx: RequestContext, request: Any, error: KafkaError) -> Any:
     return error_response(request, ctx.api_version, error.code, error.message)
+
+
+def _forget(_: Plan | KafkaError) -> None:
+    """Nobody waits for the end of this plan. If it was refused, what began it begins it again."""
 
 
 def _refuse_tokens(_: RequestContext, request: Any) -> Any:

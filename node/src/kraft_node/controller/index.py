@@ -8,7 +8,7 @@ No operation scans partitions that a change does not concern.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from kraft_node.controller.blocks import BLOCK_PARTITIONS, BrokerBlocks
@@ -36,6 +36,20 @@ def members(partitions: PartitionSet) -> Iterator[tuple[Uuid, int]]:
     for topic_id, mask in partitions.items():
         for number in numbers(mask):
             yield topic_id, number
+
+
+def flat(blocks: Iterable[tuple[Uuid, list[int]]]) -> Iterator[tuple[Uuid, int]]:
+    """Every (topic id, partition) of the blocks."""
+    return ((topic_id, number) for topic_id, found in blocks for number in found)
+
+
+def _by_block(partitions: Callable[[], PartitionSet]) -> Iterator[tuple[Uuid, list[int]]]:
+    """The members of a set by topic and block. Each block is read when it is its turn."""
+    for topic_id in list(partitions()):
+        first = 0
+        while mask := partitions().get(topic_id, 0) >> first:
+            yield topic_id, [first + number for number in numbers(mask & (1 << BLOCK_PARTITIONS) - 1)]
+            first += BLOCK_PARTITIONS
 
 
 def _add(partitions: PartitionSet, topic_id: Uuid, bit: int) -> None:
@@ -101,19 +115,26 @@ class PartitionIndex:
 
     # Queries; `topics` must match the records that the index has seen
 
-    def in_sync_on(self, broker_id: int, topics: TopicsView) -> Iterator[tuple[Uuid, int]]:
-        """Partitions whose ISR contains the broker."""
+    def in_sync_on(self, broker_id: int, topics: TopicsView) -> Iterator[tuple[Uuid, list[int]]]:
+        """Partitions whose ISR contains the broker, by block; a block may have none.
+
+        Topics and index may change between two blocks. A partition that the broker joins meanwhile may be missing.
+        """
         for topic_id, first in self._in_sync.of(broker_id):
             topic = topics.by_id(topic_id)
             found = [] if topic is None else topic.in_sync(broker_id, first, first + BLOCK_PARTITIONS)
             if not found:
                 self._in_sync.discard(topic_id, first, broker_id)
-            for number in found:
-                yield topic_id, number
+            yield topic_id, found
 
-    def leads_any(self, broker_id: int, topics: TopicsView) -> bool:
-        """Whether the broker leads a partition. Leaders are always in the ISR."""
-        for topic_id, first in self._in_sync.of(broker_id):
+    def leads_any(self, broker_id: int, topics: TopicsView, blocks_max: int) -> bool:
+        """Whether the broker leads a partition, or may do so, because it is not known after `blocks_max` blocks.
+
+        Leaders are always in the ISR.
+        """
+        for count, (topic_id, first) in enumerate(self._in_sync.of(broker_id)):
+            if count >= blocks_max:
+                return True
             topic = topics.by_id(topic_id)
             if topic is not None and topic.is_led_by(broker_id, first, first + BLOCK_PARTITIONS):
                 return True
@@ -121,12 +142,13 @@ class PartitionIndex:
                 self._in_sync.discard(topic_id, first, broker_id)
         return False
 
-    def eligible_on(self, broker_id: int) -> Iterator[tuple[Uuid, int]]:
-        """Partitions whose ELR contains the broker."""
-        return members(self._elr.of(broker_id))
+    def eligible_on(self, broker_id: int) -> Iterator[tuple[Uuid, list[int]]]:
+        """Partitions whose ELR contains the broker, by block, as `in_sync_on`."""
+        return _by_block(lambda: self._elr.of(broker_id))
 
-    def leaderless(self) -> Iterator[tuple[Uuid, int]]:
-        return members(self._leaderless)
+    def leaderless(self) -> Iterator[tuple[Uuid, list[int]]]:
+        """Partitions without a leader, by block, as `in_sync_on`."""
+        return _by_block(lambda: self._leaderless)
 
     # Changes
 

@@ -126,7 +126,7 @@ class Isr:
     def _eligible(self, member: tuple[int, int]) -> bool:
         """Whether a broker, in the incarnation that the leader saw (-1: any), may be in an ISR."""
         broker = self._cluster.broker(member[0])
-        return broker is not None and broker.active and member[1] in (-1, broker.epoch)
+        return broker is not None and self._cluster.is_active(broker.id) and member[1] in (-1, broker.epoch)
 
     # AssignReplicasToDirs
 

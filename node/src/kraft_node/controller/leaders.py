@@ -7,12 +7,13 @@ the index names.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, TypeAlias
 
 from kraft_node.controller.change import Election
 from kraft_node.controller.cluster import Cluster, check_operation_size
-from kraft_node.controller.index import members
-from kraft_node.controller.plan import Plan
+from kraft_node.controller.index import flat, members
+from kraft_node.controller.plan import Plan, Turns
 from kraft_node.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, PartitionState, TopicView
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid
@@ -22,8 +23,28 @@ from kraft_protocol.wire.stored import PartitionChangeRecord
 SWEEP_ELECTIONS_MAX: Final = 1_000
 """Maximum of elections in one periodic sweep. If there are more, the sweep continues after other waiting work."""
 
+PARTITIONS_A_TURN: Final = 1_000
+"""Some partitions that a long plan changes in one turn of the loop: about 25 ms, and one batch of records."""
+
+PARTITION_COST: Final = 10
+BLOCK_COST: Final = 1
+"""What a changed partition, and a block that is searched, cost of a turn. A block may hold no partition."""
+
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
+
+Blocks: TypeAlias = Iterable[tuple[Uuid, list[int]]]
+"""Partitions by topic and block, each block read when it is its turn."""
+
+
+def _all_at_once(turns: Turns) -> list[Any]:
+    """The records of all turns, for a caller that appends them together."""
+    records: list[Any] = []
+    while True:
+        try:
+            records += next(turns)
+        except StopIteration as end:
+            return [*records, *end.value]
 
 
 def _remember_last_in_sync(state: PartitionState, record: PartitionChangeRecord) -> None:
@@ -43,79 +64,115 @@ def _remember_last_in_sync(state: PartitionState, record: PartitionChangeRecord)
 class Leaders:
     """Plans elections and ISR shrinks."""
 
-    __slots__ = ("_cluster",)
+    __slots__ = ("_again", "_cluster", "_electing", "partitions_a_turn")
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self.partitions_a_turn = PARTITIONS_A_TURN
+        """Some partitions that a turn may change; simulations set less."""
+        self._electing = False
+        """Whether `broker_unfenced` is between two turns."""
+        self._again = False
+        """Whether a broker was unfenced meanwhile."""
 
-    def _in_sync_on(self, broker_id: int) -> Iterable[tuple[Uuid, int]]:
+    def _in_sync_on(self, broker_id: int) -> Blocks:
         return self._cluster.index.in_sync_on(broker_id, self._cluster.view.topics)
+
+    def _in_sync_or_eligible_on(self, broker_id: int) -> Blocks:
+        return chain(self._in_sync_on(broker_id), self._cluster.index.eligible_on(broker_id))
 
     # Brokers starting and stopping
 
-    def broker_leaves_isrs(self, broker_id: int, records: list[Any]) -> None:
+    def broker_leaves_isrs(self, broker_id: int) -> Turns:
         """The broker is fenced or shuts down: it leaves all ISRs (unless it is the last member) and leads nothing."""
-        self._update(self._in_sync_on(broker_id), records, without=broker_id)
+        return self._update(self._in_sync_on(broker_id), without=broker_id)
 
-    def broker_unregistered(self, broker_id: int, records: list[Any]) -> None:
+    def broker_unregistered(self, broker_id: int) -> Turns:
         """The broker is gone for good: its partitions, and those that only it could have led, need leaders."""
-        self._update(self._in_sync_on(broker_id), records, without=broker_id)
-        self._update(self._cluster.index.eligible_on(broker_id), records, without=broker_id)
+        return self._update(self._in_sync_or_eligible_on(broker_id), without=broker_id)
 
-    def broker_restarted(self, broker_id: int, clean: bool, records: list[Any]) -> None:
+    def broker_restarted(self, broker_id: int, clean: bool) -> Turns:
         """A new incarnation registered: the in-sync state of the old one does not count; after an unclean stop, nor
         does its ELR.
         """
-        index = self._cluster.index
         if not self._cluster.elr_enabled or clean:
-            self._update(self._in_sync_on(broker_id), records, without=broker_id)
-            return
-        self._update(self._in_sync_on(broker_id), records, unclean=broker_id)
-        self._update(index.eligible_on(broker_id), records, unclean=broker_id)
+            return self._update(self._in_sync_on(broker_id), without=broker_id)
+        return self._update(self._in_sync_or_eligible_on(broker_id), unclean=broker_id)
 
-    def broker_unfenced(self, broker_id: int, records: list[Any]) -> None:
-        """The broker is back: leaderless partitions may get a leader now."""
-        self._update(self._cluster.index.leaderless(), records, arriving=broker_id)
+    def broker_unfenced(self, broker_id: int) -> Turns:
+        """The broker is back, or no broker (-1) but a new controller: leaderless partitions may get a leader now.
 
-    def directories_lost(self, broker_id: int, lost: Collection[Uuid], records: list[Any]) -> None:
+        One search at a time: if a broker comes back during a search, that search begins anew at its end.
+        """
+        if self._electing:
+            self._again = True
+            return []
+        self._electing = True
+        try:
+            while True:
+                self._again = False
+                last = yield from self._update(self._cluster.index.leaderless(), arriving=broker_id)
+                if not self._again:
+                    return last
+                yield last
+                broker_id = NO_LEADER
+        finally:
+            self._electing = False
+
+    def directories_lost(self, broker_id: int, lost: Collection[Uuid]) -> list[Any]:
         """Log directories of the broker have failed: it leaves the ISRs of their partitions."""
         topics = self._cluster.view.topics
 
-        def concerned() -> Iterable[tuple[Uuid, int]]:
-            for topic_id, number in self._in_sync_on(broker_id):
-                state = topics.partition(topic_id, number)
-                if state is not None and broker_id in state.replicas and state.directory(broker_id) in lost:
-                    yield topic_id, number
+        def is_lost(topic_id: Uuid, number: int) -> bool:
+            state = topics.partition(topic_id, number)
+            return state is not None and broker_id in state.replicas and state.directory(broker_id) in lost
 
-        self._update(concerned(), records, without=broker_id)
+        concerned = (
+            (topic_id, [number for number in numbers if is_lost(topic_id, number)])
+            for topic_id, numbers in self._in_sync_on(broker_id)
+        )
+        return _all_at_once(self._update(concerned, without=broker_id))
 
     def _update(
-        self,
-        partitions: Iterable[tuple[Uuid, int]],
-        records: list[Any],
-        *,
-        without: int = NO_LEADER,
-        arriving: int = NO_LEADER,
-        unclean: int = NO_LEADER,
-    ) -> None:
-        """New ISR and leader for each partition: `without` and `unclean` leave, `arriving` counts as active already."""
+        self, blocks: Blocks, *, without: int = NO_LEADER, arriving: int = NO_LEADER, unclean: int = NO_LEADER
+    ) -> Turns:
+        """New ISR and leader for each partition: `without` and `unclean` leave, `arriving` counts as active already,
+        in the first turn; then its own record says so."""
         cluster = self._cluster
-        brokers = cluster.view.brokers
         gone = {without, unclean} - {NO_LEADER}
+        arrives = {arriving} - {NO_LEADER}
 
         def acceptable(broker_id: int) -> bool:
-            if broker_id in gone:
-                return False
-            broker = brokers.get(broker_id)
-            return broker is not None and (broker_id == arriving or broker.active)
+            return broker_id not in gone and (broker_id in arrives or cluster.is_active(broker_id))
 
-        topic: TopicView | None = None
-        may_be_unclean = False
-        for topic_id, number in partitions:
-            if topic is None or topic.id != topic_id:
-                topic = cluster.topic_with(topic_id)
-                assert topic is not None, f"law: the index names only existing topics, not {topic_id!r}"
-                may_be_unclean = cluster.topic_config(topic.name).unclean_leader_election_enable
+        records: list[Any] = []
+        cost = 0
+        for topic_id, numbers in blocks:
+            cost += BLOCK_COST + PARTITION_COST * len(numbers)
+            if numbers:
+                self._update_some(topic_id, numbers, acceptable, gone, unclean, records)
+            if cost >= PARTITION_COST * self.partitions_a_turn:
+                yield records
+                records = []
+                cost = 0
+                arrives.clear()
+        return records
+
+    def _update_some(
+        self,
+        topic_id: Uuid,
+        numbers: Iterable[int],
+        acceptable: Callable[[int], bool],
+        gone: Collection[int],
+        unclean: int,
+        records: list[Any],
+    ) -> None:
+        """`_update` for partitions of one topic."""
+        cluster = self._cluster
+        topic = cluster.topic_with(topic_id)
+        assert topic is not None, f"law: the index names only existing topics, not {topic_id!r}"
+        may_be_unclean = cluster.topic_config(topic.name).unclean_leader_election_enable
+        for number in numbers:
             state = topic.partition(number)
             assert state is not None, f"law: the index names only existing partitions, not {topic.name}-{number}"
             change = cluster.change(topic, number, state, acceptable)
@@ -209,7 +266,7 @@ class Leaders:
         be left.
         """
         return self._sweep(
-            self._cluster.index.leaderless(),
+            flat(self._cluster.index.leaderless()),
             Election.UNCLEAN,
             lambda topic: self._cluster.topic_config(topic.name).unclean_leader_election_enable,
         )

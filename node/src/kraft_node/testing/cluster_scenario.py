@@ -46,6 +46,8 @@ FLOODED_SHARE, FETCHED_BYTES = 0.3, 4_000
 fetches there at a time: a whole response is appended after one check."""
 CUT_SHARE, SMALL_SEGMENT = 0.25, "300"
 """Share of the seeds in which truncations go in steps, and the bytes of a segment there: about a batch."""
+LONG_PLANS_SHARE: Final = 0.25
+"""Share of the seeds in which the controller changes one partition a turn when a broker leaves or comes back."""
 MORTAL_TOPICS: Final = ("m0", "m1")
 OFFSETS: Final = "__consumer_offsets"
 
@@ -124,6 +126,12 @@ class ClusterScenario(Scenario):
             for machine in self.cluster.brokers:
                 machine.cut_step = rng.choice((1, 2, 3))
 
+    def _plan_in_turns(self) -> None:
+        rng = random.Random(f"plans of {self.world.seed}")  # own generator: other runs stay the same
+        if rng.random() < LONG_PLANS_SHARE:
+            for machine in self.cluster.controllers:
+                machine.plan_turn_ms = rng.choice((1, 20, 200))
+
     @property
     def workers(self) -> list[Any]:
         return [*super().workers, *self.operators]
@@ -133,6 +141,7 @@ class ClusterScenario(Scenario):
         return self.troubles.done
 
     def _play(self) -> None:
+        self._plan_in_turns()
         for machine in self.cluster.machines:
             if not self.is_flooded:  # with any size of fetch, only a fast disk keeps up
                 machine.speed_up_disk()

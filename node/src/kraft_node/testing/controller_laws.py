@@ -1,19 +1,24 @@
-"""A law of controllers that is checked at each response, because clients see a violation only with a well-timed crash.
+"""Laws of controllers that are checked at each response, because clients see a violation only with a well-timed crash.
 
 - `answered`   a controller answers a request that has written records only once its own image holds them
+- `departed`   a broker that may stop leads no partition
 
 The handlers of a running controller are wrapped. Nothing else about the node changes, and no randomness is drawn.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 if TYPE_CHECKING:
+    from kraft_node.base.env import Scheduler
     from kraft_node.base.request import Handler, RequestContext
     from kraft_node.controller.controller import Controller
+    from kraft_node.metadata.image import MetadataImage
     from kraft_node.server.raft_driver import RaftDriver
     from kraft_node.testing.checker import Checker
     from kraft_node.testing.machine import SimMachine
@@ -26,6 +31,8 @@ class ControllerLaws:
         self.checker = checker
         self.checked = 0
         """The number of responses to requests that had written records."""
+        self.departures = 0
+        """The number of brokers that were permitted to stop."""
         self._watched: dict[str, Controller] = {}
         """By machine: the controller of its current process."""
 
@@ -62,6 +69,7 @@ class ControllerLaws:
 
             def checked_reply(answered: RequestContext, response: Any) -> None:
                 check()
+                self._look_at_departure(name, raft.image, request, response)
                 assert reply is not None, "law: a request comes unanswered"
                 reply(answered, response)
 
@@ -70,9 +78,43 @@ class ControllerLaws:
             ends.append(raft.next_offset - 1)
             if response is not None:
                 check()
+                self._look_at_departure(name, raft.image, request, response)
             return response
 
         return handle
 
+    def _look_at_departure(self, name: str, image: MetadataImage, request: Any, response: Any) -> None:
+        if not isinstance(request, BrokerHeartbeatRequest) or not isinstance(response, BrokerHeartbeatResponse):
+            return
+        if not response.should_shut_down:
+            return
+        self.departures += 1
+        for topic in image.topics:
+            for number, state in topic.partitions():
+                if state.leader == request.broker_id:
+                    text = f"broker {request.broker_id} may stop, and leads {topic.name}-{number}"
+                    self.checker.broken("departed", name, text)
 
-__all__ = ["ControllerLaws"]
+
+class SlowTurns:
+    """Turns with some time between them (see `kraft_node.base.turns`)."""
+
+    def __init__(self, scheduler: Scheduler, delay_ms: int) -> None:
+        self._scheduler = scheduler
+        self._delay_ms = delay_ms
+
+    def add(self, step: Callable[[], bool]) -> None:
+        self._scheduler.call_later(self._delay_ms, self._run, step)
+
+    def _run(self, step: Callable[[], bool]) -> None:
+        if step():
+            self.add(step)
+
+
+def slow_down_plans(controller: Controller, scheduler: Scheduler, turn_ms: int) -> None:
+    """Let the controller's long plans change one partition a turn, with that time between the turns."""
+    controller.leaders.partitions_a_turn = 1
+    controller.in_turns.turns = SlowTurns(scheduler, turn_ms)
+
+
+__all__ = ["ControllerLaws", "slow_down_plans"]

@@ -17,6 +17,7 @@ from kraft_node.cli.storage_format import InitialVoter
 from kraft_node.log import names
 from kraft_node.metadata.features import MetadataVersion
 from kraft_node.server.node import Node, StartRefused
+from kraft_node.testing.controller_laws import slow_down_plans
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.net import SimNetwork
 from kraft_node.testing.world import START_WALL_MS, ProcessDied, SimHost, SimTimer, World
@@ -74,6 +75,9 @@ class SimMachine:
         """Whether the last process ended by itself."""
         self.cut_step: int | None = None
         """Segments that its logs drop in one step of a truncation; None: as many as real logs."""
+        self.plan_turn_ms: int | None = None
+        """The time between two turns of its controller's long plans, which then change one partition a turn; None: as
+        on real nodes."""
         self.on_end: Callable[[str], None] = lambda _how: None
         """Called when a process ends, with the way: "killed", "power", "stopped", or "refused" if the start failed."""
         self._stopping = False
@@ -153,6 +157,8 @@ class SimMachine:
         if self.cut_step is not None and node.storage is not None:
             for directory in node.storage.logs.directories:
                 directory.cut_step = self.cut_step
+        if self.plan_turn_ms is not None and node.controller is not None:
+            slow_down_plans(node.controller, node.env.scheduler, self.plan_turn_ms)
 
     def _gave_up(self, reason: str) -> None:
         self._fails(f"the node has failed: {reason}")

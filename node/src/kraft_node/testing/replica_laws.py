@@ -16,6 +16,7 @@
 - `rot`          only disks with bit rot hold data that fails its checksum
 - `epoch cache`  a log's leader epochs are those in its batches
 - `answered`     a controller answers a write only when its image holds the records (`controller_laws`)
+- `departed`     a broker that may stop leads no partition (`controller_laws`)
 - `orphan`       in the end no broker keeps a replica that the metadata does not assign to it
 
 State observed in a process is forgotten with the process. Nothing here changes a node: bytes are read below caches.
