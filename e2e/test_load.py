@@ -27,7 +27,8 @@ import json, sys
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
-found = AdminClient({"bootstrap.servers": sys.argv[1]}).describe_topics(TopicCollection(["heavy"]))["heavy"].result(60)
+admin = AdminClient({"bootstrap.servers": sys.argv[1]})  # a client that nobody holds ends before it has the answer
+found = admin.describe_topics(TopicCollection(["heavy"]))["heavy"].result(60)
 print(json.dumps([[one.id for one in partition.replicas] for partition in found.partitions]))
 """
 

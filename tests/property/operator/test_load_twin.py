@@ -77,6 +77,40 @@ def test_every_plan_makes_brokers_more_alike_in_bytes_and_the_plans_end(
         raise AssertionError("it does not end")
 
 
+def _could_swap(metadata: seen.Metadata, brokers: list[int], sizes: Sizes) -> bool:
+    """Whether some exchange with the fullest broker brings two brokers closer to each other, by trying all."""
+    load = {i: sum(sizes[i].values()) for i in brokers}
+    racks = {i: one.rack for i, one in metadata.brokers.items()}
+    source = max(load, key=lambda i: (load[i], -i))
+
+    def may(one: seen.Partition, giver: int, taker: int) -> bool:
+        now = [taker if i == giver else i for i in one.replicas]
+        spread = len({racks[i] for i in now}) >= len({racks[i] for i in one.replicas})
+        return giver in one.replicas and taker not in one.replicas and spread
+
+    for target in brokers:
+        for given_ in (one for one in metadata.partitions if may(one, source, target)):
+            for taken in (one for one in metadata.partitions if may(one, target, source)):
+                more, less = sizes[source]["t", given_.number], sizes[target]["t", taken.number]
+                if 0 < more - less <= (load[source] - load[target]) // 2 and more - less >= 0.1 * (more + less):
+                    return True
+    return False
+
+
+@settings(deadline=None, max_examples=200)
+@given(cluster=clusters(), least=st.sampled_from([0, 100]))
+def test_nothing_moves_beyond_the_threshold_only_if_no_swap_would_help(
+    cluster: tuple[seen.Metadata, list[int], Sizes], least: int
+) -> None:
+    metadata, brokers, sizes = cluster
+    load = [sum(sizes[i].values()) for i in brokers]
+    mean = sum(load) / len(load)
+    if max(load) > mean + max(mean * PERCENT / 100, least) and not balanced_bytes(
+        metadata, brokers, sizes, 2, PERCENT, least
+    ):
+        assert not _could_swap(metadata, brokers, sizes)
+
+
 @settings(deadline=None, max_examples=200)
 @given(cluster=clusters(), room=st.integers(1, 4))
 def test_leaders_are_balanced_without_moving_a_byte(cluster: tuple[seen.Metadata, list[int], Sizes], room: int) -> None:

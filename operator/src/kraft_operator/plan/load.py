@@ -2,15 +2,16 @@
 
 While every broker is within the threshold of the mean, nothing is planned. Beyond it, the fullest broker gives a
 replica to the broker with the fewest bytes: the largest replica that does not make the target fuller than the source.
-A move never reduces the number of racks of a partition. Leaders move without copying bytes: the in-sync replica whose
-broker leads least becomes the first of the list. A plan is bounded, and each of its moves reduces the difference. The
-next plan follows once the moves are done.
+If all its replicas are too large for that, it exchanges one for a smaller one. Neither reduces the number of racks of a
+partition. Leaders move without copying bytes: the in-sync replica whose broker leads least becomes the first of the
+list. A plan is bounded, and each of its moves reduces the difference. The next plan follows once the moves are done.
 
 The bytes come from the brokers' log directories. If a broker does not report them, nothing is planned.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
@@ -22,6 +23,10 @@ from kraft_operator.plan.situation import Situation
 
 MOVES_MAX: Final = 10
 """The most partitions of one plan, even if more may move at once: sizes change while the partitions move."""
+SWAP_GAIN_MIN: Final = 0.1
+"""The least share of the copied bytes by which a swap has to reduce the load of the fuller broker."""
+SWAP_TRIES: Final = 20
+"""How many replicas of the emptier broker are tried for each replica of the fuller one."""
 Sizes = Mapping[int, Mapping[tuple[str, int], int]]
 """Bytes of replicas by broker and partition."""
 
@@ -71,14 +76,24 @@ def balanced_bytes(metadata: Metadata, brokers: list[int], sizes: Sizes, room: i
     moves: Moves = {}
     while len(moves) < room:
         source = max(load, key=lambda i: (load[i], -i))
-        move = _byte_move(metadata, steady, sizes, load, source, moves) if load[source] > goal else None
-        if move is None:
+        if load[source] <= goal:
             break
-        partition, target = move
-        key = (partition.topic, partition.number)
-        moves[key] = tuple(target if i == source else i for i in partition.replicas)
-        load[source] -= sizes[source][key]
-        load[target] += sizes[source][key]
+        move = _byte_move(metadata, steady, sizes, load, source, moves)
+        swap = None
+        if move is None and len(moves) + 2 <= room:
+            swap = _swap(metadata, steady, sizes, load, source, moves)
+        if move is not None:
+            todo = [(move[0], source, move[1])]
+        elif swap is not None:
+            given, taken, target = swap
+            todo = [(given, source, target), (taken, target, source)]
+        else:
+            break
+        for partition, giver, taker in todo:
+            key = (partition.topic, partition.number)
+            moves[key] = tuple(taker if i == giver else i for i in partition.replicas)
+            load[giver] -= sizes[giver][key]
+            load[taker] += sizes[giver][key]
     return moves
 
 
@@ -98,6 +113,40 @@ def _byte_move(
         ]
         if fit:
             return max(fit, key=lambda one: (sizes[source][one.topic, one.number], one.name)), target
+    return None
+
+
+def _swap(
+    metadata: Metadata, steady: list[Partition], sizes: Sizes, load: Mapping[int, int], source: int, moves: Moves
+) -> tuple[Partition, Partition, int] | None:
+    """The next exchange by bytes: the partition that `source` gives, the partition that it takes, and its partner.
+
+    Of all exchanges with the emptiest partner, the one that brings the two closest to each other.
+    """
+
+    def able(giver: int, taker: int) -> list[tuple[int, str, Partition]]:
+        """Replicas that may move from `giver` to `taker`, by size."""
+        return sorted(
+            (sizes[giver].get((one.topic, one.number), 0), one.name, one)
+            for one in steady
+            if giver in one.replicas
+            and taker not in one.replicas
+            and (one.topic, one.number) not in moves
+            and _keeps_racks(metadata, one.replicas, giver, taker)
+        )
+
+    for target in sorted(load, key=lambda i: (load[i], i)):
+        half = (load[source] - load[target]) // 2
+        theirs = able(target, source) if half > 0 else []
+        best: tuple[int, Partition, Partition] | None = None
+        for size, _, given in able(source, target) if theirs else ():
+            first = bisect_left(theirs, size - half, key=lambda item: item[0])
+            for other, _, taken in theirs[first : first + SWAP_TRIES]:
+                gain = size - other
+                if gain > 0 and gain >= SWAP_GAIN_MIN * (size + other) and (best is None or gain > best[0]):
+                    best = (gain, given, taken)
+        if best is not None:
+            return best[1], best[2], target
     return None
 
 

@@ -59,6 +59,19 @@ def test_bytes_and_leaders_are_balanced() -> None:
     assert world.last.load == []
 
 
+def test_large_replicas_are_exchanged_for_smaller_ones_if_none_fits_alone() -> None:
+    """101 has 600 and 500, 102 has 300: each of the two would make 102 the fuller one."""
+    world = _world()
+    world.partitions.clear()
+    for number, (node_id, size) in enumerate(((101, 600), (101, 500), (102, 300), (103, 700))):
+        world.partitions["t", number] = Partition((node_id,), {node_id}, min_isr=1)
+        world.logs[node_id] = {"a": {}} if number in (0, 2, 3) else world.logs[node_id]
+        world.logs[node_id]["a"]["t", number] = size
+    _settle(world)
+    assert _moves(world) == {("t", 0): (102,), ("t", 2): (101,)}
+    assert [sum(world.logs[i]["a"].values()) for i in (101, 102, 103)] == [800, 600, 700]
+
+
 def test_a_preview_moves_nothing_and_is_told() -> None:
     world = _world("Preview")
     for _ in range(10):
