@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from kraft_pipeline.client import Cluster, Settings, fetch_range
+from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.codec import Decoder
+from kraft_protocol.client.requests import NO_ID
 from tests.compat.members import Members, wait_for
 from tests.compat.targets import Ours, free_ports
 from tests.compat.tools import Done, run_tool
@@ -257,6 +261,31 @@ def test_consumers_read_from_the_replica_in_their_rack(members: Members, rack: s
     finally:
         consumer.close()
     assert found == 500
+
+
+@pytest.mark.parametrize(("rack", "reads_from"), [("b", 103), ("elsewhere", 101)])
+def test_the_pipeline_reads_from_the_replica_in_its_rack(
+    members: Members, rack: str, reads_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, asked, connection = f"piped-{rack}", list[int](), Cluster.connection
+    create(members, topic, "101:103")
+    assert produce(members, topic, [b"%d" % number for number in range(500)]) == []
+
+    def noted(cluster: Cluster, node: int) -> Any:
+        asked.append(node)
+        return connection(cluster, node)
+
+    monkeypatch.setattr(Cluster, "connection", noted)
+
+    def last_read() -> int:
+        decoder = Decoder(topic, 0, ["offset"])
+        with Cluster(Settings(members.bootstrap, rack=rack)) as cluster:
+            chunks = fetch_range(cluster, Range(topic, NO_ID, 0, 0, 500), max_bytes=1000)
+            batches = [batch for c in chunks for batch in decoder.decode(c.records, c.offset, c.end)]
+        assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == list(range(500))
+        return asked[-1]
+
+    wait_for(f"records from broker {reads_from}", lambda: last_read() == reads_from, PATIENCE_S)
 
 
 def test_too_few_in_sync_replicas_refuse_what_is_to_be_on_all(members: Members) -> None:

@@ -176,3 +176,65 @@ def test_a_leader_that_does_not_have_the_range_is_not_read_beyond_the_cut() -> N
     asked = len(broker.asked)
     assert offsets(broker, 3, 4, 3, fail_on_data_loss=False) == []
     assert len(broker.asked) == asked
+
+
+class Racked(Broker):
+    """Node 0 leads and names node 7 to clients of rack `r`; each node has its own answers."""
+
+    def __init__(self, leader: Sequence[FetchAnswer], follower: Sequence[FetchAnswer | OSError]) -> None:
+        super().__init__([])
+        self.settings = Settings("a:1", retry_s=0.2, rack="r")
+        self.racks = list[str]()
+        self._of = {0: list(leader), 7: list(follower)}
+
+    def topics(self, names: Any) -> None:
+        self._told = TopicInfo(0, "t", OLD, False, {0: PartitionInfo(0, 0, 0)})
+
+    def send(self, asked: Any) -> None:
+        offset, rack = asked
+        self.racks.append(rack)
+        super().send(offset)
+
+    def receive(self) -> FetchAnswer:
+        self.waiting = 0
+        found = self._of[self._node].pop(0)
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+
+@pytest.fixture
+def with_racks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch.m, "fetch", lambda topic_id, partition, offset, *_, rack, **__: (offset, rack))
+
+
+ELSEWHERE = FetchAnswer(0, 4, 4, 0, [], memoryview(b""), 7)
+
+
+@pytest.mark.usefixtures("with_racks")
+def test_the_replica_that_the_leader_names_serves_the_range() -> None:
+    broker = Racked([ELSEWHERE], [answer(batch(0, 0, 1)), answer(batch(2, 2, 3))])
+    assert offsets(broker, 0, 4) == [0, 1, 2, 3]
+    assert broker.asked == [(0, 0), (7, 0), (7, 2)]
+    assert broker.racks[0] == "r"
+
+
+@pytest.mark.usefixtures("with_racks")
+@pytest.mark.parametrize(
+    "failure",
+    [answer(error=1), answer(error=78), answer(error=29), answer(), ConnectionResetError("gone")],
+    ids=["out-of-range", "not-available", "unauthorized", "lags", "dies"],
+)
+def test_a_replica_that_fails_or_lags_loses_nothing(failure: Any) -> None:
+    """Only the leader tells what is lost, and it must not send the client back to that replica at once."""
+    broker = Racked([ELSEWHERE, answer(batch(2, 2, 3))], [answer(batch(0, 0, 1)), failure])
+    assert offsets(broker, 0, 4) == [0, 1, 2, 3]
+    assert broker.asked == [(0, 0), (7, 0), (7, 2), (0, 2)]
+    assert broker.racks[-1] == ""
+
+
+@pytest.mark.usefixtures("with_racks")
+def test_a_client_without_a_rack_stays_with_the_leader() -> None:
+    broker = Racked([ELSEWHERE._replace(records=memoryview(batch(0, 0, 1)))], [])
+    broker.settings = Settings("a:1", retry_s=0.2)
+    assert offsets(broker, 0, 2) == [0, 1]

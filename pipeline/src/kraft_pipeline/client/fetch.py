@@ -2,6 +2,9 @@
 
 The next request is sent before the caller gets a response, so broker and network work while the caller decodes. At most
 one request is in flight, so memory is bounded by two responses.
+
+If the client has a rack, a leader may name a replica in that rack, which then serves the range (KIP-392). If that
+replica fails, or has fewer records than the leader, the leader serves the rest of the range.
 """
 
 from __future__ import annotations
@@ -89,6 +92,9 @@ class _Fetcher:
         self._at, self._until = wanted.start, wanted.end
         self._connection: Connection | None = None
         self._mended = False
+        self._rack = cluster.settings.rack
+        self._replica: int | None = None
+        """The follower that serves the range; None: the leader."""
 
     def chunks(self) -> Iterator[Chunk]:
         patience = self._patience()
@@ -96,6 +102,8 @@ class _Fetcher:
             begun = self._at
             try:
                 answer = self._answer()
+                if self._is_elsewhere(answer):
+                    continue
                 if answer.error == OFFSET_OUT_OF_RANGE:
                     self._lost()
                     continue
@@ -109,6 +117,9 @@ class _Fetcher:
                     raise
                 return
             except (OSError, BrokerError) as e:
+                if self._replica is not None:
+                    self._back_to_leader()
+                    continue
                 if isinstance(e, BrokerError) and e.code not in RETRIABLE:
                     raise
                 self.abandon()
@@ -121,6 +132,23 @@ class _Fetcher:
                 self._send()
             aborted = [Aborted(*one) for one in answer.aborted] if self._committed else None
             yield Chunk(answer.records, begun, self._until, aborted)
+
+    def _is_elsewhere(self, answer: m.FetchAnswer) -> bool:
+        """Whether another replica than the one that answered has to serve the next request."""
+        if self._replica is None:
+            if answer.error or answer.preferred < 0 or not self._rack:
+                return False
+            self._replica, self._connection = answer.preferred, None
+            return True
+        if not answer.error and next_offset(answer.records) > self._at:
+            return False
+        self._back_to_leader()
+        return True
+
+    def _back_to_leader(self) -> None:
+        """Read the rest of the range from the leader: only its answers tell what is lost."""
+        self.abandon()
+        self._replica, self._rack = None, ""
 
     def abandon(self) -> None:
         """Drop the connection if it still waits for a response."""
@@ -152,7 +180,8 @@ class _Fetcher:
         if self._connection is None:
             if not self._mended:
                 self._find_leader()
-            self._connection = self._cluster.connection(self._cluster.leader(self._range.topic, self._range.partition))
+            leader = self._cluster.leader(self._range.topic, self._range.partition)
+            self._connection = self._cluster.connection(leader if self._replica is None else self._replica)
         body = m.fetch(
             self._cluster.topic(self._range.topic).id,
             self._range.partition,
@@ -161,6 +190,7 @@ class _Fetcher:
             epoch=self._cluster.epoch(self._range.topic, self._range.partition),
             max_wait_ms=MAX_WAIT_MS,
             committed=self._committed,
+            rack=self._rack,
         )
         self._connection.send(body)
 

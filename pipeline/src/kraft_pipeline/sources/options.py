@@ -31,7 +31,14 @@ KNOWN: Final = (
     *("includeHeaders", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitOffsets", "topic"),
     *("kafka.bootstrap.servers", "kafka.client.id", "kafka.request.timeout.ms", "kafkaConsumer.pollTimeoutMs"),
     *("kafka.isolation.level", "kafka.max.partition.fetch.bytes", "kafka.group.id", "kafka.security.protocol"),
-    *("kafka.compression.type", "kafka.batch.size", "kafka.acks", "groupIdPrefix", "isolation.level"),
+    *(
+        "kafka.client.rack",
+        "kafka.compression.type",
+        "kafka.batch.size",
+        "kafka.acks",
+        "groupIdPrefix",
+        "isolation.level",
+    ),
 )
 """Options of readers and writers that have an effect. Others belong to Spark or Kafka and are ignored."""
 SIMILAR: Final = 0.88
@@ -162,6 +169,7 @@ def settings_of(options: Mapping[str, str]) -> Settings:
     settings = Settings(
         servers,
         client_id=read.text("kafka.client.id") or "kraft-pipeline",
+        rack=read.text("kafka.client.rack") or "",
         request_s=read.number("kafka.request.timeout.ms", 30_000) / 1000,
         retry_s=read.number("kafkaConsumer.pollTimeoutMs", 120_000) / 1000,
     )

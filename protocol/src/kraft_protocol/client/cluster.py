@@ -35,6 +35,8 @@ class Settings:
     connect_s: float = 10.0
     request_s: float = 30.0
     retry_s: float = 120.0
+    rack: str = ""
+    """The client's rack, from whose replica it reads if the brokers select one (KIP-392); "": always from leaders."""
     software: tuple[str, str] = ("kraft-pipeline", "0.1.0")
     """Name and version of the client's software (KIP-511)."""
 

@@ -104,6 +104,8 @@ class FetchAnswer(NamedTuple):
     log_start_offset: int
     aborted: list[AbortedTransaction]
     records: memoryview
+    preferred: int = -1
+    """The replica to read from instead of this leader (KIP-392); -1: this one."""
 
 
 class ProduceAnswer(NamedTuple):
@@ -207,10 +209,12 @@ def fetch(
     epoch: int = -1,
     max_wait_ms: int,
     committed: bool,
+    rack: str = "",
 ) -> w.FetchRequest:
     """Fetch one partition, without a fetch session (KIP-227), at least 1 byte.
 
     A leader with another epoch than `epoch` refuses; -1 skips the check. `committed`: isolation read_committed.
+    `rack`: the client's rack; a leader may name a replica in it.
     """
     wanted = w.FetchRequest.FetchPartition(partition, epoch, offset, partition_max_bytes=max_bytes)
     return w.FetchRequest(
@@ -220,6 +224,7 @@ def fetch(
         isolation_level=int(committed),
         session_epoch=-1,
         topics=[w.FetchRequest.FetchTopic(topic_id=Uuid(topic_id), partitions=[wanted])],
+        rack_id=rack,
     )
 
 
@@ -239,6 +244,7 @@ def read_fetch(answer: w.FetchResponse) -> FetchAnswer:
         one.log_start_offset,
         [AbortedTransaction(each.producer_id, each.first_offset) for each in one.aborted_transactions or ()],
         memoryview(one.records or b""),  # type: ignore[arg-type]  # a response that was read has bytes
+        one.preferred_read_replica,
     )
 
 
