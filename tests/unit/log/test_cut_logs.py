@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.log import trimming
+from kraft_node.log import index, producer_replay, trimming
 from kraft_node.log.config import make_config
 from kraft_node.log.errors import CutLater
 from kraft_node.log.log import Log
@@ -292,3 +292,70 @@ def test_thousands_of_segments_are_cut_off_in_steps(*, reset: bool, monkeypatch:
     again = node.start().get("t", 0)
     assert again is not None
     assert (again.end_offset, values(again)) == ((5000, []) if reset else (1, [b"0"]))
+
+
+def cut_in_steps(node: Node, log: Log, offset: int) -> int:
+    """Truncate; returns the number of steps that may be repeated at once."""
+    for step in range(100):
+        try:
+            log.truncate_to(offset)
+        except CutLater as later:
+            assert later.is_soon
+        else:
+            return step
+    raise AssertionError("the truncation does not end")
+
+
+def test_a_step_reads_no_index_of_what_it_drops(caplog: pytest.LogCaptureFixture) -> None:
+    """Missing indexes of the segments where a step ended were rebuilt on the event loop, from whole segments."""
+    node = Node()
+    log = node.start(lambda _: make_config({"internal.segment.bytes": "100"})).create("t", 0, ID)
+    for number in range(3 * trimming.CUT_STEP):
+        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    node.stop()
+    again = node.start(lambda _: log.config).get("t", 0)
+    assert again is not None
+    for base in again.segment_bases[1:]:
+        node.disk.remove(f"{again.path}/{base:020d}.index")
+    assert cut_in_steps(node, again, 1) >= 2
+    assert "indexes are rebuilt" not in caplog.text
+    again.append_as_follower(batch(b"new", base_offset=1, timestamp=NOW + 5))
+    assert values(again) == [b"0", b"new"]
+    assert again.offset_for_timestamp(NOW + 5) == (NOW + 5, 1)
+
+
+def test_a_truncation_checks_no_index_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It went through all entries, which took a tenth of a second for a large segment."""
+    node = Node()
+    log = node.start(lambda _: make_config({"index.interval.bytes": "0"})).create("t", 0, ID)
+    for number in range(300):
+        log.append_as_leader(batch(b"%d" % number, timestamp=NOW + number), 0, NOW)
+    for check in ("used_entries", "used_time_entries"):
+        monkeypatch.setattr(index, check, lambda _data: 1 // 0)
+    log.truncate_to(123)
+    for number in range(123, 130):
+        log.append_as_leader(batch(b"again", timestamp=NOW + 1000 + number), 1, NOW)
+    node.stop()
+    monkeypatch.undo()
+    again = node.start(lambda _: log.config).get("t", 0)
+    assert again is not None
+    assert [again.offset_for_timestamp(NOW + number) for number in (50, 122, 1126)] == [
+        (NOW + 50, 50),
+        (NOW + 122, 122),
+        (NOW + 1126, 126),
+    ]
+    assert values(again)[120:125] == [b"120", b"121", b"122", b"again", b"again"]
+
+
+def test_a_truncation_of_a_log_without_producers_reads_no_batches_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    log = node.start().create("t", 0, ID)
+    for number in range(20):
+        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    node.kill()
+    again = node.start().get("t", 0)
+    assert again is not None
+    assert again.known_producers is not None
+    monkeypatch.setattr(producer_replay, "batches", lambda *_: 1 // 0)
+    again.truncate_to(12)
+    assert values(again) == [b"%d" % number for number in range(12)]

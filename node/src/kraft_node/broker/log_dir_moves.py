@@ -192,7 +192,9 @@ class LogDirMoves:
             else:
                 cut_what_differs(partition.log, copy)
         except KafkaError as error:
-            if error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER:  # an older log of that name is being forgotten
+            if (
+                error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER
+            ):  # a truncation goes on, or an older log of that name is being forgotten
                 self._end(move)
                 raise
             return
@@ -220,8 +222,11 @@ class LogDirMoves:
             try:
                 if self._advance(move):
                     self._ready.append(move)
-            except CutLater:
-                self._later(move)
+            except CutLater as later:
+                if later.is_soon:
+                    self._ready.append(move)
+                else:
+                    self._later(move)
             except KafkaError as error:
                 log.warning("move failed partition=%s-%d error=%s", move.partition.topic, move.partition.index, error)
                 self._give_up(move)

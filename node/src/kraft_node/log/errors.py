@@ -21,12 +21,14 @@ def is_shortage(error: BaseException | None) -> bool:
 
 
 class CutLater(KafkaError):  # noqa: N818 - a state, not a fault
-    """A log cannot be truncated yet: the checkpoints on disk promise more, or very many segments must be dropped.
+    """A log cannot be truncated yet: the checkpoints on disk promise more, or many segments must be dropped.
 
-    Retry: the checkpoints are being written again, and the last segments have been dropped already.
+    Retry: the checkpoints are being written again; or (`is_soon`) some segments have been dropped, and the next ones
+    may be dropped in the next turn of the loop.
     """
 
-    def __init__(self, topic: str, partition: int, offset: int) -> None:
+    def __init__(self, topic: str, partition: int, offset: int, *, is_soon: bool = False) -> None:
+        self.is_soon = is_soon
         super().__init__(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"{topic}-{partition} is being truncated to {offset}; retry",

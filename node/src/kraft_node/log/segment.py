@@ -7,9 +7,11 @@ from the log, whose unflushed part is scanned anyway. A missing, truncated or wr
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from struct import Struct
+from typing import Any, Final
 
 from kraft_node.base.env import ColdRead
 from kraft_node.log import index, names
@@ -158,6 +160,12 @@ class Segment(SegmentFiles):
 
     def truncate_to_position(self, position: int, next_offset: int) -> None:
         """Truncate the file and the index entries that point beyond. Raises OSError."""
+        if position == 0:  # a step of a long truncation comes here for many segments whose indexes nobody has read
+            self.forget_ends()
+            self.file().truncate(0)
+            self.size = 0
+            self.reset_index()
+            return
         self.load_index()
         self.write_indexes()
         self.file().truncate(position)
@@ -170,15 +178,14 @@ class Segment(SegmentFiles):
         """
         relative = next_offset - self.base
         self.forget_ends()
-        data = self.index_bytes()
-        entries = ENTRY.iter_unpack(data)
-        self.index_count = _first(entries, lambda entry: entry[0] >= relative or entry[1] >= position, len(data) // 8)
+        data, times = self._read(names.INDEX), self._read(names.TIME_INDEX)
+        if self.index_count < 0:
+            count, time_count = index.used_entries(data), index.used_time_entries(times)
+        else:  # this process has checked or written them
+            count, time_count = len(data) // ENTRY_SIZE, len(times) // TIME_ENTRY_SIZE
+        self.index_count = _first(ENTRY, data, lambda entry: entry[0] >= relative or entry[1] >= position, count)
         self._cut(names.INDEX, self.index_count * ENTRY_SIZE)
-        times = self._read(names.TIME_INDEX)
-        times = times[: index.used_time_entries(times) * TIME_ENTRY_SIZE]
-        self.time_count = _first(
-            TIME_ENTRY.iter_unpack(times), lambda entry: entry[1] >= relative, len(times) // TIME_ENTRY_SIZE
-        )
+        self.time_count = _first(TIME_ENTRY, times, lambda entry: entry[1] >= relative, time_count)
         self._cut(names.TIME_INDEX, self.time_count * TIME_ENTRY_SIZE)
         self.pending = b""
         self.pending_time = b""
@@ -430,6 +437,6 @@ class Segment(SegmentFiles):
         return self.owner.dir.env.disk.mtime_ms(self.path(names.LOG)) if self.size else -1
 
 
-def _first(entries: Iterable[tuple[int, ...]], beyond: Callable[[tuple[int, ...]], bool], count: int) -> int:
-    """The number of the first entry that is `beyond`, else `count`."""
-    return next((number for number, entry in enumerate(entries) if beyond(entry)), count)
+def _first(entry: Struct, data: bytes, beyond: Callable[[tuple[Any, ...]], bool], count: int) -> int:
+    """The number of the first of `count` ascending entries that is `beyond`, else `count`."""
+    return bisect_left(range(count), True, key=lambda number: beyond(entry.unpack_from(data, number * entry.size)))

@@ -16,6 +16,7 @@ from kraft_node.broker.replication.fetch_session import FetchSession
 from kraft_node.broker.replication.out_of_range import Reposition
 from kraft_node.broker.replication.throttle import PAUSE_MS, ReplicationQuota
 from kraft_node.broker.replication.truncation import before_first_fetch, cut, parting_offset
+from kraft_node.log.errors import CutLater
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import FetchRequest
 
@@ -262,6 +263,8 @@ class Fetcher:
             else:
                 log.debug("%s-%d: broker %d answers %s", partition.topic, partition.index, self.source, code.name)
                 self._pause(followed)
+        except CutLater as later:
+            self._pause(followed, is_short=later.is_soon)
         except KafkaError as error:
             log.warning("%s-%d cannot be followed: %s", partition.topic, partition.index, error)
             self._pause(followed)
@@ -324,10 +327,12 @@ class Fetcher:
         else:
             self._resume(followed)
 
-    def _pause(self, followed: Followed) -> None:
-        """Pause a partition; each further failure doubles the pause."""
+    def _pause(self, followed: Followed, *, is_short: bool = False) -> None:
+        """Pause a partition; each further failure doubles the pause. `is_short`: until the next turn of the loop."""
         followed.paused = True
-        followed.pause_ms = min(max(2 * followed.pause_ms, PAUSE_FIRST_MS), self._settings.backoff_ms)
+        followed.pause_ms = (
+            0 if is_short else min(max(2 * followed.pause_ms, PAUSE_FIRST_MS), self._settings.backoff_ms)
+        )
         self._leave_session(followed.key)
         self._env.scheduler.call_later(followed.pause_ms, self._resume, followed)
 

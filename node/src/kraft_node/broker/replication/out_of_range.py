@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.broker.replication.truncation import cut
+from kraft_node.log.errors import CutLater
 from kraft_node.partition.partition import EARLIEST, LATEST
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import ListOffsetsRequest
@@ -52,6 +53,8 @@ class Reposition:
                     self._done(False)
                 else:
                     then(offset)
+            except CutLater as later:
+                self._done(later.is_soon)
             except KafkaError as error:
                 log.warning("%s-%d cannot be repositioned: %s", partition.topic, partition.index, error)
                 self._done(False)
