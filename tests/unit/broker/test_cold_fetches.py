@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
 
+from kraft_node.base.env import ColdRead
 from kraft_node.broker.fetch.session import ROWS
 from kraft_node.broker.fetch.waiting import COLD_ROUNDS_MAX
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire import stored
+from tests.unit.broker.memory import MemoryLog
 from tests.unit.broker.test_fetching import Rig, rows
 from tests.unit.broker.test_large_fetches import Large
 from tests.unit.broker.world import topic_id, topic_records
@@ -91,6 +94,21 @@ def test_a_fetch_waits_for_the_disk_if_memory_is_too_short(rig: Rig) -> None:
     assert rig.fetch(("a", 0, 0)) is None
     assert rows(answer(rig))["a", 0].records
     assert rig.logs["a", 0].cold_reads == 9 * COLD_ROUNDS_MAX
+
+
+def test_a_cold_fetch_keeps_no_file_open(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compaction replaced the segment meanwhile: its space stayed taken as long as the fetch waited."""
+    files: list[weakref.ref[Any]] = []
+
+    def read(*_given: Any, **_how: Any) -> None:
+        file = MemoryLog("any", None)  # type: ignore[arg-type]
+        files.append(weakref.ref(file))
+        raise ColdRead("/d/a-0/00000000000000000000.log", 0, 1)
+
+    rig.append("a")
+    monkeypatch.setattr(MemoryLog, "read", read)
+    assert rig.fetch(("a", 0, 0)) is None
+    assert [file() for file in files] == [None]
 
 
 @pytest.mark.parametrize("max_wait_ms", [0, 500])

@@ -105,7 +105,7 @@ def collect(
             if limit is not None:
                 limit.record(partition.topic, partition.index, _length(row.records))
         except ColdRead as cold:
-            found.cold.append(cold)
+            found.cold.append(cold.with_traceback(None))  # its frames would keep the file open if it is deleted
             remaining = max(remaining - room, 0)
             continue
         except KafkaError as error:
