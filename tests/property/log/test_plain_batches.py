@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from kraft_node.log.compaction import cleaning
+from kraft_node.log.compaction import cleaning, key_map
 from kraft_node.log.compaction.batch_filter import BatchFilter
 from kraft_node.log.compaction.cleaning import Cleaning
 from kraft_node.log.compaction.key_map import KeyMap
@@ -116,6 +117,16 @@ def test_both_ways_leave_the_same_bytes(seed: int, keys_max: int, monkeypatch: p
     assert compacted(seed, keys_max) == short
 
 
+@pytest.mark.parametrize("keys_max", [1000, 40])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_map_in_shards_leaves_the_same_bytes(seed: int, keys_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaning, "SLICE_BYTES", 2000)
+    whole = compacted(seed, keys_max)
+    monkeypatch.setattr(key_map, "RECENT_MAX", 11)
+    monkeypatch.setattr(key_map, "SORTED_AT_ONCE", 5)
+    assert compacted(seed, keys_max) == whole
+
+
 def test_most_batches_go_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the test above would compare nothing."""
     handled = {"noted": 0, "kept": 0}
@@ -148,6 +159,27 @@ def plant_tombstones_that_are_records(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plant_transactions_that_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kraft_node.log.compaction.key_map.NOT_PLAIN", 0x27)
+
+
+def plant_the_clean_part_knows_recent_keys_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KeyMap, "knows_any", lambda self, keys: not self.recent.keys().isdisjoint(keys))
+
+
+def plant_shards_that_nothing_sorts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sort(self: KeyMap) -> Iterator[None]:
+        self._buckets = {0: sorted(self.recent.values())}
+        yield
+
+    monkeypatch.setattr(KeyMap, "sort", sort)
+
+
+@pytest.mark.parametrize("plant", [plant_the_clean_part_knows_recent_keys_only, plant_shards_that_nothing_sorts])
+def test_the_comparison_finds_planted_bugs_of_shards(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        for seed in range(6):
+            with monkeypatch.context() as of_seed:
+                test_a_map_in_shards_leaves_the_same_bytes(seed, 1000, of_seed)
 
 
 @pytest.mark.parametrize(

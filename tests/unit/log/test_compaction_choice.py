@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kraft_node.log.checkpoints import column_of
-from kraft_node.log.compaction import cleaning
+from kraft_node.log.compaction import cleaning, key_map
 from kraft_node.log.compaction.choice import first_dirty_offset, look
+from kraft_node.log.compaction.key_map import KeyMap
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
 from kraft_protocol.records.batch import build_batch, iter_headers
@@ -115,3 +116,26 @@ def test_passes_leave_figures() -> None:
     assert figures.max_buffer_utilization_percent == 0
     assert figures.max_dirty_ratio == 0, "all is clean"
     assert node.manager.env.clock.monotonic_ms() - figures.last_run_ms <= 15_000
+
+
+def test_a_lane_frees_the_memory_of_a_large_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop would stand still while a dictionary of all keys is freed."""
+    released: list[KeyMap] = []
+    release = KeyMap.release
+
+    def noted(self: KeyMap) -> None:
+        assert self.is_large
+        release(self)
+        released.append(self)
+
+    monkeypatch.setattr(KeyMap, "release", noted)
+    monkeypatch.setattr(key_map, "RECENT_MAX", 3)
+    node = Node()
+    manager = node.start(lambda _: make_config({**CONFIG, "min.cleanable.dirty.ratio": "0"}))
+    log = manager.create("t", 0, ID)
+    for _ in range(5):
+        put(log, 4)
+    node.rest(40_000)
+    assert log.size_bytes < 5000
+    assert [keys.is_large for keys in released] == [False] * len(released)
+    assert released

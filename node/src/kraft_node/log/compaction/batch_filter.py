@@ -172,9 +172,9 @@ class BatchFilter:
         check_crc(batch, header)
         data = bytes(records_section(batch, header))
         keys, starts, has_tombstone = read_keys(data, header.count)
-        places = self._keys.places
-        if not places.keys().isdisjoint(keys) or None in keys:
-            starts = [at for at, key in zip(starts, keys, strict=True) if key is not None and key not in places]
+        known = self._keys
+        if known.knows_any(keys) or None in keys:
+            starts = [at for at, key in zip(starts, keys, strict=True) if key is not None and key not in known]
             if not starts:
                 return self._without_records(header, batch)
         elif not has_tombstone:

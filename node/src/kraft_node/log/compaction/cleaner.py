@@ -109,7 +109,7 @@ class Cleaner:
             self._ended(one, end.value)
             return
         except Exception as e:
-            del self.running[one.log.name]
+            self._end(one)
             self._gave_up(one.log, e)
             return
         self._submit(one, work)
@@ -117,16 +117,23 @@ class Cleaner:
     def _submit(self, one: _Pass, work: Work) -> None:
         def worked(result: BaseException | None) -> None:
             if isinstance(result, BaseException):
-                del self.running[one.log.name]
                 one.steps.close()
+                self._end(one)
                 self._gave_up(one.log, result)
             else:
                 self._go_on(one)
 
         self._env.background.submit(f"cleaner:{self.running[one.log.name]}", work, worked)
 
+    def _end(self, one: _Pass) -> None:
+        """The pass takes no more steps; a lane frees a large map."""
+        lane = self.running.pop(one.log.name)
+        keys = one.cleaning.keys
+        if keys.is_large:
+            self._env.background.submit(f"cleaner:{lane}", keys.release, lambda _: None)
+
     def _ended(self, one: _Pass, offset: int) -> None:
-        del self.running[one.log.name]
+        self._end(one)
         if offset == STOPPED:
             return
         log, cleaning = one.log, one.cleaning

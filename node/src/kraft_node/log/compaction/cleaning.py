@@ -185,6 +185,8 @@ class Cleaning:
         while reader.read():
             while True:
                 keys.note_plain(reader)
+                if keys.is_crowded:
+                    yield from keys.move()
                 header = reader.header()
                 if header is None:
                     break
