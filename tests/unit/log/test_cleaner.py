@@ -13,7 +13,8 @@ from kraft_node.log.compaction.choice import look
 from kraft_node.log.compaction.cleaning import STOPPED, Cleaning
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
-from kraft_protocol.records.batch import build_batch, check_batch, iter_headers
+from kraft_protocol.records.batch import HEADER_SIZE, build_batch, check_batch, iter_headers, records_section
+from kraft_protocol.records.compression import compress
 from kraft_protocol.records.control import build_marker
 from tests.unit.log.node import ID, Node
 from tests.unit.log.world import DIR, NOW, LogWorld, all_records, data_records, read_bytes
@@ -104,6 +105,22 @@ def test_the_latest_of_each_key_stays_where_it_was(seed: int) -> None:
         for offset in range(0, log.end_offset, 7):
             header = next(iter(iter_headers(read_bytes(again.read(offset, 1)))))
             assert header.last_offset >= offset
+
+
+def test_a_batch_that_loses_records_is_compressed_at_its_codecs_default_level() -> None:
+    """As by Apache Kafka's cleaner: `compression.gzip.level` is for batches that the broker converts."""
+    log = LogWorld().open({**CONFIG, "compression.gzip.level": "1"})
+    text = b" ".join(b"%d" % (number * number) for number in range(250))
+    put(log, (b"a", b"old"), (b"b", text), compression=1)
+    put(log, (b"a", b"new"))
+    log.roll(log.end_offset)
+    compact(log)
+    raw = read_bytes(log.read(0, 100_000))
+    header = next(iter_headers(raw))
+    plain, packed = bytes(records_section(raw, header)), raw[HEADER_SIZE : header.length]
+    assert header.count == 1
+    assert packed == compress(1, plain)
+    assert packed != compress(1, plain, 1)
 
 
 def test_tombstones_go_after_a_second_pass() -> None:

@@ -93,12 +93,18 @@ def test_an_uncleanable_log_is_counted_and_not_tried_again(monkeypatch: pytest.M
     node.rest(20_000)
     cleaner = manager.housekeeping.cleaner
     assert list(cleaner.uncleanable) == ["t-0"]
-    assert cleaner.uncleanable_bytes(log.dir.path) == log.size_bytes
+    dirty = look(log, 0, NOW).dirty_bytes
+    assert dirty == log.size_bytes - log.active.size > 0
+    assert cleaner.uncleanable_bytes(log.dir.path) == dirty, "as in Kafka, without the active segment"
     assert cleaner.uncleanable_bytes("/other") == 0
     passes: list[int] = []
     monkeypatch.setattr(cleaning.Cleaning, "steps", lambda _: passes.append(1))
+    put(log, 5)
+    log.roll(log.end_offset)
+    put(log, 1)
     node.rest(60_000)
     assert passes == []
+    assert cleaner.uncleanable_bytes(log.dir.path) == look(log, 0, NOW).dirty_bytes > dirty
     manager.configure("t", make_config({"cleanup.policy": "delete"}))
     node.rest(20_000)
     assert cleaner.uncleanable == {}, "it is compacted no more"

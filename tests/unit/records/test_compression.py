@@ -59,3 +59,12 @@ def test_unknown_codec() -> None:
         decompress(5, b"")
     with pytest.raises(CorruptBatch, match="codec 7"):
         compress(7, b"")
+
+
+def test_lz4s_default_level_is_fast_as_in_kafka() -> None:
+    """Kafka's block stream takes the fast compressor for its default level 9, and the thorough one for all others."""
+    data = b"".join(b"%d, " % (number * 7919 % 1000) for number in range(3000))
+    fast = compress(Compression.LZ4, data)
+    assert compress(Compression.LZ4, data, 9) == fast
+    assert len(compress(Compression.LZ4, data, 10)) < len(fast)
+    assert len(compress(Compression.LZ4, data, 8)) < len(fast)

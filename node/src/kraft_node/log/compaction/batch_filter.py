@@ -20,7 +20,6 @@ from fastcrc.crc32 import iscsi as crc32c
 
 from kraft_node.log.compaction.key_map import BATCH_BITS, BUCKET_BITS, END
 from kraft_node.log.compaction.segment_reader import PLAIN
-from kraft_node.log.validate import codec_level
 from kraft_protocol.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -66,7 +65,7 @@ class LastRecord(NamedTuple):
 class BatchFilter:
     """The filter of one pass. Batches come in ascending order."""
 
-    __slots__ = ("_config", "_end", "_first_dirty", "_horizon", "_keys", "_now_ms", "_txns", "last_records")
+    __slots__ = ("_end", "_first_dirty", "_horizon", "_keys", "_now_ms", "_txns", "last_records")
 
     def __init__(
         self, keys: KeyMap, txns: Transactions, config: LogConfig, *, first_dirty: int, end: int, now_ms: int
@@ -74,7 +73,6 @@ class BatchFilter:
         """`end`: the end of the part of the log that the pass compacts."""
         self._keys = keys
         self._txns = txns
-        self._config = config
         self._first_dirty = first_dirty
         self._end = end
         self._now_ms = now_ms
@@ -214,13 +212,8 @@ class BatchFilter:
             base, (records, latest) = header.base_timestamp, cut(data, starts)
         else:
             base, (records, latest) = new_horizon, cut_and_shift(data, starts, header.base_timestamp - new_horizon)
-        level = codec_level(self._config, header.compression)
-        return _changed(
-            header,
-            thin_batch(
-                header, records, len(starts), base + latest, compression_level=level, delete_horizon_ms=new_horizon
-            ),
-        )
+        # As Apache Kafka's cleaner, at the default level of the batch's codec, whatever `compression.*.level` says.
+        return _changed(header, thin_batch(header, records, len(starts), base + latest, delete_horizon_ms=new_horizon))
 
     def _without_records(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
         """Only the header if it must stay, else None."""

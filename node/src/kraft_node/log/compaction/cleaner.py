@@ -30,7 +30,17 @@ PAUSE_MIN_MS: Final = 10
 class Cleaner:
     """The passes of one node. `start` begins the due ones."""
 
-    __slots__ = ("_done", "_env", "bytes_per_second", "figures", "keys_max", "running", "threads", "uncleanable")
+    __slots__ = (
+        "_dirty_bytes",
+        "_done",
+        "_env",
+        "bytes_per_second",
+        "figures",
+        "keys_max",
+        "running",
+        "threads",
+        "uncleanable",
+    )
 
     def __init__(self, env: Env, done: Callable[[Log, int], None], keys_max: int = KEYS_MAX) -> None:
         """`done(log, offset)` is called with the offset below which the log is now clean."""
@@ -46,21 +56,29 @@ class Cleaner:
         """The logs that are being compacted, by name, with the lane number of each pass."""
         self.uncleanable: dict[str, Log] = {}
         """Logs whose pass has failed, by name; they are left alone until they are opened again."""
+        self._dirty_bytes: dict[str, int] = {}
+        """Bytes of the dirty part, by name: of uncleanable logs, and of those that are being compacted."""
         self.figures = Figures()
 
     def start(self, candidates: Iterable[tuple[Log, int]], now_ms: int) -> bool:
         """Start a pass over the dirtiest of (log, first dirty offset). Returns whether a pass was started."""
         self.figures.last_run_ms = self._env.clock.monotonic_ms()
         self.uncleanable = {name: log for name, log in self.uncleanable.items() if not log.closed}
+        self._dirty_bytes = {
+            name: size for name, size in self._dirty_bytes.items() if name in self.uncleanable or name in self.running
+        }
         due: list[tuple[float, Log, Dirt]] = []
         dirtiest, longest_delay_ms = 0.0, 0
         for log, first_dirty in candidates:
-            if log.name in self.uncleanable or log.name in self.running or log.dir.failed is not None:
+            if log.name in self.running or log.dir.failed is not None:
                 continue
             try:
                 dirt = look(log, first_dirty, now_ms)
             except (OSError, LogDirDamaged) as e:
                 self._gave_up(log, e)
+                continue
+            if log.name in self.uncleanable:
+                self._dirty_bytes[log.name] = dirt.dirty_bytes
                 continue
             dirtiest, longest_delay_ms = max(dirtiest, dirt.ratio), max(longest_delay_ms, dirt.delay_ms)
             if dirt.is_due(log.config.min_cleanable_dirty_ratio):
@@ -70,22 +88,24 @@ class Cleaner:
         due.sort(key=lambda each: each[0], reverse=True)
         free = max(self.threads - len(self.running), 0)
         for _, log, dirt in due[:free]:
-            self._begin(log, dirt.first_dirty, now_ms)
+            self._begin(log, dirt, now_ms)
         return bool(due[:free])
 
     def uncleanable_bytes(self, path: str) -> int:
-        """The bytes of the uncleanable logs in the directory at `path`."""
-        return sum(log.size_bytes for log in self.uncleanable.values() if log.dir.path == path)
+        """The dirty bytes of the uncleanable logs in the directory at `path`, as the last look found them."""
+        return sum(self._dirty_bytes.get(name, 0) for name, log in self.uncleanable.items() if log.dir.path == path)
 
     def forget(self, log: Log) -> None:
         """The log was removed, or is not compacted any more."""
         if self.uncleanable.get(log.name) is log:
             del self.uncleanable[log.name]
+            self._dirty_bytes.pop(log.name, None)
 
-    def _begin(self, log: Log, first_dirty: int, now_ms: int) -> None:
+    def _begin(self, log: Log, dirt: Dirt, now_ms: int) -> None:
         taken = self.running.values()
         self.running[log.name] = next(lane for lane in range(len(taken) + 1) if lane not in taken)
-        cleaning = Cleaning(log, first_dirty, now_ms, self.keys_max)
+        cleaning = Cleaning(log, dirt.first_dirty, now_ms, self.keys_max)
+        self._dirty_bytes[log.name] = dirt.dirty_bytes
         self._go_on(_Pass(log, cleaning, self._env.clock.monotonic_ms()))
 
     def _go_on(self, one: _Pass) -> None:
