@@ -124,7 +124,8 @@ def test_passes_leave_figures() -> None:
     assert node.manager.env.clock.monotonic_ms() - figures.last_run_ms <= 15_000
 
 
-def test_a_lane_frees_the_memory_of_a_large_map(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most", [3, 1000])
+def test_a_lane_frees_the_memory_of_a_large_map(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop would stand still while a dictionary of all keys is freed."""
     released: list[KeyMap] = []
     release = KeyMap.release
@@ -135,7 +136,8 @@ def test_a_lane_frees_the_memory_of_a_large_map(monkeypatch: pytest.MonkeyPatch)
         released.append(self)
 
     monkeypatch.setattr(KeyMap, "release", noted)
-    monkeypatch.setattr(key_map, "RECENT_MAX", 3)
+    monkeypatch.setattr(key_map, "RECENT_MAX", most)
+    monkeypatch.setattr(key_map, "LARGE", 3)
     node = Node()
     manager = node.start(lambda _: make_config({**CONFIG, "min.cleanable.dirty.ratio": "0"}))
     log = manager.create("t", 0, ID)
@@ -143,5 +145,8 @@ def test_a_lane_frees_the_memory_of_a_large_map(monkeypatch: pytest.MonkeyPatch)
         put(log, 4)
     node.rest(40_000)
     assert log.size_bytes < 5000
-    assert [keys.is_large for keys in released] == [False] * len(released)
     assert released
+    for keys in released:
+        assert not keys.recent
+        assert not keys._shards
+        assert not keys._buckets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -24,7 +25,9 @@ from kraft_protocol.records.keys import (
     cut,
     cut_and_shift,
     is_tombstone,
+    note_few,
     note_keys,
+    note_one,
     read_keys,
     short_key,
 )
@@ -102,6 +105,29 @@ def test_runs_of_alike_records_are_what_a_loop_finds(seed: int, monkeypatch: pyt
     by_runs = [found_by(*each) for each in inputs]
     monkeypatch.setattr(keys, "RUN_MIN", 1 << 40)
     assert [found_by(*each) for each in inputs] == by_runs
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_only_record_is_noted_as_one_of_many(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(60):
+        key = None if rng.random() < 0.1 else rng.randbytes(rng.choice((0, 1, 8, LONG_KEY, LONG_KEY + 1, 63, 64, 200)))
+        value = None if rng.random() < 0.2 else rng.randbytes(rng.choice((0, 5, 40, 60, 64, 8170, 8192, 40_000)))
+        record = NewRecord(key, value, 1_700_000_000_000, (("h", b"x"),) if rng.random() < 0.2 else ())
+        raw = build_batch([record], timestamp=1_700_000_000_000 - rng.choice((0, 0, 7, 70_000)))
+        body = b"?" * 3 + bytes(records_section(raw, read_header(raw)))
+        damaged = bytearray(body)
+        damaged[rng.randrange(3, min(20, len(damaged)))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+        for data in (body, bytes(damaged), body[: rng.randrange(3, len(body))]):
+            assert noted_by(note_one, data) == noted_by(lambda d, p, o, b: note_few(d, p, 1, o, b), data)
+
+
+def noted_by(note: Callable[[bytes, int, dict[bytes, int], int], int], data: bytes) -> object:
+    places: dict[bytes, int] = {}
+    try:
+        return note(data, 3, places, 1 << 40), places
+    except (IndexError, CorruptBatch) as error:
+        return type(error)
 
 
 def data_count(data: bytes) -> int:

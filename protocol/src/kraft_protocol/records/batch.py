@@ -206,6 +206,13 @@ def check_crc(buffer: Buffer, header: BatchHeader) -> None:
         raise CorruptBatch(f"CRC is {found:#010x}, the header says {header.crc:#010x}", header.position)
 
 
+def has_right_crc(batch: bytes) -> bool:
+    """Whether the bytes of a whole batch have the CRC that its header states."""
+    stated: int = _CRC.unpack_from(batch, CRC_POSITION)[0]
+    found: int = crc32c(batch[ATTRIBUTES_POSITION:])
+    return found == stated
+
+
 def records_section(buffer: Buffer, header: BatchHeader, limit: int = DEFAULT_LIMIT) -> Buffer:
     """The encoded records of a batch, decompressed if necessary."""
     view = memoryview(buffer)[header.position + HEADER_SIZE : header.position + header.length]

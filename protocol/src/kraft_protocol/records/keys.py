@@ -23,6 +23,7 @@ LONG_KEY: Final = 32
 """Keys longer than this are stored as a digest of 16 bytes."""
 _SHORT: Final = 2 * LONG_KEY
 """The varint of that length."""
+_NO_DELTAS: Final = bytes(2)
 
 
 def short_key(key: bytes) -> bytes:
@@ -93,6 +94,26 @@ def note_few(data: bytes, position: int, count: int, places: dict[bytes, int], b
             key = short_key(data[at:stop])
         places[key] = base + start if data[stop] != null else base + start + TOMBSTONE
     return position
+
+
+def note_one(data: bytes, position: int, places: dict[bytes, int], base: int) -> int:
+    """As `note_few` for the only record of a batch, which usually has deltas of 0 and a short key."""
+    byte = data[position]
+    if byte < 0x80:
+        at = position + 4
+        end = position + 1 + (byte >> 1)
+    elif data[position + 1] < 0x80:
+        at = position + 5
+        end = position + 2 + ((byte + (data[position + 1] << 7) - 0x80) >> 1)
+    else:
+        return note_few(data, position, 1, places, base)
+    length = data[at]
+    if length > _SHORT or length & 1 or data[at - 2 : at] != _NO_DELTAS:
+        return note_few(data, position, 1, places, base)
+    at += 1
+    stop = at + (length >> 1)
+    places[data[at:stop]] = base + position if data[stop] != NULL else base + position + TOMBSTONE
+    return end
 
 
 def read_keys(data: bytes, count: int) -> tuple[list[bytes | None], list[int], bool]:

@@ -16,12 +16,9 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from fastcrc.crc32 import iscsi as crc32c
-
 from kraft_node.log.compaction.key_map import BATCH_BITS, BUCKET_BITS, END
-from kraft_node.log.compaction.segment_reader import PLAIN
+from kraft_node.log.compaction.segment_reader import TO_COPY
 from kraft_protocol.records.batch import (
-    ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL_BIT,
     HEADER_SIZE,
@@ -32,6 +29,7 @@ from kraft_protocol.records.batch import (
     BatchHeader,
     check_crc,
     empty_batch,
+    has_right_crc,
     records_section,
     thin_batch,
     thin_plain,
@@ -52,7 +50,7 @@ NO_BUCKET: Final = -1
 ONE_BATCH: Final = 1 << BATCH_BITS
 MAX_TIMESTAMP: Final = Struct(">q")
 
-unpack = PLAIN.unpack_from
+unpack = TO_COPY.unpack_from
 
 
 class LastRecord(NamedTuple):
@@ -105,7 +103,7 @@ class BatchFilter:
         last, first, end, end_max = len(data) - HEADER_SIZE, self._first_dirty, self._keys.end, self._end - 1
         whole_from, number, places, low = at, NO_BUCKET, [END], 0
         while at <= last:
-            base, length, magic, crc, attributes, delta, max_timestamp, producer_id, count = unpack(data, at)
+            base, length, magic, attributes, delta, max_timestamp, producer_id, count = unpack(data, at)
             length += LOG_OVERHEAD
             after, offset = at + length, base + delta
             is_sound = magic == MAGIC and length >= HEADER_SIZE and after <= len(data) and base > lowest and delta >= 0
@@ -129,7 +127,7 @@ class BatchFilter:
                     new.note_batch(new.size, length, offset, max_timestamp)
                     lowest, at, low = offset, after, high
                     continue
-                if attributes & COMPRESSION_MASK or crc32c(data[at + ATTRIBUTES_POSITION : after]) != crc:
+                if attributes & COMPRESSION_MASK or not has_right_crc(data[at:after]):
                     break
                 records, latest = cut(data[at + HEADER_SIZE : after], [start - place for start in places[low:high]])
                 thin, max_timestamp = thin_plain(data[at:after], records, high - low, latest)

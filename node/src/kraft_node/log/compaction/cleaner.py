@@ -153,21 +153,20 @@ class Cleaner:
             self._env.background.submit(f"cleaner:{lane}", keys.release, lambda _: None)
 
     def _ended(self, one: _Pass, offset: int) -> None:
+        log, cleaning = one.log, one.cleaning
+        keys, utilization = len(cleaning.keys), cleaning.keys.utilization
         self._end(one)
         if offset == STOPPED:
             return
-        log, cleaning = one.log, one.cleaning
         took_ms = self._env.clock.monotonic_ms() - one.begun_ms
-        self.figures.passes.append(
-            PassFigures(took_ms, cleaning.keys.utilization, cleaning.bytes_read, cleaning.bytes_written)
-        )
+        self.figures.passes.append(PassFigures(took_ms, utilization, cleaning.bytes_read, cleaning.bytes_written))
         logger.info(
             "log compacted log=%s offset=%d bytes_before=%d bytes_after=%d keys=%d ms=%d",
             log.name,
             offset,
             cleaning.bytes_before,
             cleaning.bytes_after,
-            len(cleaning.keys),
+            keys,
             took_ms,
         )
         self._done(log, offset)

@@ -11,8 +11,10 @@ from kraft_protocol.records.batch import HEADER, HEADER_SIZE, MAGIC, BatchHeader
 if TYPE_CHECKING:
     from kraft_node.base.env import File
 
-PLAIN: Final = Struct(">qi4xbIhi8xqq6xi")
-"""Base offset, length, magic, CRC, attributes, last offset delta, max timestamp, producer id and count of a header."""
+TO_NOTE: Final = Struct(">qi4xbIhi30xi")
+"""Base offset, length, magic, CRC, attributes, last offset delta and count of a header."""
+TO_COPY: Final = Struct(">qi4xb4xhi8xqq6xi")
+"""Base offset, length, magic, attributes, last offset delta, max timestamp, producer id and count of a header."""
 
 
 class SegmentReader:
