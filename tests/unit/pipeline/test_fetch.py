@@ -124,6 +124,29 @@ def test_the_next_leader_goes_on_where_the_last_one_was() -> None:
     assert broker.asked == [(0, 0), (0, 2), (2, 2), (2, 4)]
 
 
+def test_a_connection_that_breaks_ahead_of_the_caller_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request that is sent ahead failed the task, though another leader had the records."""
+    broker = Broker([answer(batch(0, 0, 1)), answer(batch(2, 2, 3))])
+    send, receive = broker.send, broker.receive
+    broken = [True]
+
+    def sent(offset: int) -> None:
+        send(offset)  # a request that fails counts as in flight, too
+        if offset == 2 and broken:
+            raise BrokenPipeError("gone")
+
+    def received() -> FetchAnswer:
+        if broken and broker.asked[-1][1] == 2:
+            broken.clear()
+            raise ConnectionResetError("gone")
+        return receive()
+
+    monkeypatch.setattr(broker, "send", sent)
+    monkeypatch.setattr(broker, "receive", received)
+    assert offsets(broker, 0, 4) == [0, 1, 2, 3]
+    assert broker.asked == [(0, 0), (0, 2), (2, 2)]
+
+
 def test_a_topic_that_is_made_again_meanwhile() -> None:
     def broker() -> Broker:
         return Broker([answer(batch(0, 0, 1)), answer(error=100)], lambda fetches: NEW if fetches else OLD)

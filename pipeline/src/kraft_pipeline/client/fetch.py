@@ -10,6 +10,7 @@ replica fails, or has fewer records than the leader, the leader serves the rest 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kraft_pipeline.codec.batches import Aborted, next_offset
@@ -129,7 +130,8 @@ class _Fetcher:
                 continue
             patience = self._patience()
             if self._at < self._until:
-                self._send()
+                with suppress(OSError):  # the next answer meets it again, and looks for another leader
+                    self._send()
             aborted = [Aborted(*one) for one in answer.aborted] if self._committed else None
             yield Chunk(answer.records, begun, self._until, aborted)
 
