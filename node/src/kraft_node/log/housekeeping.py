@@ -30,6 +30,8 @@ logger = logging.getLogger("kraft_node.log")
 
 WALK_PAUSE_MS: Final = 10
 """Pause between the steps of a walk over all logs, because requests have priority."""
+LANE_PAUSE_MS: Final = 100
+"""How often retention looks whether a lane has opened a log of very many files."""
 WALK_STEP: Final = 8
 """Logs per step: a few milliseconds if each must be listed."""
 PRODUCER_STEP: Final = 512
@@ -54,6 +56,8 @@ class Housekeeping:
         self.cleaner = Cleaner(manager.env, self._cleaned)
         self._visited: Log | None = None
         """The log that retention has opened to check it."""
+        self._awaited: tuple[str, int] | None = None
+        """The log of very many files that a lane opens for retention."""
 
     def start(self) -> None:
         """Start the work that needs no topic configuration."""
@@ -160,6 +164,8 @@ class Housekeeping:
         directory = directory_of(log)
         if log.held or log.closed or self._manager.entry(log.topic, log.partition) is not log:
             return
+        if self._awaited == (log.topic, log.partition):
+            return
         if log.active.index_written:
             flushing.schedule(log, lambda: self._close_again(log), indexes=True)
             return
@@ -183,7 +189,7 @@ class Housekeeping:
                 return
             try:
                 if self._retain(*found, now):
-                    again, pause_ms = found, 0
+                    again, pause_ms = found, 0 if self._awaited is None else LANE_PAUSE_MS
                     break
             except KafkaError:
                 continue  # the directory has failed, which was reported
@@ -195,13 +201,24 @@ class Housekeeping:
 
     def _retain(self, topic: str, partition: int, now: int) -> bool:
         """Drop some segments of a log. Returns whether there may be more to drop."""
+        awaited, self._awaited = self._awaited, None
+        recovery = self._manager.recovery
         entry = self._manager.entry(topic, partition)
         if entry is None or not directory_of(entry).online:
             return False
         if isinstance(entry, Log):
             log = entry
+            if awaited == (topic, partition) and not log.held:
+                if _is_dirty(log):
+                    log.held = True  # so `_clean` sees it
+                    return False
+                self._visited = log
         elif (topic, partition) in entry.unrecovered or (topic, partition) in entry.quarantined:
             return False
+        elif recovery.is_busy_with(topic, partition) or self._is_wide(entry, topic, partition):
+            self._awaited = (topic, partition)
+            recovery.takes(entry, topic, partition)
+            return True
         elif self._may_be_dirty(entry, topic, partition):
             self._manager.get(topic, partition)  # held from now on, so `_clean` sees it
             return False
@@ -220,6 +237,12 @@ class Housekeeping:
             else:
                 self._close_again(log)
         return False
+
+    def _is_wide(self, directory: Directory, topic: str, partition: int) -> bool:
+        """Whether a log that is not open has too many files to list here, and work may be due in it."""
+        config = self._manager.topic_config(topic)
+        is_due = config.compact or (config.delete and (config.retention_ms >= 0 or config.retention_bytes >= 0))
+        return is_due and self._manager.recovery.is_wide(directory, topic, partition)
 
     def _may_be_dirty(self, directory: Directory, topic: str, partition: int) -> bool:
         """Whether a compacted log that is not open has closed segments above the cleaner's checkpoint."""
@@ -320,6 +343,12 @@ class Housekeeping:
             every = log.config.flush_ms
             if every < LONG_MAX and log.unflushed and now - log.last_flush_ms >= every and log.dir.failed is None:
                 flushing.schedule(log, _nothing)
+
+
+def _is_dirty(log: Log) -> bool:
+    """Whether a compacted log has closed segments above the cleaner's checkpoint."""
+    known = offset_in(directory_of(log).cleaner_offsets, log.topic, log.partition)
+    return log.config.compact and log.active.base > known
 
 
 def _nothing() -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kraft_node.base.config.view import ConfigView
-from kraft_node.base.env import Env
+from kraft_node.base.env import Disk, Env
 from kraft_node.log import names, partition_metadata
 from kraft_node.log.checkpoints import offset_in
 from kraft_node.log.closing import close_directory
@@ -33,6 +33,8 @@ from kraft_protocol.ids import ZERO_UUID, Uuid, uuid_text
 
 logger = logging.getLogger("kraft_node.log")
 
+UNMEASURED: Final = -1
+"""The size of a log whose files only a lane may list."""
 Entry: TypeAlias = Log | Directory
 """An open log, or the directory of a log that is not open."""
 OnWithdrawn: TypeAlias = Callable[[str, int, "LogDirDamaged | None"], None]
@@ -438,9 +440,8 @@ class LogManager:
     def sizes(self, directory: Directory) -> Iterator[tuple[str, int, int]]:
         """(topic, partition, bytes) of the logs in a directory; logs that are not open are measured by their files.
 
-        Raises OSError.
+        The size is `UNMEASURED` if a lane must call `measured`, because there are too many files. Raises OSError.
         """
-        disk = self.env.disk
         for topic, entries in list(self._logs.items()):
             for partition in list(entries):
                 entry = entries.get(partition)  # read again, because callers may pause between two logs
@@ -448,10 +449,10 @@ class LogManager:
                     continue
                 if isinstance(entry, Log):
                     yield topic, partition, entry.size_bytes
+                elif self.recovery.is_wide(entry, topic, partition):
+                    yield topic, partition, UNMEASURED
                 else:
-                    path = self.path(entry, topic, partition)
-                    files = [name for name in disk.listdir(path) if name.endswith(names.LOG)]
-                    yield topic, partition, sum(disk.size(f"{path}/{name}") for name in files)
+                    yield topic, partition, measured(self.env.disk, self.path(entry, topic, partition))
 
     def damage(self, topic: str, partition: int) -> LogDirDamaged | None:
         """Why the log is quarantined; None if it is not."""
@@ -503,3 +504,8 @@ class LogManager:
         """Release the locks. Call it last."""
         for directory in self.directories:
             directory.release()
+
+
+def measured(disk: Disk, path: str) -> int:
+    """Bytes of the segments in the directory of a log, from any thread. Raises OSError."""
+    return sum(disk.size(f"{path}/{name}") for name in disk.listdir(path) if name.endswith(names.LOG))

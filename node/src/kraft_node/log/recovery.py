@@ -4,6 +4,8 @@ After an unclean stop the part of a log above its recovery point is scanned, whi
 that scans on its loop misses heartbeats and liveness probes. So a short scan runs where the log is opened, and a long
 one in the directory's recovery lane. Until the lane is done, requests for the partition get a retriable error.
 
+The lane also opens logs with very many files on first use, after clean stops, too: listing them takes long.
+
 `LogManager.get` and `Housekeeping` call it. It owns no log: `LogManager` takes over the logs that the lane has opened.
 """
 
@@ -37,6 +39,8 @@ Key: TypeAlias = tuple[str, int]
 
 INLINE_BYTES_MAX: Final = 64 << 10
 """A scan of up to this many bytes stays on the loop: two milliseconds with batches of 250 bytes."""
+INLINE_NAMES_BYTES: Final = 32 << 10
+"""A log whose directory has up to this size is listed on the loop: some 800 files, a millisecond."""
 SEGMENT_BYTES: Final = 4096
 """Opening the files of a segment costs as much as reading this many bytes."""
 REFUSED_MAX: Final = 1000
@@ -53,7 +57,7 @@ class LogIsRecovering(KafkaError):  # noqa: N818 - a state, not a fault
     def __init__(self, topic: str, partition: int, refused: Awaited) -> None:
         super().__init__(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"the log of {topic}-{partition} is being recovered after an unclean stop; retry until it is open",
+            f"the log of {topic}-{partition} is being opened or recovered; retry until it is open",
         )
         self._refused = refused
 
@@ -140,9 +144,12 @@ class Recovery:
         self._busy: dict[str, Key] = {}
         self._refused: dict[Key, Awaited] = {}
         """For requested logs in a lane: the refused batches of producers."""
+        self._asked: set[Key] = set()
+        """Logs in a lane that requests need: they stay open."""
         self._stopped = False
         self._when_idle: Callable[[], None] = lambda: None
         self.inline_bytes_max = INLINE_BYTES_MAX
+        self.inline_names_bytes = INLINE_NAMES_BYTES
 
     def stop(self, done: Callable[[], None]) -> None:
         """End the scans, then call `done`: no lane uses files any more. The logs stay unrecovered."""
@@ -162,12 +169,13 @@ class Recovery:
         If so, it is put there: with `first` as the next one, otherwise only if no other log waits. Raises OSError.
         """
         key = (topic, partition)
-        if key not in directory.unrecovered:
+        is_busy = self._busy.get(directory.path) == key
+        if not is_busy and not self._belongs(directory, key):
             return False
-        if self._busy.get(directory.path) == key:
+        if first:
+            self._asked.add(key)
+        if is_busy:
             return True
-        if not self._is_long(directory, key):
-            return False
         waiting = self._waiting.setdefault(directory.path, {})
         if first:
             waiting.pop(key, None)
@@ -175,6 +183,12 @@ class Recovery:
             waiting[key] = None
         self._next(directory)
         return True
+
+    def _belongs(self, directory: Directory, key: Key) -> bool:
+        """Whether a lane must open the log. Raises OSError."""
+        if key in directory.unrecovered:
+            return self._is_long(directory, key)
+        return key not in directory.quarantined and self.is_wide(directory, *key)
 
     def short(self, directory: Directory) -> list[Key]:
         """The unrecovered logs of a directory whose scan is short enough for the loop. Raises OSError."""
@@ -190,18 +204,24 @@ class Recovery:
         """The log was opened or removed."""
         self._refused.pop((topic, partition), None)
         self._bytes.pop((topic, partition), None)
+        self._asked.discard((topic, partition))
         for waiting in self._waiting.values():
             waiting.pop((topic, partition), None)
+
+    def is_wide(self, directory: Directory, topic: str, partition: int) -> bool:
+        """Whether the log may have so many files that the loop must not list them. Raises OSError."""
+        return self._manager.env.disk.size(self._manager.path(directory, topic, partition)) > self.inline_names_bytes
 
     def cost(self, directory: Directory, topic: str, partition: int) -> int:
         """The cost of a scan of the log, in bytes read. Raises OSError."""
         return self._length(directory, (topic, partition))
 
     def _is_long(self, directory: Directory, key: Key) -> bool:
-        """Whether the log belongs into the lane: for its length, or because it may have to be flushed there.
-
-        Raises OSError.
+        """Whether the log belongs into the lane: for its length, its many files, or because it may have to be flushed
+        there. Raises OSError.
         """
+        if self.is_wide(directory, *key):
+            return True
         has_policy = self._manager.topic_config(key[0]).flush_messages != LONG_MAX
         return self._length(directory, key) > self.inline_bytes_max or has_policy
 
@@ -231,7 +251,8 @@ class Recovery:
         self._busy[directory.path] = key
         opening = self._manager.opening(directory, *key)
         apart = _Apart(directory, lambda: self._stopped)
-        logger.info("recovering log partition=%s-%d bytes=%d", *key, self._bytes.get(key, 0))
+        was_clean = key not in directory.unrecovered
+        logger.info("opening log in a lane partition=%s-%d clean=%s bytes=%d", *key, was_clean, self._bytes.get(key, 0))
 
         def work() -> Log:
             log = opening(apart)
@@ -245,20 +266,23 @@ class Recovery:
             for delay_ms, function, args in apart.later.calls:
                 directory.env.scheduler.call_later(delay_ms, function, *args)
             if self._stopped:
+                if was_clean and not isinstance(result, BaseException) and result.active.index_written:
+                    directory.unrecovered[key] = None  # nothing has made its rebuilt index durable: no clean mark
                 if not self._busy:
                     self._when_idle()
                 return
-            self._finish(directory, key, result)
+            self._finish(directory, key, result, was_clean=was_clean)
             self._next(directory)
 
         directory.env.background.submit(f"recovery:{directory.path}", work, done)
 
-    def _finish(self, directory: Directory, key: Key, result: Log | BaseException) -> None:
+    def _finish(self, directory: Directory, key: Key, result: Log | BaseException, *, was_clean: bool) -> None:
         manager = self._manager
         refused = self._refused.get(key)
+        is_asked = key in self._asked
         self.forget(*key)
-        is_wanted = manager.entry(*key) is directory and key in directory.unrecovered and directory.online
-        if not is_wanted:
+        is_same = was_clean or key in directory.unrecovered
+        if manager.entry(*key) is not directory or not is_same or not directory.online:
             return
         try:
             if isinstance(result, _OnLoop):
@@ -273,8 +297,8 @@ class Recovery:
             return  # reported already
         if refused:
             log.producers.awaited = refused
-        if refused or log.producers.know_more_than_snapshots():
-            log.held = True  # the producers will retry; a closed log would forget the awaited batches
-        logger.info("recovered log partition=%s-%d end_offset=%d", *key, log.end_offset)
+        if is_asked or refused or log.producers.know_more_than_snapshots():
+            log.held = True  # the requests will be retried; a closed log would forget the awaited batches
+        logger.info("opened log partition=%s-%d end_offset=%d", *key, log.end_offset)
         manager.on_recovered(*key)
         manager.housekeeping.settle(log)

@@ -30,6 +30,8 @@ from kraft_protocol.ids import METADATA_TOPIC_NAME
 
 DISK_BYTES: Final = 1 << 40
 OPEN_MAX: Final = 2048
+NAME_BYTES: Final = 40
+"""What a name adds to the size of its directory."""
 OFFSET_CHECKPOINT: Final = "-offset-checkpoint"
 """The suffix of checkpoint files in a log directory."""
 
@@ -281,7 +283,8 @@ class SimDisk:
 
     def size(self, path: str) -> int:
         self.spent.operations += 1
-        return len(self._inode(path).data)
+        found = self._find(path)
+        return NAME_BYTES * len(found.names) if isinstance(found, Dir) else len(self._inode(path).data)
 
     def mtime_ms(self, path: str) -> int:
         self.spent.operations += 1

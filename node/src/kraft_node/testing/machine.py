@@ -29,7 +29,7 @@ MOVED_PORT: Final = 9193
 """Moved controllers listen on ports above this; each move takes a new port."""
 CONTROLLER: Final = "CONTROLLER"
 LARGE_SHARE: Final = 3
-"""In one of this many seeds, small logs count as large: lanes recover them, and each index entry is written."""
+"""In one of this many seeds, small logs count as large: lanes open and recover them. Each index entry is written."""
 FIRST_VOTERS: Final = 3
 """The number of first voters of a dynamic quorum; further controllers observe until they become voters."""
 FIRST_CONTROLLER_ID: Final = 3000
@@ -151,7 +151,7 @@ class SimMachine:
             self._end("refused")
             return
         if self.world.seed % LARGE_SHARE == 0 and node.storage is not None:
-            node.storage.logs.recovery.inline_bytes_max = 0
+            node.storage.logs.recovery.inline_bytes_max = node.storage.logs.recovery.inline_names_bytes = 0
             for directory in node.storage.logs.directories:
                 directory.pending_index_bytes = 0
         if self.cut_step is not None and node.storage is not None:

@@ -6,11 +6,13 @@ Kafka would have created it. A quarantined replica has lag -1, Kafka's value for
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kraft_node.base.long_answers import answer
 from kraft_node.broker.pieces import pieces
+from kraft_node.log.manager import UNMEASURED, measured
 from kraft_node.metadata.features import CORDONED_LOG_DIRS_SUPPORTED
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import Uuid
@@ -32,12 +34,20 @@ Wanted: TypeAlias = "dict[str, set[int]] | None"
 PARTITIONS_A_STEP: Final = 200
 
 
+class _Unmeasured(NamedTuple):
+    """A row whose size is not known yet, and the path of its log."""
+
+    row: Any
+    path: str
+
+
 def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
     """Every directory, with the requested topics (None: all)."""
-    return answer(broker.turns, ctx, request, _steps(broker, request))
+    return answer(broker.turns, ctx, request, _steps(broker, ctx, request))
 
 
-def _steps(broker: Broker, request: Any) -> Generator[None, None, Any]:
+def _steps(broker: Broker, ctx: RequestContext, request: Any) -> Generator[None, None, Any]:
+    unmeasured: list[_Unmeasured] = []
     wanted = None if request.topics is None else (yield from _wanted(request))
     unused = yield from _unused(broker, wanted)
     knows_of_cordons = broker.image.metadata_level >= CORDONED_LOG_DIRS_SUPPORTED
@@ -51,11 +61,28 @@ def _steps(broker: Broker, request: Any) -> Generator[None, None, Any]:
             continue
         try:
             result.total_bytes, result.usable_bytes = directory.volume_bytes()
-            result.topics = yield from _topics(broker, directory, wanted, unused.pop(Uuid(directory.id), ()))
+            result.topics = yield from _topics(
+                broker, directory, wanted, unused.pop(Uuid(directory.id), ()), unmeasured
+            )
         except OSError as e:
             directory.fail(e)
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    if unmeasured:
+        _measure(broker, ctx, Response(results=results), unmeasured)
+        return None
     return Response(results=results)
+
+
+def _measure(broker: Broker, ctx: RequestContext, response: Any, unmeasured: list[_Unmeasured]) -> None:
+    """Let a lane measure logs of very many files, then answer."""
+    disk = broker.env.disk
+
+    def work() -> None:
+        for one in unmeasured:
+            with suppress(OSError):  # it was deleted or moved, or the directory has failed, which its users will see
+                one.row.partition_size = measured(disk, one.path)
+
+    broker.env.background.submit("log-sizes", work, lambda _: None if ctx.answered else ctx.respond(response))
 
 
 def _wanted(request: Any) -> Generator[None, None, dict[str, set[int]]]:
@@ -72,9 +99,13 @@ def _is_wanted(wanted: Wanted, topic: str, index: int) -> bool:
 
 
 def _topics(
-    broker: Broker, directory: Directory, wanted: Wanted, unused: Iterable[tuple[str, int, int]]
+    broker: Broker,
+    directory: Directory,
+    wanted: Wanted,
+    unused: Iterable[tuple[str, int, int]],
+    unmeasured: list[_Unmeasured],
 ) -> Generator[None, None, list[Any]]:
-    """The content of a directory. Raises OSError."""
+    """The content of a directory; rows that a lane must complete are added to `unmeasured`. Raises OSError."""
     topics: dict[str, list[Any]] = {}
     for number, (topic, index, size) in enumerate(chain(broker.storage.sizes(directory), unused)):
         if number % PARTITIONS_A_STEP == PARTITIONS_A_STEP - 1:
@@ -83,6 +114,9 @@ def _topics(
             lag = 0 if (topic, index) not in directory.quarantined else UNKNOWN_LAG
             row = Response.DescribeLogDirsPartition(partition_index=index, partition_size=size, offset_lag=lag)
             topics.setdefault(topic, []).append(row)
+            if size == UNMEASURED:
+                row.partition_size = 0
+                unmeasured.append(_Unmeasured(row, broker.logs.path(directory, topic, index)))
     for topic, index, size, end in broker.logs.futures.sizes(directory):
         if _is_wanted(wanted, topic, index):
             lag = _lag(broker, topic, index, end)
