@@ -91,8 +91,8 @@ def setting(**values: str) -> Callable[[SeveralDirectories], None]:
 
 
 REFUSALS: dict[str, tuple[Callable[[SeveralDirectories], None], tuple[str, ...]]] = {
-    "no directory": (wipe("d2"), ("/d2", "no such directory", "kafka-storage format")),
-    "no metadata directory": (wipe("d1"), ("/d1", "no such directory")),
+    "no directory": (wipe("d2"), ("/d2", "does not exist", "kafka-storage format")),
+    "no metadata directory": (wipe("d1"), ("/d1", "does not exist")),
     "not formatted": (empty("d2"), ("/d2", "not formatted", META)),
     "metadata directory not formatted": (empty("d1"), ("/d1", "not formatted", META)),
     "another cluster": (edit("d2", replaced("cluster.id", OTHER_CLUSTER)), ("/d2", OTHER_CLUSTER, CLUSTER_ID)),

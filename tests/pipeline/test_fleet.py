@@ -135,5 +135,5 @@ def test_a_table_that_fails_ends_alone(cluster: Ours, tmp_path: Path) -> None:
     finally:
         both.stop()
         thread.join(WAIT_S)
-    assert waited[0].startswith("t/a has ended, other tables go on: table ")
+    assert waited[0].startswith("t/a has ended, other tables continue: table ")
     assert [type(error) for error in raised] == [FencedError]

@@ -100,6 +100,6 @@ def test_a_seed_tells_its_story_and_how_to_replay_it(capsys: pytest.CaptureFixtu
     text = capsys.readouterr().out
     assert "is active in epoch" in text
     assert "broker is registered" in text
-    assert "all is well again" in text
+    assert "all faults end" in text
     assert "seed 3:" in text
     assert sim.replay_line(3, kind=sim.CLUSTER).endswith("--seed 3 --scenario cluster --story")

@@ -104,7 +104,7 @@ def test_one_seed_tells_its_story(capsys: pytest.CaptureFixture[str]) -> None:
     assert sim.main(["--seed", "3", "--story"]) == 0
     text = capsys.readouterr().out
     assert "starts, process 1" in text
-    assert "all is well again" in text
+    assert "all faults end" in text
     assert "seed 3:" in text
 
 

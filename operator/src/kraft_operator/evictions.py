@@ -47,7 +47,7 @@ async def refuse_eviction(api: Api, namespace: str, name: str, *, dryrun: bool) 
         except ApiError as error:  # `kubectl drain` tries again, and then this handler does, too
             return f"pod {name} could not be annotated for a restart: {error}"
     text = f"pod {name} is a node of a Kafka cluster: the operator restarts it when no partition and no quorum is at"
-    return f"{text} risk (kubectl kraft status tells what it waits for)"
+    return f"{text} risk (kubectl kraft status shows the reason)"
 
 
 def _is_running_node(pod: dict[str, Any]) -> bool:

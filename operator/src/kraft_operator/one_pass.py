@@ -152,7 +152,7 @@ class Pass:
             plan_.waits.append(f"{type(plan_.guarded).__name__}: a second look found that something has changed")
             plan_.steps.clear()
             return
-        plan_.steps, late = permit.plan.steps, f"{type(plan_.guarded).__name__}: what is known is too old to do it now"
+        plan_.steps, late = permit.plan.steps, f"{type(plan_.guarded).__name__}: the views are too old for this step"
         left_s = permit.expires_at - self.clock()
         if left_s <= 0:
             raise ApiError(0, "TooLate", late)

@@ -84,7 +84,7 @@ def _number(env: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         value = -1.0
     if value < 0:
-        raise ValueError(f"{name} is no number of 0 or more: {text!r}")
+        raise ValueError(f"{name} is not a number of at least 0: {text!r}")
     return value
 
 

@@ -192,7 +192,7 @@ class Quorum:
 
     def elected(self, replica: Replica, epoch: int) -> None:
         assert self.leaders.setdefault(epoch, replica.id) == replica.id, f"one leader per epoch ({epoch})"
-        assert replica.log[: len(self.committed)] == self.committed, "a leader has all that was committed"
+        assert replica.log[: len(self.committed)] == self.committed, "a leader has all committed records"
 
     def committed_up_to(self, replica: Replica, offset: int) -> None:
         ours = replica.log[:offset]

@@ -120,9 +120,9 @@ def test_directories_of_others_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("version=1\nnode.id=zz\ncluster.id=c\n", "node.id is no number: zz"),
-        ("version=0\nbroker.id=\ncluster.id=c\n", "broker.id is no number: "),
-        ("version=one\nnode.id=1\n", "version is no number: one"),
+        ("version=1\nnode.id=zz\ncluster.id=c\n", "node.id is not a number: zz"),
+        ("version=0\nbroker.id=\ncluster.id=c\n", "broker.id is not a number: "),
+        ("version=one\nnode.id=1\n", "version is not a number: one"),
         ("version=7\nnode.id=1\n", "unknown version 7"),
         ("version=1\n", "names no cluster.id or no node.id"),
         ("version=1\nnode.id=1\ncluster.id=c\ndirectory.id=short\n", "directory.id"),

@@ -30,7 +30,7 @@ STEPS: dict[type, tuple[do.Step, str]] = {
     do.GrowVolume: (do.GrowVolume(1, 0, {"data": 1}), "GrowVolume 1: data to 1 bytes"),
     do.DeleteVolume: (
         do.DeleteVolume(1, 0),
-        "DeleteVolume 1: the claims of disk 0 are deleted, as deletionPolicy says",
+        "DeleteVolume 1: the claims of disk 0 are deleted by deletionPolicy",
     ),
     do.MarkVolume: (do.MarkVolume(1, 0, ("more",), "Empty"), "MarkVolume 1: volume more is empty"),
     do.Cordon: (do.Cordon(1, ("/b",)), "Cordon 1: no new replica goes to /b"),

@@ -170,7 +170,7 @@ def test_an_error_in_maintenance_ends_no_batches(tmp_path: Path, monkeypatch: py
     runner, told = Runner(parsed, InlineEngine(), wait=waited.append), served.Told(parsed)
     told.watch(runner)
     runner._caretaker._pass()
-    assert waited == ["maintenance failed, batches go on: a file that is no Parquet"]
+    assert waited == ["maintenance failed, batches continue: a file that is no Parquet"]
     assert told.status()["maintenanceError"] == "a file that is no Parquet"
     assert 'kraft_table_maintenance_failures_total{table="t"} 1' in told.metrics()
     monkeypatch.setattr(maintenance, "care", lambda *_: "")

@@ -261,7 +261,7 @@ def test_in_a_catalog(tmp_path: Path) -> None:
 
 
 def test_a_catalog_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"spec.table.catalog.name: 'orders' is no namespace.table"):
+    with pytest.raises(SpecError, match=r"spec.table.catalog.name: 'orders' is not of the form namespace.table"):
         opened(tmp_path, name="orders")
     with pytest.raises(SpecError, match=r"spec.table.catalog: "):
         opened(tmp_path, name="a.b", type="kiosk")

@@ -63,7 +63,7 @@ def test_a_path_with_topic_is_a_table_for_each() -> None:
         (given(ORDERS, {**ORDERS, "name": "again"}), r"^spec.routes\[1\]: spec.table.path: '/data/orders' is within"),
         (given(ORDERS, {**ORDERS, "table": {"path": "/data/orders/x"}}), r"^spec.routes\[1\]: .* is within"),
         (given(ORDERS, {**ORDERS, "table": {"path": "/data/orders_dead_letters"}}), r"^spec.routes\[1\]: .* is within"),
-        (given({**ORDERS, "engine": {}}), r"^spec.routes\[0\]: engine: there is no such field; a route has name"),
+        (given({**ORDERS, "engine": {}}), r"^spec.routes\[0\]: engine: unknown field; a route has name"),
         (given({"table": {"path": "/t"}}), r"^spec.routes\[0\]: spec.topics: give either names or pattern"),
         (given(ORDERS, topics={"names": ["t"]}), "^spec.topics: each of spec.routes has topics of its own"),
         (given("orders"), "^spec.routes: expected a list of mappings"),

@@ -51,7 +51,7 @@ def test_options_have_no_case_and_times_go_before_offsets() -> None:
         ({"subscribe": ""}, "exactly one of the options subscribe, subscribePattern, assign must be given, not 0"),
         ({"assign": '{"t": [0]}'}, "exactly one of the options .* not 2"),
         ({"subscribe": "", "assign": "t"}, r"option assign: 't' is not of the form"),
-        ({"subscribe": "", "subscribePattern": "("}, "option subscribePattern: '\\(' is no regular expression"),
+        ({"subscribe": "", "subscribePattern": "("}, "option subscribePattern: '\\(' is not a regular expression"),
         ({"kafka.bootstrap.servers": "a"}, "kafka.bootstrap.servers: 'a' is not host:port"),
         ({"kafka.bootstrap.servers": "a:65536"}, "kafka.bootstrap.servers: 'a:65536' is not host:port"),
         ({"kafka.bootstrap.servers": ""}, "option kafka.bootstrap.servers is missing"),
@@ -62,9 +62,9 @@ def test_options_have_no_case_and_times_go_before_offsets() -> None:
         ({"startingOffsets": '{"t": {"0": -3}}'}, "option startingOffsets: -3 of t-0 is less than -2"),
         ({"startingOffsets": "5"}, "option startingOffsets: '5' is not of the form"),
         ({"columns": "key,vale"}, "option columns: no column 'vale'"),
-        ({"minPartitions": "0"}, "option minPartitions: '0' is not a number from 1 on"),
-        ({"failOnDataLoss": "maybe"}, "option failOnDataLoss: 'maybe' is neither true nor false"),
-        ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay: 'soon' is no duration"),
+        ({"minPartitions": "0"}, "option minPartitions: '0' is not an integer of at least 1"),
+        ({"failOnDataLoss": "maybe"}, "option failOnDataLoss: 'maybe' is not true or false"),
+        ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay: 'soon' is not a duration"),
         ({"startingOffsets": '{"t": {"0": -1}}'}, "option startingOffsets: latest means nothing for a batch"),
         (
             {"startingOffsets": '{"t": {"0": 5}}', "endingOffsets": '{"t": {"0": 4}}'},
@@ -90,9 +90,13 @@ def test_what_cannot_be_is_named(options: dict[str, str], message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "columns", "message"),
     [
-        ({}, ["value"], "neither the option topic nor a column topic says where to write to"),
-        ({"topic": "t"}, ["key"], "there is no column value to write, only key"),
-        ({"topic": "t", "kafka.compression.type": "rar"}, ["value"], "option kafka.compression.type: 'rar' is none of"),
+        ({}, ["value"], "no topic is given: set the option topic or add a column topic"),
+        ({"topic": "t"}, ["key"], "column value is missing; the columns are key"),
+        (
+            {"topic": "t", "kafka.compression.type": "rar"},
+            ["value"],
+            "kafka.compression.type: 'rar' is not one of",
+        ),
         ({"topic": "t", "kafka.acks": "1"}, ["value"], "option kafka.acks: an idempotent producer has only all"),
         ({"topic": "t", "kafka.batch.size": "0"}, ["value"], "option kafka.batch.size: '0' is not a number between"),
         ({"topic": "t", "kafka.Partitioner.class": "x"}, ["value"], "option kafka.partitioner.class: is not for this"),
@@ -153,7 +157,7 @@ def test_offsets_are_written_as_in_the_kafka_source() -> None:
     assert known.to_json()["@ids"] == {"cluster": "cluster", "topics": {"a": "0a", "b": "0b"}}
     assert Position.from_json(json.dumps(known.to_json())) == known
     for strange in ("[1]", '{"a": 5}', '{"a": {"x": 1}}', '{"@ids": {}}', "no"):
-        with pytest.raises(ValueError, match="are no offsets"):
+        with pytest.raises(ValueError, match="are not offsets"):
             Position.from_json(strange)
 
 

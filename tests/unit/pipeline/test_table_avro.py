@@ -288,7 +288,7 @@ def test_the_spec_of_avro(tmp_path: Any) -> None:
     for wrong, message in (
         ({}, "avro needs a schema, a schemaFile or a registry.url"),
         ({"registry": {"url": "ftp://a"}}, "spec.value.registry.url: 'ftp://a' is not an http or https URL"),
-        ({"registry": {"uri": "x"}}, "spec.value.registry.uri: there is no such field"),
+        ({"registry": {"uri": "x"}}, "spec.value.registry.uri: unknown field"),
         ({"schema": "{"}, "spec.value.schema: this is not JSON"),
         ({"schema": schema, "schemaFile": "s.avsc"}, "either schema or schemaFile"),
         ({"schemaFile": "none.avsc"}, "spec.value.schemaFile: .*No such file"),

@@ -93,7 +93,7 @@ def test_records_that_no_folder_can_be_named_after_are_dead_letters(mode: str) -
     assert found.rows.column("offset").to_pylist() == ([0, 2, 4, 5] if mode == "append" else [0, 2, 4])
     letters = {row["offset"]: (row["stage"], row["reason"]) for row in found.dead.to_pylist()}
     expected = {
-        1: ("partition", "key is no text, which is to name a folder"),
+        1: ("partition", "key is not a string, so it cannot name a folder"),
         3: ("partition", "key is too long for the name of a folder"),
         6: ("partition", "key is too long for the name of a folder"),
     }
@@ -151,7 +151,7 @@ def test_the_last_change_of_each_key_counts(tmp_path: Path) -> None:
         changes.order_of(schema, "x")
     with pytest.raises(spec.SpecError, match="there is no column 'x'"):
         changes.check(["x"], schema)
-    with pytest.raises(spec.SpecError, match="'f' is double, which is no key"):
+    with pytest.raises(spec.SpecError, match="'f' is double, which cannot be a key"):
         changes.check(["f"], pa.schema([("f", pa.float64())]))
 
 

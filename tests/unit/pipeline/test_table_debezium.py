@@ -385,7 +385,7 @@ def test_the_specification_of_envelopes(tmp_path: Path) -> None:
     assert table(tmp_path).order_by == ""
     with pytest.raises(SpecError, match=r"spec.value.envelope: debezium is an envelope of json or avro values"):
         table(tmp_path, {"format": "raw"})
-    with pytest.raises(SpecError, match=r"'debezum' is none of none, debezium; did you mean debezium\?"):
+    with pytest.raises(SpecError, match=r"'debezum' is not one of none, debezium; did you mean debezium\?"):
         table(tmp_path, {"envelope": "debezum"})
     fields = pa.schema([("_op", pa.string())])
     from kraft_pipeline.tables import values

@@ -61,7 +61,7 @@ def test_numbers_are_rounded_to_doubles_for_who_asks_for_it() -> None:
     declared = parsed(*texts, schema={"n": "double"})
     assert column(declared, "n") == column(found, "n")
     assert parsed(texts[2], numbers="double").table.column("n").to_pylist() == [18446744073709551616.0]
-    with pytest.raises(spec.SpecError, match=r"spec.value.numbers: 'float' is none of exact, double"):
+    with pytest.raises(spec.SpecError, match=r"spec.value.numbers: 'float' is not one of exact, double"):
         parsed(numbers="float")
 
 

@@ -241,9 +241,9 @@ def test_the_resource_is_read_strictly() -> None:
         ({"directory": "/d"}, r"spec\.table\.path: is missing"),
         (
             {"directory": "/d", "table": {**table, "format": "csv"}},
-            r"spec\.table\.format: 'csv' is none of parquet",
+            r"spec\.table\.format: 'csv' is not one of parquet",
         ),
-        ({"directory": "/d", "table": table, "tabel": 1}, r"spec\.tabel: there is no such field"),
+        ({"directory": "/d", "table": table, "tabel": 1}, r"spec\.tabel: unknown field"),
     ]:
         with pytest.raises(SpecError, match=message):
             read(**spec)

@@ -135,7 +135,7 @@ def test_another_log_cuts_nothing_off(tmp_path: Path) -> None:
     case = Case(tmp_path)
     archive(case.spec)
     case.log.write_bytes(of_epoch(0, 9, *FIRST, *SECOND))
-    with pytest.raises(ArchiveError, match="has none of the archive's records up to offset 7: it is another log"):
+    with pytest.raises(ArchiveError, match="lacks the archive's records up to offset 7: it is another log"):
         archive(case.spec)
     assert len(case.rows()) == 8
 

@@ -315,7 +315,7 @@ def test_no_upgrade_with_a_voter_that_would_not_bear_it_or_has_another_disk_by_n
     assert why_not_upgrade(leader.node, 1) == "2 would not"
     leader.ask("new", m.UpdateVoterRequest(epoch, TWO))
     leader.fetch(TWO._replace(key=ReplicaKey(2, Uuid(b"y" * 16))))
-    assert why_not_upgrade(leader.node, 1) == "2 did not say so yet"
+    assert why_not_upgrade(leader.node, 1) == "2 has not confirmed its support yet"
 
 
 def test_an_upgrade_that_is_truncated_never_was() -> None:

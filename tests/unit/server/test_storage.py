@@ -19,5 +19,5 @@ def test_a_wrong_delay_refuses_the_start() -> None:
     cluster["k1"].start()
     cluster.until(lambda: cluster["k1"].broken is not None)
     assert cluster["k1"].broken == (
-        "start refused: stray.log.delete.delay.ms wants milliseconds, or -1 for never, not 'soon'"
+        "start refused: stray.log.delete.delay.ms must be milliseconds, or -1 for never, not 'soon'"
     )

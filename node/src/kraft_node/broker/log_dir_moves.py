@@ -105,7 +105,7 @@ class LogDirMoves:
         state = self._replicas.image.topics.by_name(topic)
         known = None if state is None else state.partition(index)
         if known is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown partition {topic}-{index}")
         if self._node_id not in known.replicas:
             if len(self._logs.preferred) < PREFERRED_MAX:
                 self._logs.preferred[topic, index] = path

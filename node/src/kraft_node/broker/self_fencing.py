@@ -79,7 +79,7 @@ class SelfFence:
         """Raise NOT_LEADER_OR_FOLLOWER while the broker has fenced itself."""
         if self.fenced:
             raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker has not heard from a controller and serves nobody"
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, "no controller answers this broker, so it refuses clients"
             )
 
     def close(self) -> None:

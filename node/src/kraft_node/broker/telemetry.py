@@ -213,7 +213,7 @@ class Telemetry:
             )
         codec, metrics = request.compression_type, request.metrics
         if not Compression.NONE <= codec <= Compression.ZSTD:
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression type {codec}")
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type {codec}")
         if len(metrics) > self.bytes_max:
             raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE, f"{len(metrics)} bytes exceed telemetry.max.bytes")
         if codec != Compression.NONE and len(metrics):

@@ -96,7 +96,7 @@ def unregister(args: argparse.Namespace) -> int:
             described = _describe(client, args)
             leader = [node for node in described.brokers if node.broker_id == described.controller_id]
             if not leader:
-                raise ToolError("there is no active controller")
+                raise ToolError("no controller is active")
             target = Client(leader[0].host, leader[0].port)
         with target:
             _check(target.ask(ApiKey.UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=args.id)))

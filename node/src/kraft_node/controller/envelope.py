@@ -139,7 +139,7 @@ class Envelopes:
             header = decode_request_header(frame)
             key = header.api_key
             if key not in API:
-                raise DecodeError(f"there is no api key {key}")
+                raise DecodeError(f"unknown api key {key}")
         if key not in FORWARDABLE or ApiKey(key) not in self._handlers:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Requests of api key {key} are not forwarded.")
         if header.api_version not in API[ApiKey(key)].versions:
@@ -196,7 +196,7 @@ def _principal(data: Any) -> str:
     version = int.from_bytes(raw[:2], "big")
     try:
         if len(raw) < 2 or version not in DefaultPrincipalData.SCHEMA.valid:
-            raise DecodeError(f"there is no version {version}")
+            raise DecodeError(f"unknown version {version}")
         principal, _ = codec.decode_from(DefaultPrincipalData, memoryview(raw), 2, version)
     except DecodeError as e:
         message = f"The client's principal in the envelope cannot be read: {e}"

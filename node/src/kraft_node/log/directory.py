@@ -179,7 +179,7 @@ class Directory(LogDir):
         """
         disk = self.env.disk
         if not disk.is_dir(self.path):
-            raise LogDirInvalid(self.path, "there is no such directory (see kafka-storage format)")
+            raise LogDirInvalid(self.path, "the directory does not exist (see kafka-storage format)")
         if not locked:
             self._disk_lock = lock_directory(disk, self.path)
         found = meta_properties.check(self.path, meta_properties.read(disk, self.path), cluster_id, node_id)

@@ -51,7 +51,7 @@ def _number(key: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"{key} is no number: {text}") from None
+        raise ValueError(f"{key} is not a number: {text}") from None
 
 
 def _uuid(key: str, text: str) -> Uuid:

@@ -56,7 +56,7 @@ def batches(
                 tick()
             chunk, start, at = file.pread(position, min(size, end - position)), position, 0
             if len(chunk) < HEADER_SIZE:
-                raise BadBatch(position, f"{len(chunk)} bytes are no batch header")
+                raise BadBatch(position, f"{len(chunk)} bytes are not a batch header")
         header = BatchHeader(unpack(chunk, at), position)
         length = header.length
         if header.magic != MAGIC or length < HEADER_SIZE:
@@ -91,7 +91,7 @@ def find_offset(file: File, position: int, end: int, offset: int) -> tuple[int, 
         if at + need > len(chunk):
             chunk, start, at = file.pread(position, min(FIND_CHUNK, end - position)), position, 0
             if len(chunk) < need:
-                raise BadBatch(position, f"{len(chunk)} bytes are no batch header")
+                raise BadBatch(position, f"{len(chunk)} bytes are not a batch header")
         base, length, magic, delta = unpack(chunk, at)
         length += LOG_OVERHEAD
         if magic != MAGIC or length < HEADER_SIZE or position + length > end:

@@ -374,7 +374,7 @@ class Segment(SegmentFiles):
             position, last = found[0], found[3]
             if start == 0 or (start < self.size and (position > start or last == offset)):
                 return found
-        self.rebuild_index(f"offset {offset} is not where the index says")
+        self.rebuild_index(f"offset {offset} is not at the position in the index")
         try:
             return find_offset(self.file(), self.lookup(offset), self.size, offset)
         except BadBatch as e:

@@ -135,11 +135,11 @@ class ReplicaManager:
         if isinstance(key, str):
             view = topics.by_name(key)
             if view is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {key!r}")
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {key!r}")
             return view
         view = topics.by_id(Uuid(key))
         if view is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {uuid_text(Uuid(key))}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"unknown topic id {uuid_text(Uuid(key))}")
         return view
 
     def _make(self, key: TopicKey, index: int) -> Partition:

@@ -263,7 +263,7 @@ def why_not_upgrade(node: RaftReplica, level: int) -> str | None:
     # A voter may have got another disk since.
     unknown = [i for i in node.voters.ids if i not in told or not present[i].key.matches(told[i].key)]
     if unknown:
-        return f"{', '.join(map(str, unknown))} did not say so yet"
+        return f"{', '.join(map(str, unknown))} has not confirmed its support yet"
     unfit = [voter.key.id for voter in told.values() if not voter.kraft_versions[0] <= level <= voter.kraft_versions[1]]
     return f"{', '.join(map(str, unfit))} would not" if unfit else None
 

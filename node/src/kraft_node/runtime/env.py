@@ -36,7 +36,7 @@ class RealRng:
     def randrange(self, stop: int) -> int:
         """A random number below `stop`, uniform to within 2^-64."""
         if stop <= 0:
-            raise ValueError(f"randrange wants a positive bound, not {stop}")
+            raise ValueError(f"randrange needs a positive bound, not {stop}")
         size = (stop.bit_length() + 7) // 8 + 8
         return int.from_bytes(os.urandom(size), "big") % stop
 

@@ -321,7 +321,7 @@ class Channel:
     def _answered(self, frame: memoryview) -> None:
         pending = self._sent.pop(int.from_bytes(frame[:4], "big"), None)
         if pending is None:
-            self._drop(ConnectionAbortedError(f"{self.host}:{self.port} answered what was not asked"))
+            self._drop(ConnectionAbortedError(f"{self.host}:{self.port} sent an answer without a request"))
             return
         version = pending.version
         assert version is not None

@@ -181,7 +181,7 @@ class Node:
         for endpoint in config.listeners:
             if endpoint.security_protocol != "PLAINTEXT":
                 raise StartRefused(
-                    f"listeners: {endpoint.name} wants {endpoint.security_protocol}; this release supports "
+                    f"listeners: {endpoint.name} requires {endpoint.security_protocol}; this release supports "
                     f"PLAINTEXT only"
                 )
         if config.string("authorizer.class.name"):
@@ -449,7 +449,7 @@ class Node:
             return
         host, _, port = address.strip().rpartition(":")
         if not port.isdigit() or int(port) > PORT_MAX:
-            raise ValueError(f"{HTTP_KEY} wants host:port, not {address!r}")
+            raise ValueError(f"{HTTP_KEY} must be host:port, not {address!r}")
         self.http = HttpServer(self.env, self.registry, self.not_ready, lambda: node_status(self))
         self.ports["http"] = self.http.listen(host.strip("[]"), int(port))
         log.info("listening name=http host=%s port=%d", host or "*", self.ports["http"])

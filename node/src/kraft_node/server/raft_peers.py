@@ -248,7 +248,7 @@ class RaftPeers:
                 by_itself = node_id == reply.leader_id
                 self._tell(_Told(reply.epoch, reply.leader_id, (node.host, node.port), by_itself))
         if reply is not None and reply.error == INVALID_VOTER_KEY:
-            self._note(node_id, "it is another node, or has another directory, than the voters say")
+            self._note(node_id, "its node id or directory differs from the voter set")
         driver.step(events.Answered(number, reply))
 
 

@@ -119,7 +119,7 @@ def _metadata_directory(env: Env, config: NodeConfig, logs: LogManager, locks: l
             assert logs.cluster_id is not None, "law: a started manager knows its cluster"
             return logs.cluster_id, directory.directory_id
     if not env.disk.is_dir(path):
-        raise LogDirError(path, f"there is no such directory, and {METADATA_TOPIC_NAME} is to be in it")
+        raise LogDirError(path, f"the directory does not exist, but it must hold {METADATA_TOPIC_NAME}")
     locks.append(lock_directory(env.disk, path))
     found = meta_properties.check(path, meta_properties.read(env.disk, path), logs.cluster_id, config.node_id)
     assert found.cluster_id is not None, "law: a checked file names its cluster"
@@ -138,4 +138,4 @@ def _stray_delay_ms(config: NodeConfig) -> int:
     try:
         return max(-1, int(text))
     except ValueError:
-        raise StorageRefused(f"{STRAY_DELAY_KEY} wants milliseconds, or -1 for never, not {text!r}") from None
+        raise StorageRefused(f"{STRAY_DELAY_KEY} must be milliseconds, or -1 for never, not {text!r}") from None

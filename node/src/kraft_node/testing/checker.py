@@ -194,7 +194,7 @@ class Checker:
                 "loop", host.name, f"{spent.operations} disk operations, {spent.bytes} bytes {name_of(function)}"
             )
         if spent.waits:
-            self.broken("loop", host.name, f"{spent.waits} writes would have waited for the disk {name_of(function)}")
+            self.broken("loop", host.name, f"{spent.waits} writes would wait for the disk {name_of(function)}")
         if spent.checkpoints:
             self.broken("loop", host.name, f"{spent.checkpoints} checkpoints were fsynced {name_of(function)}")
 
@@ -222,7 +222,7 @@ class Checker:
     def producer_id(self, who: str, producer_id: int, epoch: int) -> None:
         """A producer got an id."""
         if (producer_id, epoch) in self._producer_ids:
-            self.broken("fence", who, f"producer id {producer_id} epoch {epoch} was given out before")
+            self.broken("fence", who, f"producer id {producer_id} epoch {epoch} was assigned before")
         self._producer_ids.add((producer_id, epoch))
 
     def sending(
@@ -279,15 +279,15 @@ class Checker:
         self.records_read += len(values)
         for offset, value in values:
             if offset != position:
-                self.broken("gap", partition, f"{who} wanted offset {position} and was given {offset}")
+                self.broken("gap", partition, f"{who} asked for offset {position} and received {offset}")
             if offset >= end:
-                self.broken("beyond", partition, f"{who} was given offset {offset}, the high watermark is {end}")
+                self.broken("beyond", partition, f"{who} received offset {offset}, but the high watermark is {end}")
             position = offset + 1
             batch = self._sent.get(value)
             if batch is None or batch.partition != partition:
                 self.broken("phantom", partition, f"{value!r}, read by {who} at offset {offset}, was never sent here")
             elif batch.refused and batch.attempts == 1:
-                self.broken("phantom", partition, f"{value!r} at offset {offset} had been refused: {batch.refused}")
+                self.broken("phantom", partition, f"{value!r} at offset {offset} was refused: {batch.refused}")
             self._fact(partition, offset, value, asked, f"to {who}")
         if self._audited == partition:
             self._of[partition].final.extend(values)
@@ -313,7 +313,7 @@ class Checker:
         start."""
         self._go_back.add(partition)
         if not any(loss.could_take(partition, position - 1) for loss in self.losses):
-            self.broken("range", partition, f"{who} has read up to {position}, which is said to be out of range")
+            self.broken("range", partition, f"{who} has read up to {position}, which is reported as out of range")
 
     # -- groups
 
@@ -343,11 +343,11 @@ class Checker:
         certain = asked.era == self.now() or self._offsets_are_durable
         for partition, offset in found.items():
             if offset >= 0 and offset not in self._commits_sent[asked.group, partition]:
-                self.broken("offsets", partition, f"{who} was told that {asked.group} committed {offset}: nobody did")
+                self.broken("offsets", partition, f"{who} read offset {offset} of {asked.group}: not committed")
             if certain and (self.sole or settled) and offset < asked.bounds[partition]:
                 self.broken(
                     "offsets", partition,
-                    f"{asked.group} had committed {asked.bounds[partition]}, {who} was told {offset}",
+                    f"{asked.group} had committed {asked.bounds[partition]}, but {who} read {offset}",
                 )  # fmt: skip
             if certain:
                 self._raise_bound(asked.group, partition, offset)

@@ -183,7 +183,7 @@ class ClusterScenario(Scenario):
         self._stop_if_broken()
         why = self.laws.unsettled()
         if not reached and why is not None:
-            self.checker.broken("alive", "cluster", f"{SETTLES_MAX_MS / 1000:.0f} s after all was mended {why}")
+            self.checker.broken("alive", "cluster", f"{SETTLES_MAX_MS / 1000:.0f} s after all faults ended {why}")
             self._stop_if_broken()
 
     def _start_clients(self) -> None:

@@ -183,7 +183,7 @@ class DiskFaults(Misfortune):
             until_ms = max(struck[0], machine.host.paused_until_ms) + GIVES_UP_MS
             self.world.run(lambda: not machine.running, until_ms - self.world.now_ms)
         if struck and machine.running:
-            self.checker.broken("fsync", machine.name, f"goes on after an fsync has failed at {struck[0]:.0f} ms")
+            self.checker.broken("fsync", machine.name, f"continues after an fsync failed at {struck[0]:.0f} ms")
         machine.lose_power()
         machine.ailing = machine.disk.fail = None
         self._again(machine)
@@ -272,7 +272,7 @@ class DiskFaults(Misfortune):
         if self._broken():
             return
         if not mended:
-            self.checker.broken("alive", machine.name, "what is on its rotten disk does not come to be on others")
+            self.checker.broken("alive", machine.name, "records of its rotten disk do not reach other brokers")
             return
         machine.replace_disk(self.cluster.cluster_id)
         self.rotten = None

@@ -176,7 +176,7 @@ class SimMachine:
         """Send SIGTERM."""
         if self.node is not None and not self._stopping:
             self._stopping = True
-            self.world.note(self.name, "is told to stop")
+            self.world.note(self.name, "begins a clean stop")
             self.world.at(0.0, self.node.shutdown, lambda: self._end("stopped"), host=self.host)
 
     def kill(self) -> None:

@@ -24,7 +24,7 @@ class Misfortune:
 
     def heal(self) -> None:
         """Make everything work again, and start machines that are down. Clocks keep drifting."""
-        self.world.note("faults", "all is well again")
+        self.world.note("faults", "all faults end")
         self.cluster.network.delay_ms = DELAY_MAX_MS
         self.cluster.network.heal()
         for machine in self.cluster.machines:

@@ -188,7 +188,7 @@ class ReplicaLaws:
         if fenced and (state.leader != NO_LEADER or len(state.isr) > 1):
             self.checker.broken("assignment", name, f"{fenced} are fenced, ISR {state.isr}, leader {state.leader}")
         if state.leader == NO_LEADER and not (state.isr or state.elr or state.last_known_elr):
-            self.checker.broken("assignment", name, "nobody is left who may lead it")
+            self.checker.broken("assignment", name, "no eligible leader is left")
 
     def _look_at_proposer(self, image: Any, name: str, key: Key, before: PartitionState, state: PartitionState) -> None:
         partition = self._led(image, key, state)
@@ -202,7 +202,7 @@ class ReplicaLaws:
             if follower is None or registered is None:
                 continue
             if -1 < follower.broker_epoch < registered.epoch:
-                text = f"{member} joined as of broker epoch {follower.broker_epoch}, it lives in {registered.epoch}"
+                text = f"{member} joined with broker epoch {follower.broker_epoch}, but now has {registered.epoch}"
                 self.checker.broken("proposed", name, text)
             if -1 < follower.end_offset < partition.leader_start_offset:
                 self._joined_early(name, partition, member, follower.end_offset)
@@ -270,7 +270,7 @@ class ReplicaLaws:
         if high < known.high_watermark:
             self.checker.broken("high", name, f"of {machine.name} went back from {known.high_watermark} to {high}")
         if high > log.end_offset:
-            self.checker.broken("high", name, f"of {machine.name} is {high}, its log ends at {log.end_offset}")
+            self.checker.broken("high", name, f"of {machine.name} is {high}, but its log ends at {log.end_offset}")
         known.high_watermark = high
         if high > self._committed.get(key, 0):
             self._committed[key] = high
@@ -307,7 +307,7 @@ class ReplicaLaws:
             if replica.log.end_offset < self._committed.get(key, 0):
                 self.checker.broken(
                     "isr", f"{partition.topic}-{partition.index}",
-                    f"{other.name} is in sync and has {replica.log.end_offset}, the high watermark was "
+                    f"{other.name} is in sync and has {replica.log.end_offset}, but the high watermark was "
                     f"{self._committed[key]}",
                 )  # fmt: skip
 

@@ -340,7 +340,7 @@ class Scenario:
             self.world.rest(SETTLED_MS)
         for machine in self.cluster.machines:
             for path, size in machine.disk.pinned().items():
-                self.checker.broken("space", machine.name, f"{path} is deleted and open, it takes {size} bytes")
+                self.checker.broken("space", machine.name, f"{path} is deleted but open, and takes {size} bytes")
             kept = machine.log_bytes(TOPIC, 0)
             if kept > KEPT_MAX:
                 self.checker.broken("space", machine.name, f"retention of {TOPIC} has left {kept} bytes")

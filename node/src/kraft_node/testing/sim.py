@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=DEFAULT_SEEDS, metavar="N", help="how many seeds to run")
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first of them")
     parser.add_argument("--seed", type=int, metavar="S", help="run this one only")
-    parser.add_argument("--story", action="store_true", help="with --seed: tell what happened")
+    parser.add_argument("--story", action="store_true", help="with --seed: print the events")
     parser.add_argument("--scenario", choices=(NODE, CLUSTER, BOTH), default=NODE, help="what to run")
     parser.add_argument("--nodes", type=int, default=1, metavar="N", help="machines, each controller and broker")
     parser.add_argument("--until-broken", action="store_true", help="stop at the first seed that breaks a law")

@@ -58,7 +58,7 @@ def answer(review: Mapping[str, Any]) -> Object:
     response: Object = {"uid": request.get("uid", "")}
     try:
         if group != GROUP:
-            raise ConversionError(f"{request.get('desiredAPIVersion')!r} is no version of {GROUP}")
+            raise ConversionError(f"{request.get('desiredAPIVersion')!r} is not a version of {GROUP}")
         response["convertedObjects"] = [converted(one, version) for one in request.get("objects", ())]
         response["result"] = {"status": "Success"}
     except ConversionError as error:

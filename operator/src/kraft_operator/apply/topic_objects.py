@@ -88,9 +88,9 @@ class TopicObjects:
         """Write an event for each topic that stays although its claim ends."""
         for claim in claims:
             whose = claim.resource or "that an older operator did not name"
-            text = f"topic {claim.topic} (id {claim.id}) stays, although the KRaftTopic {whose} is gone whose"
+            text = f"topic {claim.topic} (id {claim.id}) stays. Its KRaftTopic {whose} no longer exists; its"
             await self._say(
-                "TopicKept", f"{text} deletionPolicy was Delete: delete the topic yourself if nobody needs it"
+                "TopicKept", f"{text} deletionPolicy was Delete, so delete the topic yourself if it is not needed"
             )
 
     async def _say(self, reason: str, message: str) -> None:

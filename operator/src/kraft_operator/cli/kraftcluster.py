@@ -77,7 +77,7 @@ def up(detach: bool, timeout: float, port: int | None, data: Path | None, file: 
     if not folder.lock.take():
         holder = folder.lock.holder()
         who = f"process {holder[0]}" if holder is not None else "another process"
-        raise failure(NOT_THERE, f"{folder.root.name} is driven by {who} already: `kraftcluster status`, or `down` it")
+        raise failure(NOT_THERE, f"{folder.root.name} is already driven by {who}: `kraftcluster status`, or `down` it")
     try:
         code = asyncio.run(_driven(folder, file, port))
     finally:

@@ -190,7 +190,7 @@ def preview(file: Any, node_image: str, output: str, **selected: Any) -> None:
     target = _find(**selected)
     changed = None if file is None else next((one for one in yaml.safe_load_all(file) if _is(one, target.name)), None)
     if file is not None and changed is None:
-        raise failure(WRONG, f"{file.name}: there is no KRaftCluster {target.name} in it")
+        raise failure(WRONG, f"{file.name} contains no KRaftCluster {target.name}")
     try:
         if changed is not None and changed.get("apiVersion"):
             changed = converted(changed, API_VERSION)

@@ -106,7 +106,7 @@ def isr_without(s: Situation, gone: Collection[int], *, with_disks: bool = False
     """
     unknown = partitions_known(s)
     if unknown is not None:
-        return Blocked(unknown.reason, f"{unknown.message}: {_brokers(gone)} up until a broker tells it")
+        return Blocked(unknown.reason, f"{unknown.message}: {_brokers(gone)} up until a broker reports the partitions")
     assert s.metadata is not None
     serving = s.serving()
     for partition in s.metadata.partitions:

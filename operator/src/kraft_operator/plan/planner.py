@@ -91,7 +91,7 @@ def _fence(s: Situation, observed: Observed) -> None:
         return
     plan.steps = others
     if plan.good_ms <= 0:
-        plan.waits.append(f"{type(act).__name__} waits: what is known is older than {ACT_AGE_MAX_MS // 1000} s")
+        plan.waits.append(f"{type(act).__name__} waits: the views are older than {ACT_AGE_MAX_MS // 1000} s")
 
 
 def _name_failing(s: Situation) -> None:

@@ -61,10 +61,8 @@ def _start(s: Situation, node: Node) -> None:
     if s.wanted.pool(node.pool) is not None:
         s.plan.steps.append(CreatePod(node.id, s.aspects(node)))
     else:
-        text = (
-            f"{node.kind} has no pod, and what it would be is not known, as its pool {node.pool} is gone: it leaves as"
-        )
-        s.plan.block("PoolGone", f"{text} it is; where it is needed for that, add the pool again until it has left")
+        text = f"{node.kind} has no pod, and its pool {node.pool} was removed: it leaves as it is;"
+        s.plan.block("PoolGone", f"{text} if the node must run for that, add the pool again until it has left")
 
 
 def _own_volume(s: Situation, node: Node, formatted: list[Node]) -> bool:
@@ -75,7 +73,7 @@ def _own_volume(s: Situation, node: Node, formatted: list[Node]) -> bool:
     if volume is None:
         s.plan.block(
             "VolumeLost",
-            f"the volume of {node.kind} (disk {node.disk}) is gone and is not made anew: bring it back, or add"
+            f"the volume of {node.kind} (disk {node.disk}) is missing and is not replaced: restore it, or add"
             f" to spec.replacements an entry for node {node.id}",
         )
         return False
@@ -90,7 +88,7 @@ def _own_volume(s: Situation, node: Node, formatted: list[Node]) -> bool:
     if lost:
         s.plan.block(
             "VolumeLost",
-            f"volume {min(lost)} of {node.kind} (disk {node.disk}) is gone and is not made anew: bring it back, or add"
+            f"volume {min(lost)} of {node.kind} (disk {node.disk}) is missing and is not replaced: restore it, or add"
             f" to spec.replacements an entry for node {node.id}",
         )
         return False

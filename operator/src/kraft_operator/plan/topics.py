@@ -265,9 +265,11 @@ def _change(plan: TopicPlan, wish: TopicWish, there: TopicSeen) -> TopicState:
         if put or remove:
             plan.configure[wish.topic] = (put, remove)
     if there.partitions > wish.partitions:
-        text = f"{wish.topic} has {there.partitions} partitions, {wish.partitions} are asked for, and none can be taken"
-        return TopicState(False, "TooManyPartitions", text + " away: raise spec.partitions")
+        text = (
+            f"{wish.topic} has {there.partitions} partitions, {wish.partitions} are requested, and Kafka removes none:"
+        )
+        return TopicState(False, "TooManyPartitions", text + " raise spec.partitions")
     if wish.replicas is not None and there.replicas != wish.replicas:
-        text = f"{wish.topic} has {there.replicas} replicas, {wish.replicas} are asked for: the cluster's conditions"
-        return TopicState(False, "ReplicasMove", text + " say what they wait for")
+        text = f"{wish.topic} has {there.replicas} replicas, {wish.replicas} are requested: the cluster's conditions"
+        return TopicState(False, "ReplicasMove", text + " name the reason to wait")
     return TopicState(False, "Changing") if put or remove or grows else TopicState(True, "InForce")

@@ -82,7 +82,7 @@ def _empty(s: Situation, node: Node, volume: Volume) -> None:
             return
         elif s.kept(node):
             s.plan.waits.append(
-                f"{node.kind}: volume {min(s.kept(node))} is emptied once the broker tells what is in it"
+                f"{node.kind}: volume {min(s.kept(node))} is emptied once the broker reports its content"
             )
         if back and (pod is None or not is_broker(pod)):
             s.plan.steps.append(MarkVolume(node.id, node.disk, back, ""))
@@ -136,7 +136,7 @@ def _next(s: Situation, node: Node, volume: Volume, disks: Disks, name: str) -> 
     if directory is None:
         if mark not in PROVEN:
             text = f"volume {name} of {node.kind} is to be removed, and the broker has no log directory on it:"
-            s.plan.block("VolumeNotSeen", f"{text} what is in it is not known, and the volume stays")
+            s.plan.block("VolumeNotSeen", f"{text} its content is unknown, so the volume stays")
     elif directory.error:
         text = f"volume {name} of {node.kind} is to be removed, and its log directory has failed (error"
         s.plan.block("VolumeFailed", f"{text} {directory.error}): its content is unknown; replace the node's disk")
@@ -235,7 +235,7 @@ def volumes_empty(s: Situation, node: Node) -> Blocked | None:
         directory = None if disks is None else disks.directories.get(name)
         if disks is None or directory is None or directory.error:
             text = f"volume {name} of {node.kind} is to be removed, and its content is unknown"
-            return Blocked("VolumeNotSeen", f"{text}: the broker stays up until it tells it")
+            return Blocked("VolumeNotSeen", f"{text}: the broker stays up until it reports the content")
         if directory.replicas or directory.coming or directory.path not in disks.cordoned:
             return Blocked("VolumeNotEmpty", f"volume {name} of {node.kind} is to be removed, but is no longer empty")
     return None

@@ -35,7 +35,7 @@ def change_voters(s: Situation) -> bool:
         return dynamic_voters(s)
     present, joining = set(s.record.voters), s.record.joining
     if joining is not None and joining not in wanted - present:
-        s.plan.steps.append(Remember(replace(s.record, joining=None), f"controller {joining} does not join any more"))
+        s.plan.steps.append(Remember(replace(s.record, joining=None), f"controller {joining} no longer joins"))
         return True
     if not wanted or wanted == present:
         return False if s.wanted.static_quorum else _go_dynamic(s)

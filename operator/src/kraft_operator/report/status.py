@@ -227,7 +227,7 @@ def _changes(step: Step) -> str:
         case do.DeleteVolume(disk=disk, volumes=volumes) if volumes:
             return f"the claims of volume {', '.join(volumes)} (disk {disk}), which are empty"
         case do.DeleteVolume(disk=disk):
-            return f"the claims of disk {disk} are deleted, as deletionPolicy says"
+            return f"the claims of disk {disk} are deleted by deletionPolicy"
         case do.CreatePod():
             return "its pod is created"
         case do.RestoreConfig(name=name):

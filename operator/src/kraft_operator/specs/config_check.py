@@ -61,7 +61,7 @@ def config_problems(where: str, texts: Mapping[str, str], table: str, refuse_unk
         elif refuse_unknown and not name.startswith(config_keys.LISTENER_PREFIX):
             near = difflib.get_close_matches(name, keys, 1, ALIKE)
             hint = f"; did you mean {near[0]}?" if near else ""
-            yield f"{where} {name}: nodes know no such key{hint}"
+            yield f"{where} {name}: nodes do not know this key{hint}"
 
 
 def _expected(facts: ConfigKeyFacts, text: str) -> str:

@@ -26,7 +26,7 @@ def window_problems(spec: KRaftClusterSpec) -> list[str]:
             ZoneInfo(window.timezone)
         except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
             where = f"spec.updateStrategy.maintenanceWindows[{number}].timezone"
-            text = f"{window.timezone!r} is not a time zone: a name such as UTC or Europe/Berlin is expected"
+            text = f"{window.timezone!r} is not a time zone; write a name such as UTC or Europe/Berlin"
             lines.append(f"{where}: {text}")
     return lines
 

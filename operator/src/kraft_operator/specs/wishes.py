@@ -101,8 +101,8 @@ def requests_of(annotations: Mapping[str, str]) -> tuple[tuple[Replacement, ...]
             found.append(Replacement(key.removeprefix(REPLACE), int(node), by, frozenset(accepted)))
         else:
             wrong.append(
-                f"annotation {key} is {text!r}: write NODE and {' or '.join(sorted(WAYS))}, and behind them the risks"
-                f" that are accepted ({', '.join(sorted(RISKS))}), such as '3 EmptyDisk'"
+                f"annotation {key} is {text!r}: write NODE and {' or '.join(sorted(WAYS))}, then the accepted"
+                f" risks ({', '.join(sorted(RISKS))}), for example '3 EmptyDisk'"
             )
     return tuple(found), tuple(wrong)
 

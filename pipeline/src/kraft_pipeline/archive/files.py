@@ -106,7 +106,7 @@ def _of_log(folder: Path, files: list[Path], start: int) -> list[Piece]:
         return _of_segments(segments, bases, start, END)
     base = next((p for p in snapshots if int(p.name[:20]) >= max(first if bases else 0, start)), None)
     if base is None:
-        raise ArchiveError(f"{folder}: the log begins at offset {first} and there is no snapshot to go on from")
+        raise ArchiveError(f"{folder}: the log begins at offset {first} and has no snapshot to start from")
     at = int(base.name[:20])
     history = _of_segments(segments, bases, start, at)
     return [*history, _snapshot(base), *_of_segments(segments, bases, at, END)]

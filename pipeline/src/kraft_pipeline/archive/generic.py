@@ -138,7 +138,7 @@ class _Walk:
             try:
                 return raw.decode()
             except UnicodeDecodeError as e:
-                raise DecodeError(f"{field.name} is no UTF-8: {e}") from None
+                raise DecodeError(f"{field.name} is not UTF-8: {e}") from None
         return self.body(structs()[kind], version, is_top=False)
 
 

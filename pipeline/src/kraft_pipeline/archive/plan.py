@@ -82,7 +82,7 @@ def from_json(document: Mapping[str, Any]) -> Assignment:
     try:
         return {(row["topic"], int(row["partition"])): list(row["replicas"]) for row in document["partitions"]}
     except (KeyError, TypeError, ValueError) as e:
-        raise ArchiveError(f"this is no reassignment: {e!r}") from None
+        raise ArchiveError(f"this is not a reassignment: {e!r}") from None
 
 
 def score(

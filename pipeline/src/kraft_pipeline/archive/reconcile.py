@@ -86,7 +86,7 @@ def parted(log: Epochs, archive: Iterable[Rows]) -> int | None:
             return None
         after = int(rows.offsets[0]), int(rows.epochs[0])
     if compared:
-        raise ArchiveError(f"the log has none of the archive's records up to offset {last}: it is another log")
+        raise ArchiveError(f"the log lacks the archive's records up to offset {last}: it is another log")
     if after is not None:
         raise ArchiveError(_behind(log, last))
     return None

@@ -110,7 +110,7 @@ def _fields(text: str) -> tuple[Field, ...]:
     found = []
     for part in filter(None, (p.strip() for p in text.split(","))):
         match = _FIELD.fullmatch(part)
-        assert match is not None, f"{part!r} is no field"
+        assert match is not None, f"{part!r} is not a field"
         name, array, kind, null, since, tag, default = match.groups()
         nothing: Any = None if null else [] if array else 0 if default is None else int(default)
         found.append(Field(name, kind, bool(array), bool(null), int(since or 0), int(tag or -1), nothing))

@@ -148,7 +148,7 @@ class Replay:
     def state(self) -> State:
         """The state after the last row. Raises ArchiveError if the rows had no beginning."""
         if not self._begun:
-            raise ArchiveError("there is neither the beginning of the log nor a snapshot before that")
+            raise ArchiveError("the archive has neither the start of the log nor an earlier snapshot")
         small, parts = self._small, self._parts
         if self._transaction is not None:
             small, count = self._transaction

@@ -53,7 +53,7 @@ def record_starts(data: Bytes, sections: Sections) -> Ints:
             raise CorruptBatch("bytes in a batch without records")
         return np.empty(0, np.int64)
     if np.any(sections.counts > (sections.ends - sections.begins) // RECORD_BYTES_MIN):
-        raise CorruptBatch("a batch is too short for as many records as its header says")
+        raise CorruptBatch("a batch is too short for the record count in its header")
     cut = _cut(data, sections, total) if total >= CUTS_MIN_RECORDS else None
     found = _walk(data, *cut) if cut is not None else None
     if found is None:
@@ -63,7 +63,7 @@ def record_starts(data: Bytes, sections: Sections) -> Ints:
     found.sort()
     # Even if the total is right, a section could have a record too many and another too few.
     if np.any(np.searchsorted(found, sections.ends) != np.cumsum(sections.counts)):
-        raise CorruptBatch("a batch has another number of records than its header says")
+        raise CorruptBatch("the record count of a batch differs from its header")
     return found
 
 

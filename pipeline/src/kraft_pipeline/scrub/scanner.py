@@ -287,7 +287,7 @@ class Scanner:
         base = self.expected if self.expected >= 0 else self.last + 1
         found = self._next_whole(source, at)
         if found is None and next_base < 0 and self._is_cut(source, at):
-            self._note(Damage(kinds.CUT, at, base, base, f"{source.size - at} bytes are no batch"), source.size - at)
+            self._note(Damage(kinds.CUT, at, base, base, f"{source.size - at} bytes are not a batch"), source.size - at)
             self.expected = -1
             return source.size
         follows, position = found if found is not None else (None, source.size)

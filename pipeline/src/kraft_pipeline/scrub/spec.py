@@ -72,7 +72,7 @@ def load(path: Path) -> ScrubSpec:
     if unknown:
         raise SpecError(f"{path}: spec.{unknown[0]} is not known; there are {', '.join(sorted(FIELDS | OPERATORS))}")
     if "clusterRef" in spec and "bootstrapServers" not in spec:
-        raise SpecError(f"{path}: spec.clusterRef is what the operator resolves; give spec.bootstrapServers here")
+        raise SpecError(f"{path}: only the operator resolves spec.clusterRef; give spec.bootstrapServers here")
     bootstrap = spec.get("bootstrapServers", "")
     if not isinstance(bootstrap, str):
         raise SpecError(f"{path}: spec.bootstrapServers is {bootstrap!r}, not host:port")

@@ -56,13 +56,13 @@ def parse_sink(options: Mapping[str, str], columns: Sequence[str]) -> SinkOption
     given = {name.lower(): value for name, value in options.items()}
     topic = given.get("topic") or None
     if "value" not in columns:
-        raise ValueError(f"there is no column value to write, only {', '.join(columns)}")
+        raise ValueError(f"column value is missing; the columns are {', '.join(columns)}")
     if topic is None and "topic" not in columns:
-        raise ValueError("neither the option topic nor a column topic says where to write to")
+        raise ValueError("no topic is given: set the option topic or add a column topic")
     refuse(options, NOT_FOR_WRITERS, "is not for this sink, which writes bytes as they are and partitions by key")
     codec = given.get("kafka.compression.type", "none").lower()
     if codec not in NAMES:
-        raise ValueError(f"option kafka.compression.type: {codec!r} is none of {', '.join(NAMES)}")
+        raise ValueError(f"option kafka.compression.type: {codec!r} is not one of {', '.join(NAMES)}")
     if given.get("kafka.acks", "all") not in {"all", "-1"}:
         raise ValueError("option kafka.acks: an idempotent producer has only all")
     return SinkOptions(

@@ -72,7 +72,7 @@ class RowWriter:
             yield self._options.topic or "", None
             return
         if topics.null_count:
-            raise ValueError("a row without a topic: its column is null and there is no option topic")
+            raise ValueError("a row has no topic: its column is null and the option topic is not set")
         found = topics.dictionary_encode()
         codes = found.indices.to_numpy()
         names = found.dictionary.to_pylist()

@@ -122,8 +122,8 @@ def plan(options: Options, start: Offsets, end: Position) -> list[RangePartition
         first = start[topic, partition]
         if first > last and options.fail_on_data_loss:
             raise DataLossError(
-                f"{topic}-{partition} ends at offset {last} now, {first} was to be read next: records were lost "
-                "(failOnDataLoss=false goes on)"
+                f"{topic}-{partition} ends at offset {last} now, but the next read is at {first}: records were lost "
+                "(failOnDataLoss=false continues)"
             )
         topic_id, epoch = bytes.fromhex(end.topics.get(topic, NO_ID.hex())), end.epochs.get((topic, partition), -1)
         ranges.append(Range(topic, topic_id, partition, first, last, epoch))

@@ -111,7 +111,7 @@ class _Options:
     def flag(self, name: str, *, default: bool) -> bool:
         value = (self.text(name) or str(default)).lower()
         if value not in {"true", "false"}:
-            raise ValueError(f"option {name}: {value!r} is neither true nor false")
+            raise ValueError(f"option {name}: {value!r} is not true or false")
         return value == "true"
 
     def seconds(self, name: str, default: float) -> float:
@@ -121,7 +121,7 @@ class _Options:
         found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", value.lower())
         unit = _UNITS.get(found[2] or "ms") if found else None
         if found is None or unit is None:
-            raise ValueError(f"option {name}: {value!r} is no duration such as 30s or 15m")
+            raise ValueError(f"option {name}: {value!r} is not a duration; write it like 30s or 15m")
         return int(found[1]) * unit
 
     def by_partition(self, name: str, least: int) -> dict[tuple[str, int], int]:
@@ -152,7 +152,7 @@ def _check_spelling(options: Mapping[str, str]) -> None:
     for name in options:
         near = get_close_matches(name.lower(), known, 1, SIMILAR)
         if name.lower() not in known and near:
-            raise ValueError(f"option {name}: there is no such option; did you mean {known[near[0]]}?")
+            raise ValueError(f"option {name}: unknown option; did you mean {known[near[0]]}?")
 
 
 def settings_of(options: Mapping[str, str]) -> Settings:
@@ -250,7 +250,7 @@ def _commit_group(read: _Options, *, streaming: bool) -> str | None:
         return None
     group = read.text("kafka.group.id")
     if not group:
-        raise ValueError("option commitOffsets: kafka.group.id does not say which group's")
+        raise ValueError("option commitOffsets: set kafka.group.id to name the group")
     if not streaming:
         raise ValueError("option commitOffsets: only streams commit offsets")
     return group
@@ -272,7 +272,7 @@ def _subscription(
         try:
             re.compile(text)
         except re.error as e:
-            raise ValueError(f"option subscribePattern: {text!r} is no regular expression: {e}") from None
+            raise ValueError(f"option subscribePattern: {text!r} is not a regular expression: {e}") from None
         return None, text, None
     return None, None, _assigned(text)
 

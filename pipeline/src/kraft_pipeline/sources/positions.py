@@ -84,7 +84,7 @@ class Position:
             notes = dict(parsed.pop(NOTES, {}))
             return cls(_by_key(parsed), ids["cluster"], dict(ids["topics"]), begun, until, epochs, rows, notes)
         except (ValueError, TypeError, AttributeError, KeyError) as e:
-            raise ValueError(f"{found!r} are no offsets: {e}") from None
+            raise ValueError(f"{found!r} are not offsets: {e}") from None
 
 
 def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
@@ -194,4 +194,4 @@ def followed(cluster: Cluster, then: Position, now: Position, *, bottom: bool = 
 def refuse(lost: Sequence[Loss]) -> None:
     """Raises DataLossError for the first loss, if there is any."""
     for loss in lost:
-        raise DataLossError(f"{loss} (failOnDataLoss=false goes on with what is there)")
+        raise DataLossError(f"{loss} (failOnDataLoss=false continues with the remaining records)")

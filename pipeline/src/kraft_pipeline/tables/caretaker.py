@@ -60,7 +60,7 @@ class Caretaker:
             _LOG.warning("maintenance failed: %s", e, exc_info=True)
             self.error = f"{e}" or type(e).__name__
             self.failures += 1
-            self._wait(f"maintenance failed, batches go on: {e}")
+            self._wait(f"maintenance failed, batches continue: {e}")
             return
         finally:
             self._last = time.monotonic()

@@ -185,7 +185,7 @@ class DeltaTableOf:
         there = {file.path: file for file in self._live()}
         gone = [path for path in paths if path not in there]
         if gone:
-            raise ConflictError(f"{gone[0]} is no file of {self._uri} any longer")
+            raise ConflictError(f"{gone[0]} is no longer a file of {self._uri}")
         return [there[path] for path in paths]
 
     def upsert(self, batch: int, position: Position, changes: Changes, *, after: int, each: Each) -> list[str]:
@@ -389,7 +389,7 @@ class DeltaTableOf:
         kept = [file.path for file in storage.list(f"{POSITIONS}/{self._app}") if file.path.startswith(begin)]
         if len(kept) == 1:  # several come from writers that died, and the committed one is unknown
             return Position.from_json(storage.read(kept[0]).decode())
-        raise ValueError(f"table {self._uri}: no commit says where batch {batch} ended; its history was truncated")
+        raise ValueError(f"table {self._uri}: no commit shows the end of batch {batch}; its history was truncated")
 
 
 def _info(batch: int, position: Position) -> dict[str, str]:

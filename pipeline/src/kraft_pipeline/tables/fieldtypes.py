@@ -60,7 +60,7 @@ class _Reader:
         if name == "struct":
             return self._struct()
         if name not in TYPES:
-            raise ValueError(f"{self._ddl!r} is none of {', '.join(TYPES)}, {NESTED}")
+            raise ValueError(f"{self._ddl!r} is not one of {', '.join(TYPES)}, {NESTED}")
         return TYPES[name]
 
     def _decimal(self) -> pa.DataType:
@@ -101,7 +101,7 @@ class _Reader:
     def _next(self) -> str:
         found = _TOKEN.match(self._ddl, self._at)
         if found is None:
-            raise ValueError(f"{self._ddl!r} ends before the type does; it is none of {', '.join(TYPES)}, {NESTED}")
+            raise ValueError(f"{self._ddl!r} ends before the type does; it is not one of {', '.join(TYPES)}, {NESTED}")
         self._at = found.end()
         return found[1]
 

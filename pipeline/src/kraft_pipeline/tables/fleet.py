@@ -131,4 +131,4 @@ class Fleet:
             rows.append(runner.run())
         except Exception as e:
             self.failures[table.path] = e
-            self._wait(f"{table.label} has ended, other tables go on: {e}")
+            self._wait(f"{table.label} has ended, other tables continue: {e}")

@@ -227,7 +227,7 @@ def reset(spec: TableSpec) -> int:
         files = [file.path for file in storage.list()]
         table = open_table(spec, dead_letters=dead)
         if files and table.schema() is None:
-            raise ValueError(f"{path} has files and is no {spec.format} table: nothing is removed")
+            raise ValueError(f"{path} has files but is not a {spec.format} table: nothing is removed")
         table.forget()
         logs = ("_kraft/", "_delta_log/", "metadata/")
         for file in sorted(files, key=lambda f: not f.startswith(logs)):  # remove the log first: then it is no table

@@ -132,7 +132,7 @@ class ParquetTable:
     def _hold(self, paths: Sequence[str]) -> None:
         gone = [path for path in paths if path not in self._files]
         if gone:
-            raise ConflictError(f"{gone[0]} is no file of the table any longer")
+            raise ConflictError(f"{gone[0]} is no longer a file of the table")
 
     def vacuum(self, older_s: float) -> int:
         """Remove files replaced at least `older_s` seconds ago, by the transaction's time. Returns their number."""

@@ -54,10 +54,10 @@ def parse(entries: Sequence[str], schema: pa.Schema) -> list[By]:
         else:
             raise SpecError(f"spec.table.partitionBy: {entry!r} is neither a column nor one of {', '.join(FORMATS)}(…)")
         if by.column not in schema.names:
-            raise SpecError(f"spec.table.partitionBy: {entry!r}: there is no column {by.column!r}")
+            raise SpecError(f"spec.table.partitionBy: {entry!r}: column {by.column!r} does not exist")
         kind = schema.field(by.column).type
         if by.transform and not pa.types.is_timestamp(kind):
-            raise SpecError(f"spec.table.partitionBy: {entry!r}: {by.column!r} is no timestamp but {kind}")
+            raise SpecError(f"spec.table.partitionBy: {entry!r}: {by.column!r} is not a timestamp but {kind}")
         if not by.transform and pa.types.is_nested(kind):
             raise SpecError(f"spec.table.partitionBy: {entry!r} is {kind}")
         found.append(by)
@@ -136,7 +136,7 @@ def unfiled(rows: pa.Table, entries: Sequence[str]) -> dict[int, Bad]:
     for entry in entries:
         name = column_of(entry, rows.schema)
         if name not in rows.column_names:  # rows without fields, before a record tells the type of the column
-            bad = Bad("partition.unknown", f"the record has no {name}, and no record before it has told its type")
+            bad = Bad("partition.unknown", f"the record has no {name}, and no earlier record has shown its type")
             found |= dict.fromkeys(range(rows.num_rows), bad)
             continue
         found |= _untimely(rows, entry, name)
@@ -170,7 +170,7 @@ def _no_folder(name: str, value: bytes) -> str:
     try:  # delta-rs, which merges tables with a change feed, escapes more characters
         long = len(f"{name}={quote(value.decode(), safe='-_.~ ')}") > NAME_BYTES_MAX
     except UnicodeDecodeError:
-        return f"{name} is no text, which is to name a folder"
+        return f"{name} is not a string, so it cannot name a folder"
     return f"{name} is too long for the name of a folder" if long else ""
 
 

@@ -47,7 +47,7 @@ def _routed(given: Mapping[str, Any], route: Mapping[str, Any]) -> dict[str, Any
     """The specification of one route."""
     for name in route:
         if name not in ROUTED:
-            raise SpecError(f"{name}: there is no such field; a route has {', '.join(ROUTED)}")
+            raise SpecError(f"{name}: unknown field; a route has {', '.join(ROUTED)}")
     found = {name: value for name, value in given.items() if name != "routes"}
     for name, value in route.items():
         if name != "name":

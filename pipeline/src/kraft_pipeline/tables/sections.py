@@ -38,7 +38,7 @@ class Section:
         """A text that must not be empty."""
         found = self.get(name, default)
         if not isinstance(found, str) or not found:
-            raise SpecError(f"{self.path}.{name}: " + ("is missing" if found is None else f"{found!r} is no text"))
+            raise SpecError(f"{self.path}.{name}: " + ("is missing" if found is None else f"{found!r} is not a string"))
         return found
 
     def one_of(self, name: str, allowed: tuple[str, ...], default: str) -> str:
@@ -47,14 +47,14 @@ class Section:
         if found not in allowed:
             near = get_close_matches(found.lower(), allowed, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise SpecError(f"{self.path}.{name}: {found!r} is none of {', '.join(allowed)}{hint}")
+            raise SpecError(f"{self.path}.{name}: {found!r} is not one of {', '.join(allowed)}{hint}")
         return found
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts, empty if it is missing."""
         found = self.get(name, [])
         if not isinstance(found, list) or not all(isinstance(item, str) and item for item in found):
-            raise SpecError(f"{self.path}.{name}: {found!r} is no list of texts")
+            raise SpecError(f"{self.path}.{name}: {found!r} is not a list of strings")
         return tuple(found)
 
     def mapping(self, name: str) -> dict[str, str]:
@@ -68,14 +68,14 @@ class Section:
         """True or false."""
         found = self.get(name, default)
         if not isinstance(found, bool):
-            raise SpecError(f"{self.path}.{name}: {found!r} is neither true nor false")
+            raise SpecError(f"{self.path}.{name}: {found!r} is not true or false")
         return found
 
     def count(self, name: str, default: int) -> int:
         """An integer of at least 1."""
         found = self.get(name, default)
         if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-            raise SpecError(f"{self.path}.{name}: {found!r} is not a number from 1 on")
+            raise SpecError(f"{self.path}.{name}: {found!r} is not an integer of at least 1")
         return found
 
     def quantity(self, name: str, default: str, units: Mapping[str, float]) -> float:
@@ -84,7 +84,7 @@ class Section:
         parts = re.fullmatch(r"(\d+)([A-Za-z]*)", found)
         unit = units.get(parts[2].lower()) if parts else None
         if parts is None or unit is None:
-            raise SpecError(f"{self.path}.{name}: {found!r} is not of a form such as {default}")
+            raise SpecError(f"{self.path}.{name}: {found!r} is not valid; an example is {default}")
         return int(parts[1]) * unit
 
     def any(self) -> bool:
@@ -97,4 +97,4 @@ class Section:
             if name not in self._asked:
                 near = get_close_matches(str(name), self._asked, 1)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                raise SpecError(f"{self.path}.{name}: there is no such field{hint}")
+                raise SpecError(f"{self.path}.{name}: unknown field{hint}")

@@ -161,7 +161,7 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
     top.get("status")
     name = meta.text("name")
     if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name):
-        raise SpecError(f"metadata.name: {name!r} is no name of a resource")
+        raise SpecError(f"metadata.name: {name!r} is not a valid resource name")
     if len(name) > NAME_MAX:
         raise SpecError(f"metadata.name: {name!r} has more than {NAME_MAX} characters")
     for field_of_operators in OPERATORS:
@@ -236,7 +236,7 @@ def _pattern(topics: Section) -> str | None:
     try:
         re.compile(found)
     except re.error as e:
-        raise SpecError(f"{topics.path}.pattern: {found!r} is no regular expression: {e}") from None
+        raise SpecError(f"{topics.path}.pattern: {found!r} is not a regular expression: {e}") from None
     return found
 
 
@@ -247,7 +247,7 @@ def _functions(given: Section, folder: Path) -> tuple[FunctionSpec, ...]:
         python = section.text("python")
         module, _, attribute = python.partition(":")
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
-            raise SpecError(f"{section.path}: {name!r} is no name of a function")
+            raise SpecError(f"{section.path}: {name!r} is not a valid function name")
         if not (re.fullmatch(r"\w+(\.\w+)*", module) and attribute.isidentifier()):
             raise SpecError(f"{section.path}.python: {python!r} is not of the form module:function")
         file = (folder / f"{module}.py").absolute()
@@ -275,7 +275,7 @@ def _check(found: TableSpec) -> None:
         raise SpecError("spec.table.key: mode upsert needs the columns that identify a row")
     if found.mode == "upsert" and found.format == "parquet":
         raise SpecError(
-            "spec.table.mode: upsert is not for parquet, whose readers see replaced files too; delta, iceberg have it"
+            "spec.table.mode: parquet has no upsert, because its readers also see replaced files; use delta or iceberg"
         )
 
 

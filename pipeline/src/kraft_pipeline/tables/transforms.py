@@ -169,7 +169,7 @@ def loaded(function: FunctionSpec, session: Any) -> Any:
     except Exception as e:  # the user's module may raise any exception
         raise SpecError(f"{path}: {function.module}:{function.attribute}: {type(e).__name__}: {e}") from e
     if not callable(found):
-        raise SpecError(f"{path}: {function.module}:{function.attribute} is no function")
+        raise SpecError(f"{path}: {function.module}:{function.attribute} is not a function")
     return found
 
 

@@ -68,13 +68,13 @@ def test_a_mistake_is_named_with_its_field_and_the_nearest_key() -> None:
     document["nodePools"][1]["config"] = {"num.io.threads": "many"}
     wrong = sample(config={"min.insync.replica": "2", "listener.name.plain.x": "1"}, nodePools=document["nodePools"])
     assert cluster_config_problems(wrong.spec) == [
-        "spec.config min.insync.replica: nodes know no such key; did you mean min.insync.replicas?",
+        "spec.config min.insync.replica: nodes do not know this key; did you mean min.insync.replicas?",
         "spec.nodePools brokers config num.io.threads: 'many' is not valid: a whole number (int) is expected",
     ]
     assert cluster_config_problems(sample(config={"my.own": "2"}, unknownConfig="Allow").spec) == []
     assert cluster_config_problems(sample().spec) == []
     assert topic_config_problems({"cleanup.polcy": "compact", "retention.ms": "1"}) == [
-        "spec.config cleanup.polcy: nodes know no such key; did you mean cleanup.policy?"
+        "spec.config cleanup.polcy: nodes do not know this key; did you mean cleanup.policy?"
     ]
 
 
@@ -92,7 +92,7 @@ def test_nothing_is_touched_for_a_configuration_that_no_node_takes() -> None:
         assert writes == [one for one in api.writes if one[1] not in {"KRaftCluster", "Event"}]
         degraded = condition(api, "Degraded")
         assert degraded["reason"] == "ConfigNotValid"
-        assert "log.retention.m: nodes know no such key; did you mean log.retention.ms?" in degraded["message"]
+        assert "log.retention.m: nodes do not know this key; did you mean log.retention.ms?" in degraded["message"]
         assert len(pods_of(api)) == 6
         del resource["spec"]["config"]["log.retention.m"]
         resource["metadata"]["generation"] = 3

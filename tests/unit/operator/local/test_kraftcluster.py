@@ -145,7 +145,7 @@ def test_two_do_not_drive_one_cluster(stage: Stage) -> None:
     stage.told()
     done = stage.run("up", "-f", str(stage.file))
     assert done.exit_code == 4
-    assert f"sample is driven by process {os.getpid()} already" in done.output
+    assert f"sample is already driven by process {os.getpid()}" in done.output
     other = Lock(stage.folder.lock.path)
     assert not other.take()
 

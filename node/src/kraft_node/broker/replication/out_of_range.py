@@ -76,7 +76,7 @@ class Reposition:
         partition = self._partition
         if start_offset > partition.log.end_offset:
             log.info(
-                "%s-%d begins anew at %d, where the leader's log begins; it ended at %d",
+                "%s-%d is reset to %d, the start of the leader's log; it ended at %d",
                 partition.topic, partition.index, start_offset, partition.log.end_offset,
             )  # fmt: skip
             partition.log.reset_to(start_offset)

@@ -168,7 +168,7 @@ def topic_model(state: Hashable, action: str, argument: Any) -> Iterable[tuple[A
         elif action == "grow":
             yield (DONE, (argument, value)) if argument > partitions else (EXISTS, state)
         else:
-            raise ValueError(f"no such action: {action}")
+            raise ValueError(f"unknown action: {action}")
 
 
 __all__ = [

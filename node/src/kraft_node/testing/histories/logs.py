@@ -174,7 +174,7 @@ class _Log:
         position = -1
         for offset, value in read.records:
             if position >= 0 and offset <= position:
-                self._found("backwards", f"{read.consumer} was given offset {offset} after {position}")
+                self._found("backwards", f"{read.consumer} received offset {offset} after {position}")
             elif position >= 0:
                 self._judge_gap(read.consumer, position, offset)
             position = offset

@@ -14,10 +14,10 @@ from kraft_node.testing.raft.sweep import run_seed, sweep, tail_of_story
 def main(arguments: list[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m kraft_node.testing.raft", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1000, help="how many; 0: until told (Ctrl-C)")
+    parser.add_argument("--seeds", type=int, default=1000, help="how many; 0: until Ctrl-C")
     parser.add_argument("--seed-from", type=int, default=1, help="the first seed")
     parser.add_argument("--events", type=int, default=2000, help="events of the core per seed")
-    parser.add_argument("--story", action="store_true", help="tell everything that happens")
+    parser.add_argument("--story", action="store_true", help="print every event")
     parser.add_argument("--stop-after", type=int, default=1, help="failures")
     options = parser.parse_args(arguments)
     if options.seeds < 0 or options.events < 1:

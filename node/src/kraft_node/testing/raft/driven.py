@@ -290,7 +290,7 @@ class DrivenReplica(Replica):
         self.announced_epoch = epoch
 
     def _lost(self, epoch: int) -> None:
-        require(self.announced_epoch == epoch, "only what was told of is taken back", f"{self.id}")
+        require(self.announced_epoch == epoch, "only an announced epoch is revoked", f"{self.id}")
         self.announced_epoch = -1
         self.promised.clear()
 
@@ -306,7 +306,7 @@ class DrivenReplica(Replica):
             if number > 0:
                 known = (self.driver.image.configs.get((BROKER, "1")) or {}).get("n")
                 what = f"{self.id} at {last}: {known}, the log says {number}"
-                require(known == str(number), "the image is what is committed", what)
+                require(known == str(number), "the image equals the committed records", what)
                 return
             offset -= 1
 

@@ -67,7 +67,9 @@ class DrivenStorage:
         for some in batches:
             data = bytes(some)
             for header in iter_headers(data):
-                require(header.base_offset == log.end, "batches go on where the log ends", f"{replica.id} at {log.end}")
+                require(
+                    header.base_offset == log.end, "batches continue at the log's end", f"{replica.id} at {log.end}"
+                )
                 epoch = header.partition_leader_epoch
                 voters = stated_in(data, header)
                 entry = make_entry(header.base_offset, epoch, _values(header, data), log.last_chain, voters)
@@ -184,11 +186,11 @@ class DrivenWriter:
         self._check_fsync = check_fsync
         self._parts: list[bytes] = []
         laws, end = replica.sim.laws, snapshot.end_offset
-        require(end <= laws.end, "snapshots hold what is committed", f"{replica.id} writes {snapshot}")
+        require(end <= laws.end, "snapshots hold committed records only", f"{replica.id} writes {snapshot}")
         self._chain = laws.committed[end]
         if end <= replica.high_watermark:
             chain = replica.disk.log.chain_at(end)
-            require(chain == self._chain, "snapshots hold what is committed", f"{replica.id} takes {snapshot}")
+            require(chain == self._chain, "snapshots hold committed records only", f"{replica.id} takes {snapshot}")
 
     def append(self, data: Buffer) -> None:
         self._replica.check_disk()

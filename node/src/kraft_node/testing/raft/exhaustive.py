@@ -138,7 +138,7 @@ class World:
         shorter = min(len(known), len(ours))
         require(
             ours[:shorter] == known[:shorter],
-            "what is committed is the same everywhere, and never lost",
+            "committed records are equal on all nodes, and never lost",
             f"{node_id} at {len(ours)}",
         )
         if len(ours) <= len(known):
@@ -165,7 +165,7 @@ def _judge_leader(promises: Promises, node_id: int, led: Led) -> Promises:
     committed = tuple(record for record in promises.committed if record[0] < led.epoch)
     require(
         led.log[: len(committed)] == committed,
-        "leader completeness: a leader has all that was committed",
+        "leader completeness: a leader has all committed records",
         f"{node_id} in {led.epoch}",
     )
     return promises._replace(leaders=tuple(sorted({*promises.leaders, (led.epoch, node_id)})))

@@ -207,7 +207,7 @@ class Faults:
     def cut_one_way(self) -> None:
         one, other = self._anyone(), self._anyone()
         if one is not other:
-            self._sim.tell(f"nothing passes from {one.id} to {other.id}")
+            self._sim.tell(f"no message passes from {one.id} to {other.id}")
             self._sim.network.cut.add((one.id, other.id))
 
     def split(self) -> None:
@@ -262,7 +262,7 @@ class Faults:
     def stall_disk(self) -> None:
         replica = self._anyone()
         replica.slow_disk = not replica.slow_disk
-        self._sim.tell(f"the disk of {replica.id} is {'slow' if replica.slow_disk else 'quick again'}")
+        self._sim.tell(f"the disk of {replica.id} is {'slow' if replica.slow_disk else 'fast again'}")
 
     def fill_disk(self) -> None:
         replica = self._anyone()
@@ -277,7 +277,7 @@ class Faults:
     def rot(self) -> None:
         replica = self._anyone()
         if replica.node is None and replica.disk.durable.entries and self.may_lose_disk(replica):
-            self._sim.tell(f"bits rot on the disk of {replica.id}: it does not open any more")
+            self._sim.tell(f"bits rot on the disk of {replica.id}: it no longer opens")
             replica.disk.bad = True
 
     def wipe(self) -> None:
@@ -289,7 +289,7 @@ class Faults:
             new = [r for r in others if not r.disk.state.epoch and r.id in replica.configured]
             if new:
                 # The only replica that it can reach has never taken part.
-                self._sim.tell(f"{replica.id} sees only {new[0].id}, which starts for the first time")
+                self._sim.tell(f"{replica.id} reaches only {new[0].id}, which starts for the first time")
                 self._sim.network.split({replica.id, new[0].id})
                 new[0].start_once()
             if new or self._sim.rng.random() < 0.7:
@@ -351,7 +351,7 @@ class Faults:
             EndQuorumEpochRequest(epoch, other.id, (replica.key,)),
         )
         request = sim.rng.choice(requests)
-        sim.tell(f"{replica.id} is sent {request}")
+        sim.tell(f"{replica.id} receives {request}")
         sim.tool_requests += 1
         replica.step(events.Asked(Token(replica, -sim.tool_requests, request), request))
 

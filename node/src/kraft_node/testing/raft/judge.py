@@ -20,7 +20,7 @@ def start(replica: Replica) -> None:
         require(
             replica.epoch >= replica.said_epoch,
             "epochs are never forgotten",
-            f"{replica.id} starts in {replica.epoch}, has said {replica.said_epoch}",
+            f"{replica.id} starts in {replica.epoch}, but reported {replica.said_epoch}",
         )
 
 
@@ -29,13 +29,13 @@ def voters(replica: Replica, node: RaftNode) -> None:
     sim = replica.sim
     require(
         node.voters == replica.last_voters(),
-        "the voters that count are those that the log states last",
+        "the voters in force are the last ones in the log",
         f"{replica.id} counts {node.voters.ids}, its log states {replica.last_voters().ids}",
     )
     version = int(replica.last_voters() is not sim.voters)
     require(
         sim.is_dynamic or node.voter_sets.kraft_version == version,
-        "kraft.version is what the log states",
+        "kraft.version equals that in the log",
         f"{replica.id} believes in {node.voter_sets.kraft_version}, its log states {version}",
     )
 
@@ -49,7 +49,7 @@ def majority(replica: Replica, leader: Leader) -> None:
     require(
         heard * 2 > len(voters) or replica.leading_since_ms >= since,
         "a leader that no majority asks resigns",
-        f"{replica.id} in {replica.epoch} was asked by {heard - 1} of {len(voters)} lately",
+        f"{replica.id} in {replica.epoch} had requests of {heard - 1} of {len(voters)} voters lately",
     )
 
 
@@ -76,7 +76,7 @@ def words(replica: Replica) -> None:
         require(
             False,
             "vote and epoch are on disk before words leave (contract 2)",
-            f"{replica.id}: {state} on disk, {replica.state} said",
+            f"{replica.id}: {state} on disk, but {replica.state} reported",
         )
     replica.said_epoch = state.epoch
 

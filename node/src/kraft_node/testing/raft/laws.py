@@ -75,7 +75,7 @@ class Laws:
         durable = replica.disk.state
         require(
             durable.epoch > epoch or (durable.epoch == epoch and durable.voted.id == candidate),
-            "a vote is on disk before anybody hears of it (contract 2 and 3)",
+            "a vote is on disk before any node learns of it (contract 2 and 3)",
             f"{replica.id} in epoch {epoch}: {durable}",
         )
 
@@ -108,7 +108,7 @@ class Laws:
         known = chain if self.end >= replica.disk.log.start else self.committed[-1]
         require(
             replica.disk.log.end >= self.end and known == self.committed[-1],
-            "leader completeness: a leader has all that was committed",
+            "leader completeness: a leader has all committed records",
             f"{replica.id} in epoch {epoch} ends at {replica.disk.log.end}, committed {self.end}",
         )
 
@@ -124,7 +124,7 @@ class Laws:
         if offset <= self.end:
             require(
                 chain == self.committed[offset] or offset < log.start,
-                "what is committed is the same everywhere, and never lost",
+                "committed records are equal on all nodes, and never lost",
                 f"{replica.id} at {offset}, others have committed {self.end}",
             )
             return
@@ -135,7 +135,7 @@ class Laws:
         at_end = log.chain_at(self.end)
         require(
             at_end == self.committed[-1] or self.end < log.start,
-            "what is committed is the same everywhere, and never lost",
+            "committed records are equal on all nodes, and never lost",
             f"{replica.id} commits {offset} without the {self.end} before",
         )
         having = [voter.key.id for voter in voters if replica.sim.has_had(voter.key, offset, chain)]
@@ -153,7 +153,7 @@ class Laws:
         self.committed_epoch = last.epoch
         require(
             self.end > 0 or not replica.sim.is_dynamic or any(at < offset for at, _ in log.voter_sets()),
-            "what is committed states the voters",
+            "committed records name the voters",
             f"{replica.id} at {offset} in epoch {replica.epoch}",
         )
         index = log.index_of(self.end)
@@ -171,7 +171,7 @@ class Laws:
             entry = log.entries[log.index_of(offset)] if log.start <= offset < end else None
             require(
                 entry is not None and entry.epoch == epoch and entry.values[offset - entry.base] == value,
-                "what was promised to a proposer is what is committed",
+                "committed records equal those promised to a proposer",
                 f"{replica.id} at {offset} in epoch {epoch}, committed {end}: {entry}",
             )
 
@@ -185,20 +185,20 @@ class Laws:
         if offset < self.end and offset < log.end:
             require(
                 log.chain_at(offset + 1) != self.committed[offset + 1],
-                "what is committed is never lost",
+                "committed records are never lost",
                 f"{replica.id} truncates to {offset}, committed {self.end}",
             )
 
     def snapshot_taken(self, replica: Replica, offset: int, chain: int) -> None:
         require(
             offset <= self.end and chain == self.committed[offset],
-            "snapshots hold what is committed",
+            "snapshots hold committed records only",
             f"{replica.id} at {offset}, committed {self.end}",
         )
 
     def log_starts(self, replica: Replica, log: ModelLog) -> None:
         require(
             log.start == 0 or any(kept.id.end_offset >= log.start for kept in replica.disk.snapshots),
-            "a snapshot stands for what lies before the log's start",
+            "a snapshot covers the records before the log's start",
             f"{replica.id} starts at {log.start}, has {[kept.id for kept in replica.disk.snapshots]}",
         )

@@ -270,7 +270,7 @@ class Replica:
         epoch = node.epoch
         if not self.epoch <= epoch < FREE_MAX:
             require(epoch >= self.epoch, "epochs are monotonic", f"{self.epoch} to {epoch} at {self.id}")
-            require(False, "a replica takes no epoch that leaves none for elections", f"{epoch} at {self.id}")
+            require(False, "a replica accepts no epoch that leaves no epoch for elections", f"{epoch} at {self.id}")
         self.epoch = epoch
         if kind == TICK and isinstance(node.role, Leader):
             judge.majority(self, node.role)
@@ -340,7 +340,7 @@ class Replica:
 
     def _append_voters(self, effect: do.AppendVoters) -> None:
         self.leading_since_ms = self.local_us() // 1000
-        self.sim.tell(f"{self.id} states the voters {effect.voters.ids} at {effect.offset}")
+        self.sim.tell(f"{self.id} writes the voters {effect.voters.ids} at {effect.offset}")
         require(
             all(voter.key.directory != ZERO_UUID for voter in effect.voters),
             "voters in the log are named with their directories",
@@ -370,7 +370,7 @@ class Replica:
 
     def _append_fetched(self, effect: do.AppendFetched) -> None:
         for entry in effect.records:
-            require(entry.base == self.disk.log.end, "fetched records go on where the log ends", f"{self.id}")
+            require(entry.base == self.disk.log.end, "fetched records continue at the log's end", f"{self.id}")
             self.disk.append(entry)
             self.voters_moved |= entry.voters is not None
             self.sim.laws.appended(self, entry)
@@ -450,7 +450,7 @@ class Replica:
             self.sim.laws.kept(self, *self.promised.popleft(), end)
 
     def lost_leadership(self, epoch: int) -> None:
-        require(self.announced_epoch == epoch, "only what was told of is taken back", f"{self.id}")
+        require(self.announced_epoch == epoch, "only an announced epoch is revoked", f"{self.id}")
         self.announced_epoch = -1
         self.promised.clear()
 

@@ -67,7 +67,7 @@ class ReplicaSnapshots:
     def finish(self, snapshot: SnapshotId) -> None:
         """Complete a download: the snapshot is about to replace the log."""
         replica = self._replica
-        require(self._part is not None and self._part.id == snapshot, "only what was fetched is finished", "")
+        require(self._part is not None and self._part.id == snapshot, "only a fetched snapshot is finished", "")
         replica.later(replica.io_us(), self._fetched, self._part)
         self._part = None
 
@@ -80,7 +80,7 @@ class ReplicaSnapshots:
         require(
             replica.sim.laws.end >= snapshot.id.end_offset
             and snapshot.chain == replica.sim.laws.committed[snapshot.id.end_offset],
-            "snapshots hold what is committed",
+            "snapshots hold committed records only",
             f"{replica.id} fetched {snapshot.id}",
         )
         require(replica.node.role.role is not Role.LEADER, "a leader never loads a snapshot", f"{replica.id}")

@@ -75,7 +75,7 @@ class Roll:
             return
         self._handed_over = sim.heals
         for leader in leaders:
-            sim.tell(f"{leader.id} is asked to resign, while not everybody has the same voters")
+            sim.tell(f"{leader.id} is asked to resign, while nodes have different voters")
             assert leader.node is not None
             leader.step(events.Resign(leader.node.epoch))
 
@@ -97,7 +97,7 @@ class Roll:
             self._leaves = sim.rng.choice(leavers)
             self.wanted = sim.voters.without(self._leaves)
         if self.wanted is not None:
-            sim.tell(f"the voters are to be {self.wanted.ids}")
+            sim.tell(f"the voters shall become {self.wanted.ids}")
 
     def _leads(self, voter_id: int) -> bool:
         return any(leader.id == voter_id for leader in self._sim.leaders)

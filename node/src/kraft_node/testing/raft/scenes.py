@@ -101,7 +101,7 @@ class Scenes:
             able = [one for one in able if sim.faults.may_lose_disk(one)]
             if able:
                 replica = sim.rng.choice(able)
-                sim.tell(f"{replica.id} loses its disk, and sees only {sorted(with_it)}")
+                sim.tell(f"{replica.id} loses its disk, and reaches only {sorted(with_it)}")
                 replica.wipe()
                 replica.start()
                 sim.network.split({*with_it, replica.id})
@@ -119,7 +119,7 @@ class Scenes:
         members = [sim.replicas[voter_id] for voter_id in old.node.voters.ids if voter_id in sim.replicas]
         if any(r.node is None or r.is_paused or sim.faults.is_lost(r) for r in members):
             return
-        sim.tell(f"{old.id}, a leader, resigns; the next one is to be overtaken")
+        sim.tell(f"{old.id}, a leader, resigns; its successor shall lose the election")
         self._begin()
         sim.network.heal()
         for replica in members:
@@ -135,7 +135,7 @@ class Scenes:
     def _overtake(self, leader: Replica, members: list[Replica]) -> None:
         """Elect a leader that no voter hears of until another voter has become a candidate."""
         sim = self._sim
-        sim.tell(f"nobody hears {leader.id}, the new leader")
+        sim.tell(f"no node receives messages of {leader.id}, the new leader")
         sim.network.split({leader.id})
 
         def candidates() -> list[Replica]:
@@ -145,7 +145,7 @@ class Scenes:
         def cut_off() -> None:
             candidate = candidates()[0]
             voter = sim.rng.choice([r for r in members if r not in (leader, candidate)])
-            sim.tell(f"{candidate.id} is a candidate, and only {voter.id} hears of it")
+            sim.tell(f"{candidate.id} campaigns, and only {voter.id} receives its requests")
             sim.network.split({candidate.id, voter.id})
             for other in members:
                 if other is not leader:
@@ -162,13 +162,13 @@ class Scenes:
         sim = self._sim
         if not sim.faults.may_lose_disk(voter):
             return
-        sim.tell(f"{voter.id}, which has voted for {candidate.id}, loses its disk, and sees all but {candidate.id}")
+        sim.tell(f"{voter.id} has voted for {candidate.id}, loses its disk, and reaches all but {candidate.id}")
         voter.wipe()
         voter.start()
         sim.network.split({candidate.id})
 
         def hand_over() -> None:
-            sim.tell(f"{leader.id}, still the leader of the epoch before, resigns")
+            sim.tell(f"{leader.id}, still the leader of the previous epoch, resigns")
             if leader.node is not None and leader.node.is_leader:
                 leader.step(events.Resign(leader.node.epoch))
 

@@ -262,7 +262,7 @@ class Simulation:
         busy_us = max(replica.busy_until_us for replica in self.replicas.values())
         self._deadline_us = max(self.now_us, busy_us) + timeout_us
         self._run_until(self._is_live)
-        self.tell("calm: everybody has what was proposed after everything had healed")
+        self.tell("calm: every node has the records proposed after the faults")
 
     def _is_live(self) -> bool:
         for replica in self.replicas.values():

@@ -212,7 +212,7 @@ class Machine:
         token: Any = message.token
         reply, request = message.reply, token.request
         if isinstance(reply, VoteReply) and reply.granted and isinstance(request, VoteRequest) and not request.pre_vote:
-            require(self.state.epoch >= request.epoch, "a vote is on disk before anybody hears of it", f"{self.id}")
+            require(self.state.epoch >= request.epoch, "a vote is on disk before any node learns of it", f"{self.id}")
             self.done.append(Voted(request.epoch, request.candidate.id))
         self.done.append(Replied(token, reply))
 
@@ -233,7 +233,7 @@ class Machine:
     proposed = leader_changed = set_timer = write_part = finish_snapshot = remove_snapshots = _nothing
 
     def shut_down(self) -> None:
-        raise AssertionError("nobody stops here")
+        raise AssertionError("no node stops here")
 
     # State identity.
 

@@ -177,7 +177,7 @@ class Fetcher:
             found.extend(_whole(records))
         except BatchError as e:
             if not self._checker.is_rotten(leader):
-                self._checker.broken("rot", partition, f"{self._session.name} was given by {leader}: {e}")
+                self._checker.broken("rot", partition, f"{self._session.name} received from {leader}: {e}")
             self._session.forget_leader(*partition)
         return found
 

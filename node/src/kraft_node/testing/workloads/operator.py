@@ -41,13 +41,13 @@ class Operator:
 
     async def reassign(self, topic: str, index: int, replicas: list[int] | None) -> None:
         """Request a reassignment; None cancels the current one."""
-        self.session.note(f"{topic}-{index} to {replicas or 'where it was'}")
+        self.session.note(f"move {topic}-{index} to {replicas or 'its former brokers'}")
         row = m.AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=index, replicas=replicas)
         wanted = m.AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[row])
         request = m.AlterPartitionReassignmentsRequest(timeout_ms=2000, topics=[wanted])
         await self.session.ask(BOOTSTRAP, ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN, request)
 
     async def _elect(self) -> None:
-        self.session.note("preferred leaders")
+        self.session.note("elect preferred leaders")
         request = m.ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=2000)
         await self.session.ask(BOOTSTRAP, ApiKey.ELECT_LEADERS, ELECT, request)

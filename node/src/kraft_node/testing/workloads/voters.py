@@ -98,7 +98,7 @@ class VotersOperator:
     async def _add(self, voter: Voter) -> None:
         machine = self._machine(voter[0])
         assert machine is not None
-        self.session.note(f"voter {voter[0]} is to be added")
+        self.session.note(f"add voter {voter[0]}")
         where = [m.AddRaftVoterRequest.Listener(CONTROLLER, machine.name, machine.controller_port)]
         request = m.AddRaftVoterRequest(
             cluster_id=self._cluster.cluster_id,
@@ -111,14 +111,14 @@ class VotersOperator:
         self._note(await self.session.ask(BOOTSTRAP, ApiKey.ADD_RAFT_VOTER, ADD, request, CHANGES_MAX_MS))
 
     async def _remove(self, voter: Voter) -> None:
-        self.session.note(f"voter {voter[0]} is to be removed")
+        self.session.note(f"remove voter {voter[0]}")
         request = m.RemoveRaftVoterRequest(
             cluster_id=self._cluster.cluster_id, voter_id=voter[0], voter_directory_id=Uuid(voter[1])
         )
         self._note(await self.session.ask(BOOTSTRAP, ApiKey.REMOVE_RAFT_VOTER, REMOVE, request, CHANGES_MAX_MS))
 
     async def _upgrade(self) -> None:
-        self.session.note("kraft.version is to be raised")
+        self.session.note("raise kraft.version")
         row = m.UpdateFeaturesRequest.FeatureUpdateKey(
             feature="kraft.version", max_version_level=1, upgrade_type=UPGRADE
         )

@@ -27,9 +27,9 @@ def check(keys: Sequence[str], schema: pa.Schema) -> None:
     """Raises SpecError unless all keys are columns, neither nested nor floating point."""
     for key in keys:
         if key not in schema.names:
-            raise SpecError(f"spec.table.key: there is no column {key!r}")
+            raise SpecError(f"spec.table.key: column {key!r} does not exist")
         if pa.types.is_nested(schema.field(key).type) or pa.types.is_floating(schema.field(key).type):
-            raise SpecError(f"spec.table.key: {key!r} is {schema.field(key).type}, which is no key")
+            raise SpecError(f"spec.table.key: {key!r} is {schema.field(key).type}, which cannot be a key")
 
 
 def last(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
@@ -43,7 +43,7 @@ def order_of(schema: pa.Schema, by: str = "") -> Order:
     """The order of rows with `schema`. Raises SpecError unless `by` is "" or a column with an order."""
     names: Mapping[str, str] = META if META["offset"] in schema.names else {}
     if by and by not in schema.names:
-        raise SpecError(f"spec.table.orderBy: there is no column {by!r}")
+        raise SpecError(f"spec.table.orderBy: column {by!r} does not exist")
     if by and (pa.types.is_nested(schema.field(by).type) or pa.types.is_boolean(schema.field(by).type)):
         raise SpecError(f"spec.table.orderBy: {by!r} is {schema.field(by).type}, which has no order")
     topic, partition, offset, time = (names.get(name, name) for name in ("topic", "partition", "offset", "timestamp"))

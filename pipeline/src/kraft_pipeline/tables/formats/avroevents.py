@@ -26,7 +26,7 @@ class AvroEvents(AvroParser):
         if "op" not in kinds or row is None:
             raise NoColumnError("the schema is not that of a Debezium change event: it has no op or no after")
         if not pa.types.is_struct(row):
-            raise NoColumnError(f"/after: {row} is no record, which a row is made of")
+            raise NoColumnError(f"/after: {row} is not a record, so it cannot become a row")
         if not kinds.get("before", row).equals(row):
             raise NoColumnError("/before: its type is another than that of after")
         return EventWay(way, pa.schema(list(row)))

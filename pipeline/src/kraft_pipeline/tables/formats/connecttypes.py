@@ -165,7 +165,7 @@ def _decimal(schema: Mapping[str, Any]) -> Column | None:
 
 def _of(value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
-        raise TypeError(f"{str(value)[:60]!r} is no {kind.__name__}")
+        raise TypeError(f"{str(value)[:60]!r} is not a {kind.__name__}")
     return value
 
 

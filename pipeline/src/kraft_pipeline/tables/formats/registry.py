@@ -146,7 +146,7 @@ class Registry:
                 raise RefusedError(f"schema registry: {url}: {e.reason.verify_message}") from None
             raise
         if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
-            raise ValueError(f"{url} answers something else than a schema")
+            raise ValueError(f"{url} does not answer with a schema")
         return found
 
 

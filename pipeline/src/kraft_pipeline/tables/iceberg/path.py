@@ -42,7 +42,7 @@ class PathCatalog(NoopCatalog):
         """Load the newest version. Raises NoSuchTableError."""
         version = self._newest()
         if version is None:
-            raise NoSuchTableError(f"there is no Iceberg table at {self._location}")
+            raise NoSuchTableError(f"no Iceberg table exists at {self._location}")
         if self._known is None or self._known[0] != version:
             self._known = version, shared(TableMetadataUtil.parse_raw(self._storage.read(_name(version)).decode()))
         return self._table(*self._known)

@@ -79,7 +79,7 @@ def open_catalog(storage: Storage, options: Mapping[str, str]) -> tuple[Catalog,
     given = dict(options)
     name = given.pop("name", "")
     if name.count(".") < 1:
-        raise SpecError(f"spec.table.catalog.name: {name!r} is no namespace.table")
+        raise SpecError(f"spec.table.catalog.name: {name!r} is not of the form namespace.table")
     try:
         return load_catalog("kraft", **given), name
     except (ValueError, ImportError) as e:
@@ -262,7 +262,7 @@ class IcebergTable:
         there, clean = self._present()
         gone = [path for path in paths if path not in there]
         if gone:
-            raise ConflictError(f"{gone[0]} is no file of {self._uri} any longer")
+            raise ConflictError(f"{gone[0]} is no longer a file of {self._uri}")
         if not all(self._added(there[path], clean=clean).whole for path in paths):
             raise ConflictError(f"table {self._uri}: another writer has {FOREIGN}; they are its to merge")
         return {path: there[path] for path in paths}
