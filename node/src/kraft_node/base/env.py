@@ -97,9 +97,9 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def write_back(self) -> None:
-        """Return once what was dirty in memory has been written. Promises nothing for a loss of power.
+        """Return once the dirty data has been written. Promises nothing for a power loss.
 
-        An OSError is told once: a later fsync of a file that is opened anew may not tell it again.
+        The system reports an OSError once: a later fsync of a newly opened file may miss it.
         """
 
     def fsync(self) -> None:
@@ -184,7 +184,7 @@ class Disk(Protocol):
         """The identity of a directory on this machine. A copy or another volume has another identity."""
 
     def dirty_room(self) -> DirtyRoom | None:
-        """How much may be written to all disks before a write waits; None where the system does not say."""
+        """The bytes that may be written to all disks before a write waits; None if the system does not report it."""
 
     def free_bytes(self, path: str) -> int: ...
 

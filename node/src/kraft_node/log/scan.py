@@ -28,7 +28,7 @@ _FIND: Final = Struct(">qi4xb6xi")
 
 
 class BadBatch(ValueError):  # noqa: N818
-    """There is no valid batch at `position` of the file, although `end` bytes exist."""
+    """No valid batch is at `position` of the file, although `end` bytes exist."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"{reason} at byte {position}")

@@ -76,7 +76,7 @@ def drop_later(log: Log) -> None:
         try:
             log.drop_before_start(TURN_STEP)
         except KafkaError:
-            return False  # the directory is dead, which has been said; or retention tries again
+            return False  # the directory is dead and was reported; or retention tries again
         return begins_early(log)
 
     if begins_early(log):
@@ -135,7 +135,7 @@ def _too_many(log: Log, bound: int) -> int:
 
 
 def with_twin(log: Log, work: Callable[[Log], object]) -> None:
-    """Do `work` with the copy, if there is one. A copy that fails has told its directory: the log goes on without it.
+    """Do `work` with the copy, if it exists. A copy that fails reports to its directory; the log continues without it.
 
     Raises CutLater: both wait.
     """
@@ -176,9 +176,9 @@ def truncate_to(log: Log, offset: int) -> bool:
 
 
 def _drop_last(log: Log, number: int, offset: int) -> None:
-    """Have few segments behind segment `number`: if there are many, drop the last of them and raise CutLater.
+    """Leave few segments behind segment `number`: if there are many, drop the last of them and raise CutLater.
 
-    Each time the log is one that was truncated to the base of a segment, so nothing is wrong if nobody asks again.
+    After each call the log is a log truncated to the base of a segment, so it is valid even if no retry follows.
     """
     step = log.dir.cut_step
     last = len(log.segments) - 1 - (step or 0)

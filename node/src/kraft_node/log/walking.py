@@ -1,7 +1,7 @@
-"""Recovery after an unclean stop: walks what lies beyond the recovery point and cuts off what is not sound.
+"""Recovery after an unclean stop: scans the log beyond the recovery point and truncates it at the first invalid batch.
 
-The first batch that is not sound ends the log, because it and what follows had not been made durable. Damage below the
-recovery point raises LogDirDamaged. `opening.open_log` says which walk a log needs.
+The first invalid batch ends the log, because neither it nor later batches were durable. Damage below the recovery point
+raises LogDirDamaged. `opening.open_log` decides which scan a log needs.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ logger = logging.getLogger("kraft_node.log")
 
 
 class _Gaps:
-    """Which offsets may be missing: those that compaction has removed, here or where the log was copied from.
+    """Which offsets may be missing: those that compaction removed, here or in the log from which this one was copied.
 
-    A replica whose topic is no longer compacted has nothing that says so, but its files prove it: a lost write leaves
-    no gap within a file, and an offset that has been damaged upwards is above that of the next batch. So a gap in front
-    of a batch that another one follows is none of these, and the log one that has been compacted.
+    If a topic is no longer compacted, no setting shows that its log has gaps, but the files prove it. A lost write
+    leaves no gap within a file, and an offset that damage has raised is above that of the next batch. So if another
+    batch follows the batch behind a gap, compaction made the gap.
     """
 
     __slots__ = ("_below", "_log")
@@ -40,7 +40,7 @@ class _Gaps:
         self._below = LONG_MAX if log.config.compact else compacted_below
 
     def may_begin(self, number: int, end: int) -> bool:
-        """Whether segment `number` may come after `end`: also what follows in it and later segments may prove it.
+        """Whether segment `number` may follow `end`; the rest of it and later segments may prove it.
 
         Raises OSError.
         """
@@ -60,7 +60,7 @@ class _Gaps:
         return end <= self._below
 
     def may_precede(self, header: BatchHeader, end: int, number: int) -> bool:
-        """Whether the batch in segment `number` may be what comes after `end`."""
+        """Whether the batch in segment `number` may follow `end`."""
         if header.base_offset <= end:
             return header.base_offset == end
         if end > self._below:
@@ -77,7 +77,7 @@ class _Gaps:
 
 
 def recover_tail(log: Log, compacted_below: int, *, epochs_known: bool) -> int | None:
-    """The same after a kill on a machine that has not booted since; None if the log must be walked as a whole."""
+    """Same as `recover`, after a kill on a machine that has not rebooted; None if the whole log must be scanned."""
     promised, known_epochs = log.recovery_point, LeaderEpochs(log.leader_epochs.entries())
     start = page_cache.walk_start(log, epochs_known=epochs_known)
     if start is not None:
@@ -107,8 +107,8 @@ def recover(log: Log, compacted_below: int, *, epochs_known: bool, same_boot: bo
         durable = segment.base < log.recovery_point
         start = 0
         if not durable and not gaps.may_begin(number, log.end_offset):
-            # The segment before ends early, just between two batches: what would have followed was lost. Or it ends
-            # late: a cut has been lost.
+            # The previous segment ends early, exactly between two batches: the next ones were lost. Or it ends late: a
+            # truncation was lost.
             _cut_whole(log, number)
             break
         log.end_offset = max(log.end_offset, segment.base)
@@ -117,7 +117,7 @@ def recover(log: Log, compacted_below: int, *, epochs_known: bool, same_boot: bo
             walked_from = log.end_offset
         else:
             segment.reset_index()
-        # What the walk will meet again must not stand in the way of itself.
+        # Forget state that the scan will add again, so that it does not conflict with itself.
         epochs.truncate_from_end(log.end_offset)
         txn_index.truncate(log.dir.env.disk, segment.path(names.TXN_INDEX), log.end_offset)
         size = segment.size
@@ -179,8 +179,8 @@ def _durable_part(log: Log, number: int, gaps: _Gaps, *, same_boot: bool) -> tup
 def _walk_to(log: Log, number: int, entry: tuple[int, int] | None, gaps: _Gaps) -> tuple[int, int]:
     """Position and offset of the first batch that ends beyond the recovery point.
 
-    Begins at an index entry, which holds the last offset of the batch that it points to. Raises BadBatch for a batch
-    that is not sound before, or does not go on from the one in front of it.
+    Begins at an index entry, which holds the last offset of its batch. Raises BadBatch for an earlier batch that is
+    invalid or does not continue the previous one.
     """
     point = log.recovery_point
     segment = log.segment(number)
@@ -208,13 +208,13 @@ def _walk_to(log: Log, number: int, entry: tuple[int, int] | None, gaps: _Gaps) 
 
 
 def _cut_whole(log: Log, number: int) -> None:
-    """The log ends with the segment before `number`: remove that and all later ones."""
+    """The log ends with the segment before `number`: remove segment `number` and all later ones."""
     before = log.segment(number - 1)
     _cut(log, number - 1, BadBatch(before.size, f"the next segment begins at {log.segment_bases[number]}"), before.size)
 
 
 def _cut(log: Log, number: int, error: BadBatch, size: int) -> None:
-    """The log ends before the batch that `error` is about: remove it and all that follows."""
+    """The log ends before the batch that `error` names: remove it and all later ones."""
     segment = log.segment(number)
     lost = size - error.position + sum(log.segment_sizes()[number + 1 :])
     logger.warning(

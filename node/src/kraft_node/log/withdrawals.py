@@ -1,4 +1,4 @@
-"""Logs that must not be used any more: damaged ones, those to be opened anew, and those of a dead directory."""
+"""Logs that must no longer be used: damaged ones, logs to be opened again, and logs of a dead directory."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ logger = logging.getLogger("kraft_node.log")
 
 
 class Withdrawals:
-    """What one `LogManager` does with the logs that its directories give up."""
+    """The actions of one `LogManager` for logs that its directories give up."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
 
     def quarantine(self, directory: Directory, topic: str, partition: int, damage: LogDirDamaged) -> KafkaError:
-        """Give the log to nobody any more. Its files stay: an administrator, or the leader's copy, replaces them."""
+        """Give the log to no caller any longer. Its files stay: an administrator, or the leader's copy, replaces
+        them.
+        """
         manager = self._manager
         directory.quarantined[topic, partition] = damage
         directory.unrecovered.pop((topic, partition), None)
@@ -34,7 +36,7 @@ class Withdrawals:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(damage))
 
     def withdrawn(self, log: Log, damage: LogDirDamaged | None) -> None:
-        """An open log is damaged, or (None) has to be opened anew: close it, have whoever uses it let go of it."""
+        """An open log is damaged, or (None) must be opened again: close it, and make its users release it."""
         manager = self._manager
         topic, partition = log.topic, log.partition
         if manager.entry(topic, partition) is not log:
@@ -52,7 +54,7 @@ class Withdrawals:
             manager.env.scheduler.call_soon(manager.on_withdrawn, topic, partition, None)
 
     def failed(self, failed: LogDir) -> None:
-        """A directory is dead: forget its logs, tell who must know."""
+        """A directory is dead: forget its logs, and notify their users."""
         manager = self._manager
         manager.futures.forget(failed)
         lost: list[tuple[str, int]] = []

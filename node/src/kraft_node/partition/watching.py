@@ -1,8 +1,8 @@
-"""The watchers of one partition: readers that are notified once when there is more to read.
+"""The watchers of one partition: readers that are notified once when they can read more.
 
 Thousands may watch one partition, and each stops on its own when its time runs out. Up to `FEW` watchers are a list,
-which takes least memory, and are told at once. More are a `Crowd`, which is told in turns of the loop: an append costs
-the same however many there are.
+which takes the least memory, and are notified at once. More watchers are a `Crowd`, which is notified in turns of the
+loop: an append costs the same however many there are.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ class Watcher(Protocol):
 class Crowd:
     """More than a few watchers, in the order in which they began to watch.
 
-    `_grown` counts the bytes that have come so far, and each watcher keeps the count at which it began. So a watcher
-    whose turn comes late learns of all that came meanwhile, and one that began after the latest append is not told.
+    `_grown` counts all appended bytes, and each watcher keeps the count at which it began. So a watcher with a late
+    turn learns of all bytes that were appended meanwhile, and a watcher that began after the latest append is not
+    notified.
     """
 
     __slots__ = ("_changed_at", "_grown", "_is_telling", "_marks", "_turns")
@@ -60,15 +61,15 @@ class Crowd:
         return iter(self._marks)
 
     def add(self, watcher: Watcher) -> None:
-        """Tell `watcher` of what comes from now on."""
+        """Notify `watcher` of later appends."""
         self._marks[watcher] = self._grown
 
     def discard(self, watcher: Watcher) -> None:
-        """Do not tell `watcher`, which need not be there."""
+        """Stop notifying `watcher`; allowed if it is missing."""
         self._marks.pop(watcher, None)
 
     def tell(self, appended_bytes: int) -> None:
-        """Tell all that watch now, in turns; 0 bytes if something else changed."""
+        """Notify all present watchers, in turns; 0 bytes if something else changed."""
         self._grown += appended_bytes or 1
         if not appended_bytes:
             self._changed_at = self._grown
@@ -81,7 +82,7 @@ class Crowd:
             call_each(self._due())
         except BaseException:
             if self._goes_on():
-                self._turns.add(self._step)  # the turn ends with the exception, not the telling
+                self._turns.add(self._step)  # the exception ends the turn, not the notification
             raise
         return self._goes_on()
 
@@ -107,7 +108,7 @@ Watchers: TypeAlias = "list[Watcher] | Crowd | None"
 
 
 def added(watchers: Watchers, watcher: Watcher, turns: Turns | None) -> Watchers:
-    """`watchers`, changed in place where that is possible, with `watcher` behind the others.
+    """Add `watcher` behind the others; changes `watchers` in place if possible.
 
     Without `turns` (a replica without a broker) they stay a list.
     """
@@ -126,7 +127,7 @@ def added(watchers: Watchers, watcher: Watcher, turns: Turns | None) -> Watchers
 
 
 def removed(watchers: Watchers, watcher: Watcher) -> Watchers:
-    """`watchers`, changed in place, without `watcher`, which need not be among them."""
+    """Remove `watcher`, in place; allowed if it is missing."""
     if isinstance(watchers, Crowd):
         watchers.discard(watcher)
     elif watchers is not None and watcher in watchers:

@@ -1,6 +1,6 @@
-"""The access control entries by resource, so that CreateAcls and DeleteAcls cost what they name and not what exists.
+"""The access control entries by resource: CreateAcls and DeleteAcls cost as much as the entries that they name.
 
-`controller.derived` keeps it, on standbys too, and takes back what is not committed.
+`controller.derived` maintains it, on standbys too, and reverts uncommitted entries.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ NOTHING: Final[dict[Rule, tuple[Uuid, ...]]] = {}
 
 
 def resource_of(entry: Any) -> Resource:
-    """What an AccessControlEntryRecord is about."""
+    """The resource of an AccessControlEntryRecord."""
     return entry.resource_type, entry.pattern_type, entry.resource_name
 
 
 def rule_of(entry: Any) -> Rule:
-    """What an AccessControlEntryRecord says about its resource."""
+    """The rule of an AccessControlEntryRecord, without its resource."""
     return entry.principal, entry.host, entry.operation, entry.permission_type
 
 
@@ -59,7 +59,7 @@ class EntryIndex:
         rules[rule] = (*rules.get(rule, ()), record.id)
 
     def remove(self, acl_id: Uuid) -> None:
-        """Remove an entry; fine if it does not exist."""
+        """Remove an entry; allowed if it is missing."""
         record = self._by_id.pop(acl_id, None)
         if record is None:
             return
@@ -86,11 +86,11 @@ class EntryIndex:
             del lengths[len(name)]
 
     def has(self, resource: Resource, rule: Rule) -> bool:
-        """Whether such an entry exists."""
+        """Whether the entry exists."""
         return rule in self._by_resource.get(resource, NOTHING)
 
     def concerning(self, wanted: AclFilter) -> Iterator[Uuid]:
-        """The ids of the entries for the resources that a filter with a name means, whatever they say of them."""
+        """The ids of the entries for the resources that a filter with a name matches, whatever their rules are."""
         name = wanted.resource_name
         assert name is not None, "filters without a name mean entries of any resource"
         kinds = range(ANY + 1, RESOURCE_TYPE_MAX + 1) if wanted.resource_type == ANY else (wanted.resource_type,)

@@ -1,7 +1,7 @@
-"""`KRaftCluster`'s status: what the operator reports, and the few things that it must remember.
+"""`KRaftCluster`'s status: what the operator reports, and the few facts that it must remember.
 
-Remembered, because nothing else tells them: the cluster id, which ids were ever given, which disk of a node is in
-force, which voters are being put into force, replacements under way. All else is observed anew in every pass.
+It remembers facts that cannot be observed: the cluster id, all ids ever assigned, the disk of each node in force,
+voters that are being put into force, and replacements under way. All other facts are observed in every pass.
 """
 
 from __future__ import annotations

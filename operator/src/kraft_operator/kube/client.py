@@ -1,12 +1,13 @@
 """Requests to the API server through the `kubernetes` package, with plain dictionaries.
 
-The package has the session: login, TLS, proxies, the pace of retries. Its models are not used: they cost memory and
-time, and every verb here takes and gives dictionaries (docs/decisions/0014). Throttled requests (429) and servers that
-come back (5xx, broken connections) are tried again a few times where that can do no harm. All else is the caller's, as
-`ApiError`.
+The package provides the session: login, TLS, proxies, the pace of retries. Its models are not used, because they cost
+memory and time. Every verb here takes and returns dictionaries (docs/decisions/0014).
+
+Throttled requests (429) and failures of a restarting server (5xx, broken connections) are retried a few times, if a
+repetition is harmless. All other failures reach the caller as `ApiError`.
 
 A login may end at any time: a token expires, a certificate is rotated, the cluster gets another CA. Then the API server
-answers 401, or TLS fails. The login is loaded anew, and the request is sent once more.
+answers 401, or TLS fails. The login is loaded again, and the request is sent once more.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ class ApiError(Exception):
 
 
 def path(kind: str, namespace: str | None, name: str | None = None, part: str | None = None) -> str:
-    """Of a collection, an object or a subresource; `namespace` None for all, or for kinds that have none."""
+    """The path of a collection, an object or a subresource; `namespace` None for all, or for kinds without
+    namespace.
+    """
     group, plural = PLURALS[kind]
     words = [group, *(("namespaces", namespace) if namespace is not None else ()), plural, name, part]
     return "/" + "/".join(word for word in words if word)
@@ -113,7 +116,9 @@ class Api:
         *,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """`load` gives the login, now and whenever it has ended; `count` gets verb, kind and status of every answer."""
+        """Make a client; `load` returns the login, now and when it has ended; `count` gets verb, kind and status of
+        answers.
+        """
         self._login = load
         self._count = count or _uncounted
         self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, CONNECT_S))
@@ -151,7 +156,7 @@ class Api:
         return _Session(client)
 
     async def _renew(self, old: _Session) -> bool:
-        """Load the login anew, unless that was done a moment ago; whether there is another one than `old`."""
+        """Load the login again, unless that was done a moment ago. Returns whether it differs from `old`."""
         async with self._renewing:
             now = asyncio.get_running_loop().time()
             if self._session is old and now - self._renewed_at >= RENEWAL_S:
@@ -201,9 +206,9 @@ class Api:
         )
 
     async def apply(self, body: Object, *, rehearse: bool = False) -> Object:
-        """Server-side: what we no longer name of what we owned goes away; what others own stays.
+        """Apply on the server: removes fields that we owned and no longer set; fields of other owners stay.
 
-        `rehearse`: only find out whether the API server would take it.
+        `rehearse`: only find out whether the API server would accept it.
         """
         kind, metadata = body["kind"], body["metadata"]
         params = {"fieldManager": MANAGER, "force": "true", **({"dryRun": "All"} if rehearse else {})}
@@ -223,10 +228,10 @@ class Api:
     async def delete(
         self, kind: str, namespace: str, name: str, uid: str | None = None, version: str | None = None
     ) -> None:
-        """Also fine when it is gone; one of another uid is left alone.
+        """Delete an object; allowed if it is missing. An object with another uid is left alone.
 
-        With `version` only the object as it was seen is deleted, and the request is not repeated: it raises ApiError
-        409 for one that has changed since, and whatever else went wrong.
+        With `version`, deletes only the observed version and never repeats the request. Raises ApiError 409 if the
+        object has changed since, and ApiError for all other failures.
         """
         body: Object = {"propagationPolicy": "Background"}
         known = {"uid": uid, "resourceVersion": version}
@@ -238,7 +243,7 @@ class Api:
             if error.status != 404 and (error.status != 409 or version is not None):
                 raise
 
-    # What they have in common
+    # Shared parts
 
     async def _request(
         self,
@@ -258,14 +263,14 @@ class Api:
             return await self._logged_in(verb, kind, where, params, headers, body)
 
         def again(error: Exception) -> bool:
-            """A throttled request was not served; any other one may have been carried out nevertheless."""
+            """A throttled request was not served; any other request may have been carried out nevertheless."""
             throttled = isinstance(error, ApiError) and error.status == 429 and verb != "DELETE"
             return isinstance(error, _PassingError) and (repeat or throttled)
 
         async def pause(seconds: float) -> None:
             await asyncio.sleep(min(seconds, PAUSE_S_MAX))
 
-        # Jitter, so that replicas do not come back together.
+        # Jitter, so that replicas do not reconnect together.
         backoff = Backoff(steps=TRIES_MAX, duration=PAUSE_S, factor=2.0, jitter=1.0)
         answer: Object = await on_retry_after_error(backoff, again, once, pause)
         return answer
@@ -279,7 +284,7 @@ class Api:
         headers: Mapping[str, str],
         body: Object | None,
     ) -> Object:
-        """With a login that is loaded anew if it has ended. What is refused for that was not carried out."""
+        """Send with the login, loaded again if it has ended. A request refused for that reason was not carried out."""
         session = self._session
         assert session is not None, "used outside of its `async with`"
         try:
@@ -330,7 +335,7 @@ class Api:
 
 
 class _PassingError(ApiError):
-    """May be better next time. The package reads `headers` for how long the API server wants to be left alone."""
+    """A failure that may pass. The package reads from `headers` how long the API server wants no requests."""
 
     def __init__(self, status: int, reason: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status, reason, message)
@@ -338,7 +343,7 @@ class _PassingError(ApiError):
 
 
 class _LoginError(Exception):
-    """TLS failed: a certificate of ours or the CA of the API server may be another one by now."""
+    """TLS failed: our certificate or the CA of the API server may have been replaced."""
 
     def __init__(self, told: ApiError) -> None:
         super().__init__(str(told))
@@ -346,7 +351,7 @@ class _LoginError(Exception):
 
 
 async def _sent_once(request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-    """aiohttp sends a DELETE again by itself when its connection breaks; whether to repeat is decided here alone."""
+    """aiohttp repeats a DELETE if its connection breaks; only this module may decide to repeat."""
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:

@@ -39,11 +39,11 @@ class Difference(NamedTuple):
 
 
 def compare(copies: list[Copy], *, compacted: bool) -> list[Difference]:
-    """Where the copies differ below the lower of two high watermarks.
+    """Find where the copies differ below the lower of two high watermarks.
 
-    What most copies have is held to be right; where there is no most, each is told. Damaged batches have been found
-    before: for them only the healthy copy is looked up. Of compacted logs (whose rows are records) only what two have
-    is compared.
+    The content of most copies counts as right; without a majority, each copy is reported. Damaged batches were found
+    before: for them, only the healthy copy is looked up. For compacted logs (whose rows are records), only offsets that
+    two copies have are compared.
     """
     keys = np.concatenate([copy.rows[:, BASE] for copy in copies]) if copies else np.empty(0, np.int64)
     if not len(keys):

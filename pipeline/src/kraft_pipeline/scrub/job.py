@@ -1,8 +1,8 @@
 """The scrub on Spark: segments (or replicas to fetch) to digests, digests of a partition to findings.
 
-Nothing but findings reaches the driver. Digests are 56 bytes a batch, shuffled by topic, partition and stretch of
-offsets in pieces of whole stretches. Files are opened where the task runs: log directories must be reachable there by
-the same path, as in local mode or on a shared file system; elsewhere replicas are read over the wire.
+Only findings reach the driver. Digests take 56 bytes a batch. They are shuffled by topic, partition and stretch of
+offsets, in pieces of whole stretches. Files are opened where the task runs, so log directories must have the same path
+there, as in local mode or on a shared file system. Otherwise replicas are read over the wire.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def segments(spark: SparkSession, replicas: Iterable[Replica], tasks: int) -> Da
 
 
 def _balanced(rows: list[tuple[Any, ...]], tasks: int) -> list[tuple[Any, ...]]:
-    """In such an order that equal cuts have about equal bytes: the largest are dealt out first."""
+    """In an order in which equal parts have about equal bytes: the largest segments are distributed first."""
     dealt: list[list[tuple[Any, ...]]] = [[] for _ in range(max(1, tasks))]
     for number, row in enumerate(sorted(rows, key=lambda row: -int(row[6]))):
         lap, place = divmod(number, len(dealt))
@@ -234,7 +234,7 @@ def _bits(
     if row < 0 or healthy is None or position < 0:
         return []
     right = read(*healthy)
-    copies[copy].rows[row, LENGTH] = len(right)  # of a damaged batch the length may be what is damaged
+    copies[copy].rows[row, LENGTH] = len(right)  # the length of a damaged batch may itself be damaged
     return differing_bits(read(copy, row), right, position) or []
 
 

@@ -29,7 +29,7 @@ class Segment(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """One replica of one partition, as its directory has it."""
+    """One replica of one partition, by the files in its directory."""
 
     topic: str
     partition: int
@@ -65,7 +65,7 @@ def _of_directory(directory: Path) -> list[Replica]:
         raise LayoutError(f"{directory} is not a log directory: it has no meta.properties") from None
     except (OSError, KeyError, ValueError) as e:
         raise LayoutError(f"{directory}/meta.properties cannot be read: {e!r}") from None
-    # High watermarks first: what is appended while the sizes are looked up lies above them.
+    # Read high watermarks first: records appended while sizes are read are above them.
     marks = _offsets(directory / "replication-offset-checkpoint")
     flushed = _offsets(directory / "recovery-point-offset-checkpoint")
     starts = _offsets(directory / "log-start-offset-checkpoint")
@@ -104,7 +104,7 @@ def _segments(folder: Path) -> list[Segment]:
         if _SEGMENT.fullmatch(name):
             try:
                 sizes[name] = (folder / name).stat().st_size
-            except FileNotFoundError:  # retention was faster
+            except FileNotFoundError:  # retention deleted it first
                 continue
     names = sorted(sizes)
     bases = [int(name[:20]) for name in names]

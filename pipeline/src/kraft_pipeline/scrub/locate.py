@@ -28,10 +28,10 @@ def differing_bits(damaged: bytes, healthy: bytes, position: int) -> list[tuple[
 
 
 def flipped_bit(position: int, length: int, stored: int, computed: int) -> list[tuple[int, int]]:
-    """The one bit whose flip makes the CRC of a batch `computed` instead of `stored`; none if no single bit does.
+    """The single bit whose flip makes a batch's CRC `computed` instead of `stored`; None if no single bit does.
 
-    CRCs are linear: a flipped bit changes them by what depends only on how many bits come after it. That is followed
-    from the last bit to the first.
+    CRCs are linear: the effect of a flipped bit depends only on the number of bits after it. The search follows this
+    effect from the last bit to the first.
     """
     trace = stored ^ computed
     body = length - CHECKED_FROM

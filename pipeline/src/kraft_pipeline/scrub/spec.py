@@ -32,7 +32,7 @@ class ScrubSpec:
     name: str = "scrub"
 
     def check(self) -> None:
-        """Raises ValueError unless exactly one of directories and bootstrap servers is given."""
+        """Raises ValueError unless directories or bootstrap servers are given, but not both."""
         if bool(self.directories) == bool(self.bootstrap):
             raise SpecError("give log directories, or a bootstrap server: one of them")
         if self.bootstrap:

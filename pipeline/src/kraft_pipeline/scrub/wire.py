@@ -80,7 +80,7 @@ def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kind
             answer = _fetch(cluster, row, at)
             scanner.scan(BufferSource(answer.records), may_end_early=True)
             total += len(answer.records)
-            # After a damaged batch at the end nothing is expected: what it says of itself is the best that is known.
+            # After a damaged batch at the end no offset is expected, so its own header is the best known source.
             after = max(scanner.expected, scanner.last + 1)
             if after <= at:
                 cut = f"nothing whole comes at offset {at}, high watermark {answer.high_watermark}"
@@ -94,7 +94,7 @@ def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kind
 def _done(
     scanner: Scanner, row: dict[str, Any], total: int, end: Damage | None
 ) -> tuple[Any, list[kinds.Finding], int]:
-    """What was fetched has no place in a file."""
+    """Fetched batches have no position in a file."""
     found = [f._replace(position=-1, bits=[]) for f in told(row, scanner)]
     rows = scanner.digests() if total else np.empty((0, len(FIELDS)), np.int64)
     rows[:, POSITION] = -1

@@ -1,4 +1,4 @@
-"""The options of the sink, named as those of Spark's `kafka` sink and of the producer behind it."""
+"""The options of the sink, with the names of Spark's `kafka` sink and of its producer."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Section:
         return found
 
     def one_of(self, name: str, allowed: tuple[str, ...], default: str) -> str:
-        """One of the allowed texts."""
+        """Return the value if it is one of the allowed texts."""
         found = self.text(name, default)
         if found not in allowed:
             near = get_close_matches(found.lower(), allowed, 1)

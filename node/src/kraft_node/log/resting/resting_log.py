@@ -1,4 +1,4 @@
-"""What a log consists of even at rest: its place, its name, and its producers if it has any.
+"""The parts of a log that exist even at rest: its place, its name, and its producers if it has any.
 
 A broker may hold 100,000 logs, most of them idle. So paths and names are computed, and objects that an idle log does
 not need are made on first use.

@@ -93,7 +93,7 @@ class SegmentFiles:
         return NO_ENDS if handle is None else handle.ends
 
     def forget_ends(self) -> None:
-        """The known ends are wrong, or readers do not need them any more."""
+        """Forget the known ends, because they are wrong or readers no longer need them."""
         if self.handle is not None:
             self.handle.ends = NO_ENDS
 

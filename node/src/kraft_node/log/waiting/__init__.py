@@ -1,7 +1,7 @@
-"""What waits for the disk, so that the event loop does not.
+"""Waits for the disk, so that the event loop need not wait.
 
-| file | what it answers |
+| file | question it answers |
 |---|---|
-| `policy_flush` | when is durable what `flush.messages` asks for |
+| `policy_flush` | when are the flushes that `flush.messages` requires durable |
 | `write_budget` | how much may be appended before the disk must catch up |
 """

@@ -1,7 +1,7 @@
-"""Flushes that `flush.messages` asks for: begun by an append, made in a lane, awaited by whatever acknowledges.
+"""Flushes that `flush.messages` requires: begun by an append, made in a lane, awaited before acknowledgements.
 
-All logs of a directory that ask for a flush while one is under way share the next job, so a burst of appends to many
-partitions costs the loop no fsync. Until the flush is done, the records count neither for the high watermark nor as
+If a flush is under way, all logs of a directory that need a flush share the next job. So a burst of appends to many
+partitions costs the loop no fsync. Until the flush is done, the records do not count for the high watermark or as
 fetched by this follower, and a producer with acks=1 waits (Kafka flushes before `append` returns).
 """
 
@@ -26,7 +26,7 @@ Waiter: TypeAlias = Callable[[ErrorCode], None]
 
 
 class Unsettled:
-    """Records of one log that wait for a flush. Below `end` they count; `waiters` are called with an error code."""
+    """Records of one log that wait for a flush. Records below `end` count; `waiters` are called with an error code."""
 
     __slots__ = ("end", "moved", "waiters")
 
@@ -37,7 +37,9 @@ class Unsettled:
         self.waiters: list[tuple[int, Waiter]] = []
 
     def take(self, settled: int | None, code: ErrorCode = ErrorCode.NONE) -> list[Callable[[], None]]:
-        """Remove the waiters for offsets up to `settled` (None: all); the calls to make once the log has changed."""
+        """Remove the waiters for offsets up to `settled` (None: all). Returns the calls to make once the log has
+        changed.
+        """
         due: list[Callable[[], None]] = [
             partial(done, code) for offset, done in self.waiters if settled is None or offset <= settled
         ]
@@ -70,7 +72,7 @@ class PolicyFlushes:
             self._dir.turns.add(self._prepare)
 
     def _prepare(self) -> bool:
-        """One log in each step, because a flush may have files to write first; then the job."""
+        """Prepare one log in each step, because a flush may have files to write first; then start the job."""
         log = next(iter(self._due), None)
         if log is not None:
             del self._due[log]
@@ -91,7 +93,7 @@ class PolicyFlushes:
         return False
 
     def _again(self) -> None:
-        """Try again later for want of a descriptor."""
+        """Try again later, because no descriptor is left."""
 
         def begin() -> None:
             self._busy = False
@@ -109,7 +111,7 @@ class PolicyFlushes:
         call_each(calls)
 
     def _failed(self, logs: list[Log], error: BaseException) -> None:
-        """Flush `logs` again after a shortage of descriptors; else the directory is dead, and so are all flushes."""
+        """Flush `logs` again after a shortage of descriptors; otherwise the directory is dead, and all flushes fail."""
         self._due = dict.fromkeys([*logs, *self._due])
         told = self._dir.fail(error)
         if self._dir.failed is None:
@@ -120,7 +122,7 @@ class PolicyFlushes:
         call_each([partial(abandon, log, ErrorCode(told.code)) for log in dead])
 
     def _settled(self, log: Log, flush: Flush) -> list[Callable[[], None]]:
-        """The calls for records that are durable now; a log that has more to flush is due again."""
+        """The calls for records that are durable now; a log with more to flush is due again."""
         unsettled = log.unsettled
         if unsettled is None or log.closed:
             return []
@@ -141,7 +143,9 @@ def _work(flushes: list[tuple[Log, Flush]]) -> None:
 
 
 def after_append(log: Log, base: int) -> None:
-    """Have a lane flush if `flush.messages` asks for it after an append at `base`, which counts once that is done."""
+    """Have a lane flush if `flush.messages` requires it after an append at `base`; the records count after the
+    flush.
+    """
     if log.end_offset - log.recovery_point >= log.config.flush_messages:
         _begin(log, base)
 
@@ -176,7 +180,7 @@ def truncated(log: Log, kept: int) -> None:
 
 
 def closed(log: Log) -> None:
-    """What waits may be in the log or not: no error may tell a producer that it is not."""
+    """Waiting records may or may not be in the log: no error may tell a producer that they are not."""
     is_dead = log.dir.failed is not None
     abandon(log, ErrorCode.KAFKA_STORAGE_ERROR if is_dead else ErrorCode.REQUEST_TIMED_OUT)
 
@@ -191,7 +195,7 @@ def _begin(log: Log, base: int) -> None:
 
 
 def abandon(log: Log, code: ErrorCode) -> None:
-    """Await no flush any more, because all is durable or the log is used no more: whatever waits gets `code`."""
+    """Stop waiting for flushes, because all is durable or the log is no longer used. Waiters get `code`."""
     unsettled, log.unsettled = log.unsettled, None
     if unsettled is not None:
         call_each(unsettled.take(None, code))

@@ -1,12 +1,12 @@
 """How much a log directory may append before the kernel would block the event loop.
 
-Appends go to the page cache on the loop, which costs microseconds until too much of it is dirty: then the kernel makes
-the writer wait for the disk. So the directory counts what it appends, looks at the kernel's numbers (`Disk.dirty_room`)
-every 32 MiB, or more often when there is little room, and lets appends wait before the kernel does. Meanwhile a lane
-has the files written back, which says how fast the disk is.
+Appends go to the page cache on the loop, which costs microseconds. If too much of the cache is dirty, the kernel makes
+the writer wait for the disk. The directory therefore counts its appends. Every 32 MiB, or more often if little room is
+left, it reads the kernel's numbers (`Disk.dirty_room`). It lets appends wait before the kernel does. Meanwhile a lane
+writes the files back, which also measures the speed of the disk.
 
-Where the system has no such numbers, at most OWN_BYTES may be dirty. Coordinators, metadata and checkpoints write
-little and are not held back.
+If the system has no such numbers, at most OWN_BYTES may be dirty. Coordinators, metadata and checkpoints write little
+and never wait.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ RETRY_MS: Final = 20
 
 
 class AppendLater(KafkaError):  # noqa: N818 - a state, not a fault
-    """A batch is not appended yet: too much waits for the disk. `budget.wait` says when to try again."""
+    """A batch is not appended yet, because too much data waits for the disk. `budget.wait` calls when to retry."""
 
     def __init__(self, name: str, budget: WriteBudget) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, f"{name}: the disk is slower than the producers")
@@ -57,8 +57,8 @@ class AppendLater(KafkaError):  # noqa: N818 - a state, not a fault
 class WriteBudget:
     """The budget of one log directory. `left` may be spent before the next look.
 
-    While `is_watched`, the logs that spend it are noted in `written`. Before that the kernel writes back by itself,
-    and a node may have a million logs.
+    While `is_watched`, the logs that spend it are recorded in `written`. Before that the kernel writes back without
+    help, and a node may have a million logs.
     """
 
     __slots__ = (
@@ -91,7 +91,7 @@ class WriteBudget:
         self._waking = False
 
     def must_wait(self) -> bool:
-        """Whether an append must wait; looks at the kernel's numbers if the last grant is used up."""
+        """Whether an append must wait; reads the kernel's numbers if the last grant is used up."""
         if self.left > 0 or self._waiting_bytes > WAITING_BYTES_MAX or self._dir.failed is not None:
             return False
         self._count()
@@ -128,7 +128,7 @@ class WriteBudget:
     # --- write-back ---
 
     def _write_back(self) -> None:
-        """Have a lane write what was appended until now, unless it is at it."""
+        """Have a lane write all appended data, unless it is already writing."""
         if self._writing_back:
             return
         self._writing_back = True
@@ -146,14 +146,14 @@ class WriteBudget:
     def _written_back(self, covered: int, result: BaseException | None) -> None:
         self._writing_back = False
         if isinstance(result, BaseException) and not is_shortage(result):
-            self._dir.fail(result)  # the kernel tells an error once: no fsync would hear of it again
+            self._dir.fail(result)  # the kernel reports an error once: no later fsync would see it
         self._unwritten -= covered
         if self._waiting and self.left <= 0:
             self._count()
             room = self._room()
             if room.left >= room.ceiling // FULL:
                 self._grant(min(STEP_BYTES, room.left // 2))
-            else:  # others fill the memory: as much goes on as the disk has just taken
+            else:  # others fill the memory: grant as much as the disk has just written
                 taken = min(covered, STEP_BYTES, room.ceiling // NEAR)
                 self._grant(max(taken, min(room.ceiling // FULL, LEAST_BYTES)))
         self._wake()
