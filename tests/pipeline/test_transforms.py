@@ -153,7 +153,7 @@ def test_rows_by_key_are_made_by_a_select(spark: Any, cluster: Ours, name: str, 
     [
         ("SELECT id, _topic, _partition_id, _offset, _timestamp FROM records", "the column '_deleted'; select it, too"),
         ("SELECT id, _deleted, _topic, _partition_id, _timestamp FROM records", "the column '_offset'; select it, too"),
-        ("SELECT * EXCEPT (id) FROM records", "^spec.table.key: there is no column 'id'"),
+        ("SELECT * EXCEPT (id) FROM records", "^spec.table.key: column 'id' does not exist"),
         ("SELECT * EXCEPT (_offset), 'x' AS _offset FROM records", "merged by '_offset'; do not change its type"),
     ],
 )

@@ -169,7 +169,7 @@ def test_files_are_replaced_and_snapshots_expire(tmp_path: Path) -> None:
         one.commit(batch, position(batch), put(tmp_path, table(batch)), after=batch - 1)
     old = sorted(file.path for file in one.live())
     one.replace(old, put(tmp_path, table(0, 1, 2, 3)))
-    with pytest.raises(ConflictError, match=r"f0.parquet is no file of"):
+    with pytest.raises(ConflictError, match=r"f0.parquet is no longer a file of"):
         one.replace(old[:1], [])
     assert len(one.live()) == 1
     assert len(one.files()) == 5

@@ -90,7 +90,7 @@ def test_the_resource_is_read_from_its_file(tmp_path: Path) -> None:
     for spec, message in [
         ("spec: {directory: /a}", r"spec\.directory is not known"),
         ("spec: {directories: /a}", r"spec\.directories is '/a', not a list"),
-        ("spec: {clusterRef: prod}", r"spec\.clusterRef is what the operator resolves"),
+        ("spec: {clusterRef: prod}", r"only the operator resolves spec\.clusterRef"),
         ("spec: 3", r"spec is missing"),
         ("spec: [", r"is not YAML"),
     ]:

@@ -122,8 +122,8 @@ def test_another_writer_goes_on_from_a_batch_without_fields(tmp_path: Path, kind
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"mode": "upsert", "key": ["idd"]}, "spec.table.key: there is no column 'idd'"),
-        ({**BY_ID, "orderBy": "when"}, "spec.table.orderBy: there is no column 'when'"),
+        ({"mode": "upsert", "key": ["idd"]}, "spec.table.key: column 'idd' does not exist"),
+        ({**BY_ID, "orderBy": "when"}, "spec.table.orderBy: column 'when' does not exist"),
         ({"partitionBy": ["land"]}, "spec.table.partitionBy: 'land' is neither a column"),
     ],
 )
@@ -145,7 +145,7 @@ def test_a_table_with_columns_does_not_get_a_key_from_values(tmp_path: Path, kin
     Feed(table(tmp_path / "t", format=kind)).values(b'{"id":1,"n":1.5}')
     other = Feed(table(tmp_path / "t", {"evolve": "none"}, format=kind, mode="upsert", key=["other"]))
     other.begin()
-    with pytest.raises(SpecError, match=r"^spec.table.key: there is no column 'other'"):
+    with pytest.raises(SpecError, match=r"^spec.table.key: column 'other' does not exist"):
         other.values(b'{"id":1,"n":1,"other":1}')
 
 

@@ -50,8 +50,8 @@ def test_defaults_of_a_table() -> None:
         ({"topics": {"pattern": "a["}}, "KafkaTable.spec.topics.pattern: 'a[' is not a regular expression"),
         ({"groupId": 5}, "KafkaTable.spec.groupId: 5 is not a string"),
         ({"value": {"format": "xml"}}, "spec.value.format: 'xml' is not one of raw, json"),
-        ({"commit": {"maxDelay": "soon"}}, "spec.commit.maxDelay: 'soon' is not of a form such as 60s"),
-        ({"commit": {"maxRows": 0}}, "spec.commit.maxRows: 0 is not a number"),
+        ({"commit": {"maxDelay": "soon"}}, "spec.commit.maxDelay: 'soon' is not valid; an example is 60s"),
+        ({"commit": {"maxRows": 0}}, "spec.commit.maxRows: 0 is not an integer of at least 1"),
         ({"table": {"path": "/t", "colour": "red"}}, "spec.table.colour: unknown field"),
         ({"table": {}}, "spec.table.path: is missing"),
         (
@@ -243,7 +243,7 @@ def test_rows_filed_by_time_and_value() -> None:
     assert partitions.folder({"_date": "d", "_n_hour": "h"}, ["date", "n"]) == "_date=d/n_hour=h"
     with pytest.raises(spec.SpecError, match="'colour' is neither a column"):
         partitions.parse(["colour"], rows.schema)
-    with pytest.raises(spec.SpecError, match="'n' is no timestamp"):
+    with pytest.raises(spec.SpecError, match="'n' is not a timestamp"):
         partitions.parse(["date(n)"], rows.schema)
 
 
@@ -267,7 +267,7 @@ def test_transactions_of_a_parquet_table(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(ConflictError, match="batch 6 follows 5, but the last one of the table is 6"):
         other.commit(6, position(6), [], after=5)
     table.replace(["d=1/0.parquet", "d=1/1.parquet"], [Added("d=1/both.parquet", 20, 2, {"d": "1"})])
-    with pytest.raises(ConflictError, match=r"d=1/0.parquet is no file"):
+    with pytest.raises(ConflictError, match=r"d=1/0.parquet is no longer a file"):
         table.replace(["d=1/0.parquet"], [])
     for reader in (table, other, ParquetTable(Folder(tmp_path), "a")):
         assert reader.state().batch == 6

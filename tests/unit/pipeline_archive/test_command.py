@@ -112,7 +112,7 @@ def test_a_log_that_was_trimmed_is_read_from_its_snapshot(tmp_path: Path, capsys
     folder = log_folder(tmp_path)
     (folder / f"{0:020}.log").unlink()
     (folder / f"{8:020}.log").write_bytes(batch(8, *SECOND))
-    with pytest.raises(ArchiveError, match="the log begins at offset 8 and there is no snapshot"):
+    with pytest.raises(ArchiveError, match="the log begins at offset 8 and has no snapshot"):
         files.pieces([folder])
     snapshot = folder / f"{8:020}-{3:010}.checkpoint"
     snapshot.write_bytes(snapshot_header_batch(3, NOW, NOW) + batch(1, *FIRST) + snapshot_footer_batch(9, 3, NOW))

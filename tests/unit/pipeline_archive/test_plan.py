@@ -108,5 +108,5 @@ def test_the_document_is_kafkas() -> None:
         '{"topic": "b", "partition": 1, "replicas": [2, 1]}]}'
     )
     assert from_json(document) == {("a", 0): [1], ("b", 1): [2, 1]}
-    with pytest.raises(ArchiveError, match="no reassignment"):
+    with pytest.raises(ArchiveError, match="not a reassignment"):
         from_json({"partitions": [{"topic": "a"}]})

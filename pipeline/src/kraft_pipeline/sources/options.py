@@ -105,7 +105,7 @@ class _Options:
         except ValueError:
             number = least - 1
         if number < least:
-            raise ValueError(f"option {name}: {value!r} is not a number from {least} on")
+            raise ValueError(f"option {name}: {value!r} is not an integer of at least {least}")
         return number
 
     def flag(self, name: str, *, default: bool) -> bool:
