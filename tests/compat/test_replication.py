@@ -49,7 +49,7 @@ def _create(members: Members, name: str, assignments: list[list[int]], **configs
     asked = next(n for n in members.broker_ids if members.runs(n))
     response = members.ask(asked, ApiKey.CREATE_TOPICS, CreateTopicsRequest([topic], timeout_ms=30_000))
     assert response.topics[0].error_code == 0, response.topics[0]
-    wait_for("the broker has heard of it", lambda: len(_partitions(members, name)) == len(assignments))
+    wait_for("the broker knows the topic", lambda: len(_partitions(members, name)) == len(assignments))
 
 
 def _partitions(members: Members, name: str) -> dict[int, Any]:

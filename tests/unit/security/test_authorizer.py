@@ -132,7 +132,7 @@ def test_where_there_are_no_entries_the_configuration_decides() -> None:
         rules = Rules(allows_without_acls=allows)
         assert rules.may(Operation.READ, "orders") is allows
         rules.add(Operation.READ, "orders", who="User:bob")
-        assert not rules.may(Operation.READ, "orders"), "there is an entry, for somebody else"
+        assert not rules.may(Operation.READ, "orders"), "another principal has an entry"
         assert rules.may(Operation.READ, "others") is allows
 
 

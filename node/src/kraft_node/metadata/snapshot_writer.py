@@ -57,7 +57,7 @@ class SnapshotWriting:
         opening: Sequence[tuple[int, bytes]] = (),
     ) -> None:
         """`opening`: control records for the first batch, after the header."""
-        assert snapshot.end_offset == image.offset + 1, "law: a snapshot's name says what it holds"
+        assert snapshot.end_offset == image.offset + 1, "law: a snapshot's name is its content's end"
         self._env = env
         self._id = snapshot
         self._done = done

@@ -51,7 +51,7 @@ class Crowd:
         self._marks: OrderedDict[Watcher, int] = OrderedDict()
         self._grown = 0
         self._changed_at = 0
-        """The count at which something else than an append was last told."""
+        """The count at the last notification that was not about an append."""
         self._is_telling = False
 
     def __len__(self) -> int:

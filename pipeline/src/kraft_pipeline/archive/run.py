@@ -193,7 +193,10 @@ class Source:
         return cut
 
     def _parted_live(self, changes: Changes, last: int, epoch: int) -> int | None:
-        """Ask the controllers: for an epoch that they do not have, they name one of theirs and its end."""
+        """The first offset where the archive differs from the controllers' log; None if the log continues the archive.
+
+        For an unknown epoch the controllers return an earlier epoch and its end. Raises ArchiveError.
+        """
         at = Last(last, epoch)
         with self._controllers() as controllers:
             while (found := controllers.parted(at.offset + 1, at.epoch)) is not None:
@@ -201,7 +204,7 @@ class Source:
                 self.check(changes.position)
                 before = _before(changes, *found)
                 if before is None or before.offset >= at.offset:
-                    raise ArchiveError("the controllers have none of the archive's records: it is of another log")
+                    raise ArchiveError("the controllers lack all of the archive's records: it is of another log")
                 at = before
         return None if at.offset == last else at.offset + 1
 

@@ -38,7 +38,7 @@ def _open(spec: TableSpec, app_id: str, *, dead_letters: bool) -> Committer:
     if spec.format == "parquet":
         return ParquetTable(storage, app_id)
     if spec.format == "iceberg":
-        from kraft_pipeline.tables.iceberg import IcebergTable  # noqa: PLC0415 - the same
+        from kraft_pipeline.tables.iceberg import IcebergTable  # noqa: PLC0415 - only if needed
 
         catalog = dict(spec.catalog)
         if dead_letters and catalog:

@@ -207,16 +207,16 @@ def parser(spec: TableSpec, settled: pa.Schema, *, retry_s: float) -> Parse:
     if spec.value.envelope == "debezium":
         return Events(spec.value, settled, retry_s=retry_s, promotes=promotes)
     if spec.value.format == "protobuf":
-        from kraft_pipeline.tables.formats.protovalues import ProtoParser  # noqa: PLC0415 - the same
+        from kraft_pipeline.tables.formats.protovalues import ProtoParser  # noqa: PLC0415 - only if needed
 
         return ProtoParser(spec.value, retry_s=retry_s, promotes=promotes)
     if spec.value.format == "json" and spec.value.registry:
-        from kraft_pipeline.tables.formats.jsonschemas import JsonSchemaParser  # noqa: PLC0415 - the same
+        from kraft_pipeline.tables.formats.jsonschemas import JsonSchemaParser  # noqa: PLC0415 - only if needed
 
         return JsonSchemaParser(spec.value, settled, retry_s=retry_s, promotes=promotes)
     if spec.value.format != "avro":
         return jsonvalues.JsonParser(spec.value, settled)
-    from kraft_pipeline.tables.formats.avrovalues import AvroParser  # noqa: PLC0415 - the same
+    from kraft_pipeline.tables.formats.avrovalues import AvroParser  # noqa: PLC0415 - only if needed
 
     return AvroParser(spec.value, retry_s=retry_s, promotes=promotes)
 

@@ -83,9 +83,9 @@ class WaitingFetch:
         self.timer: Timer | None = None
         self.clock: FollowerClock | None = None
         self.scheduled = False
-        """Whether it is about to read again, or reads in turns: then arrivals are only counted."""
+        """Whether a read is scheduled or runs in turns; until its end, arrivals are only counted."""
         self.has_news = False
-        """Whether news other than records have come since the partitions were last read."""
+        """Whether anything except appends has changed since the partitions were last read."""
         self.is_late = False
         self.cold_rounds = 0
         """How often lanes have read for it what was not in memory."""

@@ -66,7 +66,7 @@ class FetchHandler:
         )
 
     def __call__(self, ctx: RequestContext, request: Any, judge: Judge | None = None) -> Any:
-        """Answer now, or when there is enough.
+        """Answer at once, or once enough bytes can be read.
 
         `judge` returns the topics of a session that this client may not read.
         """

@@ -55,7 +55,7 @@ def _of_partition(partition: Any) -> Iterator[Any]:
 
 
 def _renamed(records: bytes, epoch: int) -> bytes:
-    """The batches, the last one with that epoch."""
+    """The batches with `epoch` as the leader epoch of the last batch."""
     data = bytearray(records)
     *_, last = iter_headers(records)
     start = last.position + EPOCH_POSITION

@@ -29,7 +29,7 @@ class Events:
             self._keys = ConnectJson(spec, settled, promotes=promotes, events=False)
             return
         from kraft_pipeline.tables.formats.avroevents import AvroEvents  # noqa: PLC0415 - an extra that the others do without
-        from kraft_pipeline.tables.formats.avrovalues import AvroParser  # noqa: PLC0415 - the same
+        from kraft_pipeline.tables.formats.avrovalues import AvroParser  # noqa: PLC0415 - only if needed
 
         self._values = AvroEvents(spec, retry_s=retry_s, promotes=promotes, connect=True)
         keys = replace(spec, avro="", envelope="none")

@@ -64,7 +64,7 @@ class MetaReader:
         if key.format == "json":
             self._parse = jsonvalues.JsonParser(key.fields, _fields(key))
         elif key.format == "avro":
-            from kraft_pipeline.tables.formats.avrovalues import AvroParser  # noqa: PLC0415 - the same
+            from kraft_pipeline.tables.formats.avrovalues import AvroParser  # noqa: PLC0415 - only if needed
 
             self._parse = AvroParser(key.fields, retry_s=retry_s)
 
