@@ -197,7 +197,7 @@ def test_a_node_whose_claim_is_being_deleted_is_not_restarted_as_its_volume_woul
     world = made()
     del world.volumes[102, 0]
     world.wanted = wanted(image="b")
-    assert "the volume of broker 102 (disk 0) is gone" in _blocked(world, 60)["VolumeLost"]
+    assert "the volume of broker 102 (disk 0) is missing" in _blocked(world, 60)["VolumeLost"]
     assert _restarts(world) == [2, 3, 1, 101, 103], "all others have been"
     assert world.pods[102].aspects["image"] == "a"
 
@@ -234,7 +234,7 @@ def test_one_volume_of_several_that_is_lost_is_named_and_not_made_anew() -> None
     world.kill(102)
     for table in (world.disks, world.sizes):
         del table[102, 0]["more"]  # type: ignore[attr-defined]
-    assert "volume more of broker 102 (disk 0) is gone" in _blocked(world)["VolumeLost"]
+    assert "volume more of broker 102 (disk 0) is missing" in _blocked(world)["VolumeLost"]
     assert 102 not in world.pods
     world.wanted = replace(world.wanted, replacements=(Replacement("r", 102, "EmptyDisk"),))
     world.settle()

@@ -121,7 +121,7 @@ def test_a_log_that_was_trimmed_is_read_from_its_snapshot(tmp_path: Path, capsys
     alone = run(capsys, "as-of", snapshot)
     assert (alone["offset"], [p["leader"] for p in alone["partitions"]]) == (7, [1, 1])
     assert main(["meta", "as-of", str(tmp_path), "--offset", "3"]) == 2
-    assert "neither the beginning of the log nor a snapshot" in capsys.readouterr().err
+    assert "neither the start of the log nor an earlier snapshot" in capsys.readouterr().err
 
 
 def test_history_that_was_trimmed_is_told_and_not_guessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -287,7 +287,7 @@ def test_static_voters_tell_their_leader_who_they_are() -> None:
     assert leader.ask("nowhere", m.UpdateVoterRequest(epoch, TWO._replace(endpoints={}))) == m.INVALID_REQUEST
     nameless = TWO._replace(key=ReplicaKey(2))
     assert leader.ask("nameless", m.UpdateVoterRequest(epoch, nameless)) == m.INVALID_REQUEST
-    assert "2 did not say so" in (why_not_upgrade(leader.node, 1) or "")
+    assert "2 has not confirmed" in (why_not_upgrade(leader.node, 1) or "")
     assert leader.ask("update", m.UpdateVoterRequest(epoch, TWO)) == m.NONE
     assert why_not_upgrade(leader.node, 1) is None
     assert leader.stated == [], "it is kept in mind only"

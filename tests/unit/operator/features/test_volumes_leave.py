@@ -44,7 +44,7 @@ def test_a_volume_whose_broker_tells_nothing_stays() -> None:
     world.wanted = pools("a", delete=True)
     _run(world)
     assert not world.actions(do.Restart) and not world.actions(do.DeleteVolume)
-    assert any("is emptied once the broker tells" in wait for wait in world.last.waits)
+    assert any("is emptied once the broker reports" in wait for wait in world.last.waits)
     world.kill(102)
     _run(world)
     assert world.mounted[102] == {"a", "b"}, "a pod that is made anew has it, too"
