@@ -44,6 +44,8 @@ class Added:
     maxima: Mapping[str, Any] = field(default_factory=dict)
     whole: bool = True
     """False if it must not be replaced: another file deletes rows of it, or it has another partition spec."""
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of nulls in the columns with bounds. Without them, deltalake takes nulls for values in the bounds."""
 
 
 class Part(NamedTuple):

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -179,7 +180,7 @@ class DeltaTableOf:
         gone = [_remove(file, data_change=True) for file in self._held(removed)] if removed else []
         properties = self._properties(state, Transaction(self._app, batch))
         with self._kept(state):
-            self._write([*gone, *(_add(file, new=True) for file in files)], properties)
+            self._write([*gone, *(_add(file, self.schema(), new=True) for file in files)], properties)
 
     def _held(self, paths: Sequence[str]) -> list[Added]:
         there = {file.path: file for file in self._live()}
@@ -213,7 +214,7 @@ class DeltaTableOf:
         new = [*merge.rows(found, levels, each), *(left.rest for left in found if left.rest is not None)]
         gone = [_remove(left.old, data_change=True) for left in found if left.changed]
         with self._kept(state):
-            self._write([*gone, *(_add(file, new=True) for file in new)], properties)
+            self._write([*gone, *(_add(file, self.schema(), new=True) for file in new)], properties)
         return [file.path for file in new]
 
     @contextmanager
@@ -303,7 +304,7 @@ class DeltaTableOf:
         if not self._whole():
             raise ConflictError(f"table {self._uri} has deletion vectors: its files are another writer's to merge")
         removed = [_remove(file, data_change=False) for file in there]
-        self._write([*removed, *(_add(file, new=False) for file in new)], self._properties(state))
+        self._write([*removed, *(_add(file, self.schema(), new=False) for file in new)], self._properties(state))
 
     def vacuum(self, older_s: float) -> int:
         """Run Delta's VACUUM and remove expired log files. The age is rounded up to whole hours."""
@@ -400,11 +401,35 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _add(file: Added, *, new: bool) -> AddAction:
-    least, most = ({n: v for n, v in b.items() if not isinstance(v, bytes)} for b in (file.minima, file.maxima))
-    stats = {"numRecords": file.rows, "minValues": least, "maxValues": most}
+def _add(file: Added, schema: pa.Schema | None, *, new: bool) -> AddAction:
+    assert schema is not None, "a table is created before anything is committed"
+    least = {name: _bound(schema, name, value, up=False) for name, value in file.minima.items()}
+    most = {name: _bound(schema, name, value, up=True) for name, value in file.maxima.items()}
+    bounds = ({name: value for name, value in given.items() if value is not None} for given in (least, most))
+    stats = {
+        "numRecords": file.rows,
+        "nullCount": file.nulls,
+        **dict(zip(("minValues", "maxValues"), bounds, strict=True)),
+    }
     now = int(time.time() * 1000)
     return AddAction(file.path, file.size, dict(file.values), now, new, json.dumps(stats))
+
+
+def _bound(schema: pa.Schema, name: str, value: Any, *, up: bool) -> Any:
+    """A minimum or maximum as Delta's statistics have it; None if they cannot have it.
+
+    Times have milliseconds there, so a maximum is rounded `up`.
+    """
+    kind = schema.field(name).type if name in schema.names else pa.null()
+    if isinstance(value, bytes) or not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
+        return None if isinstance(value, bytes) else value
+    try:
+        if pa.types.is_date32(kind):
+            return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=-(-value // 1000) if up else value // 1000)
+    except OverflowError:  # before year 1 or after year 9999
+        return None
+    return at.strftime(f"{at.year:04d}-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
 
 
 def _remove(file: Added, *, data_change: bool) -> RemoveAction:

@@ -25,7 +25,7 @@ from kraft_pipeline.tables.losses import Losses
 from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import open_storage
-from kraft_pipeline.tables.tasks import INT96_UNIT, encoded
+from kraft_pipeline.tables.tasks import INT96_UNIT, encoded, nulls_of
 
 SMALL: Final = 0.75
 """Files smaller than this fraction of `compactTo` are merged. Larger ones stay, or each pass would rewrite them."""
@@ -117,7 +117,7 @@ def _merge(spec: TableSpec, columns: pa.Schema, work: Work, group: Sequence[Adde
     where = f"{folder}{slash}{stem(work.app, work.epoch)}{COMPACT}{uuid.uuid4().hex}.parquet"
     work.intend([where])
     storage.write(where, data)
-    return Added(where, data.size, rows.num_rows, group[0].values, minima, maxima)
+    return Added(where, data.size, rows.num_rows, group[0].values, minima, maxima, nulls=nulls_of(rows, minima))
 
 
 def _replace(table: Committer, old: Sequence[str], new: Added) -> None:

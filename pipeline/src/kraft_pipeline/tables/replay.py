@@ -34,7 +34,7 @@ from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.spec import SpecError, TableSpec
 from kraft_pipeline.tables.storage import Storage, open_storage
-from kraft_pipeline.tables.tasks import Job, RowFiles, encoded
+from kraft_pipeline.tables.tasks import Job, RowFiles, encoded, nulls_of
 
 FOLDER: Final = "_kraft_replays"
 LIST: Final = "letters"
@@ -235,10 +235,11 @@ class _Replay:
                 if any(keep):
                     # Like that of a merged file, the name has no batch: the letters are of batches of other writers.
                     path = f"{stem(self._app, self._epoch)}left-{uuid.uuid4().hex}.parquet"
-                    data, minima, maxima = encoded(rows.filter(pa.array(keep)))
+                    rest = rows.filter(pa.array(keep))
+                    data, minima, maxima = encoded(rest)
                     work.intend([path])
                     self._dead_at.write(path, data)
-                    new.append(Added(path, data.size, sum(keep), {}, minima, maxima))
+                    new.append(Added(path, data.size, sum(keep), {}, minima, maxima, nulls=nulls_of(rest, minima)))
             after = self._dead.state().batch
             self._dead.commit(number, Position({}, notes={LIST: name}), new, after=after, removed=old)
 

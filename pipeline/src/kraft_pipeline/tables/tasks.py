@@ -191,7 +191,9 @@ class RowFiles:
         for path, (texts, rows) in zip(paths, parts, strict=True):
             data, minima, maxima = encoded(rows, group=STAGED_ROWS if self._keys else None)
             self._storage.write(path, data)
-            self.files.append(Added(path, data.size, rows.num_rows, texts, minima, maxima))
+            self.files.append(
+                Added(path, data.size, rows.num_rows, texts, minima, maxima, nulls=nulls_of(rows, minima))
+            )
 
     def _path(self, folder: str) -> str:
         job = self._job
@@ -202,9 +204,10 @@ class RowFiles:
 def encoded(
     rows: pa.Table, keys: Sequence[str] = (), *, group: int | None = None
 ) -> tuple[pa.Buffer, dict[str, Any], dict[str, Any]]:
-    """Encode rows as Parquet. Returns the file, and minima and maxima of integer columns and of short `keys`.
+    """Encode rows as Parquet. Returns the file, and minima and maxima of columns.
 
-    `group`: rows of a row group; None for Arrow's default.
+    These are numbers, times (microseconds or days since 1970), and short `keys`. `group`: rows of a row group; None
+    for Arrow's default.
     """
     out = pa.BufferOutputStream()
     pq.write_table(rows, out, compression="zstd", compression_level=1, row_group_size=group)
@@ -212,8 +215,33 @@ def encoded(
     for name in dict.fromkeys([*keys, *rows.column_names[:STATISTICS]]):
         kind = rows.schema.field(name).type
         text = name in keys and (pa.types.is_string(kind) or pa.types.is_binary(kind))
-        if (text or pa.types.is_integer(kind)) and rows.column(name).null_count < rows.num_rows:
-            least, most = pc.min_max(rows.column(name)).as_py().values()
+        column = rows.column(name) if text else _as_numbers(rows.column(name))
+        if column is not None and column.null_count < rows.num_rows:
+            least, most = pc.min_max(column).as_py().values()
+            if isinstance(least, float):  # Java's order has -0.0 before 0.0, Arrow's has not
+                least, most = least or -0.0, most or 0.0
             if not text or max(len(least), len(most)) <= KEY_LENGTH:
                 minima[name], maxima[name] = least, most
     return out.getvalue(), minima, maxima
+
+
+def nulls_of(rows: pa.Table, names: Iterable[str]) -> dict[str, int]:
+    """Numbers of nulls in the named columns."""
+    return {name: rows.column(name).null_count for name in names}
+
+
+def _as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Values whose minimum and maximum readers may rely on; None for other types, and for NaN and infinities.
+
+    Engines disagree about the order of NaN, and JSON has no infinities.
+    """
+    kind = column.type
+    if pa.types.is_integer(kind):
+        return column
+    if pa.types.is_date32(kind):
+        return column.cast(pa.int32())
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
+        return column.cast(pa.int64())
+    if pa.types.is_floating(kind) and pc.all(pc.is_finite(column)).as_py() is not False:
+        return column
+    return None

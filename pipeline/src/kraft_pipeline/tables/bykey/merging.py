@@ -28,7 +28,7 @@ from kraft_pipeline.tables.committer import DELETED, Added, Changes, Each, Part,
 from kraft_pipeline.tables.intents import Work
 from kraft_pipeline.tables.partitions import By
 from kraft_pipeline.tables.schemas import aligned, as_in
-from kraft_pipeline.tables.tasks import FILE_BYTES, INT96_UNIT, encoded
+from kraft_pipeline.tables.tasks import FILE_BYTES, INT96_UNIT, encoded, nulls_of
 
 BOUNDED: Final = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary)
 
@@ -173,7 +173,8 @@ class Merge:
         for path, (rows, like, _) in zip(paths, files, strict=True):
             data, minima, maxima = encoded(rows, [key for key in self.keys if key in rows.column_names])
             self.work.storage.write(path, data)
-            found.append(Added(path, data.size, rows.num_rows, like.values, minima, maxima))
+            nulls = nulls_of(rows, minima)
+            found.append(Added(path, data.size, rows.num_rows, like.values, minima, maxima, nulls=nulls))
         return found
 
 
