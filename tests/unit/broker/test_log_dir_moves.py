@@ -124,6 +124,29 @@ def test_a_log_moves_while_it_is_written(tmp_path: Path) -> None:
     assert again.consume("t") == list(range(8))
 
 
+def test_a_move_goes_on_with_a_copy_that_was_opened_anew(tmp_path: Path) -> None:
+    """Without a free descriptor a truncation of the copy was abandoned half-way; the move wrote to the closed copy."""
+    rig = make(tmp_path)
+    for _ in range(5):
+        rig.produce("t")
+    target = 1 - where(rig)
+    alter(rig, rig.dirs[target])
+    rig.loop.run(10)
+    source = rig.broker.replicas.hosted("t", 0).log
+    copy = source.twin
+    assert copy is not None
+    copy.dir.unsettled(copy)
+    assert copy.closed
+    source.twin = None  # as `trimming.with_twin` does
+    source.truncate_to(3)
+    rig.loop.run(100)
+    accept(rig, target)
+    rig.loop.run(500)
+    assert where(rig) == target
+    assert rig.consume("t") == list(range(3))
+    assert rig.produce("t").base_offset == 3
+
+
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     rig = make(tmp_path)
     rig.commit(topic_records("elsewhere", 2, leader=2, isr=(2,)) + topic_records("x" * 220, 3))

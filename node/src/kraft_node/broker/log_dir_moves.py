@@ -246,6 +246,10 @@ class LogDirMoves:
         if self._replicas.peek((partition.topic_id, partition.index)) is not partition:
             self._end(move)  # deleted, moved to another broker, or its directory is dead
             return False
+        if move.copy is not None and move.copy.closed:  # for want of a descriptor; it is opened and truncated anew
+            if partition.log.twin is move.copy:
+                partition.log.twin = None
+            move.copy, move.flushing, move.flushed = None, False, False
         if move.copy is None:
             self._prepare(move)
             if move.copy is None:
