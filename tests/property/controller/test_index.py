@@ -11,7 +11,7 @@ import pytest
 from kraft_node.controller import blocks
 from kraft_node.controller import index as index_module
 from kraft_node.controller.derived import Derived
-from kraft_node.controller.index import flat, members
+from kraft_node.controller.index import numbers
 from kraft_node.controller.leaders import PARTITIONS_A_TURN
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
 from kraft_node.metadata.image import MetadataImage
@@ -25,7 +25,7 @@ from kraft_protocol.wire.messages import (
     DeleteTopicsRequest,
 )
 from kraft_protocol.wire.stored import FeatureLevelRecord
-from tests.unit.controller.harness import Quorum
+from tests.unit.controller.harness import Quorum, flat
 
 BROKERS = range(1, 6)
 NAMES = ["t.0", "t_0", "t1", "t2", "t-3", "u.1"]
@@ -53,8 +53,10 @@ def check(quorum: Quorum) -> None:
         assert set(flat(index.eligible_on(broker))) == scan(quorum, lambda s, b=broker: b in s.elr)
         assert index.leads_any(broker, topics, 99) == bool(scan(quorum, lambda s, b=broker: s.leader == b))
     assert set(flat(index.leaderless())) == scan(quorum, lambda s: s.leader == -1)
-    assert set(members(index.imbalanced)) == scan(quorum, lambda s: s.leader != s.replicas[0])
-    assert set(members(index.reassigning)) == scan(quorum, lambda s: s.is_reassigning)
+    assert set(flat(index.led_by_others())) == scan(quorum, lambda s: s.leader != s.replicas[0])
+    assert {(topic, n) for topic, mask in index.reassigning.items() for n in numbers(mask)} == scan(
+        quorum, lambda s: s.is_reassigning
+    )
     if quorum.controller.cluster.view.is_empty:
         rebuilt = Derived()
         rebuilt.begin(quorum.image)

@@ -7,7 +7,7 @@ administrator would. Its `Answer` is empty until `commit`, which `ask` calls by 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kraft_node.base.config import NodeConfig
@@ -342,6 +342,11 @@ class Quorum:
         found = self.image.topics.by_name(topic)
         assert found is not None, f"no topic {topic}"
         return found.id
+
+
+def flat(blocks: Iterable[tuple[Uuid, list[int]]]) -> Iterator[tuple[Uuid, int]]:
+    """The partitions in blocks of the index."""
+    return ((topic_id, number) for topic_id, numbers in blocks for number in numbers)
 
 
 def uuid(number: int) -> Uuid:

@@ -7,10 +7,10 @@ from typing import Any
 
 from kraft_node.controller.blocks import BLOCK_PARTITIONS, BrokerBlocks
 from kraft_node.controller.derived import Derived
-from kraft_node.controller.index import flat
 from kraft_node.metadata.image import MetadataImage
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire import stored
+from tests.unit.controller.harness import flat
 
 DIRECTORY = Uuid(b"directory-of-all")
 INDEX_BYTES_MAX = 12

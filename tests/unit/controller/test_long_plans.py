@@ -380,6 +380,45 @@ def test_brokers_that_come_back_in_the_same_turns_all_lead_again() -> None:
     assert count(quorum, lambda s: s.leader == -1) == 0
 
 
+# Periodic elections
+
+
+def test_leaders_go_back_to_the_preferred_replica_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the partitions cannot go back yet; each is looked at once in a period."""
+    monkeypatch.setattr("kraft_node.base.turns.STEPS_A_TURN", 1)
+    quorum = many()
+    beat(quorum, 1, want_fence=True)
+    finish(quorum)
+    beat(quorum, 1)
+    for first in range(0, MANY // 2, 500):
+        append(
+            quorum,
+            [
+                PartitionChangeRecord(0, quorum.topic_id(f"t{number}"), isr=[2, 1])
+                for number in range(first, first + 500)
+            ],
+        )
+    planned = []
+    cluster_type = type(quorum.controller.cluster)
+    original = cluster_type.change
+    monkeypatch.setattr(cluster_type, "change", lambda *a: (planned.append(a[2]), original(*a))[1])
+    since = quorum.log.next_offset
+    for _ in range(149):
+        quorum.pass_time(2_000)
+        for broker in (1, 2):
+            beat(quorum, broker)
+    assert not planned
+    quorum.time.now += 2_000
+    while not planned:
+        one_turn(quorum)
+        quorum.time.now += 1
+    assert len(planned) <= PARTITIONS_A_TURN + SLACK
+    finish(quorum)
+    assert len(planned) == MANY
+    assert count(quorum, lambda s: s.leader == 1) == MANY // 2
+    assert max(changes_a_batch(quorum, since)) <= PARTITIONS_A_TURN + SLACK
+
+
 # Registrations
 
 

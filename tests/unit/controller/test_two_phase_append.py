@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from kraft_node.controller.index import flat
 from kraft_node.controller.leaders import Leaders
-from kraft_node.controller.plan import Plan
+from kraft_node.controller.plan import Plan, Turns
 from kraft_node.controller.topics import Topics
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import CreateTopicsRequest, ListPartitionReassignmentsRequest
 from kraft_protocol.wire.stored import ConfigRecord, PartitionChangeRecord, TopicRecord
-from tests.unit.controller.harness import Quorum, directory, uuid
+from tests.unit.controller.harness import Quorum, directory, flat, uuid
 from tests.unit.controller.on_raft import RaftedController
 from tests.unit.server.raft_world import MemoryStorage, Node
 from tests.unit.server.test_raft_driver_quorum import Quorum as Voters
@@ -140,7 +139,12 @@ def test_periodic_work_that_does_not_replay_leaves_the_node_alive_and_goes_on(mo
     quorum = Quorum()
     end = quorum.log.next_offset
     bad = PartitionChangeRecord(topic_id=uuid(99), partition_id=0, leader=1)
-    monkeypatch.setattr(Leaders, "elect_unclean", lambda _: ([bad], False))
+
+    def elect(_: Leaders) -> Turns:
+        yield [bad]
+        return []
+
+    monkeypatch.setattr(Leaders, "elect_unclean", elect)
     quorum.pass_time(600_000)
     since_then = quorum.written(since=end)
     assert since_then
@@ -151,7 +155,7 @@ def test_periodic_work_that_raises_is_done_again_when_it_is_due(monkeypatch: pyt
     quorum = Quorum()
     turns: list[int] = []
 
-    def elect(_: Leaders) -> tuple[list[Any], bool]:
+    def elect(_: Leaders) -> Turns:
         turns.append(quorum.time.now)
         raise LookupError("a defect")
 

@@ -33,7 +33,7 @@ from kraft_node.controller.leaders import Leaders
 from kraft_node.controller.long_plans.in_turns import InTurns
 from kraft_node.controller.mutation_quota import MutationQuotas
 from kraft_node.controller.periodic import Periodic, Task
-from kraft_node.controller.plan import Plan, next_plan, steps_of
+from kraft_node.controller.plan import Plan, Steps, next_plan, steps_of
 from kraft_node.controller.producer_ids import allocate
 from kraft_node.controller.quotas import Quotas
 from kraft_node.controller.reassignments import Reassignments
@@ -401,12 +401,12 @@ class Controller:
             Task(
                 "elect preferred leaders",
                 balance_s * 1000 if config.boolean("auto.leader.rebalance.enable") else 0,
-                lambda _: self._sweep(self.leaders.elect_preferred),
+                self._sweeper(lambda: steps_of(self.leaders.elect_preferred())),
             ),
             Task(
                 "elect unclean leaders",
                 config.int("unclean.leader.election.interval.ms"),
-                lambda _: self._sweep(self.leaders.elect_unclean),
+                self._sweeper(lambda: steps_of(self.leaders.elect_unclean())),
             ),
         ]
         return [task._replace(run=self._guarded(task.run)) for task in tasks]
@@ -449,12 +449,28 @@ class Controller:
             self._append(Plan(None, (NoOpRecord(),)))
         return False
 
-    def _sweep(self, elect: Callable[[], tuple[list[Any], bool]]) -> bool:
-        records, more = elect()
-        if records:
-            log.info("electing leaders of %d partition(s)", len(records))
-            self._append(Plan(None, records, atomic=False))
-        return more and bool(records)
+    def _sweeper(self, elect: Callable[[], Steps]) -> Callable[[int], bool]:
+        """Periodic elections, in turns; a period in which the former ones still go on is left out."""
+        goes_on = False
+
+        def done(_: Plan | KafkaError) -> None:
+            nonlocal goes_on
+            goes_on = False
+
+        def run(_late_ms: int) -> bool:
+            nonlocal goes_on
+            if goes_on:
+                return False
+            plan = next_plan(elect())
+            if plan.records:
+                log.info("electing leaders of %d partition(s)", len(plan.records))
+            self.write(plan)
+            if plan.rest is not None:
+                goes_on = True
+                self.in_turns.add(plan.rest, done)
+            return False
+
+        return run
 
 
 def _log_defect(where: str, error: BaseException) -> None:

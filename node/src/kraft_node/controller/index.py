@@ -8,7 +8,7 @@ No operation scans partitions that a change does not concern.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from kraft_node.controller.blocks import BLOCK_PARTITIONS, BrokerBlocks
@@ -29,18 +29,6 @@ def numbers(mask: int) -> Iterator[int]:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
         mask ^= lowest
-
-
-def members(partitions: PartitionSet) -> Iterator[tuple[Uuid, int]]:
-    """Every (topic id, partition) of a set. The set must not change meanwhile."""
-    for topic_id, mask in partitions.items():
-        for number in numbers(mask):
-            yield topic_id, number
-
-
-def flat(blocks: Iterable[tuple[Uuid, list[int]]]) -> Iterator[tuple[Uuid, int]]:
-    """Every (topic id, partition) of the blocks."""
-    return ((topic_id, number) for topic_id, found in blocks for number in found)
 
 
 def _by_block(partitions: Callable[[], PartitionSet]) -> Iterator[tuple[Uuid, list[int]]]:
@@ -149,6 +137,10 @@ class PartitionIndex:
     def leaderless(self) -> Iterator[tuple[Uuid, list[int]]]:
         """Partitions without a leader, by block, as `in_sync_on`."""
         return _by_block(lambda: self._leaderless)
+
+    def led_by_others(self) -> Iterator[tuple[Uuid, list[int]]]:
+        """Partitions whose leader is not the preferred replica, by block, as `in_sync_on`."""
+        return _by_block(lambda: self.imbalanced)
 
     # Changes
 

@@ -12,16 +12,12 @@ from typing import Any, Final, TypeAlias
 
 from kraft_node.controller.change import Election
 from kraft_node.controller.cluster import Cluster, check_operation_size
-from kraft_node.controller.index import flat, members
 from kraft_node.controller.plan import Plan, Turns
 from kraft_node.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, PartitionState, TopicView
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire.messages import ElectLeadersRequest, ElectLeadersResponse
 from kraft_protocol.wire.stored import PartitionChangeRecord
-
-SWEEP_ELECTIONS_MAX: Final = 1_000
-"""Maximum of elections in one periodic sweep. If there are more, the sweep continues after other waiting work."""
 
 PARTITIONS_A_TURN: Final = 1_000
 """Some partitions that a long plan changes in one turn of the loop: about 25 ms, and one batch of records."""
@@ -145,17 +141,29 @@ class Leaders:
         def acceptable(broker_id: int) -> bool:
             return broker_id not in gone and (broker_id in arrives or cluster.is_active(broker_id))
 
+        def plan_some(topic_id: Uuid, numbers: list[int], records: list[Any]) -> None:
+            self._update_some(topic_id, numbers, acceptable, gone, unclean, records)
+
+        return self._in_turns(blocks, plan_some, arrives.clear)
+
+    def _in_turns(
+        self,
+        blocks: Blocks,
+        plan_some: Callable[[Uuid, list[int], list[Any]], None],
+        after_turn: Callable[[], None] = lambda: None,
+    ) -> Turns:
+        """The records that `plan_some` adds for the partitions of each block, about `partitions_a_turn` a turn."""
         records: list[Any] = []
         cost = 0
         for topic_id, numbers in blocks:
             cost += BLOCK_COST + PARTITION_COST * len(numbers)
             if numbers:
-                self._update_some(topic_id, numbers, acceptable, gone, unclean, records)
+                plan_some(topic_id, numbers, records)
             if cost >= PARTITION_COST * self.partitions_a_turn:
                 yield records
                 records = []
                 cost = 0
-                arrives.clear()
+                after_turn()
         return records
 
     def _update_some(
@@ -254,39 +262,35 @@ class Leaders:
 
     # Sweeps
 
-    def elect_preferred(self) -> tuple[list[Any], bool]:
-        """Plan to return leadership to preferred replicas that may lead again.
+    def elect_preferred(self) -> Turns:
+        """Plan to return leadership to preferred replicas that may lead again."""
+        return self._sweep(self._cluster.index.led_by_others(), Election.PREFERRED, lambda _: True)
 
-        Also returns whether more may be left.
-        """
-        return self._sweep(members(self._cluster.index.imbalanced), Election.PREFERRED, lambda _: True)
-
-    def elect_unclean(self) -> tuple[list[Any], bool]:
-        """Plan leaders for leaderless partitions of topics that allow unclean election. Also returns whether more may
-        be left.
-        """
+    def elect_unclean(self) -> Turns:
+        """Plan leaders for leaderless partitions of topics that allow unclean election."""
         return self._sweep(
-            flat(self._cluster.index.leaderless()),
+            self._cluster.index.leaderless(),
             Election.UNCLEAN,
             lambda topic: self._cluster.topic_config(topic.name).unclean_leader_election_enable,
         )
 
-    def _sweep(
-        self, partitions: Iterable[tuple[Uuid, int]], election: Election, suits: Callable[[TopicView], bool]
-    ) -> tuple[list[Any], bool]:
-        records: list[Any] = []
-        for topic_id, number in partitions:
-            if len(records) >= SWEEP_ELECTIONS_MAX:
-                return records, True
-            topic = self._cluster.topic_with(topic_id)
-            state: PartitionState | None = None if topic is None else topic.partition(number)
-            if topic is None or state is None or not suits(topic):
-                continue
-            if election is Election.PREFERRED and not self._cluster.is_active(state.preferred_leader):
-                continue
-            change = self._cluster.change(topic, number, state)
-            change.election = election
-            record = change.record()
-            if record is not None:
-                records.append(record)
-        return records, False
+    def _sweep(self, blocks: Blocks, election: Election, suits: Callable[[TopicView], bool]) -> Turns:
+        cluster = self._cluster
+
+        def plan_some(topic_id: Uuid, numbers: list[int], records: list[Any]) -> None:
+            topic = cluster.topic_with(topic_id)
+            if topic is None or not suits(topic):
+                return
+            for number in numbers:
+                state: PartitionState | None = topic.partition(number)
+                if state is None:
+                    continue
+                if election is Election.PREFERRED and not cluster.is_active(state.preferred_leader):
+                    continue
+                change = cluster.change(topic, number, state)
+                change.election = election
+                record = change.record()
+                if record is not None:
+                    records.append(record)
+
+        return self._in_turns(blocks, plan_some)
