@@ -1,4 +1,4 @@
-"""The comparison with Apache Kafka: runs the protocol, goes on with a run, and writes the page.
+"""The comparison with Apache Kafka: runs the protocol, continues a run, and writes the page.
 
 python -m bench run [--budget 6h]    the whole protocol, unattended
 python -m bench resume FILE          go on with a run that ended early

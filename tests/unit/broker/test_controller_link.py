@@ -1,4 +1,4 @@
-"""The link to the active controller: whom it asks, when it retries, what it puts in envelopes, how it reports."""
+"""The link to the active controller: its choice of a controller, retries, envelopes, reports."""
 
 from __future__ import annotations
 
