@@ -47,6 +47,15 @@ def test_the_highest_version_of_both_sides_is_used() -> None:
     assert _session({ApiKey.METADATA: (5, 7)}, METADATA=(0, 9)).version(ApiKey.METADATA) == 7
 
 
+def test_a_request_can_name_its_version_among_those_of_both_sides() -> None:
+    session = _session(METADATA=(3, 9))
+    assert _asked(session.request(m.MetadataRequest(), 5)).api_version == 5
+    for version in (2, 10, 99):
+        with pytest.raises(VersionError, match=rf"serves no Metadata version {version} \(3 to 9\)"):
+            session.request(m.MetadataRequest(), version)
+    assert session.pending == 1
+
+
 def test_a_broker_that_lacks_a_version_is_named_with_what_it_serves() -> None:
     session = _session({ApiKey.METADATA: (12, 12), ApiKey.FETCH: (13, 17)}, METADATA=(0, 9))
     with pytest.raises(VersionError, match=r"serves no Metadata version 12 \(0 to 9\)"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,9 @@ from kraft_node.server.channel import PAUSE_MAX_MS, UNDER_WAY_MAX, Channel
 from kraft_node.server.local_channel import LocalChannel
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.codec import encode
 from kraft_protocol.wire.messages import (
+    ApiVersionsResponse,
     FetchRequest,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -224,6 +227,33 @@ def test_garbage_answers_break_the_connection(garbage: bytes) -> None:
     feed(net.last.other.receiver, garbage)
     turn(world)
     assert isinstance(answers[0], ConnectionAbortedError)
+
+
+def test_a_node_that_does_not_know_our_apiversions_is_asked_in_its_own_version() -> None:
+    world, net, channel = setup({ApiKey.HEARTBEAT: lambda _ctx, _message: HeartbeatResponse()})
+    asked: list[int] = []
+    deliver = Wire._deliver
+
+    def old(wire: Wire, data: bytes) -> None:
+        """Deliver, but answer ApiVersions as a node that has versions 0 to 2."""
+        if wire is net.last or data[4:6] != b"\x00\x12":
+            deliver(wire, data)
+            return
+        asked.append(data[7])
+        if data[7] > 2:
+            refusal = bytes(encode(ApiVersionsResponse(35, [ApiVersionsResponse.ApiVersion(18, 0, 2)]), 0))
+            feed(wire.receiver, struct.pack(">i", 4 + len(refusal)) + data[8:12] + refusal)
+        else:
+            deliver(wire, data)
+
+    answers: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Wire, "_deliver", old)
+        channel.send(HeartbeatRequest(), None, answers.append, 5_000)
+        turn(world, 4)
+    assert asked == [4, 2]
+    assert isinstance(answers[0], HeartbeatResponse)
+    assert net.attempts == 1
 
 
 def test_close_refuses_what_is_under_way() -> None:

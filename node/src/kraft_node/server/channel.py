@@ -1,8 +1,9 @@
 """The client side: one connection to another node, with many requests on it (`Channel`).
 
 The first request makes the connection; after a failure the next request makes it again. After failures, attempts pause
-for increasing times. ApiVersions is sent first, so that `version=None` means the newest version that both sides know.
-Each request has its own time-out. Each `done` is called exactly once, on the event loop, never from within `send`.
+for increasing times. `kraft_protocol.client.session` holds the protocol of one connection: it negotiates versions, so
+that `version=None` means the newest version that both sides know, and matches responses with requests. Each request has
+its own time-out. Each `done` is called exactly once, on the event loop, never from within `send`.
 
 Limits: pending requests, response size, and unsent request bytes.
 """
@@ -10,16 +11,18 @@ Limits: pending requests, response size, and unsent request bytes.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.version import VERSION
+from kraft_protocol.client.backoff import Pauses
+from kraft_protocol.client.errors import ProtocolError, VersionError
+from kraft_protocol.client.session import Session, Software, frame_length
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.wire.api import API, ApiKey
-from kraft_protocol.wire.errors import DecodeError, WireError
-from kraft_protocol.wire.frames import decode_response, encode_request
-from kraft_protocol.wire.messages import ApiVersionsRequest
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.errors import WireError
+from kraft_protocol.wire.frames import LENGTH_SIZE
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env, Timer
@@ -53,8 +56,6 @@ second.
 CONNECT_TIMEOUT_MS: Final = 10_000
 """Maximum time for connecting and ApiVersions together."""
 
-_SIZE: Final = Struct(">i")
-
 
 class _Pending:
     """A pending request."""
@@ -86,20 +87,19 @@ class Channel:
         self.host = host
         self.port = port
         self.client_id = client_id
-        self.versions: dict[int, tuple[int, int]] | None = None
-        """The other side's APIs, (lowest, highest version) by api key; None while not connected."""
         self.on_lost: Callable[[], None] | None = None
         """Called when the other side closes or refuses a connection: its process is gone or stopping."""
         self._patient = patient
         self._transport: Transport | None = None
+        self._session: Session | None = None
+        """The protocol's state of the connection; None while not connected."""
         self._connecting = False
         self._attempt = 0
         self._not_before_ms = 0
-        self._pause_ms = PAUSE_FIRST_MS
+        self._pauses = Pauses(PAUSE_FIRST_MS, PAUSE_MAX_MS)
         self._last_problem = "no connection"
         self._waiting: list[_Pending] = []
-        self._sent: dict[int, _Pending] = {}
-        self._correlation_id = 0
+        self._sent: deque[_Pending] = deque()
         self._buffer = bytearray(BUFFER_BYTES)
         self._have = 0
         self._closed = False
@@ -131,7 +131,7 @@ class Channel:
             return
         pending.timer = self.env.scheduler.call_later(timeout_ms, self._timed_out, pending)
         self._waiting.append(pending)
-        if self.versions is not None:
+        if self._is_ready:
             self.env.scheduler.call_soon(self._send_waiting)
         else:
             self._connect_soon()
@@ -142,6 +142,10 @@ class Channel:
         if self._transport is not None:
             self._transport.close()
         self._broken(ConnectionAbortedError(f"{self.host}:{self.port}: closed"))
+
+    @property
+    def _is_ready(self) -> bool:
+        return self._session is not None and self._session.is_ready
 
     def _is_clogged(self) -> bool:
         return self._transport is not None and self._transport.unsent_bytes > UNSENT_MAX
@@ -182,7 +186,7 @@ class Channel:
         self.env.net.connect(self.host, self.port, connected, failed)
 
     def _connect_timed_out(self, attempt: int) -> None:
-        if attempt == self._attempt and self.versions is None and not self._closed:
+        if attempt == self._attempt and not self._is_ready and not self._closed:
             transport = self._transport
             self._broken(TimeoutError(f"{self.host}:{self.port} did not answer within {CONNECT_TIMEOUT_MS} ms"))
             if transport is not None:
@@ -191,69 +195,50 @@ class Channel:
     def _connected(self, transport: Transport) -> None:
         self._transport = transport
         self._have = 0
-        ask = ApiVersionsRequest(client_software_name="kraftcluster", client_software_version=VERSION)
-        self._transmit(_Pending(ask, API[ApiKey.API_VERSIONS].max_version, self._versions_answered))
+        self._session = Session(Software(self.client_id, "kraftcluster", VERSION))
+        transport.write([self._session.hello()])
 
-    def _versions_answered(self, answer: Any) -> None:
-        if isinstance(answer, BaseException):
-            return  # the connection broke: everything has been told
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            self._transmit(_Pending(ApiVersionsRequest(), 0, self._versions_answered))
+    def _welcomed(self, session: Session, frame: memoryview) -> None:
+        try:
+            session.welcome(frame)
+        except ProtocolError as error:
+            self._drop(ConnectionAbortedError(f"{self.host}:{self.port} {error}"))
             return
-        if answer.error_code:
-            self._drop(ConnectionAbortedError(f"ApiVersions failed with error {answer.error_code}"))
+        if not session.is_ready:
+            assert self._transport is not None
+            self._transport.write([session.hello()])
             return
-        self._pause_ms = PAUSE_FIRST_MS
+        self._pauses.reset()
         self._connecting = False
-        self.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         self._send_waiting()
 
     # Sending
 
     def _send_waiting(self) -> None:
-        if self.versions is None:
+        session = self._session
+        if session is None or not session.is_ready:
             if self._waiting:
                 self._connect_soon()
             return
         waiting, self._waiting = self._waiting, []
         for pending in waiting:
-            if pending.done is None:
-                continue
-            version = self._choose(pending)
-            if version is None:
-                name = ApiKey(pending.api_key).name
-                text = f"{self.host}:{self.port} does not serve {name} in a version that is known here"
-                pending.finish(KafkaError(ErrorCode.UNSUPPORTED_VERSION, text))
-                continue
-            pending.version = version
-            self._transmit(pending)
+            if pending.done is not None:
+                self._transmit(session, pending)
 
-    def _choose(self, pending: _Pending) -> int | None:
-        assert self.versions is not None
-        theirs = self.versions.get(pending.api_key)
-        if theirs is None:
-            return None
-        spec = API[pending.api_key]
-        lowest, highest = max(theirs[0], spec.min_version), min(theirs[1], spec.max_version)
-        if pending.version is not None:
-            return pending.version if lowest <= pending.version <= highest else None
-        return highest if lowest <= highest else None
-
-    def _transmit(self, pending: _Pending) -> None:
-        transport, request, version = self._transport, pending.request, pending.version
-        assert transport is not None
-        assert request is not None
-        assert version is not None
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+    def _transmit(self, session: Session, pending: _Pending) -> None:
+        assert self._transport is not None
         try:
-            parts = encode_request(self._correlation_id, pending.api_key, version, self.client_id, request)
+            frame = session.request(pending.request, pending.version)
+        except VersionError as error:
+            pending.finish(KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{self.host}:{self.port} {error}"))
+            return
         except WireError as e:
             log.exception("request does not encode")
             pending.finish(KafkaError(ErrorCode.INVALID_REQUEST, str(e)))
             return
         pending.request = None
-        self._sent[self._correlation_id] = pending
-        transport.write(parts)
+        self._sent.append(pending)
+        self._transport.write([frame])
 
     def _timed_out(self, pending: _Pending) -> None:
         """Fail the request. If it was sent, also close the connection: answers come in order, so the connection
@@ -277,20 +262,21 @@ class Channel:
         """Handle complete responses; make room for the rest of an incomplete one."""
         self._have += count
         position = 0
-        while self._have - position >= 4:
-            (size,) = _SIZE.unpack_from(self._buffer, position)
-            if not 4 <= size <= RESPONSE_BYTES_MAX:
-                self._drop(ConnectionAbortedError(f"{self.host}:{self.port} sent a response of {size} bytes"))
+        while self._have - position >= LENGTH_SIZE:
+            try:
+                size = frame_length(self._buffer, position, RESPONSE_BYTES_MAX)
+            except ProtocolError as error:
+                self._drop(ConnectionAbortedError(f"{self.host}:{self.port} {error}"))
                 return
-            end = position + 4 + size
+            end = position + LENGTH_SIZE + size
             if end > self._have:
-                self._make_room(position, 4 + size)
+                self._make_room(position, LENGTH_SIZE + size)
                 return
-            self._answered(self._take(position + 4, end))
+            self._answered(self._take(position + LENGTH_SIZE, end))
             if self._transport is None:
                 return
             position = end
-        self._make_room(position, 4)
+        self._make_room(position, LENGTH_SIZE)
 
     def _take(self, position: int, end: int) -> memoryview:
         """The bytes of one response, for keeping: a copy, unless a large response has the buffer to itself."""
@@ -319,21 +305,17 @@ class Channel:
         self._have = left
 
     def _answered(self, frame: memoryview) -> None:
-        pending = self._sent.pop(int.from_bytes(frame[:4], "big"), None)
-        if pending is None:
-            self._drop(ConnectionAbortedError(f"{self.host}:{self.port} sent an answer without a request"))
+        session = self._session
+        assert session is not None, "a connection has a session"
+        if not session.is_ready:
+            self._welcomed(session, frame)
             return
-        version = pending.version
-        assert version is not None
-        if pending.api_key == ApiKey.API_VERSIONS and bytes(frame[4:6]) == b"\x00\x23":
-            version = 0  # UNSUPPORTED_VERSION always comes in version 0 (KIP-511)
         try:
-            _, response = decode_response(frame, pending.api_key, version)
-        except DecodeError as e:
-            pending.finish(ConnectionAbortedError(f"{self.host}:{self.port}: {e}"))
-            self._drop(ConnectionAbortedError(str(e)))
+            response = session.response(frame)
+        except ProtocolError as error:
+            self._drop(ConnectionAbortedError(f"{self.host}:{self.port} {error}"))
             return
-        pending.finish(response)
+        self._sent.popleft().finish(response)
 
     # The end of a connection
 
@@ -359,13 +341,12 @@ class Channel:
         log.debug("connection failed node=%s:%d error=%s", self.host, self.port, error)
         self._last_problem = str(error)
         self._transport = None
-        self.versions = None
+        self._session = None
         self._connecting = False
         self._attempt += 1
-        self._not_before_ms = self.env.clock.monotonic_ms() + self._pause_ms
-        self._pause_ms = min(PAUSE_MAX_MS, 2 * self._pause_ms)
-        pending = [*self._sent.values(), *self._waiting]
-        self._sent = {}
+        self._not_before_ms = self.env.clock.monotonic_ms() + self._pauses.take()
+        pending = [*self._sent, *self._waiting]
+        self._sent.clear()
         self._waiting = []
         for one in pending:
             self.env.scheduler.call_soon(one.finish, error)

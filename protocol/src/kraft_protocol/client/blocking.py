@@ -14,11 +14,11 @@ class Connection:
     """Methods raise OSError (also if the connection closes within a response), and ClientError on protocol errors."""
 
     def __init__(
-        self, host: str, port: int, *, software: Software, versions: Versions, connect_s: float, request_s: float
+        self, host: str, port: int, *, software: Software, versions: Versions | None, connect_s: float, request_s: float
     ) -> None:
         """`versions`: the lowest and highest version by API key; the broker must serve all of these APIs.
 
-        Time-outs are in seconds.
+        None allows every version of the schemas, and the broker need not serve them. Time-outs are in seconds.
         """
         self.name = f"{host}:{port}"
         self._session = Session(software, versions)
@@ -40,6 +40,11 @@ class Connection:
     def close(self) -> None:
         """Close the socket and abandon requests without a response."""
         self._socket.close()
+
+    @property
+    def served(self) -> Versions:
+        """The versions that the broker serves."""
+        return self._session.served
 
     @property
     def waiting(self) -> int:

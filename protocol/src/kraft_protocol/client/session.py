@@ -36,10 +36,10 @@ class Software(NamedTuple):
     version: str
 
 
-def frame_length(head: Buffer) -> int:
-    """The length of a response from its first four bytes. Raises ProtocolError."""
-    length = int(_LENGTH.unpack(head)[0])
-    if not LENGTH_SIZE <= length <= RESPONSE_BYTES_MAX:
+def frame_length(data: Buffer, position: int = 0, most: int = RESPONSE_BYTES_MAX) -> int:
+    """The length of the response that begins at `position` with its length. Raises ProtocolError, also above `most`."""
+    length = int(_LENGTH.unpack_from(data, position)[0])
+    if not LENGTH_SIZE <= length <= most:
         raise ProtocolError(f"does not speak Kafka's protocol, or needs TLS: answer of {length} bytes")
     return length
 
@@ -56,7 +56,7 @@ class Session:
         self.is_ready = False
         self._software, self._wanted = software, wanted
         self._sent: deque[tuple[int, int, int]] = deque()
-        self._next_id = 0
+        self._next_id = 1
         self._hello = API[ApiKey.API_VERSIONS].max_version
 
     @property
@@ -94,23 +94,25 @@ class Session:
         for key in self._wanted or ():
             self.version(key)
 
-    def version(self, key: int) -> int:
-        """The highest version of an API that both sides may use. Raises VersionError."""
+    def version(self, key: int, pinned: int | None = None) -> int:
+        """The highest version of an API that both sides may use; `pinned` allows one only. Raises VersionError."""
         if self._wanted is not None:
             least, most = self._wanted[key]
         else:
             least, most = API[key].min_version, API[key].max_version
+        if pinned is not None:
+            least, most = max(least, pinned), min(most, pinned)
         low, high = self.served.get(key, (0, -1))
         version = min(most, high)
         if version < max(least, low):
             there = f"{low} to {high}" if key in self.served else "none"
-            wanted = f"{least}" if least == most else f"{least} to {most}"
+            wanted = f"{least}" if least >= most else f"{least} to {most}"
             raise VersionError(f"serves no {name_of(key)} version {wanted} ({there})")
         return version
 
-    def request(self, message: Any) -> bytes:
-        """The frame of a request, in the negotiated version. Raises VersionError, and EncodeError."""
-        return self._frame(message, self.version(message.SCHEMA.api_key))
+    def request(self, message: Any, version: int | None = None) -> bytes:
+        """The frame of a request in `version`, or in the negotiated version. Raises VersionError, and EncodeError."""
+        return self._frame(message, self.version(message.SCHEMA.api_key, version))
 
     def response(self, frame: Buffer) -> Any:
         """The response to the oldest request. Its records are views of `frame`. Raises ProtocolError."""
