@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.codec import Aborted, CorruptBatch, Decoder, UnsupportedBatch, scan
-from kraft_pipeline.codec.batches import HEADER_SIZE
-from kraft_pipeline.codec.compression import decompress
-from kraft_protocol.records.batch import NewRecord, build_batch
+from kraft_pipeline.codec import Aborted, CorruptBatch, Decoder, UnsupportedBatch, decode, scan
+from kraft_protocol.records.batch import NewRecord, build_batch, seal
 from kraft_protocol.records.control import build_marker
 from tests.peer import run_java
 
@@ -90,11 +88,27 @@ def test_an_error_names_partition_and_offset() -> None:
         rows(bytes(old), "value")
 
 
-def test_compressed_data_may_not_grow_without_bounds() -> None:
-    bombs = {codec: build_batch([(None, bytes(1 << 20))], compression=codec)[HEADER_SIZE:] for codec in (1, 2, 3, 4)}
-    for codec, bomb in bombs.items():
-        with pytest.raises(CorruptBatch, match="decompresses to more than"):
-            decompress(codec, bomb, 1 << 16)
+def test_compressed_data_may_not_grow_without_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "DEFAULT_LIMIT", 1 << 16)
+    for codec in (1, 2, 3, 4):
+        bomb = build_batch([(None, bytes(1 << 20))], compression=codec, base_offset=41)
+        with pytest.raises(CorruptBatch, match=r"decompresses to more than \d+ bytes \(batch at offset 41\)"):
+            rows(bomb, "value")
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_damaged_compressed_data_names_its_batch(codec: int) -> None:
+    good = build_batch([(None, b"value")], base_offset=41)
+    fields = (codec, 0, 0, 0, -1, -1, -1, 1)
+    with pytest.raises(CorruptBatch, match=r"t-0: .*\(batch at offset 42\)"):
+        rows(good + seal(42, 0, fields, b"no compressed data"), "value")
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_an_unknown_codec_is_named_with_its_batch(codec: int) -> None:
+    fields = (codec, 0, 0, 0, -1, -1, -1, 1)
+    with pytest.raises(UnsupportedBatch, match=rf"t-0: unknown compression codec {codec} \(batch at offset 42\)"):
+        rows(seal(42, 0, fields, b"\0"), "value")
 
 
 def test_an_unknown_column_is_named() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kraft_pipeline.codec.compression import Buffer
 from kraft_pipeline.scrub import findings as kinds
 from kraft_pipeline.scrub.compare import Copy, compare
 from kraft_pipeline.scrub.layout import LayoutError, replicas
 from kraft_pipeline.scrub.locate import flipped_bit
 from kraft_pipeline.scrub.scanner import BufferSource, Damage, FileSource, Scanner
+from kraft_protocol.buffers import Buffer
 from kraft_protocol.records.batch import NewRecord, build_batch
 from tests.unit.pipeline.scrubbed import EPOCHS, batches, write_replica
 

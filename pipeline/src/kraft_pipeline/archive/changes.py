@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from kraft_pipeline.archive.generic import Decoded, DecodeError, Span, decode, decode_control, decode_spans, uuid_text
 from kraft_pipeline.archive.schema import PARTITION, PARTITION_CHANGE, records
 from kraft_pipeline.codec.arrays import fixed, lists, validity
-from kraft_pipeline.codec.batches import CONTROL, HEADER_SIZE, Batch, scan
-from kraft_pipeline.codec.compression import Buffer
+from kraft_pipeline.codec.batches import Batch, scan
 from kraft_pipeline.codec.errors import CodecError, UnsupportedBatch
 from kraft_pipeline.codec.fields import Where, read_fields
 from kraft_pipeline.codec.starts import Sections, record_starts
 from kraft_pipeline.codec.varints import Bytes, Ints
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.records.batch import CONTROL_BIT, HEADER_SIZE
 
 NAMES: Final = pa.dictionary(pa.int32(), pa.string())
 BROKERS: Final = pa.list_(pa.int32())
@@ -126,7 +127,7 @@ class Decoder:
                 break
             if batch.compression:
                 raise UnsupportedBatch("batches of metadata are not compressed", batch.base_offset)
-            if group and (size >= GROUP_BYTES or (batch.attributes & CONTROL) != (group[-1].attributes & CONTROL)):
+            if group and (size >= GROUP_BYTES or (batch.attributes ^ group[-1].attributes) & CONTROL_BIT):
                 yield from self._rows(data, group, start, end, snapshot_offset)
                 group, size = [], 0
             group.append(batch)
@@ -151,7 +152,7 @@ class Decoder:
         if not len(epochs):
             return
         rows = _Rows(flat, *fields.values)
-        if batches[0].attributes & CONTROL:
+        if batches[0].attributes & CONTROL_BIT:
             rows.add_controls(fields.keys, fields.offsets)
         else:
             rows.add(self._shapes, fields.offsets)

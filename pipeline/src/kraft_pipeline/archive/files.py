@@ -13,8 +13,9 @@ import pyarrow as pa
 from kraft_pipeline.archive.changes import Decoder
 from kraft_pipeline.archive.errors import ArchiveError
 from kraft_pipeline.archive.reconcile import Span
-from kraft_pipeline.codec.batches import HEADER_SIZE, scan
+from kraft_pipeline.codec.batches import scan
 from kraft_pipeline.codec.errors import CodecError
+from kraft_protocol.records.batch import HEADER_SIZE
 
 FOLDER: Final = "__cluster_metadata-0"
 _SEGMENT: Final = re.compile(r"(\d{20})\.log")

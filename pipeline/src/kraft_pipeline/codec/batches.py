@@ -1,8 +1,6 @@
 """The batches in a partition's records: headers, CRC, transactions. Python loops over batches, not over records.
 
-Layout (big endian): base offset i64, length i32 of what follows, partition leader epoch i32, magic i8, CRC-32C u32 of
-what follows, attributes i16, last offset delta i32, base timestamp i64, max timestamp i64, producer id i64, producer
-epoch i16, base sequence i32, record count i32, then the records.
+`kraft_protocol.records.batch` has the layout of a header.
 """
 
 from __future__ import annotations
@@ -13,22 +11,23 @@ from typing import Final, NamedTuple
 
 from fastcrc.crc32 import iscsi as crc32c
 
-from kraft_pipeline.codec.compression import Buffer
 from kraft_pipeline.codec.errors import CorruptBatch, UnsupportedBatch
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.records.batch import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+)
 
-HEADER: Final = Struct(">qiibIhiqqqhii")
-HEADER_SIZE: Final = 61
-LOG_OVERHEAD: Final = 12
-"""Bytes that the length does not count: base offset and the length itself."""
-MAGIC: Final = 2
-MAGIC_POSITION: Final = 16
-CHECKED_FROM: Final = 21
+CHECKED_FROM: Final = ATTRIBUTES_POSITION
 """Position of the first byte that the CRC covers."""
-
-COMPRESSION_MASK: Final = 0x07
-LOG_APPEND_TIME: Final = 0x08
-TRANSACTIONAL: Final = 0x10
-CONTROL: Final = 0x20
+MAGIC_POSITION: Final = 16
 
 _PREFIX: Final = Struct(">qi")
 _CONTROL_KEY: Final = Struct(">hh")
@@ -67,7 +66,7 @@ class Batch(NamedTuple):
     @property
     def is_log_append_time(self) -> bool:
         """Whether `max_timestamp` is the broker's append time and applies to all records."""
-        return bool(self.attributes & LOG_APPEND_TIME)
+        return bool(self.attributes & LOG_APPEND_TIME_BIT)
 
 
 def scan(data: Buffer, *, check_crc: bool = True) -> Iterator[Batch]:
@@ -128,12 +127,12 @@ def visible(data: Buffer, batches: Iterable[Batch], aborted: Iterable[Aborted] |
         if pending or lost:
             while pending and pending[-1].first_offset <= batch.last_offset:
                 lost.add(pending.pop().producer_id)
-            if batch.attributes & CONTROL:
+            if batch.attributes & CONTROL_BIT:
                 if batch.producer_id in lost and is_abort_marker(data, batch):
                     lost.discard(batch.producer_id)
-            elif batch.attributes & TRANSACTIONAL and batch.producer_id in lost:
+            elif batch.attributes & TRANSACTIONAL_BIT and batch.producer_id in lost:
                 continue
-        if not batch.attributes & CONTROL:
+        if not batch.attributes & CONTROL_BIT:
             yield batch
 
 

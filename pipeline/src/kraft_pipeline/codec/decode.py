@@ -16,11 +16,13 @@ import pyarrow.compute as pc
 
 from kraft_pipeline.codec.arrays import fixed, lists, repeated
 from kraft_pipeline.codec.batches import Aborted, Batch, scan, visible
-from kraft_pipeline.codec.compression import Buffer, decompress
-from kraft_pipeline.codec.errors import CodecError, CorruptBatch
+from kraft_pipeline.codec.errors import CodecError, CorruptBatch, UnsupportedBatch
 from kraft_pipeline.codec.fields import Fields, Where, read_fields
 from kraft_pipeline.codec.starts import Sections, record_starts
 from kraft_pipeline.codec.varints import Bytes, Ints
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.records.compression import DEFAULT_LIMIT, Compression, decompress_pieces
+from kraft_protocol.records.errors import BatchError
 
 HEADER_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TYPES: Final[dict[str, pa.DataType]] = {
@@ -152,20 +154,28 @@ def _unpacked(data: Buffer, batches: list[Batch]) -> Iterator[tuple[Buffer, list
     moved: list[Batch] = []
     size = 0
     for batch in batches:
-        section: Buffer = view[batch.start : batch.end]
-        if batch.compression:
-            try:
-                section = decompress(batch.compression, section)
-            except CodecError as e:
-                raise type(e)(e.reason, batch.base_offset) from None
-        parts.append(section)
-        moved.append(batch._replace(start=size, end=size + len(section)))
-        size += len(section)
+        sections = _plain(batch, view[batch.start : batch.end])
+        start, size = size, size + sum(map(len, sections))
+        parts += sections
+        moved.append(batch._replace(start=start, end=size))
         if size >= GROUP_BYTES:
             yield b"".join(parts), moved
             parts, moved, size = [], [], 0
     if moved:
         yield parts[0] if len(parts) == 1 else b"".join(parts), moved
+
+
+def _plain(batch: Batch, section: memoryview) -> list[Buffer]:
+    """The bytes of a batch's records, in pieces; at most DEFAULT_LIMIT bytes. Raises CodecError."""
+    if not batch.compression:
+        return [section]
+    if batch.compression > max(Compression):
+        raise UnsupportedBatch(f"unknown compression codec {batch.compression}", batch.base_offset)
+    try:
+        pieces = decompress_pieces(batch.compression, section, DEFAULT_LIMIT, DEFAULT_LIMIT + 1)
+        return [piece for piece in pieces if len(piece)]
+    except BatchError as e:
+        raise CorruptBatch(e.reason, batch.base_offset) from None
 
 
 def copied(data: Bytes, begins: Ints, ends: Ints, kind: Any = None) -> pa.Array:

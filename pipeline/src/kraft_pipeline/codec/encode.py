@@ -9,18 +9,16 @@ headers, CRCs and compression take a step of Python per batch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from fastcrc.crc32 import iscsi as crc32c
 
 from kraft_pipeline.codec.arrays import lists
-from kraft_pipeline.codec.batches import LOG_OVERHEAD, MAGIC
-from kraft_pipeline.codec.compression import compress
 from kraft_pipeline.codec.varints import Ints, sizes, write
+from kraft_protocol.records.batch import NO_LEADER_EPOCH, seal
+from kraft_protocol.records.compression import compress
 
 BATCH_BYTES: Final = 256 * 1024
 """Bytes of records in a batch before compression: the setting of tuned producers, well below the broker's 1 MiB."""
@@ -28,9 +26,6 @@ RECORD_OVERHEAD_MAX: Final = 40
 """Maximum bytes of a record besides key, value and headers."""
 SEQUENCES: Final = 1 << 31
 """Sequence numbers begin again at 0 after the last 32-bit one."""
-
-_BEFORE_CRC: Final = Struct(">qiibI")
-_AFTER_CRC: Final = Struct(">hiqqqhii")
 
 
 class Encoded(NamedTuple):
@@ -94,15 +89,9 @@ def encode(
     raw = memoryview(joined.buffers()[2])
     latest = np.maximum.reduceat(timestamps_ms, firsts)
     for first, records, newest in zip(firsts.tolist(), in_batch.tolist(), latest.tolist(), strict=True):
-        section = compress(codec, raw[bounds[first] : bounds[first + records]])
+        section = raw[bounds[first] : bounds[first + records]]
         fields = (codec, records - 1, int(timestamps_ms[first]), newest, *identity.after(first), records)
-        yield Encoded(_sealed(fields, section), records, first)
-
-
-def _sealed(fields: tuple[int, ...], section: Any) -> bytes:
-    checked = b"".join((_AFTER_CRC.pack(*fields), section))
-    length = len(checked) + _BEFORE_CRC.size - LOG_OVERHEAD
-    return b"".join((_BEFORE_CRC.pack(0, length, -1, MAGIC, crc32c(checked)), checked))
+        yield Encoded(seal(0, NO_LEADER_EPOCH, fields, compress(codec, section) if codec else section), records, first)
 
 
 def _cut(ends: Ints, batch_bytes: int) -> Ints:

@@ -19,9 +19,10 @@ from fastcrc.crc32 import iscsi as crc32c
 from numpy.typing import NDArray
 
 from kraft_pipeline.codec import CodecError, Decoder
-from kraft_pipeline.codec.batches import CHECKED_FROM, HEADER_SIZE, LOG_OVERHEAD, MAGIC
-from kraft_pipeline.codec.compression import Buffer
+from kraft_pipeline.codec.batches import CHECKED_FROM
 from kraft_pipeline.scrub import findings as kinds
+from kraft_protocol.buffers import Buffer
+from kraft_protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC
 
 FIELDS: Final = ("base", "last", "position", "length", "crc", "epoch", "damaged")
 """The columns of a digest: offsets, byte in the file, whole length, computed CRC, leader epoch, whether damaged."""

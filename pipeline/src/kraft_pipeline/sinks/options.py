@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraft_pipeline.client import Settings
-from kraft_pipeline.codec.compression import NAMES
 from kraft_pipeline.codec.encode import BATCH_BYTES
 from kraft_pipeline.sources.options import refuse, settings_of
+from kraft_protocol.records.compression import Compression
 
 NOT_FOR_WRITERS: Final = (
     "kafka.interceptor.classes",
@@ -19,6 +19,8 @@ NOT_FOR_WRITERS: Final = (
     "kafka.value.serializer",
 )
 """Options that would change records or their partitions, which this sink does not support."""
+CODECS: Final = {codec.name.lower(): codec for codec in Compression}
+"""The values of `kafka.compression.type`."""
 BATCH_BYTES_MAX: Final = 1 << 30
 
 
@@ -61,14 +63,14 @@ def parse_sink(options: Mapping[str, str], columns: Sequence[str]) -> SinkOption
         raise ValueError("no topic is given: set the option topic or add a column topic")
     refuse(options, NOT_FOR_WRITERS, "is not for this sink, which writes bytes as they are and partitions by key")
     codec = given.get("kafka.compression.type", "none").lower()
-    if codec not in NAMES:
-        raise ValueError(f"option kafka.compression.type: {codec!r} is not one of {', '.join(NAMES)}")
+    if codec not in CODECS:
+        raise ValueError(f"option kafka.compression.type: {codec!r} is not one of {', '.join(CODECS)}")
     if given.get("kafka.acks", "all") not in {"all", "-1"}:
         raise ValueError("option kafka.acks: an idempotent producer has only all")
     return SinkOptions(
         settings=settings_of(options),
         topic=topic,
-        codec=NAMES[codec],
+        codec=CODECS[codec],
         batch_bytes=_number(given, "kafka.batch.size", BATCH_BYTES, BATCH_BYTES_MAX),
         timeout_ms=_number(given, "kafka.request.timeout.ms", 30_000, 1 << 31),
     )
