@@ -26,11 +26,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.servers import fresh
-from kraft_pipeline.client import Cluster, Settings, fetch_range
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sinks.options import parse_sink
 from kraft_pipeline.sinks.rows import RowWriter
+from kraft_protocol.client.cluster import Cluster, Settings
+from kraft_protocol.client.fetch import Range, fetch_range
 
 SIZES = {"100 B": 100, "1 KiB": 1024}
 MIB = 1 << 20

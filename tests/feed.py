@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import values
@@ -15,6 +14,7 @@ from kraft_pipeline.tables.plans import Plan
 from kraft_pipeline.tables.runner import Progress, Runner
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.tasks import Job, Result, write
+from kraft_protocol.client.fetch import Range
 from kraft_protocol.records.batch import build_batch
 
 

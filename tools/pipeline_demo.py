@@ -24,10 +24,10 @@ from typing import Final
 import pyarrow as pa
 
 from kraft_operator.protocol import new_client
-from kraft_pipeline.client import Cluster, Settings
 from kraft_pipeline.sinks.options import parse_sink
 from kraft_pipeline.sinks.rows import RowWriter
 from kraft_protocol.client.aio import Address
+from kraft_protocol.client.cluster import Cluster, Settings
 from kraft_protocol.wire import messages
 
 ROOT: Final = Path(__file__).parents[1]

@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kraft_pipeline.client import BrokerError, ClientError, Cluster, DataLossError, Settings, fetch_range
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.codec.decode import HEADER_TYPE
 from kraft_pipeline.sinks.options import parse_sink
 from kraft_pipeline.sinks.rows import RowWriter
+from kraft_protocol.client.cluster import Cluster, Settings
+from kraft_protocol.client.errors import BrokerError, ClientError, DataLossError
+from kraft_protocol.client.fetch import Range, fetch_range
 from kraft_protocol.client.requests import EARLIEST, LATEST, TopicInfo
 from tests.compat.targets import Target
 

@@ -117,8 +117,8 @@ def test_scrub_over_the_wire_asks_each_broker_for_its_own_replica(spark: Any, tm
 
 def _readable(members: Members) -> list[int]:
     """The brokers from which a consumer can read the last record."""
-    from kraft_pipeline.client import Cluster, Settings
     from kraft_protocol.client import requests as m
+    from kraft_protocol.client.cluster import Cluster, Settings
 
     there = []
     with Cluster(Settings(members.bootstrap)) as cluster:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.client import Cluster, Settings
+from kraft_protocol.client.cluster import Cluster, Settings
 from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import create, produced
 from tests.spark import until_it_ends

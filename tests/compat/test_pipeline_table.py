@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kraft_pipeline.client import ClientError
 from kraft_pipeline.tables import maintenance, runner, spec
 from kraft_pipeline.tables.committer import FencedError
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.storage import open_storage, s3_options
+from kraft_protocol.client.errors import ClientError
 from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import create, produced, written
 from tests.writers import ENDED, Writers

@@ -19,10 +19,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kraft_pipeline.client import ClientError
 from kraft_pipeline.tables import maintenance, runner, spec
 from kraft_pipeline.tables.engine import InlineEngine, SparkEngine
 from kraft_pipeline.tables.errors import TaskError
+from kraft_protocol.client.errors import ClientError
 from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import NOW, create, produced, written
 from tests.compat.test_pipeline_table import cut_off, document, rows, run, send, written_files

@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kraft_pipeline.client import Cluster, Settings
 from kraft_pipeline.sinks.options import parse_sink
 from kraft_pipeline.sinks.rows import RowWriter
 from kraft_pipeline.tables import runner, spec
 from kraft_pipeline.tables.engine import InlineEngine
+from kraft_protocol.client.cluster import Cluster, Settings
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import MetadataRequest
 from tests.compat.members import Members, wait_for

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.tables import runner, spec
 from kraft_pipeline.tables.engine import SparkEngine
 from kraft_pipeline.tables.tasks import Job, Result
+from kraft_protocol.client.fetch import Range
 from tests.compat.targets import Ours
 from tests.compat.test_pipeline_client import create, produced
 from tests.compat.test_pipeline_table import FORMATS, document, rows, written_files

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.tables import runner, spec
 from kraft_pipeline.tables.committer import FencedError
 from kraft_pipeline.tables.engine import Engine, InlineEngine, SparkEngine
 from kraft_pipeline.tables.errors import TaskError
 from kraft_pipeline.tables.tasks import Job, Result
+from kraft_protocol.client.fetch import Range
 from tests.compat.targets import Ours
 from tests.compat.test_pipeline_client import create, produced
 from tests.compat.test_pipeline_table import document, rows, send, written_files

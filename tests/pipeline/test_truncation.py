@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kraft_pipeline.client import DataLossError
 from kraft_pipeline.sources.options import parse
 from kraft_pipeline.tables import maintenance, runner, spec
 from kraft_pipeline.tables.engine import InlineEngine
+from kraft_protocol.client.errors import DataLossError
 from tests.compat.members import Members, wait_for
 from tests.compat.test_pipeline_table import document, rows
 

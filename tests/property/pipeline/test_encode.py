@@ -13,7 +13,8 @@ from kafka.record.default_records import DefaultRecordBatch
 
 from kraft_pipeline.codec import Decoder, scan
 from kraft_pipeline.codec.decode import HEADER_TYPE
-from kraft_pipeline.codec.encode import SEQUENCES, Identity, encode
+from kraft_pipeline.codec.encode import encode
+from kraft_protocol.client.idempotence import SEQUENCES, Identity
 from kraft_protocol.records.batch import check_batch, iter_records
 
 HEADERS = st.none() | st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=200)), max_size=3)

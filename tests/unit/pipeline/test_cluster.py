@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.client import BrokerError, ClientError, Cluster, Settings
 from kraft_pipeline.sources import offsets
 from kraft_pipeline.sources.options import parse
 from kraft_pipeline.sources.positions import Position
@@ -17,6 +16,8 @@ from kraft_pipeline.tables import maintenance, served, spec
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.runner import Runner
 from kraft_protocol.client import cluster
+from kraft_protocol.client.cluster import Cluster, Settings
+from kraft_protocol.client.errors import BrokerError, ClientError
 from kraft_protocol.client.requests import LATEST, OffsetAnswer, PartitionInfo, TopicInfo
 
 A, B, C = (("t", n) for n in range(3))
@@ -31,11 +32,11 @@ class Told(Cluster):
     def __init__(self, answers: dict[int, dict[Any, OffsetAnswer] | OSError], error: int = 5) -> None:
         super().__init__(Settings("a:1", retry_s=0.2))
         leaders = {0: PartitionInfo(0, 1, 7), 1: PartitionInfo(error, -1, 7), 2: PartitionInfo(0, 2, 7)}
-        self._answers, self.cluster_id = answers, "c"
-        self._topics["t"] = TopicInfo(0, "t", bytes(16), False, leaders)
+        self._answers, self.topology.cluster_id = answers, "c"
+        self.topology.topics["t"] = TopicInfo(0, "t", bytes(16), False, leaders)
 
     def topics(self, names: Any = None, *, create: bool = False) -> dict[str, TopicInfo]:
-        return self._topics
+        return self.topology.topics
 
     def connection(self, node: int) -> Any:
         found = self._answers[node]
@@ -93,12 +94,12 @@ class Listed(Cluster):
 
     def __init__(self, *listings: dict[str, bytes], other: dict[str, bytes]) -> None:
         super().__init__(Settings("a:1", retry_s=5))
-        self.cluster_id, self._listings, self._other = "c", list(listings), other
+        self.topology.cluster_id, self._listings, self._other = "c", list(listings), other
 
     def topics(self, names: Any = None, *, create: bool = False) -> dict[str, TopicInfo]:
         self._now = self._listings.pop(0) if len(self._listings) > 1 else self._listings[0]
-        self._topics = {name: _topic(name, found) for name, found in self._now.items()}
-        return self._topics
+        self.topology.topics = {name: _topic(name, found) for name, found in self._now.items()}
+        return self.topology.topics
 
     def addresses(self) -> list[tuple[str, int]]:
         return [("a", 1), ("b", 2)]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.codec import Aborted, CorruptBatch, Decoder, UnsupportedBatch, decode, scan
-from kraft_protocol.records.batch import NewRecord, build_batch, seal
+from kraft_pipeline.codec import CorruptBatch, Decoder, UnsupportedBatch, decode, scan
+from kraft_protocol.records.batch import AbortedTransaction, NewRecord, build_batch, seal
 from kraft_protocol.records.control import build_marker
 from tests.peer import run_java
 
@@ -45,7 +45,7 @@ def test_control_batches_and_aborted_transactions_are_left_out() -> None:
     )
     everything = [(b"a0", 0), (b"a1", 1), (b"b0", 2), (b"plain", 3), (b"a2", 6)]
     assert rows(data, "offset", "value") == everything
-    committed = rows(data, "offset", "value", aborted=[Aborted(7, 0)])
+    committed = rows(data, "offset", "value", aborted=[AbortedTransaction(7, 0)])
     assert committed == [(b"b0", 2), (b"plain", 3), (b"a2", 6)]
 
 

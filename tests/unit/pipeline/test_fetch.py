@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.client import ClientError, DataLossError, fetch, fetch_range
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
+from kraft_protocol.client import fetch
 from kraft_protocol.client.cluster import Settings
-from kraft_protocol.client.errors import BrokerError
+from kraft_protocol.client.errors import BrokerError, ClientError, DataLossError
+from kraft_protocol.client.fetch import Range, fetch_range
 from kraft_protocol.client.requests import FetchAnswer, PartitionInfo, TopicInfo, read_fetch
 from kraft_protocol.records.batch import NewRecord, build_batch
 from kraft_protocol.records.control import build_marker

@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.client import BrokerError, ClientError, Cluster, Settings, groups
+from kraft_protocol.client import groups
+from kraft_protocol.client.cluster import Cluster, Settings
+from kraft_protocol.client.errors import BrokerError, ClientError
 
 
 def test_a_coordinator_that_is_away_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     def away(cluster: Cluster, group: str) -> Any:
         raise BrokerError(15, f"coordinator of group {group}")
 
-    monkeypatch.setattr(groups, "_coordinator", away)
+    monkeypatch.setattr(Cluster, "coordinator", away)
     monkeypatch.setattr(groups, "PATIENCE_S", 0.1)
     monkeypatch.setattr(Cluster, "topics", lambda *_: {})
     with (

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.client import produce
+from kraft_protocol.client import produce
 from kraft_protocol.client.cluster import Settings
 from kraft_protocol.client.errors import BrokerError
+from kraft_protocol.client.idempotence import IN_FLIGHT_MAX
 
 Key = tuple[str, int]
 
@@ -79,7 +80,7 @@ ALL = [b"%d" % i for i in range(12)]
 def test_batches_arrive_in_order_and_some_are_ahead_of_the_answers(broker: Any) -> None:
     made = broker([])
     assert sent(made, 12, ("t", 0), ("t", 1)) == {("t", 0): ALL, ("t", 1): ALL}
-    assert made.most_in_flight == produce.IN_FLIGHT_MAX
+    assert made.most_in_flight == IN_FLIGHT_MAX
 
 
 def test_a_first_batch_refused_for_a_moment_lets_no_other_one_pass_it(broker: Any) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.client import BrokerError, DataLossError
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.sinks.options import check_kinds, parse_sink
 from kraft_pipeline.sources import planning
 from kraft_pipeline.sources.lag import behind_latest
 from kraft_pipeline.sources.options import columns_of, parse
 from kraft_pipeline.sources.positions import Position, continued, followed, refuse
+from kraft_protocol.client.errors import BrokerError, DataLossError
+from kraft_protocol.client.fetch import Range
 from kraft_protocol.client.requests import EARLIEST, LATEST
 
 BASE = {"kafka.bootstrap.servers": "a:1,b:2", "subscribe": "t"}

@@ -13,7 +13,6 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from kraft_pipeline.client import ClientError
 from kraft_pipeline.tables import spec
 from kraft_pipeline.tables.errors import Bad
 from kraft_pipeline.tables.formats import registry
@@ -22,6 +21,7 @@ from kraft_pipeline.tables.formats.avrovalues import AvroParser
 from kraft_pipeline.tables.formats.registry import Registered, Registry, UnknownSchemaError
 from kraft_pipeline.tables.spec import SpecError, ValueSpec
 from kraft_pipeline.tables.values import RESERVED
+from kraft_protocol.client.errors import ClientError
 from tests.registry import RegistryServer
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kraft_pipeline.client import BrokerError, ClientError, DataLossError
 from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import intents, maintenance, parquet, partitions, schemas, spec, values
@@ -29,6 +28,7 @@ from kraft_pipeline.tables.plans import _begun
 from kraft_pipeline.tables.runner import may_pass
 from kraft_pipeline.tables.storage import Folder
 from kraft_pipeline.tables.tasks import FILE_BYTES, encoded
+from kraft_protocol.client.errors import BrokerError, ClientError, DataLossError
 
 
 def parsed(value: Any = None, **table: Any) -> spec.TableSpec:

@@ -17,7 +17,6 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import json_format
 
-from kraft_pipeline.client import ClientError
 from kraft_pipeline.tables import spec, values
 from kraft_pipeline.tables.errors import RefusedError
 from kraft_pipeline.tables.formats import registry
@@ -27,6 +26,7 @@ from kraft_pipeline.tables.formats.protovalues import ProtoParser
 from kraft_pipeline.tables.formats.registry import Registered, Registry, UnknownSchemaError
 from kraft_pipeline.tables.formats.valuespec import Access, OAuth
 from kraft_pipeline.tables.spec import SpecError, ValueSpec
+from kraft_protocol.client.errors import ClientError
 from tests.registry import RegistryServer
 
 NOTHING = pa.schema([])

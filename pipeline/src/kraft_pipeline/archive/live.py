@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from kraft_pipeline.archive.changes import Decoder
 from kraft_pipeline.archive.errors import ArchiveError
-from kraft_pipeline.client import BrokerError, ClientError, Settings
 from kraft_pipeline.codec.errors import CodecError
 from kraft_protocol.client.blocking import Connection
-from kraft_protocol.client.cluster import Patience
+from kraft_protocol.client.cluster import Patience, Settings
+from kraft_protocol.client.errors import BrokerError, ClientError
 from kraft_protocol.client.session import Versions
 from kraft_protocol.ids import METADATA_TOPIC_ID as TOPIC_ID
 from kraft_protocol.ids import METADATA_TOPIC_NAME as TOPIC

@@ -19,11 +19,11 @@ from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_pipeline.archive.spread import Spread
 from kraft_pipeline.archive.state import Replay, State
 from kraft_pipeline.archive.tables import KEY, TOPIC, Changes, open_changes, read_changes, state_tables
-from kraft_pipeline.client import Settings
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.committer import Added
 from kraft_pipeline.tables.engine import Engine
 from kraft_pipeline.tables.storage import open_storage
+from kraft_protocol.client.cluster import Settings
 
 if TYPE_CHECKING:
     from kraft_pipeline.archive.live import Controllers

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kraft_pipeline.archive.errors import ArchiveError
-from kraft_pipeline.client import BrokerError, Cluster, Settings
+from kraft_protocol.client.cluster import Cluster, Settings
+from kraft_protocol.client.errors import BrokerError
 from kraft_protocol.client.session import Versions
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire.api import ApiKey

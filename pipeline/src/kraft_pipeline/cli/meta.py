@@ -79,9 +79,9 @@ _PATHS: Final = "a directory __cluster_metadata-0 or one that holds it; segments
 def _guarded(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
     from kraft_pipeline.archive.errors import ArchiveError
     from kraft_pipeline.cli.errors import tell
-    from kraft_pipeline.client import ClientError
     from kraft_pipeline.tables.committer import ConflictError
     from kraft_pipeline.tables.errors import TaskError
+    from kraft_protocol.client.errors import ClientError
 
     try:
         return run(options)
@@ -255,7 +255,7 @@ def _print_table(console: Any, title: str, columns: Sequence[str], rows: Iterabl
 def _sizes(options: argparse.Namespace) -> dict[tuple[str, int], int] | None:
     """Bytes of partitions; None without an option for their source."""
     from kraft_pipeline.archive import sizes
-    from kraft_pipeline.client import Settings
+    from kraft_protocol.client.cluster import Settings
 
     if options.sizes_from is not None:
         return sizes.of_brokers(Settings(options.sizes_from))

@@ -40,10 +40,10 @@ def add(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from kraft_pipeline.cli.errors import tell
-    from kraft_pipeline.client import ClientError
     from kraft_pipeline.scrub.history import keep
     from kraft_pipeline.scrub.layout import LayoutError
     from kraft_pipeline.scrub.spec import ScrubSpec, load
+    from kraft_protocol.client.errors import ClientError
 
     try:
         if options.file is not None:

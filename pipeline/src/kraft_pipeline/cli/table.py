@@ -60,12 +60,12 @@ def _command(commands: Any, name: str, run: Any, text: str) -> Any:
 
 def _guarded(run: Any, options: argparse.Namespace) -> int:
     from kraft_pipeline.cli.errors import tell
-    from kraft_pipeline.client import ClientError
     from kraft_pipeline.codec import CodecError
     from kraft_pipeline.tables import routes
     from kraft_pipeline.tables.committer import ConflictError, FencedError
     from kraft_pipeline.tables.errors import TaskError
     from kraft_pipeline.tables.runner import DeadLetterError
+    from kraft_protocol.client.errors import ClientError
 
     try:
         result: int = run(options, routes.load_all(options.file))

@@ -13,11 +13,11 @@ The records of a partition in a Fetch response go through four steps, each in it
 `encode` is the inverse for the sink: it turns Arrow into batches for Produce requests, with the sequence numbers of an
 idempotent producer.
 
-Used by `kraft_pipeline.client` users (data source, jobs). Must not import Spark, sockets or the client.
+Used by the data source, the sink and jobs. It must not import Spark or sockets.
 """
 
-from kraft_pipeline.codec.batches import Aborted, Batch, scan
+from kraft_pipeline.codec.batches import Batch, scan
 from kraft_pipeline.codec.decode import COLUMNS, Decoder
 from kraft_pipeline.codec.errors import CodecError, CorruptBatch, UnsupportedBatch
 
-__all__ = ["COLUMNS", "Aborted", "Batch", "CodecError", "CorruptBatch", "Decoder", "UnsupportedBatch", "scan"]
+__all__ = ["COLUMNS", "Batch", "CodecError", "CorruptBatch", "Decoder", "UnsupportedBatch", "scan"]

@@ -23,6 +23,7 @@ from kraft_protocol.records.batch import (
     LOG_OVERHEAD,
     MAGIC,
     TRANSACTIONAL_BIT,
+    AbortedTransaction,
 )
 
 CHECKED_FROM: Final = ATTRIBUTES_POSITION
@@ -32,13 +33,6 @@ MAGIC_POSITION: Final = 16
 _PREFIX: Final = Struct(">qi")
 _CONTROL_KEY: Final = Struct(">hh")
 _ABORT: Final = 0
-
-
-class Aborted(NamedTuple):
-    """An aborted transaction of a Fetch response: its producer's records from `first_offset` to its marker."""
-
-    producer_id: int
-    first_offset: int
 
 
 class Batch(NamedTuple):
@@ -116,7 +110,7 @@ def _skip_varint(view: memoryview, at: int) -> int:
     return at + 1
 
 
-def visible(data: Buffer, batches: Iterable[Batch], aborted: Iterable[Aborted] | None) -> Iterator[Batch]:
+def visible(data: Buffer, batches: Iterable[Batch], aborted: Iterable[AbortedTransaction] | None) -> Iterator[Batch]:
     """The batches that a consumer receives: no control batches, no batches of `aborted` transactions.
 
     `aborted` are the aborted transactions in the Fetch response of these bytes; None reads uncommitted.
@@ -134,18 +128,3 @@ def visible(data: Buffer, batches: Iterable[Batch], aborted: Iterable[Aborted] |
                 continue
         if not batch.attributes & CONTROL_BIT:
             yield batch
-
-
-def next_offset(data: Buffer) -> int:
-    """The offset after the last complete batch in `data`, -1 if there is none. Does not check the batches."""
-    view = memoryview(data)
-    at, end, last = 0, len(view), -1
-    while end - at >= HEADER_SIZE:
-        length = _PREFIX.unpack_from(view, at)[1] + LOG_OVERHEAD
-        if length < HEADER_SIZE or at + length > end:
-            break
-        last, at = at, at + length
-    if last < 0:
-        return -1
-    fields = HEADER.unpack_from(view, last)
-    return int(fields[0] + fields[6] + 1)

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kraft_pipeline.codec.arrays import fixed, lists, repeated
-from kraft_pipeline.codec.batches import Aborted, Batch, scan, visible
+from kraft_pipeline.codec.batches import Batch, scan, visible
 from kraft_pipeline.codec.errors import CodecError, CorruptBatch, UnsupportedBatch
 from kraft_pipeline.codec.fields import Fields, Where, read_fields
 from kraft_pipeline.codec.starts import Sections, record_starts
 from kraft_pipeline.codec.varints import Bytes, Ints
 from kraft_protocol.buffers import Buffer
+from kraft_protocol.records.batch import AbortedTransaction
 from kraft_protocol.records.compression import DEFAULT_LIMIT, Compression, decompress_pieces
 from kraft_protocol.records.errors import BatchError
 
@@ -62,7 +63,7 @@ class Decoder:
         data: Buffer,
         start: int = 0,
         end: int = 1 << 62,
-        aborted: Iterable[Aborted] | None = None,
+        aborted: Iterable[AbortedTransaction] | None = None,
         *,
         check_crc: bool = True,
     ) -> Iterator[pa.RecordBatch]:

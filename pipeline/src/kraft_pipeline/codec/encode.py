@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from kraft_pipeline.codec.arrays import lists
 from kraft_pipeline.codec.varints import Ints, sizes, write
+from kraft_protocol.client.idempotence import Identity
 from kraft_protocol.records.batch import NO_LEADER_EPOCH, seal
 from kraft_protocol.records.compression import compress
 
@@ -24,8 +25,6 @@ BATCH_BYTES: Final = 256 * 1024
 """Bytes of records in a batch before compression: the setting of tuned producers, well below the broker's 1 MiB."""
 RECORD_OVERHEAD_MAX: Final = 40
 """Maximum bytes of a record besides key, value and headers."""
-SEQUENCES: Final = 1 << 31
-"""Sequence numbers begin again at 0 after the last 32-bit one."""
 
 
 class Encoded(NamedTuple):
@@ -35,20 +34,6 @@ class Encoded(NamedTuple):
     records: int
     first: int
     """Index of its first record among the given records."""
-
-
-class Identity(NamedTuple):
-    """An idempotent producer, and the sequence number of the first record; all -1 for a producer without."""
-
-    producer_id: int = -1
-    epoch: int = -1
-    sequence: int = -1
-
-    def after(self, records: int) -> Identity:
-        """The identity after the next `records` records."""
-        if self.sequence < 0:
-            return self
-        return self._replace(sequence=(self.sequence + records) % SEQUENCES)
 
 
 def encode(

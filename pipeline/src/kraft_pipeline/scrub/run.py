@@ -13,11 +13,11 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from kraft_pipeline.client import Settings
 from kraft_pipeline.scrub import findings as kinds
 from kraft_pipeline.scrub import job, wire
 from kraft_pipeline.scrub.layout import replicas
 from kraft_pipeline.scrub.spec import ScrubSpec
+from kraft_protocol.client.cluster import Settings
 
 TASK_BYTES: Final = 256 * 1024 * 1024
 """Bytes of a task: a second or less, so that progress shows and a lost task costs little."""

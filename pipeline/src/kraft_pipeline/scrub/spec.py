@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from kraft_pipeline.client import Settings
+from kraft_protocol.client.cluster import Settings
 
 API_VERSION: Final = "kraftcluster.io/v1alpha1"
 KIND: Final = "KafkaScrub"

@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from kraft_pipeline.client import BrokerError, ClientError, Cluster, Settings
 from kraft_pipeline.scrub import findings as kinds
 from kraft_pipeline.scrub.compare import POSITION
 from kraft_pipeline.scrub.job import DIGESTS, REPLICAS_DDL, finding, pieces, told
 from kraft_pipeline.scrub.scanner import FIELDS, BufferSource, Damage, Scanner
 from kraft_protocol.client import requests as m
+from kraft_protocol.client.cluster import Cluster, Settings
+from kraft_protocol.client.errors import BrokerError, ClientError
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
 MAX_WAIT_MS: Final = 500

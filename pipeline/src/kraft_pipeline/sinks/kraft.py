@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from kraft_pipeline.client import Cluster
 from kraft_pipeline.sinks.options import SinkOptions
 from kraft_pipeline.sinks.rows import RowWriter
+from kraft_protocol.client.cluster import Cluster
 
 
 @dataclass

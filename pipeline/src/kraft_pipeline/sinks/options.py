@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kraft_pipeline.client import Settings
 from kraft_pipeline.codec.encode import BATCH_BYTES
 from kraft_pipeline.sources.options import refuse, settings_of
+from kraft_protocol.client.cluster import Settings
 from kraft_protocol.records.compression import Compression
 
 NOT_FOR_WRITERS: Final = (

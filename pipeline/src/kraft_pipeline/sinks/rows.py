@@ -10,14 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kraft_pipeline.client.produce import Producer
 from kraft_pipeline.codec.arrays import fixed
 from kraft_pipeline.codec.decode import HEADER_TYPE
-from kraft_pipeline.codec.encode import Identity, encode
+from kraft_pipeline.codec.encode import encode
 from kraft_pipeline.codec.partitioning import of_keys
 from kraft_pipeline.codec.varints import Ints
 from kraft_pipeline.sinks.options import SinkOptions
 from kraft_protocol.client.cluster import Cluster
+from kraft_protocol.client.idempotence import Identity
+from kraft_protocol.client.produce import Producer
 
 WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of queued batches from which a task flushes: some windows of requests."""

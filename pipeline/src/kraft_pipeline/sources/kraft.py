@@ -27,15 +27,16 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kraft_pipeline.client import BrokerError, ClientError, Cluster, DataLossError, fetch_range
-from kraft_pipeline.client.fetch import Range
-from kraft_pipeline.client.groups import commit_offsets
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sinks.kraft import KraftStreamWriter, KraftWriter
 from kraft_pipeline.sinks.options import SinkOptions, check_kinds, parse_sink
 from kraft_pipeline.sources import offsets, planning
 from kraft_pipeline.sources.options import Options, columns_of, parse
 from kraft_pipeline.sources.positions import Loss, Offsets, Position, followed, position, refuse, strangers
+from kraft_protocol.client.cluster import Cluster
+from kraft_protocol.client.errors import BrokerError, ClientError, DataLossError
+from kraft_protocol.client.fetch import Range, fetch_range
+from kraft_protocol.client.groups import commit_offsets
 from kraft_protocol.client.requests import NO_ID
 
 DDL: Final = {

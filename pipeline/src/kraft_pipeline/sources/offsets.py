@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from kraft_pipeline.client import Cluster
 from kraft_pipeline.sources.options import Bound, Options
 from kraft_pipeline.sources.positions import Key, Offsets, Position, position
+from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.errors import BrokerError, ClientError
 from kraft_protocol.client.requests import EARLIEST, LATEST
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
-from kraft_pipeline.client import Settings
-from kraft_pipeline.client.fetch import FETCH_BYTES
 from kraft_pipeline.codec import COLUMNS
+from kraft_protocol.client.cluster import Settings
+from kraft_protocol.client.fetch import FETCH_BYTES
 from kraft_protocol.client.requests import EARLIEST, LATEST
 
 SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")

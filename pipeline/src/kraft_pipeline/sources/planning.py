@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.sources.positions import Offsets
+from kraft_protocol.client.fetch import Range
 
 
 def split(ranges: list[Range], *, min_partitions: int, max_records: int = 0) -> list[Range]:

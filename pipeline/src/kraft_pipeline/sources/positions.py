@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kraft_pipeline.client import BrokerError, Cluster, DataLossError
+from kraft_protocol.client.cluster import Cluster
+from kraft_protocol.client.errors import BrokerError, DataLossError
 from kraft_protocol.client.requests import EARLIEST
 
 Key: TypeAlias = tuple[str, int]

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from kraft_pipeline.client import Cluster
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.tables.errors import SPARK, Failure, TaskError, failure_of
 from kraft_pipeline.tables.feeds import Writer, poll
 from kraft_pipeline.tables.spec import EngineSpec, SpecError, TableSpec
 from kraft_pipeline.tables.tasks import Job, Result, run_task
+from kraft_protocol.client.cluster import Cluster
+from kraft_protocol.client.fetch import Range
 
 if TYPE_CHECKING:
     from kraft_pipeline.tables.transforms import Transform

@@ -8,10 +8,9 @@ from __future__ import annotations
 import traceback
 from typing import Final, NamedTuple
 
-from kraft_pipeline.client import BrokerError, ClientError, DataLossError
 from kraft_pipeline.codec import CodecError
 from kraft_pipeline.tables.spec import SpecError
-from kraft_protocol.client.errors import RETRIABLE
+from kraft_protocol.client.errors import RETRIABLE, BrokerError, ClientError, DataLossError
 
 SPARK: Final = "spark"
 """Code of a failure of Spark itself: lost executors, killed workers, too little memory."""

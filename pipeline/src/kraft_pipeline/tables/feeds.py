@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from kraft_pipeline.client import Cluster
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.sources import planning
 from kraft_pipeline.sources.positions import Offsets
 from kraft_pipeline.tables.losses import Losses
@@ -16,6 +14,8 @@ from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.plans import Backfill, Live, Plan, Planner, Sizes
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import open_storage
+from kraft_protocol.client.cluster import Cluster
+from kraft_protocol.client.fetch import Range
 
 POLL_S: Final = 0.5
 """Seconds between checks of an idle table for new records."""

@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from kraft_pipeline.client import ClientError, Cluster
 from kraft_pipeline.sources import offsets
 from kraft_pipeline.tables.opening import options_of
 from kraft_pipeline.tables.routes import of_topic
 from kraft_pipeline.tables.runner import Runner, may_pass
 from kraft_pipeline.tables.spec import TableSpec
+from kraft_protocol.client.cluster import Cluster
+from kraft_protocol.client.errors import ClientError
 
 LOOK_S: Final = 15.0
 """Seconds between checks for new topics."""

@@ -14,7 +14,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kraft_pipeline.client import Cluster
 from kraft_pipeline.sources import offsets
 from kraft_pipeline.tables import schemas
 from kraft_pipeline.tables.bykey.tombstones import Tombstones
@@ -26,6 +25,7 @@ from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import open_storage
 from kraft_pipeline.tables.tasks import INT96_UNIT, encoded, nulls_of
+from kraft_protocol.client.cluster import Cluster
 
 SMALL: Final = 0.75
 """Files smaller than this fraction of `compactTo` are merged. Larger ones stay, or each pass would rewrite them."""

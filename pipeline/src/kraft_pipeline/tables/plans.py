@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from kraft_pipeline.client import Cluster
-from kraft_pipeline.client.fetch import Range, fetch_range
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sources import offsets, planning
 from kraft_pipeline.sources.options import Options
@@ -16,6 +14,8 @@ from kraft_pipeline.tables.committer import State
 from kraft_pipeline.tables.losses import Losses, judged
 from kraft_pipeline.tables.spec import SpecError, TableSpec
 from kraft_pipeline.tables.values import RAW
+from kraft_protocol.client.cluster import Cluster
+from kraft_protocol.client.fetch import Range, fetch_range
 from kraft_protocol.client.requests import EARLIEST
 
 SAMPLE_BYTES: Final = 256 * 1024

@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import intents, partitions, values
 from kraft_pipeline.tables.bykey import changes
@@ -35,6 +34,7 @@ from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.spec import SpecError, TableSpec
 from kraft_pipeline.tables.storage import Storage, open_storage
 from kraft_pipeline.tables.tasks import Job, RowFiles, encoded, nulls_of
+from kraft_protocol.client.fetch import Range
 
 FOLDER: Final = "_kraft_replays"
 LIST: Final = "letters"

@@ -12,9 +12,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from kraft_pipeline.client import ClientError, Cluster
-from kraft_pipeline.client.fetch import Range
-from kraft_pipeline.client.groups import commit_offsets
 from kraft_pipeline.sources.positions import Offsets, Position
 from kraft_pipeline.tables import intents, partitions, values
 from kraft_pipeline.tables.bykey import changes
@@ -33,6 +30,10 @@ from kraft_pipeline.tables.schemas import merged, promoted
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import Storage, open_storage
 from kraft_pipeline.tables.tasks import Job, Result, run_task
+from kraft_protocol.client.cluster import Cluster
+from kraft_protocol.client.errors import ClientError
+from kraft_protocol.client.fetch import Range
+from kraft_protocol.client.groups import commit_offsets
 
 __all__ = ["DeadLetterError", "Progress", "Runner", "open_table", "run_task"]
 

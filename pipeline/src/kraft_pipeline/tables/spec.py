@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import yaml
 
-from kraft_pipeline.client import Settings
 from kraft_pipeline.tables.formats.valuespec import HeaderSpec, KeySpec, ValueSpec, read_headers, read_key, read_value
 from kraft_pipeline.tables.sections import Section, SpecError
+from kraft_protocol.client.cluster import Settings
 
 __all__ = ["SpecError", "TableSpec", "ValueSpec", "load", "parse"]
 

@@ -31,14 +31,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from kraft_pipeline.client import Cluster
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.sources.positions import Offsets
 from kraft_pipeline.tables.errors import Failure, TaskError, failure_of
 from kraft_pipeline.tables.feeds import POLL_S, Asking, Feed, Writer, pieces
 from kraft_pipeline.tables.opening import options_of
 from kraft_pipeline.tables.plans import Plan, Sizes, plan_of
 from kraft_pipeline.tables.spec import SpecError
+from kraft_protocol.client.cluster import Cluster
+from kraft_protocol.client.fetch import Range
 
 if TYPE_CHECKING:
     from kraft_pipeline.tables.engine import SparkEngine

@@ -12,8 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kraft_pipeline.client import Cluster, Settings, fetch_range
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sources.positions import Key
 from kraft_pipeline.tables import intents, partitions, values
@@ -22,6 +20,8 @@ from kraft_pipeline.tables.committer import Added, stem
 from kraft_pipeline.tables.formats.recordmeta import MetaReader
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import Storage, open_storage
+from kraft_protocol.client.cluster import Cluster, Settings
+from kraft_protocol.client.fetch import Range, fetch_range
 
 FILE_BYTES: Final = 96 * 1024 * 1024
 """Arrow bytes that a task holds before it writes a file: large enough for readers, with memory for two."""

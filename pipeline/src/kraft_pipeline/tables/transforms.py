@@ -20,7 +20,6 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.tables import partitions, values
 from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.committer import DELETED, Added, Part
@@ -28,6 +27,7 @@ from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.spec import FunctionSpec, SpecError, TableSpec
 from kraft_pipeline.tables.storage import open_storage
 from kraft_pipeline.tables.tasks import Job, Result, RowFiles
+from kraft_protocol.client.fetch import Range
 
 if TYPE_CHECKING:
     from kraft_pipeline.tables.engine import SparkEngine

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kraft_pipeline.client import ClientError
 from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.tables import partitions
 from kraft_pipeline.tables.committer import DELETED
@@ -29,6 +28,7 @@ from kraft_pipeline.tables.formats.recordmeta import MetaReader
 from kraft_pipeline.tables.partitions import FORMATS, OF_COLUMN
 from kraft_pipeline.tables.schemas import FLAT, aligned, alike, check_names
 from kraft_pipeline.tables.spec import SpecError, TableSpec
+from kraft_protocol.client.errors import ClientError
 
 RAW: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 META: Final = {

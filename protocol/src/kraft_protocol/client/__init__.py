@@ -2,9 +2,14 @@
 
 - `session`: one connection: version negotiation (KIP-511), headers, correlation of responses with requests.
 - `requests`: requests of clients that read and write records, and what their responses say.
+- `topology`: brokers, leaders of partitions and coordinators, from Metadata and FindCoordinator responses.
+- `idempotence`: sequence numbers, and batches of an idempotent producer until they are acknowledged (KIP-98).
 - `backoff`: pauses between attempts, until a time-out.
 - `aio`: the driver on asyncio, for the operator.
-- `blocking`, `cluster`: the driver with blocking sockets, for Spark's workers; brokers, leaders and retries.
+- `blocking`: the driver with blocking sockets, for command lines and Spark's workers. Upon it are `cluster` (brokers,
+  leaders and retries), `fetch` (ranges as whole responses), `produce` (whole batches) and `groups` (commits of offsets).
+
+The node's channels (`kraft_node.server.channel`) are the driver on the node's loop.
 
 Only drivers import sockets and clocks; no core imports a driver.
 """

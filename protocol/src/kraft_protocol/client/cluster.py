@@ -1,4 +1,4 @@
-"""A cluster on blocking sockets: its brokers, leaders and offsets. Its methods retry.
+"""A cluster on blocking sockets: its brokers, leaders and offsets. Its methods retry. `topology` keeps what it knows.
 
 After a retriable error or a broken connection the client refreshes its metadata and retries, with growing pauses, for
 at most `Settings.retry_s`. The final error has the text of the last attempt.
@@ -18,9 +18,9 @@ from kraft_protocol.client.backoff import Backoff
 from kraft_protocol.client.blocking import Connection
 from kraft_protocol.client.errors import RETRIABLE, BrokerError, ClientError
 from kraft_protocol.client.session import Software, Versions
+from kraft_protocol.client.topology import UNKNOWN_TOPIC, Topology, by_leader, epoch_of, leader_of
 
 T = TypeVar("T")
-UNKNOWN_TOPIC: Final = 3
 MADE_S: Final = 60.0
 """Seconds to wait for the creation of a topic, as Kafka's producers do (max.block.ms)."""
 
@@ -81,17 +81,20 @@ class Cluster:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.cluster_id = ""
+        self.topology = Topology()
         self._bootstrap = settings.servers()
-        self._brokers: dict[int, m.Broker] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
-        self._topics: dict[str, m.TopicInfo] = {}
 
     def __enter__(self) -> Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id in the last metadata, "" before the first."""
+        return self.topology.cluster_id
 
     def close(self) -> None:
         """Close all connections."""
@@ -106,15 +109,7 @@ class Cluster:
         topic must not be read.
         """
         answer = self.retried("metadata", lambda: self._metadata(names, create=create))
-        found = {}
-        for topic in answer.topics:
-            if topic.error and topic.error not in RETRIABLE:
-                raise BrokerError(topic.error, f"topic {topic.name}")
-            if topic.partitions and topic.error == 0:
-                found[topic.name] = self._topics[topic.name] = topic
-        for missing in set(self._topics if names is None else names) - set(found):
-            self._topics.pop(missing, None)
-        return found
+        return self.topology.learn_topics(answer, names)
 
     def known(self, names: Collection[str]) -> dict[str, set[bytes]]:
         """The ids of topics in the metadata of all brokers; empty if all brokers report that a topic is missing.
@@ -138,9 +133,9 @@ class Cluster:
 
     def topic(self, name: str) -> m.TopicInfo:
         """A topic from the last metadata, fetched if it is unknown. Raises BrokerError (3) if it does not exist."""
-        known = self._topics.get(name) or self.topics([name]).get(name)
+        known = self.topology.topics.get(name) or self.topics([name]).get(name)
         if known is None:
-            raise BrokerError(3, f"topic {name}")
+            raise BrokerError(UNKNOWN_TOPIC, f"topic {name}")
         return known
 
     def made(self, name: str) -> m.TopicInfo:
@@ -150,9 +145,9 @@ class Cluster:
         """
 
         def ask() -> m.TopicInfo:
-            found = self._topics.get(name) or self.topics([name], create=True).get(name)
+            found = self.topology.topics.get(name) or self.topics([name], create=True).get(name)
             if found is None:
-                raise BrokerError(3, f"topic {name}")
+                raise BrokerError(UNKNOWN_TOPIC, f"topic {name}")
             return found
 
         return self.retried(f"topic {name}", ask, seconds=min(self.settings.retry_s, MADE_S))
@@ -205,13 +200,13 @@ class Cluster:
         self, keys: Collection[tuple[str, int]], errors: list[OSError | BrokerError]
     ) -> dict[int, list[tuple[str, int]]]:
         """Group partitions by leader; adds an error to `errors` for each partition without a leader."""
-        grouped: dict[int, list[tuple[str, int]]] = {}
-        for topic, partition in keys:
+        leaders = {}
+        for key in keys:
             try:
-                grouped.setdefault(self.leader(topic, partition), []).append((topic, partition))
+                leaders[key] = self.leader(*key)
             except BrokerError as e:
                 errors.append(e)
-        return grouped
+        return by_leader(leaders)
 
     def parted(self, read: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
         """Find logs that were truncated below what was read. `read`: offset and leader epoch of the read position.
@@ -222,7 +217,7 @@ class Cluster:
         ends: dict[tuple[str, int], int] = {}
 
         def ask() -> dict[tuple[str, int], int]:
-            for leader, keys in self._by_leader([key for key in read if key not in ends]).items():
+            for leader, keys in by_leader({key: self.leader(*key) for key in read if key not in ends}).items():
                 body = m.offset_for_leader_epoch({key: (self.epoch(*key), read[key][1]) for key in keys})
                 with self.dropping(self.connection(leader)) as connection:
                     answers = m.read_offset_for_leader_epoch(connection.ask(body))
@@ -236,17 +231,18 @@ class Cluster:
 
     def epoch(self, topic: str, partition: int) -> int:
         """The leader epoch in the last metadata, -1 if it is unknown."""
-        info = self.topic(topic).partitions.get(partition)
-        return -1 if info is None else info.leader_epoch
+        return epoch_of(self.topic(topic), partition)
 
     def leader(self, topic: str, partition: int) -> int:
         """The leader's node id in the last metadata. Raises BrokerError if the partition has no leader."""
-        info = self.topic(topic).partitions.get(partition)
-        if info is None:
-            raise BrokerError(3, f"partition {topic}-{partition}")
-        if info.leader < 0:
-            raise BrokerError(info.error or 5, f"partition {topic}-{partition}")
-        return info.leader
+        return leader_of(self.topic(topic), partition)
+
+    def coordinator(self, group: str) -> Connection:
+        """A connection to the coordinator of a consumer group. Raises OSError, and BrokerError."""
+        with self.dropping(self.any_connection()) as connection:
+            found = m.read_find_coordinator(connection.ask(m.find_coordinator(group)))
+        broker = self.topology.coordinator(found, f"group {group}")
+        return self._connect(broker.host, broker.port)
 
     def config(self, topics: Sequence[str], key: str) -> dict[str, str]:
         """The value of one configuration key of each topic. Raises BrokerError if it must not be read."""
@@ -263,18 +259,16 @@ class Cluster:
 
     def address(self, node: int) -> str:
         """host:port of a broker, or a text that says it is away, for messages."""
-        broker = self._brokers.get(node)
+        broker = self.topology.brokers.get(node)
         return f"broker {node}, which is unreachable" if broker is None else f"{broker.host}:{broker.port}"
 
     def addresses(self) -> list[tuple[str, int]]:
         """Hosts and ports of the brokers in the last metadata."""
-        return [(broker.host, broker.port) for broker in self._brokers.values()]
+        return self.topology.addresses()
 
     def connection(self, node: int) -> Connection:
         """A connection to a broker, reused if one is open. Raises OSError, and BrokerError for an unknown broker."""
-        broker = self._brokers.get(node)
-        if broker is None:
-            raise BrokerError(5, f"node {node}")
+        broker = self.topology.broker(node)
         return self._connect(broker.host, broker.port)
 
     def any_connection(self) -> Connection:
@@ -328,12 +322,6 @@ class Cluster:
             self.drop(connection)
             raise
 
-    def _by_leader(self, keys: Collection[tuple[str, int]]) -> dict[int, list[tuple[str, int]]]:
-        grouped: dict[int, list[tuple[str, int]]] = {}
-        for topic, partition in keys:
-            grouped.setdefault(self.leader(topic, partition), []).append((topic, partition))
-        return grouped
-
     def _metadata(self, names: Collection[str] | None, *, create: bool = False) -> m.MetadataAnswer:
         """Fetch metadata from any broker. Raises OSError if none answers."""
         error: OSError = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached")
@@ -345,14 +333,12 @@ class Cluster:
             except OSError as e:
                 error = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached: {host}:{port}: {e}")
                 continue
-            if answer.brokers:
-                self._brokers = {broker.node: broker for broker in answer.brokers}
-                self.cluster_id = answer.cluster_id
+            if self.topology.learn_brokers(answer):
                 return answer
         raise error
 
     def _addresses(self) -> list[tuple[str, int]]:
-        return list(dict.fromkeys([*((b.host, b.port) for b in self._brokers.values()), *self._bootstrap]))
+        return list(dict.fromkeys([*self.topology.addresses(), *self._bootstrap]))
 
     def _connect(self, host: str, port: int) -> Connection:
         connection = self._connections.get((host, port))

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from kraft_protocol.client.session import Versions
 from kraft_protocol.ids import ZERO_UUID, Uuid
+from kraft_protocol.records.batch import AbortedTransaction
 from kraft_protocol.wire import messages as w
 from kraft_protocol.wire.api import ApiKey
 
@@ -86,13 +87,6 @@ class EpochEnd(NamedTuple):
 
     error: int
     offset: int
-
-
-class AbortedTransaction(NamedTuple):
-    """An aborted transaction of a Fetch response: its producer, and the offset of its first record."""
-
-    producer_id: int
-    first_offset: int
 
 
 class FetchAnswer(NamedTuple):

@@ -61,6 +61,13 @@ _MAX_HEADERS: Final = 1 << 20
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
+class AbortedTransaction(NamedTuple):
+    """An aborted transaction of a Fetch response: its producer's records from `first_offset` to its marker."""
+
+    producer_id: int
+    first_offset: int
+
+
 class BatchHeader:
     """The header of one batch; `position` is its start in its buffer, `length` the size of the batch in bytes."""
 
@@ -438,6 +445,21 @@ def thin_plain(batch: bytes, records: bytes, count: int, latest: int) -> tuple[b
     length = len(checked) + ATTRIBUTES_POSITION - LOG_OVERHEAD
     head = (batch[:_LENGTH_POSITION], _INT.pack(length), batch[LOG_OVERHEAD:CRC_POSITION], _CRC.pack(crc32c(checked)))
     return b"".join((*head, checked)), max_timestamp
+
+
+def next_offset(data: Buffer) -> int:
+    """The offset after the last complete batch in `data`, -1 if there is none. Does not check the batches."""
+    view = memoryview(data)
+    at, end, last = 0, len(view), -1
+    while end - at >= HEADER_SIZE:
+        length = _PREFIX.unpack_from(view, at)[1] + LOG_OVERHEAD
+        if length < HEADER_SIZE or at + length > end:
+            break
+        last, at = at, at + length
+    if last < 0:
+        return -1
+    fields = HEADER.unpack_from(view, last)
+    return int(fields[0] + fields[6] + 1)
 
 
 def seal(base_offset: int, leader_epoch: int, fields: tuple[int, ...], payload: Buffer) -> bytes:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.client import DataLossError
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import spec
 from kraft_pipeline.tables.losses import Losses
@@ -15,6 +14,7 @@ from kraft_pipeline.tables.opening import open_table
 from kraft_pipeline.tables.plans import Plan
 from kraft_pipeline.tables.runner import Progress, Runner
 from kraft_pipeline.tables.storage import open_storage
+from kraft_protocol.client.errors import DataLossError
 from kraft_protocol.records.batch import build_batch
 from tests.compat.test_pipeline_table import rows
 from tests.feed import Fed

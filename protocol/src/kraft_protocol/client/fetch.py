@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from kraft_pipeline.codec.batches import Aborted, next_offset
 from kraft_protocol.client import requests as m
 from kraft_protocol.client.blocking import Connection
 from kraft_protocol.client.cluster import Cluster, Patience
@@ -25,6 +24,7 @@ from kraft_protocol.client.errors import (
     ClientError,
     DataLossError,
 )
+from kraft_protocol.records.batch import AbortedTransaction, next_offset
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
 MAX_WAIT_MS: Final = 500
@@ -39,7 +39,7 @@ class Chunk(NamedTuple):
     records: memoryview
     offset: int
     end: int
-    aborted: list[Aborted] | None
+    aborted: list[AbortedTransaction] | None
 
 
 class Range(NamedTuple):
@@ -132,8 +132,7 @@ class _Fetcher:
             if self._at < self._until:
                 with suppress(OSError):  # the next answer meets it again, and looks for another leader
                     self._send()
-            aborted = [Aborted(*one) for one in answer.aborted] if self._committed else None
-            yield Chunk(answer.records, begun, self._until, aborted)
+            yield Chunk(answer.records, begun, self._until, answer.aborted if self._committed else None)
 
     def _is_elsewhere(self, answer: m.FetchAnswer) -> bool:
         """Whether another replica than the one that answered has to serve the next request."""

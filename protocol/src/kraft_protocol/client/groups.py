@@ -1,4 +1,4 @@
-"""Commits offsets of a consumer group, so that monitoring can show its lag. The pipeline does not read them.
+"""Commits offsets of a consumer group, so that monitoring can show its lag.
 
 The committer is not a member of the group, like a consumer that assigns its own partitions. The coordinator accepts
 such offsets only while the group has no members.
@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from kraft_protocol.client import requests as m
-from kraft_protocol.client.blocking import Connection
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.errors import BrokerError
 
@@ -34,16 +33,8 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int
 
 
 def _commit(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    with cluster.dropping(_coordinator(cluster, group)) as connection:
+    with cluster.dropping(cluster.coordinator(group)) as connection:
         answers = m.read_offset_commit(connection.ask(m.offset_commit(group, offsets)))
     for (topic, partition), error in answers.items():
         if error:
             raise BrokerError(error, f"offset of {topic}-{partition} for group {group}")
-
-
-def _coordinator(cluster: Cluster, group: str) -> Connection:
-    with cluster.dropping(cluster.any_connection()) as connection:
-        found = m.read_find_coordinator(connection.ask(m.find_coordinator(group)))
-    if found.error:
-        raise BrokerError(found.error, f"coordinator of group {group}")
-    return cluster.connection(found.node)
