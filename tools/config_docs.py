@@ -20,9 +20,9 @@ from pathlib import Path
 
 from kraft_node.base.config import acting, effects
 from kraft_node.base.config.definitions import BROKER, CLIENT_METRICS, GROUP, TOPIC, TOPIC_SYNONYMS, ConfigKey
-from kraft_node.base.config.node import OWN_DEFAULTS
-from kraft_node.base.config.tables import KAFKA_VERSION
 from kraft_node.base.config.topic import attribute
+from kraft_protocol.configs.kafka import KAFKA_VERSION
+from kraft_protocol.configs.own import OWN_DEFAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "node" / "src" / "kraft_node"

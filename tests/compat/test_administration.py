@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from kraft_pipeline.client import Cluster, Settings, fetch_range
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
+from kraft_protocol.client.cluster import Cluster, Settings
+from kraft_protocol.client.fetch import Range, fetch_range
 from kraft_protocol.client.requests import NO_ID
 from tests.compat.members import Members, wait_for
 from tests.compat.targets import Ours, free_ports

@@ -16,7 +16,7 @@ FUNCTION_LINES_MAX = 60
 FOLDER_FILES_MAX = 30
 
 LARGER_FILES = {
-    "node/src/kraft_node/base/config/tables.py": 560,
+    "protocol/src/kraft_protocol/configs/kafka.py": 560,
     "node/src/kraft_node/log/directory.py": 520,
     "node/src/kraft_node/log/manager.py": 520,
     "node/src/kraft_node/partition/partition.py": 580,

@@ -1,4 +1,4 @@
-"""Derives `node/src/kraft_node/base/config/tables.py` from the jars of an Apache Kafka release.
+"""Derives `protocol/src/kraft_protocol/configs/kafka.py` from the jars of an Apache Kafka release.
 
     python tools/import_configs LIB_DIRECTORY [--check]
 
@@ -15,16 +15,16 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-TARGET = HERE.parents[1] / "node/src/kraft_node/base/config/tables.py"
+TARGET = HERE.parents[1] / "protocol/src/kraft_protocol/configs/kafka.py"
 
 HEAD = '''"""The configuration keys of Apache Kafka {version}, as facts. Written by `tools/import_configs`: do not edit.
 
-One key a line: name, type, default, constraint, flags. `base.config.definitions` reads it.
+One key a line: name, type, default, constraint, flags. The node's `base.config.definitions` reads it.
 
 - default: `!` none (the key must be given), `~` null, otherwise `=` and the text.
 - constraint: `-` none; `range:A..B` (either may be missing); `in:A,B`; `ci:A,B` (in any case); `list:A,B` a list
   without duplicates or empty entries whose values are among these (all when none are named), `e` after list = may be
-  empty, `n` = may be null; otherwise the name of a rule in `base.config.validators`.
+  empty, `n` = may be null; otherwise the name of a rule in the node's `base.config.validators`.
 - flags: `h` `m` `l` the importance; `p` may change at run time per broker, `c` for one broker or the whole cluster;
   `i` internal, not shown by DescribeConfigs.
 """

@@ -6,7 +6,8 @@ from types import SimpleNamespace as Obj
 from typing import Any
 
 from kraft_node.base.turns import Turns
-from kraft_node.broker.fetch.session import EPOCH_MAX, SESSION_IDLE_MS_MIN, FetchSession, SessionCache, next_epoch
+from kraft_node.broker.fetch.session import SESSION_IDLE_MS_MIN, FetchSession, SessionCache
+from kraft_protocol.client.fetch_session import EPOCH_MAX, next_epoch
 from kraft_protocol.errors import ErrorCode
 from tests.unit.broker.world import Dice, Loop, make_env
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.config import tables
+from kraft_node.base.config import definitions
 from kraft_node.base.config.node import NodeConfig
 from kraft_node.base.config.properties import parse_properties
 from kraft_node.metadata.features import METADATA_VERSIONS
@@ -17,8 +17,7 @@ from kraft_operator.plan.levels import FIRST, NAMES, UNKNOWN, level_of, name_of
 from kraft_operator.plan.record import Claim, Node, Record, Replacement
 from kraft_operator.plan.wanted import STARTS_WITH, keys_of
 from kraft_operator.specs import network, pods
-from kraft_operator.specs.dynamic_keys import DYNAMIC
-from kraft_operator.specs.properties import advertised, aspects, properties, text
+from kraft_operator.specs.properties import DYNAMIC, advertised, aspects, properties, text
 from kraft_operator.specs.quantities import as_bytes
 from kraft_operator.specs.remembered import record_of, remembered
 from kraft_operator.specs.wishes import APPROVE, ROLL, SKIP, wishes
@@ -35,8 +34,8 @@ def _pod_specs() -> list[dict[str, Any]]:
 
 
 def test_keys_that_need_no_restart_are_those_of_the_node() -> None:
-    lines = [*tables.BROKER.splitlines(), *tables.BROKER_DYNAMIC_ONLY.splitlines()]
-    assert frozenset(line.split(" ")[0] for line in lines if "c" in line.split(" ")[-1]) == DYNAMIC
+    keys = (*definitions.BROKER.values(), *definitions.BROKER_DYNAMIC_ONLY.values())
+    assert {key.name for key in keys if key.update_mode == definitions.CLUSTER_WIDE} == DYNAMIC
 
 
 def test_every_pod_is_hardened() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.config.listeners import parse_map
-from kraft_node.base.config.node import LISTENER_PREFIX
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.server.connection_rates import ConnectionRates
 from kraft_node.server.listener import Limits
+from kraft_protocol.configs.own import LISTENER_PREFIX
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig

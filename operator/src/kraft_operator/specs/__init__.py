@@ -11,8 +11,7 @@ the tests. The package does no I/O, and does not decide when to change something
 - `network`     services, disruption budgets
 - `template`    a pool's pod template as parts of a pod
 - `windows`     whether a maintenance window is open
-- `config_check` errors in Kafka's configuration;  `config_keys`: the node's keys
-- `dynamic_keys` Kafka's keys that need no restart
+- `config_check` errors in Kafka's configuration, by the keys of `kraft_protocol.configs`
 
 Pods are created one by one and belong to the resource itself. A StatefulSet could not keep ids that are never reused,
 roll by the state of a quorum, or replace the disk of a single node. The resource owns every object, so that its

@@ -1,7 +1,7 @@
 """Checks of Kafka's configuration before any node restarts: unknown keys, and values that every node refuses.
 
-The keys are the node's (`config_keys`). Only the node checks combinations of keys, and values that depend on its
-machine. The check never refuses a value that a node accepts.
+`kraft_protocol.configs` has the keys. Only the node checks combinations of keys, and values that depend on its machine.
+The check never refuses a value that a node accepts.
 """
 
 from __future__ import annotations
@@ -10,30 +10,32 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from kraft_operator.api.cluster import KRaftClusterSpec
-from kraft_operator.specs import config_keys
+from kraft_protocol.configs import kafka, own
+from kraft_protocol.configs.rows import KeyRow, rows
 
 ALIKE: Final = 0.6
 """Least similarity of a suggested name, from 0 to 1."""
+BROKER: Final = "".join(
+    (
+        kafka.BROKER,
+        kafka.BROKER_DYNAMIC_ONLY,
+        *(f"{name} string ~ - l\n" for name in (*own.OWN_DEFAULTS, *own.PLUGIN_KEYS)),
+    )
+)
+"""The keys of nodes, in the notation of `kraft_protocol.configs.kafka`."""
+TOPIC: Final = kafka.TOPIC
 _BLANKS: Final = "".join(map(chr, range(0x21)))
 _INTEGER: Final = re.compile(r"[+-]?\d{1,400}")
 _DECIMAL: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
 _BITS: Final = {"short": 15, "int": 31, "long": 63}
 
 
-class ConfigKeyFacts(NamedTuple):
-    """Type and constraint of a key."""
-
-    kind: str
-    constraint: str
-
-
 @cache
-def _keys(table: str) -> Mapping[str, ConfigKeyFacts]:
-    rows = (line.split(" ") for line in table.splitlines())
-    return {name: ConfigKeyFacts(kind, constraint) for name, kind, constraint in rows}
+def _keys(table: str) -> Mapping[str, KeyRow]:
+    return {row.name: row for row in rows(table)}
 
 
 def cluster_config_problems(spec: KRaftClusterSpec) -> list[str]:
@@ -41,12 +43,12 @@ def cluster_config_problems(spec: KRaftClusterSpec) -> list[str]:
     parts = [("spec.config", spec.config)]
     parts += [(f"spec.nodePools {pool.name} config", pool.config) for pool in spec.node_pools]
     refuse = spec.unknown_config == "Refuse"
-    return [line for where, texts in parts for line in config_problems(where, texts, config_keys.BROKER, refuse)]
+    return [line for where, texts in parts for line in config_problems(where, texts, BROKER, refuse)]
 
 
 def topic_config_problems(texts: Mapping[str, str]) -> list[str]:
     """Return a line for each error in a KRaftTopic's `spec.config`."""
-    return list(config_problems("spec.config", texts, config_keys.TOPIC, True))
+    return list(config_problems("spec.config", texts, TOPIC, True))
 
 
 def config_problems(where: str, texts: Mapping[str, str], table: str, refuse_unknown: bool) -> Iterable[str]:
@@ -58,13 +60,13 @@ def config_problems(where: str, texts: Mapping[str, str], table: str, refuse_unk
             expected = _expected(facts, text)
             if expected:
                 yield f"{where} {name}: {text!r} is not valid: {expected} is expected"
-        elif refuse_unknown and not name.startswith(config_keys.LISTENER_PREFIX):
+        elif refuse_unknown and not name.startswith(own.LISTENER_PREFIX):
             near = difflib.get_close_matches(name, keys, 1, ALIKE)
             hint = f"; did you mean {near[0]}?" if near else ""
             yield f"{where} {name}: nodes do not know this key{hint}"
 
 
-def _expected(facts: ConfigKeyFacts, text: str) -> str:
+def _expected(facts: KeyRow, text: str) -> str:
     """Describe the values that are expected instead of `text`; empty if `text` is valid."""
     word = text.strip(_BLANKS)
     if facts.kind == "boolean":

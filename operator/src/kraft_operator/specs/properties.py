@@ -10,8 +10,11 @@ from kraft_operator.api.pools import NodePool
 from kraft_operator.api.template import without_later
 from kraft_operator.plan.wanted import STARTS_WITH
 from kraft_operator.specs.cluster import Cluster, digest
-from kraft_operator.specs.dynamic_keys import DYNAMIC
+from kraft_protocol.configs import kafka
+from kraft_protocol.configs.rows import rows
 
+DYNAMIC: Final = frozenset(row.name for row in rows(kafka.BROKER, kafka.BROKER_DYNAMIC_ONLY) if row.is_cluster_wide)
+"""Keys that all brokers change at run time, without a restart."""
 DATA: Final = "/var/lib/kraft"
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 MANIFESTS: Final = "manifests"

@@ -18,6 +18,7 @@ from kraft_pipeline.codec.errors import CodecError
 from kraft_protocol.client.blocking import Connection
 from kraft_protocol.client.cluster import Patience, Settings
 from kraft_protocol.client.errors import BrokerError, ClientError
+from kraft_protocol.client.fetch_session import FINAL_EPOCH
 from kraft_protocol.client.session import Versions
 from kraft_protocol.ids import METADATA_TOPIC_ID as TOPIC_ID
 from kraft_protocol.ids import METADATA_TOPIC_NAME as TOPIC
@@ -171,7 +172,7 @@ class Controllers:
     def _fetch(self, offset: int, epoch: int) -> Fetched:
         wanted = m.FetchRequest.FetchPartition(0, self._epoch, offset, epoch, partition_max_bytes=FETCH_BYTES)
         topic = m.FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[wanted])
-        request = m.FetchRequest(max_bytes=FETCH_BYTES, session_epoch=-1, topics=[topic])
+        request = m.FetchRequest(max_bytes=FETCH_BYTES, session_epoch=FINAL_EPOCH, topics=[topic])
         return _read_fetch(self._connected().ask(request))
 
     def _follow(self, found: Fetched) -> None:

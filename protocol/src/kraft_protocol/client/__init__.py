@@ -4,10 +4,11 @@
 - `requests`: requests of clients that read and write records, and what their responses say.
 - `topology`: brokers, leaders of partitions and coordinators, from Metadata and FindCoordinator responses.
 - `idempotence`: sequence numbers, and batches of an idempotent producer until they are acknowledged (KIP-98).
+- `fetch_session`: the id and epoch of a fetch session, and its partitions (KIP-227).
 - `backoff`: pauses between attempts, until a time-out.
 - `aio`: the driver on asyncio, for the operator.
-- `blocking`: the driver with blocking sockets, for command lines and Spark's workers. Upon it are `cluster` (brokers,
-  leaders and retries), `fetch` (ranges as whole responses), `produce` (whole batches) and `groups` (commits of offsets).
+- `blocking`: the driver with blocking sockets, for command lines and Spark's workers. It serves `cluster` (brokers,
+  leaders and retries), `fetch` (ranges as whole responses), `produce` (whole batches) and `groups` (offsets).
 
 The node's channels (`kraft_node.server.channel`) are the driver on the node's loop.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from kraft_protocol.client.fetch_session import FINAL_EPOCH
 from kraft_protocol.client.session import Versions
 from kraft_protocol.ids import ZERO_UUID, Uuid
 from kraft_protocol.records.batch import AbortedTransaction
@@ -216,7 +217,7 @@ def fetch(
         min_bytes=1,
         max_bytes=max_bytes,
         isolation_level=int(committed),
-        session_epoch=-1,
+        session_epoch=FINAL_EPOCH,
         topics=[w.FetchRequest.FetchTopic(topic_id=Uuid(topic_id), partitions=[wanted])],
         rack_id=rack,
     )

@@ -17,11 +17,11 @@ from confluent_kafka.serialization import IntegerSerializer, MessageField, Seria
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
-from kraft_pipeline.client import ClientError
 from kraft_pipeline.tables import spec
 from kraft_pipeline.tables.formats import recordmeta, registry
 from kraft_pipeline.tables.formats.recordmeta import MetaReader
 from kraft_pipeline.tables.opening import open_table
+from kraft_protocol.client.errors import ClientError
 from kraft_protocol.records.batch import NewRecord, build_batch
 from tests.feed import Feed
 from tests.registry import RegistryServer

@@ -1,6 +1,6 @@
 """Definitions of configuration keys: type, default, constraint, update mode and synonyms.
 
-The text of the definitions is in `base.config.tables`. A table is parsed into objects at its first use.
+The text of the definitions is in `kraft_protocol.configs.kafka`. A table is parsed into objects at its first use.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kraft_node.base.config import tables
 from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.config.types import ConfigValue, parse_type
 from kraft_node.base.config.validators import Check, compile_constraint
+from kraft_protocol.configs import kafka as tables
 
 PER_BROKER: Final = "per-broker"
 CLUSTER_WIDE: Final = "cluster-wide"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kraft_node.base.config.definitions import BROKER
 from kraft_node.base.config.errors import ConfigError
@@ -24,25 +24,10 @@ from kraft_node.base.config.listeners import (
 from kraft_node.base.config.properties import parse_properties
 from kraft_node.base.config.types import ConfigValue, trim
 from kraft_node.base.config.view import ConfigView, broker_key
+from kraft_protocol.configs.own import LISTENER_PREFIX, OWN_DEFAULTS, PLUGIN_KEYS
 
 if TYPE_CHECKING:
     from kraft_node.base.config.topic import TopicConfig
-
-LISTENER_PREFIX: Final = "listener.name."
-
-# Keys that Kafka does not have, or whose purpose Kafka leaves to the JVM (JMX agents, log4j files).
-OWN_DEFAULTS: Final[dict[str, str]] = {
-    "http.listener": "",  # host:port of /metrics, /livez, /readyz and /status; empty: not served
-    "config.revision": "",  # a word that /status repeats; it identifies the file that the process read
-    "quorum.empty.disk.guard": "true",
-    "broker.session.closed.timeout.ms": "",
-    "broker.session.replace.on.restart": "true",
-    "stray.log.delete.delay.ms": "86400000",  # KIP-516: how long logs of deleted topics are kept; -1: for ever
-    "broker.heartbeat.timeout.ms": "",  # KIP-343: time without a controller after which clients are refused; 0: never
-}
-
-PLUGIN_KEYS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
-"""Keys of Kafka's authorizer (`security.authorizer`), which are not in Kafka's definitions."""
 
 
 class NodeConfig(ConfigView):

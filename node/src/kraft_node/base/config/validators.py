@@ -1,4 +1,4 @@
-"""Constraints on configuration values, in the notation of `base.config.tables`.
+"""Constraints on configuration values, in the notation of `kraft_protocol.configs.kafka`.
 
 `compile_constraint` compiles the notation to a function that raises ConfigError. Messages follow Kafka's validators.
 """

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.long_answers import answer_later
 from kraft_node.broker.fetch import reader
-from kraft_node.broker.fetch.session import INITIAL_EPOCH, NO_SESSION, ROWS, FetchSession
+from kraft_node.broker.fetch.session import ROWS, FetchSession
 from kraft_node.broker.pieces import pieces
+from kraft_protocol.client.fetch_session import INITIAL_EPOCH, NO_SESSION
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire.messages import FetchResponse
 

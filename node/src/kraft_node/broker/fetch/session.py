@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.env import Rng
 from kraft_node.partition.table import PartitionKey
+from kraft_protocol.client.fetch_session import INITIAL_EPOCH, NO_SESSION, next_epoch
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import ZERO_UUID, Uuid
 
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from kraft_node.broker.fetch.large import LargeFetch
     from kraft_node.partition.partition import Partition
 
-NO_SESSION: Final = 0
-INITIAL_EPOCH: Final = 0
-FINAL_EPOCH: Final = -1
-EPOCH_MAX: Final = 2**31 - 1
 SESSION_IDLE_MS_MIN: Final = 120_000
 """A session that was used within this time is evicted only for a more valuable one (Kafka's
 min.incremental...eviction.ms).
@@ -35,11 +32,6 @@ PARTITIONS_MAX: Final = 2 << 20
 """Maximum of partitions of all sessions: half a kilobyte each. Above it, only followers get sessions."""
 
 UNKNOWN: Final = -1
-
-
-def next_epoch(epoch: int) -> int:
-    """The session epoch after `epoch`; 0 is only for the first request."""
-    return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
 class FetchPartition:

@@ -12,7 +12,8 @@ from kraft_node.base.long_answers import answer_with
 from kraft_node.broker.fetch import reader
 from kraft_node.broker.fetch.cold import bring_in
 from kraft_node.broker.fetch.large import LargeFetch, rounds
-from kraft_node.broker.fetch.session import NO_SESSION, ROWS, FetchPartition, FetchSession
+from kraft_node.broker.fetch.session import ROWS, FetchPartition, FetchSession
+from kraft_protocol.client.fetch_session import NO_SESSION
 from kraft_protocol.wire.messages import FetchRequest
 
 if TYPE_CHECKING:

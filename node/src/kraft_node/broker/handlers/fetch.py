@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from kraft_node.base.turns import Turns
 from kraft_node.broker.fetch import reader
 from kraft_node.broker.fetch.large import FirstRead, LargeFetch, is_large
-from kraft_node.broker.fetch.session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, SessionCache
+from kraft_node.broker.fetch.session import FetchSession, SessionCache
 from kraft_node.broker.fetch.waiting import WAITING_MAX, WaitingFetch, make_room, waits
 from kraft_node.broker.leader_hints import hint_at_leaders
 from kraft_node.partition.partition import READ_LOG_END
+from kraft_protocol.client.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import FetchResponse
 

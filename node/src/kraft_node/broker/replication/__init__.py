@@ -4,7 +4,6 @@
 |-|-|
 | `fetchers` | From which leader is each followed partition fetched? |
 | `fetcher` | For one leader: what does the next fetch request name, and what happens with the response? |
-| `fetch_session` | Which partitions does the leader's fetch session hold (KIP-227)? |
 | `truncation` | Where do this log and the leader's diverge, and what is truncated (KIP-279)? |
 | `out_of_range` | What if the leader's log ends before this log, or starts after it? |
 | `cluster` | Which brokers are alive, and in which broker epoch? |

@@ -1,4 +1,4 @@
-"""The follower's side of a fetch session (KIP-227): the partitions that the leader's session holds.
+"""The fetching side of a fetch session (KIP-227), without I/O: the partitions that the leader's session holds.
 
 The first request names every partition and opens a session. Later requests name only the partitions that have changed
 and those to forget. A leader without room for a session responds with session id 0; then every request is full.
@@ -6,16 +6,23 @@ and those to forget. A leader without room for a session responds with session i
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
 
-from kraft_node.partition.table import PartitionKey
-
+Key = TypeVar("Key", bound=Hashable)
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+"""The epoch of a request that neither has nor opens a session, or that closes its session."""
 EPOCH_MAX: Final = 2**31 - 1
 
 
-class FetchSession:
+def next_epoch(epoch: int) -> int:
+    """The epoch of the request after one with `epoch`, which is not FINAL_EPOCH."""
+    return 1 if epoch == EPOCH_MAX else epoch + 1
+
+
+class FetchSession(Generic[Key]):
     """The session fields of the next request, and the partitions in the leader's session."""
 
     __slots__ = ("epoch", "id", "known")
@@ -23,7 +30,7 @@ class FetchSession:
     def __init__(self) -> None:
         self.id = NO_SESSION
         self.epoch = INITIAL_EPOCH
-        self.known: set[PartitionKey] = set()
+        self.known: set[Key] = set()
         """Partitions in the leader's session."""
 
     @property
@@ -35,11 +42,11 @@ class FetchSession:
         """Note a successful response with this session id."""
         if self.is_full:
             self.id = session_id
-            self.epoch = INITIAL_EPOCH if session_id == NO_SESSION else 1
+            self.epoch = INITIAL_EPOCH if session_id == NO_SESSION else next_epoch(INITIAL_EPOCH)
         elif session_id == NO_SESSION:
             self.restart()
         else:
-            self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+            self.epoch = next_epoch(self.epoch)
 
     def restart(self) -> None:
         """Make the next request a full one; it names the old session, so that the leader can drop it."""

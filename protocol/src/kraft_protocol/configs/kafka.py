@@ -1,11 +1,11 @@
 """The configuration keys of Apache Kafka 4.3.1, as facts. Written by `tools/import_configs`: do not edit.
 
-One key a line: name, type, default, constraint, flags. `base.config.definitions` reads it.
+One key a line: name, type, default, constraint, flags. The node's `base.config.definitions` reads it.
 
 - default: `!` none (the key must be given), `~` null, otherwise `=` and the text.
 - constraint: `-` none; `range:A..B` (either may be missing); `in:A,B`; `ci:A,B` (in any case); `list:A,B` a list
   without duplicates or empty entries whose values are among these (all when none are named), `e` after list = may be
-  empty, `n` = may be null; otherwise the name of a rule in `base.config.validators`.
+  empty, `n` = may be null; otherwise the name of a rule in the node's `base.config.validators`.
 - flags: `h` `m` `l` the importance; `p` may change at run time per broker, `c` for one broker or the whole cluster;
   `i` internal, not shown by DescribeConfigs.
 """

@@ -1,0 +1,6 @@
+"""The configuration keys of nodes, topics, groups and quotas, as facts: the node parses by them, the operator checks.
+
+- `kafka`: the keys of Apache Kafka, written by `tools/import_configs` from a release.
+- `rows`: reads the lines of the tables.
+- `own`: the keys that Kafka's tables lack.
+"""

@@ -1,0 +1,22 @@
+"""Keys that Kafka's tables lack: those that only our node has, and those that Kafka leaves to plug-ins or the JVM."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LISTENER_PREFIX: Final = "listener.name."
+"""Prefix of keys for a single listener."""
+
+OWN_DEFAULTS: Final[dict[str, str]] = {
+    "http.listener": "",  # host:port of /metrics, /livez, /readyz and /status; empty: not served
+    "config.revision": "",  # a word that /status repeats; it identifies the file that the process read
+    "quorum.empty.disk.guard": "true",
+    "broker.session.closed.timeout.ms": "",
+    "broker.session.replace.on.restart": "true",
+    "stray.log.delete.delay.ms": "86400000",  # KIP-516: how long logs of deleted topics are kept; -1: for ever
+    "broker.heartbeat.timeout.ms": "",  # KIP-343: time without a controller after which clients are refused; 0: never
+}
+"""Default texts of our node's keys."""
+
+PLUGIN_KEYS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+"""Keys of Kafka's authorizer, which are not in Kafka's definitions."""
