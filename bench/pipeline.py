@@ -25,12 +25,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from bench.servers import fresh
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sinks.options import parse_sink
 from kraft_pipeline.sinks.rows import RowWriter
 from kraft_protocol.client.cluster import Cluster, Settings
 from kraft_protocol.client.fetch import Range, fetch_range
+from tests.compat.targets import Ours
 
 SIZES = {"100 B": 100, "1 KiB": 1024}
 MIB = 1 << 20
@@ -163,7 +163,7 @@ def main() -> int:
     table = Table("pass", "ours s CPU/GB", "confluent s CPU/GB", "times cheaper (spread)", "ours records/s")
     alone = Table("codec alone", "MB/s", "records/s")
     with tempfile.TemporaryDirectory(prefix="kraft-bench-") as folder:
-        target = fresh("ours", Path(folder) / "node", **{"log.segment.bytes": str(1 << 30)}).start()
+        target = Ours("ours", Path(folder) / "node", {"log.segment.bytes": str(1 << 30)}).start()
         admin = AdminClient({"bootstrap.servers": target.bootstrap})
         for name, size in SIZES.items():
             count = options.mib * MIB // size

@@ -30,9 +30,8 @@ from rich.table import Table
 
 from bench import report
 from bench.pipeline import MIB, SIZES, values, write_ours
-from bench.servers import fresh
 from kraft_pipeline.sources.kraft import register
-from tests.compat.targets import Target
+from tests.compat.targets import Ours, Target
 from tools import peers
 
 AIMS: Final = {
@@ -289,7 +288,7 @@ def main() -> int:
     signal.signal(signal.SIGALRM, up)
     signal.alarm(int(options.minutes * 60))
     with tempfile.TemporaryDirectory(prefix="kraft-bench-") as folder:
-        target = fresh("ours", Path(folder) / "node", **{"log.segment.bytes": str(1 << 30)}).start()
+        target = Ours("ours", Path(folder) / "node", {"log.segment.bytes": str(1 << 30)}).start()
         spark = session()
         # The alarm ends only what hangs: rounds end in time by themselves.
         bench = Bench(spark, target, Path(folder), options.mib, options.rounds, until - RESERVE_S)
