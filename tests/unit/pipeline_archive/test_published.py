@@ -31,7 +31,7 @@ def before_write(number: int, what: Callable[[], None], *, renames: bool = True)
     Renames hold a lock, so a call before a rename must not wait for that lock.
     """
     seen, inside = [0], [False]
-    plain = Folder.write, os.replace, os.link, published._overwritten
+    plain = Folder._put, os.replace, os.link, published._overwritten
 
     def counted(call: Any) -> Any:
         def counting(*arguments: Any, **options: Any) -> Any:
@@ -48,7 +48,7 @@ def before_write(number: int, what: Callable[[], None], *, renames: bool = True)
         return counting
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Folder, "write", counted(plain[0]))
+        patch.setattr(Folder, "_put", counted(plain[0]))
         if renames:
             patch.setattr(os, "replace", counted(plain[1]))
         patch.setattr(os, "link", counted(plain[2]))
