@@ -47,7 +47,11 @@ class ControllerLaws:
         self._watched[machine.name] = controller
         for key in controller.handlers.keys() - node.raft.handlers().keys():  # Raft answers the others itself
             handler = controller.handlers[key]
-            controller.handlers[key] = self._wrapped(machine.name, controller, node.raft, handler)
+            wrapped = controller.handlers[key] = self._wrapped(machine.name, controller, node.raft, handler)
+            for listener in node.listeners if key == ApiKey.BROKER_HEARTBEAT else ():  # they have copied the handlers
+                served = listener.apis.get(int(key))
+                if served is not None and served.handler is handler:
+                    served.handler = wrapped
 
     def _wrapped(self, name: str, controller: Controller, raft: RaftDriver, handler: Handler) -> Handler:
         def handle(ctx: RequestContext, request: Any) -> Any:
