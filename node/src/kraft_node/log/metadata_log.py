@@ -11,6 +11,7 @@ Disk failures raise OSError, which ends the voter.
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import Final, TypeVar
@@ -32,6 +33,8 @@ from kraft_node.raft.storage import SnapshotFile, Work
 from kraft_protocol.buffers import Buffer, FileSlice
 from kraft_protocol.errors import KafkaError
 from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
+from kraft_protocol.records.batch import check_crc, iter_headers
+from kraft_protocol.records.errors import BatchError
 
 T = TypeVar("T")
 
@@ -215,9 +218,17 @@ class MetadataLog:
             self._io(lambda data=batch: self._log.append_as_follower(data))  # type: ignore[misc]
 
     def read(self, offset: int, max_bytes: int) -> memoryview:
-        """Whole batches from the batch that holds `offset` on: at least one, then as many as fit. Raises OSError."""
+        """Whole batches from the batch that holds `offset` on: at least one, then as many as fit; each checked by its
+        CRC, as Kafka does. Raises OSError, which names a damaged batch: no node may replay or send it.
+        """
         found = self._io(lambda: self._log.read(offset, max_bytes, min_one=True)).records
-        return whole_batches(found.read() if isinstance(found, FileSlice) else found)
+        batches = whole_batches(found.read() if isinstance(found, FileSlice) else found)
+        try:
+            for header in iter_headers(batches):
+                check_crc(batches, header)
+        except BatchError as e:
+            raise OSError(errno.EIO, f"{self._path} is damaged at or after offset {offset}: {e}") from None
+        return batches
 
     def truncate(self, offset: int) -> None:
         """Remove everything from `offset` on. Raises OSError."""
