@@ -45,10 +45,12 @@ class ControllerLaws:
         if self._watched.get(machine.name) is controller:
             return
         self._watched[machine.name] = controller
-        for key in controller.handlers.keys() - node.raft.handlers().keys():  # Raft answers the others itself
+        # Raft answers its requests itself, before the image holds their records. An envelope may hold such a request;
+        # the handlers of the others are wrapped where the envelope finds them.
+        for key in controller.handlers.keys() - node.raft.handlers().keys() - {ApiKey.ENVELOPE}:
             handler = controller.handlers[key]
             wrapped = controller.handlers[key] = self._wrapped(machine.name, controller, node.raft, handler)
-            for listener in node.listeners if key == ApiKey.BROKER_HEARTBEAT else ():  # they have copied the handlers
+            for listener in node.listeners:  # they have copied the handlers
                 served = listener.apis.get(int(key))
                 if served is not None and served.handler is handler:
                     served.handler = wrapped
