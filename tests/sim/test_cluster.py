@@ -37,6 +37,8 @@ FAILED_ONCE = (
     50233,
     # A bit of the metadata log rotted after its recovery, and the voter replayed the changed record.
     1100444,
+    # The last known leader lost its disk, then the last eligible replica returned from a kill: no leader was elected.
+    1200215,
 )
 """Seeds beyond the everyday ones that found a bug."""
 

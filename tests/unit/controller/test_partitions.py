@@ -333,6 +333,29 @@ def test_the_last_in_sync_replica_stays_known_if_a_leaderless_partition_was_reas
     assert (state.leader, state.isr, state.leader_recovering) == (2, (2,), 1)
 
 
+@pytest.mark.parametrize(
+    ("leader_directory", "own_directory", "last"), [(9, 2, (2,)), (3, 2, (3,)), (9, 8, (3,))], ids=str
+)
+def test_the_last_eligible_replica_stays_known_if_the_last_leader_lost_its_directory(
+    elr_quorum: Quorum, leader_directory: int, own_directory: int, last: tuple[int, ...]
+) -> None:
+    """Cluster seed 1200215: nothing elected a leader. A later unfencing would have elected the empty replica."""
+    quorum = elr_quorum
+    for broker in (1, 2, 3):
+        quorum.heartbeat(broker, want_fence=True)
+    quorum.pass_time(20_000)
+    quorum.register(3, incarnation=2, directories=[directory(leader_directory)])
+    state = quorum.partition("foo")
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), (2,), (3,))
+    quorum.register(2, incarnation=2, directories=[directory(own_directory)])
+    state = quorum.partition("foo")
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), (), last)
+    quorum.heartbeat(2)
+    leads = last == (2,)
+    assert quorum.partition("foo").leader == (2 if leads else -1)
+    assert quorum.partition("foo").leader_recovering == (1 if leads else 0)
+
+
 def test_a_changed_minimum_isr_forgets_who_was_eligible(elr_quorum: Quorum) -> None:
     quorum = elr_quorum
     for broker in (1, 2):

@@ -91,7 +91,7 @@ class Brokers:
                 records = []
                 break
             clean = api_version >= 3 and existing is not None and request.previous_broker_epoch == existing.epoch
-            turns = self._leaders.broker_restarted(broker_id, clean)
+            turns = self._leaders.broker_restarted(broker_id, clean, record.log_dirs)
             epoch = self._departures.epoch_of(broker_id)
             records = yield from self._departures.out_of_isrs(broker_id, epoch, turns)
             if records is not None:

@@ -43,20 +43,6 @@ def _all_at_once(turns: Turns) -> list[Any]:
             return [*records, *end.value]
 
 
-def _remember_last_in_sync(state: PartitionState, record: PartitionChangeRecord) -> None:
-    """Keep the last in-sync replica of a leaderless partition as the last known leader if it leaves the ISR.
-
-    The partition lost its leader before eligible leader replicas were enabled, so no leader was noted then. Without
-    this, balanced recovery (KIP-966) finds no candidate, and the partition stays offline, as in Kafka. A reassignment
-    of a leaderless partition notes -1 as its last leader, which names nobody.
-    """
-    is_leaderless = state.leader == NO_LEADER and record.leader == NO_LEADER_CHANGE
-    is_known = state.last_known_elr not in ((), (NO_LEADER,))
-    leaves_none = record.isr == [] and not (record.eligible_leader_replicas or is_known)
-    if is_leaderless and leaves_none and len(state.isr) == 1:
-        record.last_known_elr = list(state.isr)
-
-
 class Leaders:
     """Plans elections and ISR shrinks."""
 
@@ -87,13 +73,14 @@ class Leaders:
         """The broker is gone for good: its partitions, and those that only it could have led, need leaders."""
         return self._update(self._in_sync_or_eligible_on(broker_id), without=broker_id)
 
-    def broker_restarted(self, broker_id: int, clean: bool) -> Turns:
+    def broker_restarted(self, broker_id: int, clean: bool, directories: Collection[Uuid]) -> Turns:
         """A new incarnation registered: the in-sync state of the old one does not count; after an unclean stop, nor
-        does its ELR.
+        does its ELR. `directories` are the log directories of the new incarnation.
         """
         if not self._cluster.elr_enabled or clean:
             return self._update(self._in_sync_on(broker_id), without=broker_id)
-        return self._update(self._in_sync_or_eligible_on(broker_id), unclean=broker_id)
+        blocks = self._in_sync_or_eligible_on(broker_id)
+        return self._update(blocks, unclean=broker_id, directories=directories)
 
     def broker_unfenced(self, broker_id: int) -> Turns:
         """The broker is back, or no broker (-1) but a new controller: leaderless partitions may get a leader now.
@@ -130,10 +117,16 @@ class Leaders:
         return _all_at_once(self._update(concerned, without=broker_id))
 
     def _update(
-        self, blocks: Blocks, *, without: int = NO_LEADER, arriving: int = NO_LEADER, unclean: int = NO_LEADER
+        self,
+        blocks: Blocks,
+        *,
+        without: int = NO_LEADER,
+        arriving: int = NO_LEADER,
+        unclean: int = NO_LEADER,
+        directories: Collection[Uuid] = (),
     ) -> Turns:
         """New ISR and leader for each partition: `without` and `unclean` leave, `arriving` counts as active already,
-        in the first turn; then its own record says so."""
+        in the first turn; then its own record says so. `unclean` has `directories` from now on."""
         cluster = self._cluster
         gone = {without, unclean} - {NO_LEADER}
         arrives = {arriving} - {NO_LEADER}
@@ -142,7 +135,7 @@ class Leaders:
             return broker_id not in gone and (broker_id in arrives or cluster.is_active(broker_id))
 
         def plan_some(topic_id: Uuid, numbers: list[int], records: list[Any]) -> None:
-            self._update_some(topic_id, numbers, acceptable, gone, unclean, records)
+            self._update_some(topic_id, numbers, acceptable, gone, unclean, directories, records)
 
         return self._in_turns(blocks, plan_some, arrives.clear)
 
@@ -173,6 +166,7 @@ class Leaders:
         acceptable: Callable[[int], bool],
         gone: Collection[int],
         unclean: int,
+        directories: Collection[Uuid],
         records: list[Any],
     ) -> None:
         """`_update` for partitions of one topic."""
@@ -193,8 +187,37 @@ class Leaders:
             record = change.record()
             if record is not None:
                 if unclean != NO_LEADER:
-                    _remember_last_in_sync(state, record)
+                    self._remember_last(state, record, unclean, directories)
                 records.append(record)
+
+    def _remember_last(
+        self, state: PartitionState, record: PartitionChangeRecord, unclean: int, directories: Collection[Uuid]
+    ) -> None:
+        """Keep the last replica that could have led a leaderless partition as the last known leader when it returns
+        from an unclean stop, if no last known leader can have the records.
+
+        - The partition lost its leader before eligible leader replicas were enabled, so no leader was noted then. Or
+          its reassignment noted -1. Without this, balanced recovery (KIP-966) finds no candidate, as in Kafka.
+        - The last known leader lost its log directory. Kafka leaves the partition offline until any broker returns,
+          then elects the empty replica, and the others truncate to it.
+        """
+        if state.leader != NO_LEADER or record.leader != NO_LEADER_CHANGE:
+            return
+        in_sync = state.isr if record.isr is None else record.isr
+        eligible = state.elr if record.eligible_leader_replicas is None else record.eligible_leader_replicas
+        if in_sync or eligible or (*state.isr, *state.elr) != (unclean,):
+            return
+        known = [b for b in state.last_known_elr if b != NO_LEADER]
+        lost = not any(self._may_have_records(state, b) for b in known)
+        if not known or (lost and state.directory(unclean) in directories):
+            record.last_known_elr = [unclean]
+
+    def _may_have_records(self, state: PartitionState, broker_id: int) -> bool:
+        """Whether the replica may still have its log: its broker has not registered without the log directory."""
+        broker = self._cluster.broker(broker_id)
+        if broker is None or broker_id not in state.replicas:
+            return False
+        return broker.has_online_directory(state.directory(broker_id))
 
     # Elections on request
 
