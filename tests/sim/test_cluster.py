@@ -37,6 +37,8 @@ FAILED_ONCE = (
     50233,
     # A bit of the metadata log rotted after its recovery, and the voter replayed the changed record.
     1100444,
+    # A creation without an answer was forwarded twice, and a deletion came in between: a fault of the law.
+    1600180,
     # The last known leader lost its disk, then the last eligible replica returned from a kill: no leader was elected.
     1200215,
 )
