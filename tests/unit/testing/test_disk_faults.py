@@ -90,3 +90,25 @@ def test_jobs_wait_while_a_disk_does_not_answer_and_keep_their_order() -> None:
     world.rest(1_000)
     assert [number for number, _ in done] == [0, 1, 2]
     assert all(at >= 5_000 for _, at in done)
+
+
+def test_a_large_snapshot_does_not_make_a_small_append_wait() -> None:
+    """Node seed 1100244: the metadata's snapshot exceeded twice the ceiling of a small machine."""
+    small = disk()
+    small.memory.ceiling, small.memory.rate = 24_000, 0
+    log, snapshot = small.open("/a/0.log", create=True), small.open("/b/0.checkpoint.part", create=True)
+
+    def append(size: int) -> int:
+        small.spent.clear()
+        log.pwrite(log.size(), [bytes(size)])
+        return small.spent.waits
+
+    assert not append(20_000)
+    for _ in range(3):
+        small.spent.clear()
+        snapshot.pwrite(snapshot.size(), [bytes(16_000)])
+    assert not append(100), "allowed before the snapshot"
+    assert not any(append(1000) for _ in range(8)), "within the overshoot"
+    assert sum(append(1000) for _ in range(60)) > 10, "far beyond the ceiling without the snapshot"
+    snapshot.fsync()
+    assert append(100), "a clean snapshot excuses nothing"

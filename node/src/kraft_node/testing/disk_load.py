@@ -94,7 +94,10 @@ class DirtyMemory:
         self.speed: int | None = None
         """Bytes per millisecond that the disk takes; None: all at once."""
         self._largest = 0
-        """The bytes written by the largest event since the dirty bytes were last below the ceiling."""
+        """The bytes written by the largest event that appended since the dirty bytes were last below the ceiling."""
+        self._unheld = 0
+        """The dirty bytes of files that never wait, written since then. A snapshot of the metadata may exceed the
+        ceiling here. Appends that were allowed before it go on."""
         self._now_ms = now_ms
         self._drained_ms = now_ms()
 
@@ -108,19 +111,26 @@ class DirtyMemory:
         self.size += size
         if self.ceiling is None:
             return False
-        self._largest = max(self._largest if self.size > self.ceiling else 0, by_event)
-        is_held_back = path.endswith(".log") and METADATA_TOPIC_NAME not in path and GROUPS_TOPIC_NAME not in path
-        return is_held_back and self.size - self._largest > OVERSHOOT * self.ceiling
+        inode.never_waits = not path.endswith(".log") or METADATA_TOPIC_NAME in path or GROUPS_TOPIC_NAME in path
+        if self.size <= self.ceiling:
+            self._largest = self._unheld = 0
+        if inode.never_waits:
+            self._unheld += size
+            return False
+        self._largest = max(self._largest, by_event)
+        return self.size - self._largest - self._unheld > OVERSHOOT * self.ceiling
 
     def cleaned(self, inode: Inode) -> None:
         """Note that a file has been written back."""
         self._drain()
         self.size = max(self.size - inode.dirty, 0)
+        if inode.never_waits:
+            self._unheld = max(self._unheld - inode.dirty, 0)
         inode.dirty = 0
 
     def clear(self) -> None:
         """Forget all dirty bytes, as a loss of power does."""
-        self.size = self._largest = 0
+        self.size = self._largest = self._unheld = 0
 
     def room(self) -> DirtyRoom | None:
         """Like `Disk.dirty_room`."""
@@ -135,5 +145,7 @@ class DirtyMemory:
     def _drain(self) -> None:
         """Subtract what the kernel has written back since the last call, from any files."""
         now_ms = self._now_ms()
-        self.size = max(self.size - max(now_ms - self._drained_ms, 0) * self.rate, 0)
+        drained = max(now_ms - self._drained_ms, 0) * self.rate
+        self.size = max(self.size - drained, 0)
+        self._unheld = max(self._unheld - drained, 0)
         self._drained_ms = now_ms

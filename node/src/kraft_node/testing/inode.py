@@ -11,11 +11,13 @@ SECTOR: Final = 512
 class Inode:
     """A file's contents: as the process sees them, the durable state, and the pending changes in order."""
 
-    __slots__ = ("data", "dirty", "durable", "is_cold", "mtime_ms", "pending")
+    __slots__ = ("data", "dirty", "durable", "is_cold", "mtime_ms", "never_waits", "pending")
 
     def __init__(self) -> None:
         self.dirty = 0
         """Bytes written since the last write-back."""
+        self.never_waits = False
+        """Whether the last write to it is one that never waits for the disk: no record of a producer or leader."""
         self.is_cold = False
         """Whether the kernel has evicted its bytes from memory; a read that waits brings them back."""
         self.data = bytearray()
