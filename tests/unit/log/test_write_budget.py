@@ -93,6 +93,23 @@ def test_appends_go_on_when_others_have_filled_the_memory() -> None:
     assert ready, "as much as the disk takes goes on"
 
 
+def test_a_write_back_covers_closed_segments_that_no_flush_has_reached() -> None:
+    """Cluster seed 1100425: their bytes counted as written, so as many again were appended to a full memory."""
+    world, _ = slow()
+    log = world.open({"internal.segment.bytes": "16384"})
+    fill(log)
+    written: set[str] = set()
+
+    def note(operation: str, path: str) -> None:
+        if operation == "write_back":
+            written.add(path)
+
+    world.disk.fail = note
+    first, second, *_ = log.segments.bases
+    world.rest(1000)
+    assert {f"{log.path}/{first:020d}.log", f"{log.path}/{second:020d}.log"} <= written
+
+
 def test_an_error_of_writing_back_ends_the_directory() -> None:
     world, log = slow()
     world.disk.fail = lambda operation, _: OSError(errno.EIO, "I/O error") if operation == "write_back" else None

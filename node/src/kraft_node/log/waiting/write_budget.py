@@ -135,7 +135,7 @@ class WriteBudget:
         some = [log for log, _ in zip(self.written, range(FILES_MAX), strict=False)]
         for log in some:
             del self.written[log]
-        paths = [log.active.path(names.LOG) for log in some if not log.closed]
+        paths = [path for log in some if not log.closed for path in _unflushed(log)]
         covered = self._unwritten * len(some) // max(len(some) + len(self.written), 1)
         work = partial(_write_back, self._dir.env.disk, paths)
         if paths:
@@ -182,6 +182,13 @@ class WriteBudget:
             self._wake()
             raise
         return more
+
+
+def _unflushed(log: Log) -> list[str]:
+    """The files of records that no flush covers: also of closed segments, because their flush may wait in its lane."""
+    first = log.segment_number(log.recovery_point)
+    bases = [log.segments.base_at(number) for number in range(first, len(log.segments))]
+    return [f"{log.path}/{base:020d}{names.LOG}" for base in bases]
 
 
 def _write_back(disk: Disk, paths: list[str]) -> None:
