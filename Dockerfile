@@ -51,21 +51,21 @@ RUN /opt/build/bin/pip wheel -q --no-deps --no-build-isolation -w /wheels .
 FROM node-needs AS node-files
 COPY --from=wheel /wheels /wheels
 RUN /opt/kraft/bin/pip install -q --no-compile --no-deps /wheels/*.whl && cd /opt/kraft/lib/python3*/site-packages \
-    && rm -rf kraft_operator kraft_pipeline pip pip-* setuptools* pkg_resources _distutils_hack distutils-precedence.pth \
+    && rm -rf kraft_operator kraft_local kraft_cli kraft_pipeline pip pip-* setuptools* pkg_resources _distutils_hack distutils-precedence.pth \
     && cd /opt/kraft/bin && rm -f pip* kraftcluster kubectl* kraft-pipeline \
     && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kraft/lib
 
 FROM operator-needs AS operator-files
 COPY --from=wheel /wheels /wheels
 RUN /opt/kraft/bin/pip install -q --no-compile --no-deps /wheels/*.whl && cd /opt/kraft/lib/python3*/site-packages \
-    && rm -rf kraft_node kraft_pipeline pip pip-* setuptools* pkg_resources _distutils_hack distutils-precedence.pth \
+    && rm -rf kraft_node kraft_local kraft_cli kraft_pipeline pip pip-* setuptools* pkg_resources _distutils_hack distutils-precedence.pth \
     && cd /opt/kraft/bin && rm -f pip* kafka-* kraftcluster kubectl* kraft-pipeline \
     && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kraft/lib
 
 FROM pipeline-needs AS pipeline-files
 COPY --from=wheel /wheels /wheels
 RUN /opt/kraft/bin/pip install -q --no-compile --no-deps /wheels/*.whl && cd /opt/kraft/lib/python3*/site-packages \
-    && rm -rf kraft_node kraft_operator pip pip-* setuptools* pkg_resources _distutils_hack distutils-precedence.pth \
+    && rm -rf kraft_node kraft_operator kraft_local kraft_cli pip pip-* setuptools* pkg_resources _distutils_hack distutils-precedence.pth \
     && cd /opt/kraft/bin && rm -f pip* kafka-* kraftcluster kubectl* \
     && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/kraft/lib
 

@@ -208,7 +208,7 @@ def failover_ms(*loaders: MetadataLoader) -> list[float]:
 
 def beside_many(partitions: int = 1_000_000) -> dict[str, float]:
     """The cost of reading and keeping an image of this many partitions, and of a controller's failover with it."""
-    from kraft_node.controller.derived import Derived
+    from kraft_node.controller.state.indexes import Indexes
 
     batches = encoded(partitions)
     gc.collect()
@@ -221,7 +221,7 @@ def beside_many(partitions: int = 1_000_000) -> dict[str, float]:
     weighed = loaded(some)
     gc.collect()
     figures["kept"] = tracemalloc.get_traced_memory()[0] / (partitions // 4)
-    derived = Derived()
+    derived = Indexes()
     derived.begin(weighed.image.topics)
     derived.finish(weighed.image.topics)
     figures["index"] = tracemalloc.get_traced_memory()[0] / (partitions // 4) - figures["kept"]

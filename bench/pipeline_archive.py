@@ -19,7 +19,7 @@ from fastcrc.crc32 import iscsi as crc32c
 
 from kraft_pipeline.archive.run import archive
 from kraft_pipeline.archive.spec import ArchiveSpec
-from kraft_pipeline.tables.engine import SparkEngine
+from kraft_pipeline.tables.engines.engine import SparkEngine
 
 BROKERS, EACH, REPLICAS = 30, 100, 3
 EPOCH, NOW = 5, 1_760_000_000_000

@@ -14,8 +14,8 @@ from kraft_node.raft import events
 from kraft_node.raft import messages as m
 from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import LogView
+from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.node import RaftNode
-from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 
 VOTERS: Final = VoterSet(Voter(ReplicaKey(node_id)) for node_id in (1, 2, 3))
 ROUNDS: Final = 7

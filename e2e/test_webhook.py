@@ -105,7 +105,7 @@ def test_of_two_drained_brokers_the_second_waits_for_the_first(cluster: Cluster)
 
 
 def _versions(*words: str) -> str:
-    command = [sys.executable, "-m", "kraft_operator.cli.kubectl", "versions", *words]
+    command = [sys.executable, "-m", "kraft_cli.kubectl", "versions", *words]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     return answer.stdout

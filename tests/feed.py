@@ -8,12 +8,12 @@ from typing import Any
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import values
-from kraft_pipeline.tables.engine import InlineEngine
-from kraft_pipeline.tables.opening import open_table
-from kraft_pipeline.tables.plans import Plan
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.engines.plans import Plan
+from kraft_pipeline.tables.engines.tasks import Job, Result, write
 from kraft_pipeline.tables.runner import Progress, Runner
-from kraft_pipeline.tables.spec import TableSpec
-from kraft_pipeline.tables.tasks import Job, Result, write
+from kraft_pipeline.tables.specs.table_spec import TableSpec
+from kraft_pipeline.tables.stores.opening import open_table
 from kraft_protocol.client.fetch import Range
 from kraft_protocol.records.batch import build_batch
 

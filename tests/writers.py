@@ -72,7 +72,8 @@ class Writers:
 def main() -> None:
     """Fork for each line; threads start only in the forks."""
     from kraft_pipeline.cli.main import main as pipeline
-    from kraft_pipeline.tables import delta, iceberg, maintenance
+    from kraft_pipeline.tables import iceberg, maintenance
+    from kraft_pipeline.tables.stores import delta
 
     del delta, iceberg, maintenance
 

@@ -1,11 +1,11 @@
-"""`python -m tools.raft_roles`: draw the diagram of roles in docs/raft.md from the table in `raft.states`."""
+"""`python -m tools.raft_roles`: draw the diagram of roles in docs/raft.md from the table in `raft.roles.states`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from kraft_node.raft.states import TRANSITIONS, Role
+from kraft_node.raft.roles.states import TRANSITIONS, Role
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "raft.md"
 BEGIN = "```mermaid\nstateDiagram-v2\n"

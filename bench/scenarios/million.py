@@ -21,9 +21,9 @@ from bench.quorum import until_caught_up
 from bench.row import Life, Measured, Row, Scenario, Step
 from kraft_node.cli.client import Client
 from kraft_node.cli.common import ToolError
-from kraft_node.log import quorum_state
+from kraft_node.log.checkpoints import quorum_state
 from kraft_node.metadata.log_batches import data_batch, encode_values, snapshot_footer_batch, snapshot_header_batch
-from kraft_node.raft.quorum import QuorumState
+from kraft_node.raft.membership.quorum import QuorumState
 from kraft_protocol.wire.api import ApiKey
 from tests.compat.targets import Target, free_ports
 

@@ -15,15 +15,16 @@ import threading
 import time
 from pathlib import Path
 
-from kraft_pipeline.tables import runner, spec
-from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables import runner
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.specs import table_spec
 
 WAIT_S = 240.0
 
 
 def main(file: Path, disk: Path, rows: int, copy: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
-    given = spec.load(file)
+    given = table_spec.load(file)
     waited: list[str] = []
     writer = runner.Runner(given, InlineEngine(), wait=waited.append)
     thread = threading.Thread(target=writer.run)

@@ -8,6 +8,7 @@ import threading
 from typing import Any, Final
 
 from kraft_node.raft import wire_form
+from kraft_node.raft.membership.quorum import VoterSet
 from kraft_node.raft.messages import (
     FENCED_LEADER_EPOCH,
     BeginQuorumEpochReply,
@@ -16,7 +17,6 @@ from kraft_node.raft.messages import (
     Reply,
     VoteReply,
 )
-from kraft_node.raft.quorum import VoterSet
 from kraft_protocol.wire.api import API, ApiKey
 from kraft_protocol.wire.frames import decode_request_header, encode_response
 from kraft_protocol.wire.messages import ApiVersionsResponse

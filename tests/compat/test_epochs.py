@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kraft_node.cli.client import Client
-from kraft_node.log import quorum_state
+from kraft_node.log.checkpoints import quorum_state
 from kraft_node.raft import wire_form
+from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, VoterSet
 from kraft_node.raft.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, Request, VoteRequest
-from kraft_node.raft.quorum import QuorumState, ReplicaKey, VoterSet
 from kraft_protocol.wire.api import ApiKey
 from tests.compat.hostile_voter import HostileVoter
 from tests.compat.members import Members, wait_for

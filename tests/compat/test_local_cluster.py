@@ -41,7 +41,7 @@ class Started:
     def __init__(self, data: Path) -> None:
         self.data = data
         self.port = _room()
-        command = [sys.executable, "-m", "kraft_operator.cli.kraftcluster", "up", "--file", str(SAMPLE)]
+        command = [sys.executable, "-m", "kraft_cli.kraftcluster", "up", "--file", str(SAMPLE)]
         self.process = subprocess.Popen(
             [*command, "--data", str(data), "--port", str(self.port)],
             cwd=ROOT,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from kraft_pipeline.tables import maintenance, runner, spec
+from kraft_pipeline.tables import maintenance, runner
+from kraft_pipeline.tables.specs import table_spec
 from tests.compat.targets import Ours
 from tests.compat.test_pipeline_client import create, produced
 from tests.compat.test_pipeline_table import document, run, send
@@ -61,7 +62,7 @@ def test_rows_of_a_table_that_grew(server: Ours, lake: Lake, folder: Path, kind:
         value={"format": "json", "evolve": "additive"},
         table={"partitionBy": ["date", "c"]},
     )
-    parsed, names = spec.parse(given), ["a b", "q/=", "100%", "ä", None]
+    parsed, names = table_spec.parse(given), ["a b", "q/=", "100%", "ä", None]
     text = '{"n": %d, "c": %s, "deep": [{"x": %d}, {}]}'
     values = [text % (n, "null" if names[n % 5] is None else f'"{names[n % 5]}"', n) for n in range(50)]
     send(server, f"grown-{kind}", [value.encode() for value in values])
@@ -94,7 +95,7 @@ def test_a_stream_of_spark_reads_over_a_compaction(server: Ours, lake: Lake, fol
     """Iceberg's streaming reader fails at an overwriting snapshot; a replacing snapshot gives it no new rows."""
     create(server, f"streamed-{kind}")
     given = document(server, f"streamed-{kind}", folder / f"streamed_{kind}", kind)
-    parsed, copy = spec.parse(given), folder / f"copied_{kind}"
+    parsed, copy = table_spec.parse(given), folder / f"copied_{kind}"
     for first in range(0, 30, 10):
         produced(server, f"streamed-{kind}", 10, first=first)
         run(given)
@@ -121,7 +122,7 @@ def test_rows_by_key(server: Ours, lake: Lake, folder: Path, kind: str) -> None:
         table={"mode": "upsert", "key": ["_key"], "partitionBy": ["hour"]},
         maintenance={"vacuumAfter": "0s"},
     )
-    parsed, expected = spec.parse(given), dict[str, int]()
+    parsed, expected = table_spec.parse(given), dict[str, int]()
     for first in range(0, 90, 30):
         changes = [(f"k{n * 7 % 20}", None if n % 4 == 0 else n) for n in range(first, first + 30)]
         keyed(server, f"keyed-{kind}", [(key, None if n is None else b'{"n": %d}' % n) for key, n in changes])
@@ -153,7 +154,7 @@ def test_a_table_that_spark_writes_too(server: Ours, lake: Lake, folder: Path, k
     name = f"shared_{kind}"
     create(server, name)
     given = document(server, name, folder / name, kind, value={"format": "json", "schema": {"n": "long"}})
-    parsed, theirs = spec.parse(given), f"lake.{name}" if kind == "iceberg" else f"delta.`{folder / name}`"
+    parsed, theirs = table_spec.parse(given), f"lake.{name}" if kind == "iceberg" else f"delta.`{folder / name}`"
 
     def sent(first: int) -> None:
         send(server, name, [b'{"n": %d}' % n for n in range(first, first + 10)])

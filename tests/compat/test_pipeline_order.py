@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.tables import maintenance, spec
-from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables import maintenance
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.specs import table_spec
 from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import NOW, create
 from tests.compat.test_pipeline_table import document, rows, run
@@ -81,7 +82,7 @@ def test_a_row_that_is_older_than_its_tombstone_does_not_come_back(
     put(cluster, name, "a", {"n": 3}, 1, 60)
     run(given)
     assert numbers(tmp_path / "t", kind) == {b"a": 3, b"b": 2}
-    maintenance.care(spec.parse(given), InlineEngine())
+    maintenance.care(table_spec.parse(given), InlineEngine())
     assert not list((tmp_path / "t" / "_kraft_tombstones").iterdir())
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kraft_pipeline.tables import intents, maintenance, runner, spec
-from kraft_pipeline.tables.committer import stem
-from kraft_pipeline.tables.engine import InlineEngine
-from kraft_pipeline.tables.storage import Folder
+from kraft_pipeline.tables import maintenance, runner
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.stores import intents
+from kraft_pipeline.tables.stores.committer import stem
+from kraft_pipeline.tables.stores.storage import Folder
 from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import create, produced
 from tests.compat.test_pipeline_table import document, rows, run, send, written_files
@@ -56,7 +58,7 @@ def test_two_specifications_on_one_path(
     create(cluster, name)
     produced(cluster, name, 30)
     given = document(cluster, name, tmp_path / "t", kind)
-    one, other = (spec.parse(named(given, which)) for which in (first, second))
+    one, other = (table_spec.parse(named(given, which)) for which in (first, second))
     run(named(given, first))
     produced(cluster, name, 30, first=30)
     engine = Interrupted(lambda: runner.Runner(other, InlineEngine()).run(once=True))
@@ -83,7 +85,7 @@ def test_a_start_does_not_list_the_table(
 ) -> None:
     create(cluster, name)
     produced(cluster, name, 20)
-    given = spec.parse(document(cluster, name, tmp_path / "t", kind))
+    given = table_spec.parse(document(cluster, name, tmp_path / "t", kind))
     runner.Runner(given, InlineEngine()).run(once=True)
     produced(cluster, name, 10, first=20)
     with pytest.raises(KeyboardInterrupt):
@@ -117,7 +119,7 @@ def test_what_a_task_wrote_that_ran_twice_is_removed_with_its_batch(
     create(cluster, name)
     send(cluster, name, [b'{"n": 1}', b"dead"])
     value = {"format": "json", "schema": {"n": "long"}}
-    given = spec.parse(document(cluster, name, tmp_path / "t", kind, value=value))
+    given = table_spec.parse(document(cluster, name, tmp_path / "t", kind, value=value))
     runner.Runner(given, Twice()).run(once=True)
     for dead_letters in (False, True):
         files = runner.open_table(given, dead_letters=dead_letters).files()
@@ -178,7 +180,7 @@ def test_a_table_of_an_earlier_version_goes_on(cluster: Target, name: str, tmp_p
     produced(cluster, name, 20)
     given = document(cluster, name, tmp_path / "t", kind)
     run(given)
-    parsed, folder = spec.parse(given), tmp_path / "t"
+    parsed, folder = table_spec.parse(given), tmp_path / "t"
     for file in (folder / intents.FOLDER).rglob("*.json"):
         file.unlink()
     for file in folder.rglob("*.json"):

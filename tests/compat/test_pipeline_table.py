@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kraft_pipeline.tables import maintenance, runner, spec
-from kraft_pipeline.tables.committer import FencedError
-from kraft_pipeline.tables.engine import InlineEngine
-from kraft_pipeline.tables.parquet import ParquetTable
-from kraft_pipeline.tables.storage import open_storage, s3_options
+from kraft_pipeline.tables import maintenance, runner
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.stores.committer import FencedError
+from kraft_pipeline.tables.stores.parquet import ParquetTable
+from kraft_pipeline.tables.stores.storage import open_storage, s3_options
 from kraft_protocol.client.errors import ClientError
 from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import create, produced, written
@@ -36,8 +37,8 @@ pytestmark = pytest.mark.timeout(900)
 def document(target: Target, topic: str, path: Path | str, kind: str, **more: Any) -> dict[str, Any]:
     """The YAML of a KafkaTable; `more` are sections of its spec."""
     return {
-        "apiVersion": spec.API_VERSION,
-        "kind": spec.KIND,
+        "apiVersion": table_spec.API_VERSION,
+        "kind": table_spec.KIND,
         "metadata": {"name": "t"},
         "spec": {
             "bootstrapServers": target.bootstrap,
@@ -52,7 +53,7 @@ def document(target: Target, topic: str, path: Path | str, kind: str, **more: An
 def run(given: dict[str, Any]) -> list[runner.Progress]:
     """Run until no records are left; returns the batches."""
     told: list[runner.Progress] = []
-    runner.Runner(spec.parse(given), InlineEngine(), tell=told.append).run(once=True)
+    runner.Runner(table_spec.parse(given), InlineEngine(), tell=told.append).run(once=True)
     return told
 
 
@@ -195,7 +196,7 @@ def test_another_topic_of_the_same_name_is_refused(cluster: Target, name: str, t
 def test_two_writers_do_not_spoil_a_table(cluster: Target, name: str, tmp_path: Path, kind: str) -> None:
     create(cluster, name)
     produced(cluster, name, 50)
-    given = spec.parse(document(cluster, name, tmp_path / "t", kind))
+    given = table_spec.parse(document(cluster, name, tmp_path / "t", kind))
 
     class Overtaken(InlineEngine):
         def run(self, job: Any, ranges: Any) -> Any:
@@ -217,7 +218,7 @@ def test_a_writer_that_was_replaced_ends(cluster: Target, name: str, tmp_path: P
     with Writers() as writers:
         writers.start("table", "run", str(file))
         assert writers.line().startswith("batch 0: 5 rows")
-        runner.Runner(spec.parse(given), InlineEngine()).run(once=True)
+        runner.Runner(table_spec.parse(given), InlineEngine()).run(once=True)
         status, told = writers.ended()
     assert (status, told.partition(":")[0]) == (3, "kraft-pipeline")
     assert "has taken over, writer" in told
@@ -242,7 +243,7 @@ def test_small_files_are_merged_and_a_table_begins_anew(cluster: Target, name: s
         for first in range(0, 40, 10):
             produced(cluster, name, 10, first=first)
             run(given)
-        parsed, path = spec.parse(given), tmp_path / kind
+        parsed, path = table_spec.parse(given), tmp_path / kind
         before = sorted((row["offset"], row["value"]) for row in rows(path, kind))
         files = maintenance.status(parsed)["files"]
         assert maintenance.compact(parsed) == (files, 1)
@@ -257,7 +258,7 @@ def test_small_files_are_merged_and_a_table_begins_anew(cluster: Target, name: s
         assert maintenance.reset(parsed) > 0
         assert [p.rows for p in run(given)] == [len(before)]
     with pytest.raises(ValueError, match="is no delta table: nothing is removed"):
-        maintenance.reset(spec.parse(document(cluster, name, tmp_path, "delta")))
+        maintenance.reset(table_spec.parse(document(cluster, name, tmp_path, "delta")))
 
 
 def kill_often(target: Target, folder: Path, given: dict[str, Any], kills: int) -> None:
@@ -274,7 +275,7 @@ def kill_often(target: Target, folder: Path, given: dict[str, Any], kills: int) 
             sent += 1000
             killed += cut_off(writers, file, chance, batches=8)
         writers.finish(file, given)
-    parsed = spec.parse(given)
+    parsed = table_spec.parse(given)
     assert Counter(row["n"] for row in rows(parsed.path, kind, parsed.storage)) == Counter(
         n for n in range(sent) if n % 10
     )
@@ -299,20 +300,20 @@ def cut_off(writers: Writers, file: Path, chance: random.Random, *, batches: int
     return writers.ended()[0] == -signal.SIGKILL
 
 
-def written_files(parsed: spec.TableSpec, *, dead_letters: bool = False) -> set[str]:
+def written_files(parsed: table_spec.TableSpec, *, dead_letters: bool = False) -> set[str]:
     """The data files in the folder, committed or not."""
     where = open_storage(parsed.dead_letter_path if dead_letters else parsed.path, parsed.storage)
     return {f.path for f in where.list() if f.path.endswith(".parquet") and not f.path.startswith("_delta_log/")}
 
 
 def test_on_spark(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:
-    from kraft_pipeline.tables.engine import SparkEngine
+    from kraft_pipeline.tables.engines.engine import SparkEngine
 
     create(cluster, name, 3)
     sent = [b'{"n": %d}' % n for n in range(3000)]
     written(
         cluster, pa.table({"value": sent, "partition": pa.array([n % 3 for n in range(3000)], pa.int32())}), topic=name
     )
-    given = spec.parse(document(cluster, name, tmp_path / "t", "delta", value={"format": "json"}))
+    given = table_spec.parse(document(cluster, name, tmp_path / "t", "delta", value={"format": "json"}))
     runner.Runner(given, SparkEngine(spark)).run(once=True)
     assert sorted(row["n"] for row in rows(tmp_path / "t", "delta")) == list(range(3000))

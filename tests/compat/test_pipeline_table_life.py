@@ -19,9 +19,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kraft_pipeline.tables import maintenance, runner, spec
-from kraft_pipeline.tables.engine import InlineEngine, SparkEngine
+from kraft_pipeline.tables import maintenance, runner
+from kraft_pipeline.tables.engines.engine import InlineEngine, SparkEngine
 from kraft_pipeline.tables.errors import TaskError
+from kraft_pipeline.tables.specs import table_spec
 from kraft_protocol.client.errors import ClientError
 from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import NOW, create, produced, written
@@ -41,7 +42,7 @@ def running(given: dict[str, Any]) -> Iterator[list[str]]:
     """Write the table until the block ends; yields what it waited for."""
     waited: list[str] = []
     raised: list[BaseException] = []
-    writer = runner.Runner(spec.parse(given), InlineEngine(), wait=waited.append)
+    writer = runner.Runner(table_spec.parse(given), InlineEngine(), wait=waited.append)
 
     def work() -> None:
         try:
@@ -138,7 +139,7 @@ def test_avro_values_of_confluents_serializer(cluster: Target, name: str, tmp_pa
         with running(given) as waited:  # the run continues with the registry; no record becomes a dead letter
             until(lambda: waited)
             registry.away = False
-            until(lambda: runner.open_table(spec.parse(given)).state().batch == 2)
+            until(lambda: runner.open_table(table_spec.parse(given)).state().batch == 2)
         assert "503" in waited[0]
         assert len(rows(f"{tmp_path}/t_dead_letters", "delta")) == 4
 
@@ -193,8 +194,8 @@ def test_what_came_before_is_filled_in_beside_the_stream(cluster: Target, name: 
     create(cluster, name, 2)
     produced(cluster, name, 100)
     given = document(cluster, name, tmp_path / "t", kind, startingOffsets="latest", commit={"maxRows": 30})
-    parsed = spec.parse(given)
-    with pytest.raises(spec.SpecError, match="the table has no batch yet"):
+    parsed = table_spec.parse(given)
+    with pytest.raises(table_spec.SpecError, match="the table has no batch yet"):
         runner.Runner(parsed, InlineEngine(), backfill=True).run()
     assert [p.rows for p in run(given)] == [0]
     produced(cluster, name, 20, first=100)
@@ -246,7 +247,7 @@ def test_a_backfill_that_died_between_its_dead_letters_and_its_rows(cluster: Tar
         cluster, name, tmp_path / "t", "delta", startingOffsets="latest", value=value, commit={"maxRows": 20}
     )
     run(given)
-    parsed = spec.parse(given)
+    parsed = table_spec.parse(given)
 
     class Dies(runner.Runner):
         def _commit_dead(self, *given: Any) -> None:
@@ -287,7 +288,7 @@ def test_a_running_table_is_looked_after(cluster: Target, name: str, tmp_path: P
     create(cluster, name)
     care = {"every": "1s", "vacuumAfter": "0s"}
     given = document(cluster, name, tmp_path / "t", kind, commit={"maxDelay": "1ms"}, maintenance=care)
-    table = runner.open_table(spec.parse(given))
+    table = runner.open_table(table_spec.parse(given))
     with running(given):
         for batch in range(3):
             produced(cluster, name, 10, first=10 * batch)
@@ -307,7 +308,7 @@ def test_what_a_run_waits_for(make_target: Callable[..., Target], tmp_path: Path
     )
     with pytest.raises(ClientError, match="topic t: UNKNOWN_TOPIC_OR_PARTITION"):
         run(given)
-    table = runner.open_table(spec.parse(given))
+    table = runner.open_table(table_spec.parse(given))
     with running(given) as waited:
         until(lambda: waited)
         assert waited[0] == "topic t: UNKNOWN_TOPIC_OR_PARTITION (3)"
@@ -383,7 +384,7 @@ def kill_often_by_key(target: Target, folder: Path, given: dict[str, Any], kills
                     expected[key.encode()] = n
             killed += cut_off(writers, file, chance, batches=6)
         writers.finish(file, given)
-    parsed = spec.parse(given)
+    parsed = table_spec.parse(given)
     found = rows(parsed.path, kind, parsed.storage)
     assert {row["_key"]: row["n"] for row in found} == expected
     assert len(found) == len(expected)
@@ -416,14 +417,14 @@ def test_avro_values_on_spark(spark: Any, cluster: Target, name: str, tmp_path: 
         engine, told = SparkEngine(spark), list[runner.Progress]()
         registry.away = True
         with pytest.raises(TaskError, match=r"^schema registry: schema \d of .*: 503") as away:
-            runner.Runner(spec.parse(given), engine).run(once=True)
+            runner.Runner(table_spec.parse(given), engine).run(once=True)
         registry.away, registry.refuse = False, True
         with pytest.raises(TaskError, match=r"^schema registry: schema \d of .*: 401") as refused:
-            runner.Runner(spec.parse(given), engine).run(once=True)
+            runner.Runner(table_spec.parse(given), engine).run(once=True)
         assert (away.value.failure.retriable, refused.value.failure.retriable) == (True, False)
         registry.refuse = False
         given["spec"]["kafka"] = {}
-        runner.Runner(spec.parse(given), engine, tell=told.append).run(once=True)
+        runner.Runner(table_spec.parse(given), engine, tell=told.append).run(once=True)
     assert [(p.rows, p.dead) for p in told] == [(120, 1)]
     found = sorted(rows(tmp_path / "t", "delta"), key=lambda row: row["id"])
     assert [row["id"] for row in found] == list(range(120))
@@ -434,7 +435,7 @@ def test_avro_values_on_spark(spark: Any, cluster: Target, name: str, tmp_path: 
 def test_backfill_on_spark(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:
     create(cluster, name, 3)
     written(cluster, pa.table({"value": [b"%d" % n for n in range(600)]}), topic=name)
-    given = spec.parse(document(cluster, name, tmp_path / "t", "iceberg", startingOffsets="latest"))
+    given = table_spec.parse(document(cluster, name, tmp_path / "t", "iceberg", startingOffsets="latest"))
     engine, told = SparkEngine(spark), list[runner.Progress]()
     runner.Runner(given, engine).run(once=True)
     written(cluster, pa.table({"value": [b"%d" % n for n in range(600, 700)]}), topic=name)
@@ -449,7 +450,7 @@ def test_rows_by_key_on_spark(spark: Any, cluster: Target, name: str, tmp_path: 
     """Each file with rows that change is a task of its own."""
     create(cluster, name)
     value, table = {"format": "json", "schema": {"n": "long"}}, {"mode": "upsert", "key": ["_key"]}
-    given = spec.parse(document(cluster, name, tmp_path / "t", "iceberg", value=value, table=table))
+    given = table_spec.parse(document(cluster, name, tmp_path / "t", "iceberg", value=value, table=table))
     for first in (0, 30, 60):
         keyed(cluster, name, [(f"k{n}", b'{"n": %d}' % n) for n in range(first, first + 30)])
         runner.Runner(given, SparkEngine(spark)).run(once=True)

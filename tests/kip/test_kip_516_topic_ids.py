@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.log import partition_metadata
+from kraft_node.log.checkpoints import partition_metadata
 from kraft_node.log.names import parse_partition_dir
 from kraft_node.testing.machine import DIR
 from kraft_protocol.errors import ErrorCode

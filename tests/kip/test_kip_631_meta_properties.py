@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.log import meta_properties
+from kraft_node.log.checkpoints import meta_properties
 from kraft_node.testing.machine import DIR
 from kraft_protocol.ids import parse_uuid
 from tests.kip.cluster import Cluster

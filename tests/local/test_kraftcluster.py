@@ -54,7 +54,7 @@ class Cluster:
         beside.replace(self.file)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "kraft_operator.cli.kraftcluster", words[0], "--data", str(self.data)]
+        command = [sys.executable, "-m", "kraft_cli.kraftcluster", words[0], "--data", str(self.data)]
         return subprocess.run(
             [*command, *words[1:]],
             capture_output=True,

@@ -16,8 +16,9 @@ import pytest
 
 from kraft_pipeline.sinks.options import parse_sink
 from kraft_pipeline.sinks.rows import RowWriter
-from kraft_pipeline.tables import runner, spec
-from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables import runner
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.specs import table_spec
 from kraft_protocol.client.cluster import Cluster, Settings
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import MetadataRequest
@@ -96,7 +97,7 @@ def through(members: Members, folder: Path, trouble: Callable[[int], None]) -> N
     members.create("t", PARTITIONS, 3)
     given = document(members.nodes[101], "t", folder / "table", "parquet", value={"format": "json"})
     given["spec"] |= {"bootstrapServers": members.bootstrap, "commit": {"maxDelay": "200ms"}}
-    parsed = spec.parse(given)
+    parsed = table_spec.parse(given)
     wait_for("leaders", lambda: leader(members, "t"), RETRY_S)
     sink, committed = Sink(members.bootstrap, "t"), list[int]()
     table = runner.Runner(parsed, InlineEngine(), tell=lambda done: committed.append(done.rows))

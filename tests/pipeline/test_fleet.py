@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from kraft_pipeline.cli.main import main
-from kraft_pipeline.tables import fleet, routes, runner
-from kraft_pipeline.tables.committer import FencedError
-from kraft_pipeline.tables.engine import Engine, InlineEngine, SparkEngine
+from kraft_pipeline.tables import fleet, runner
+from kraft_pipeline.tables.engines.engine import Engine, InlineEngine, SparkEngine
+from kraft_pipeline.tables.specs import routes
+from kraft_pipeline.tables.stores.committer import FencedError
 from tests.compat.targets import Ours
 from tests.compat.test_pipeline_client import create, produced
 from tests.compat.test_pipeline_table import document, rows, send

@@ -16,10 +16,11 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
-from kraft_pipeline.tables import maintenance, spec
+from kraft_pipeline.tables import maintenance
 from kraft_pipeline.tables.formats import registry
 from kraft_pipeline.tables.formats.protofiles import Files
 from kraft_pipeline.tables.formats.registry import Registered
+from kraft_pipeline.tables.specs import table_spec
 from kraft_protocol.records.batch import build_batch
 from tests.debezium import event, key
 from tests.feed import Feed
@@ -72,10 +73,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
         yield found
 
 
-def feed(path: Path, kind: str, value: dict[str, Any], **table: Any) -> tuple[spec.TableSpec, Feed]:
+def feed(path: Path, kind: str, value: dict[str, Any], **table: Any) -> tuple[table_spec.TableSpec, Feed]:
     document = {
-        "apiVersion": spec.API_VERSION,
-        "kind": spec.KIND,
+        "apiVersion": table_spec.API_VERSION,
+        "kind": table_spec.KIND,
         "metadata": {"name": "t"},
         "spec": {
             "bootstrapServers": "nowhere:1",
@@ -85,11 +86,11 @@ def feed(path: Path, kind: str, value: dict[str, Any], **table: Any) -> tuple[sp
             "table": {"path": str(path), "format": kind, **table},
         },
     }
-    given = spec.parse(document)
+    given = table_spec.parse(document)
     return given, Feed(given)
 
 
-def without_fields(path: Path, kind: str, _: RegistryServer) -> tuple[spec.TableSpec, Rows]:
+def without_fields(path: Path, kind: str, _: RegistryServer) -> tuple[table_spec.TableSpec, Rows]:
     """Spark partitions the table by its latest partitioning."""
     given, writer = feed(path, kind, {"format": "json"}, partitionBy=["country"], **BY_ID)
     for values in (
@@ -101,7 +102,7 @@ def without_fields(path: Path, kind: str, _: RegistryServer) -> tuple[spec.Table
     return given, [{"id": 1, "country": None, "more": 1}, {"id": 2, "country": "fr", "more": None}]
 
 
-def change_events(path: Path, kind: str, _: RegistryServer) -> tuple[spec.TableSpec, Rows]:
+def change_events(path: Path, kind: str, _: RegistryServer) -> tuple[table_spec.TableSpec, Rows]:
     given, writer = feed(path, kind, {"format": "json", "envelope": "debezium"}, **BY_ID)
     ada, bob, eve = ({"id": n, "name": name} for n, name in ((1, "ada"), (2, "bob"), (3, "eve")))
     first = [(key(row["id"]), event("r", None, row)) for row in (ada, bob, eve)]
@@ -115,7 +116,7 @@ def change_events(path: Path, kind: str, _: RegistryServer) -> tuple[spec.TableS
     return given, [{"id": 1, "name": "Ada", "_op": "u"}, {"id": 3, "name": "eve", "_op": "r"}]
 
 
-def messages(path: Path, kind: str, server: RegistryServer) -> tuple[spec.TableSpec, Rows]:
+def messages(path: Path, kind: str, server: RegistryServer) -> tuple[table_spec.TableSpec, Rows]:
     number = server.add("t", MESSAGES, schemaType="PROTOBUF")
     given, writer = feed(path, kind, {"format": "protobuf", "registry": {"url": server.url}})
     order = Files(Registered(MESSAGES, (), ())).message((0,))
@@ -125,7 +126,7 @@ def messages(path: Path, kind: str, server: RegistryServer) -> tuple[spec.TableS
     return given, [{**FULL, "raw": b"\xff\0"}, nothing]
 
 
-def objects(path: Path, kind: str, server: RegistryServer) -> tuple[spec.TableSpec, Rows]:
+def objects(path: Path, kind: str, server: RegistryServer) -> tuple[table_spec.TableSpec, Rows]:
     number = server.add("t", PURCHASE, schemaType="JSON")
     given, writer = feed(path, kind, {"format": "json", "registry": {"url": server.url}})
     head = b"\0" + number.to_bytes(4)
@@ -133,7 +134,7 @@ def objects(path: Path, kind: str, server: RegistryServer) -> tuple[spec.TableSp
     return given, [FULL, {**dict.fromkeys(FULL), "id": 2}]
 
 
-WRITERS: dict[str, Callable[[Path, str, RegistryServer], tuple[spec.TableSpec, Rows]]] = {
+WRITERS: dict[str, Callable[[Path, str, RegistryServer], tuple[table_spec.TableSpec, Rows]]] = {
     "without fields": without_fields,
     "change events": change_events,
     "messages": messages,
@@ -141,7 +142,7 @@ WRITERS: dict[str, Callable[[Path, str, RegistryServer], tuple[spec.TableSpec, R
 }
 
 
-def others(given: spec.TableSpec) -> Iterator[tuple[str, Rows]]:
+def others(given: table_spec.TableSpec) -> Iterator[tuple[str, Rows]]:
     """The rows by each reader that runs in this process."""
     if given.format == "delta":
         found = DeltaTable(given.path).to_pyarrow_table()

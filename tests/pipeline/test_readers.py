@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
-from kraft_pipeline.tables import spec
-from kraft_pipeline.tables.parquet import SCHEMA
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.stores.parquet import SCHEMA
 from tests.feed import Feed
 from tests.peer import missing
 from tests.spark import spark
@@ -28,8 +28,8 @@ TEXTS = ["plain", "a b", "q/=", "100%", "\u00e4", "\u65e5\u672c", "", None, "a+b
 def written(folder: Path, kind: str) -> Path:
     """A table of two batches, partitioned by texts of every kind; the second batch adds a field."""
     document: dict[str, Any] = {
-        "apiVersion": spec.API_VERSION,
-        "kind": spec.KIND,
+        "apiVersion": table_spec.API_VERSION,
+        "kind": table_spec.KIND,
         "metadata": {"name": "t"},
         "spec": {
             "bootstrapServers": "nowhere:1",
@@ -39,7 +39,7 @@ def written(folder: Path, kind: str) -> Path:
             "engine": {"mode": "inline"},
         },
     }
-    feed = Feed(spec.parse(document))
+    feed = Feed(table_spec.parse(document))
     feed.values(*(json.dumps({"n": n, "c": text}).encode() for n, text in enumerate(TEXTS)))
     feed.values(b'{"n":100,"c":"plain","more":"new"}')
     return folder / kind

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.tables import runner, spec
-from kraft_pipeline.tables.engine import SparkEngine
-from kraft_pipeline.tables.tasks import Job, Result
+from kraft_pipeline.tables import runner
+from kraft_pipeline.tables.engines.engine import SparkEngine
+from kraft_pipeline.tables.engines.tasks import Job, Result
+from kraft_pipeline.tables.specs import table_spec
 from kraft_protocol.client.fetch import Range
 from tests.compat.targets import Ours
 from tests.compat.test_pipeline_client import create, produced
@@ -52,7 +53,7 @@ def test_a_store_that_executors_lose_first_for_a_minute(spark: Any, tmp_path: Pa
             produced(server, "t", RECORDS)
             given = document(server, "t", "s3://lake/t", kind, table={"storageOptions": store})
             given["spec"]["commit"] = {"maxRows": 100, "maxDelay": "1ms"}
-            parsed, waited, told = spec.parse(given), list[str](), list[int]()
+            parsed, waited, told = table_spec.parse(given), list[str](), list[int]()
             engine = Losing(spark, proxy)
             writer = runner.Runner(parsed, engine, tell=lambda done: told.append(done.rows), wait=waited.append)
             thread = threading.Thread(target=writer.run, daemon=True)
@@ -66,7 +67,7 @@ def test_a_store_that_executors_lose_first_for_a_minute(spark: Any, tmp_path: Pa
             offsets = Counter((row["partition"], row["offset"]) for row in rows("s3://lake/t", kind, direct))
             assert sum(offsets.values()) == len(offsets) == RECORDS
             given["spec"]["table"]["storageOptions"] = direct
-            parsed = spec.parse(given)
+            parsed = table_spec.parse(given)
             runner.Runner(parsed, engine).run(once=True)
             assert written_files(parsed) == runner.open_table(parsed).files()
     finally:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables.committer import Added, Committer
-from kraft_pipeline.tables.delta import DeltaTableOf
 from kraft_pipeline.tables.iceberg import IcebergTable, expiry
-from kraft_pipeline.tables.parquet import ParquetTable
-from kraft_pipeline.tables.storage import ObjectStore
+from kraft_pipeline.tables.stores.committer import Added, Committer
+from kraft_pipeline.tables.stores.delta import DeltaTableOf
+from kraft_pipeline.tables.stores.parquet import ParquetTable
+from kraft_pipeline.tables.stores.storage import ObjectStore
 from tests.objectstore import object_store
 from tests.storeproxy import proxy_of
 

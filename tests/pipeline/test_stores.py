@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.tables import intents, maintenance, spec
-from kraft_pipeline.tables.committer import stem
-from kraft_pipeline.tables.parquet import ParquetTable
-from kraft_pipeline.tables.storage import ObjectStore
+from kraft_pipeline.tables import maintenance
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.stores import intents
+from kraft_pipeline.tables.stores.committer import stem
+from kraft_pipeline.tables.stores.parquet import ParquetTable
+from kraft_pipeline.tables.stores.storage import ObjectStore
 from tests.compat.targets import Ours
 from tests.compat.test_pipeline_client import create, produced
 from tests.compat.test_pipeline_table import FORMATS, document, kill_often, rows, run
@@ -46,7 +48,7 @@ def test_on_an_object_store(server: Ours, store: dict[str, str], kind: str) -> N
     create(server, kind)
     values = produced(server, kind, 200)
     given = stored(server, kind, kind, store, commit={"maxRows": 120})
-    parsed = spec.parse(given)
+    parsed = table_spec.parse(given)
     assert [p.rows for p in run(given)] == [120, 80]
     left = f"{stem(parsed.app_id, 0)}b00000009-0-0.parquet"
     files = ObjectStore(parsed.path, store)

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.tables import runner, spec
-from kraft_pipeline.tables.committer import FencedError
-from kraft_pipeline.tables.engine import Engine, InlineEngine, SparkEngine
+from kraft_pipeline.tables import runner
+from kraft_pipeline.tables.engines.engine import Engine, InlineEngine, SparkEngine
+from kraft_pipeline.tables.engines.tasks import Job, Result
 from kraft_pipeline.tables.errors import TaskError
-from kraft_pipeline.tables.tasks import Job, Result
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.stores.committer import FencedError
 from kraft_protocol.client.fetch import Range
 from tests.compat.targets import Ours
 from tests.compat.test_pipeline_client import create, produced
@@ -47,7 +48,7 @@ class Writing:
         self.told: list[runner.Progress] = []
         self.waited: list[str] = []
         self.raised: BaseException | None = None
-        self.runner = runner.Runner(spec.parse(given), engine, tell=self.told.append, wait=self.waited.append)
+        self.runner = runner.Runner(table_spec.parse(given), engine, tell=self.told.append, wait=self.waited.append)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -122,7 +123,7 @@ def test_a_table_goes_on_where_it_stands_without_a_checkpoint(
 ) -> None:
     """Runs with and without Spark alternate: the table holds the offsets."""
     create(cluster, name)
-    given = spec.parse(document(cluster, name, tmp_path / "t", "iceberg"))
+    given = table_spec.parse(document(cluster, name, tmp_path / "t", "iceberg"))
     engines: list[Engine] = [
         SparkEngine(spark),
         InlineEngine(),
@@ -141,7 +142,7 @@ def test_a_table_goes_on_where_it_stands_without_a_checkpoint(
 def test_a_failure_to_plan_keeps_its_type(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
     given = document(cluster, name, tmp_path / "t", "parquet", kafka={"kafkaConsumer.pollTimeoutMs": "500"})
     with pytest.raises(TaskError, match=f"^topic {name}: UNKNOWN_TOPIC_OR_PARTITION") as told:
-        runner.Runner(spec.parse(given), SparkEngine(spark)).run(once=True)
+        runner.Runner(table_spec.parse(given), SparkEngine(spark)).run(once=True)
     assert (told.value.failure.kind, told.value.failure.retriable) == ("environment", True)
     given["spec"]["commit"] = {"maxDelay": "1ms"}
     with writing(given, SparkEngine(spark)) as run:
@@ -150,9 +151,9 @@ def test_a_failure_to_plan_keeps_its_type(spark: Any, cluster: Ours, name: str, 
         produced(cluster, name, 10)
         run.until(lambda: run.told)
     assert run.raised is None
-    with pytest.raises(spec.SpecError, match="backfill by key is not supported"):
+    with pytest.raises(table_spec.SpecError, match="backfill by key is not supported"):
         given["spec"]["table"] |= {"format": "delta", "path": f"{tmp_path}/k", "mode": "upsert", "key": ["key"]}
-        runner.Runner(spec.parse(given), SparkEngine(spark), backfill=True).run()
+        runner.Runner(table_spec.parse(given), SparkEngine(spark), backfill=True).run()
 
 
 def test_a_writer_that_was_replaced_ends_while_it_idles(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_a_writer_that_was_replaced_ends_while_it_idles(spark: Any, cluster: Our
     given = document(cluster, name, tmp_path / "t", "delta", commit={"maxDelay": "1ms"})
     with writing(given, SparkEngine(spark)) as run:
         run.until(lambda: run.told)
-        runner.Runner(spec.parse(given), InlineEngine()).run(once=True)
+        runner.Runner(table_spec.parse(given), InlineEngine()).run(once=True)
         run._thread.join(WAIT_S)
     assert isinstance(run.raised, FencedError)
 
@@ -175,7 +176,7 @@ def test_new_fields_and_dead_letters_as_without_spark(spark: Any, cluster: Ours,
         send(cluster, name, sent if not first else [b'{"n": 3, "last": 1.5}'])
         for where, engine in engines.items():
             given = document(cluster, name, tmp_path / where, "delta", value=value)
-            runner.Runner(spec.parse(given), engine).run(once=True)
+            runner.Runner(table_spec.parse(given), engine).run(once=True)
     for table in ("", "_dead_letters"):
         found = [
             sorted(map(str, ({**row, "time": 0} for row in rows(f"{tmp_path}/{where}{table}", "delta"))))
@@ -196,7 +197,7 @@ def test_a_table_by_key_grows_from_a_first_batch_of_dead_letters(
     )
     for sent in ([b"no object", b"{}"], [b'{"id": 1, "country": "de"}'], [b'{"id": 1, "country": "fr"}', b"[]"]):
         send(cluster, name, sent)
-        runner.Runner(spec.parse(given), SparkEngine(spark)).run(once=True)
+        runner.Runner(table_spec.parse(given), SparkEngine(spark)).run(once=True)
     assert [(row["id"], row["country"]) for row in rows(tmp_path / "t", "delta")] == [(1, "fr")]
     found = sorted(str(row["code"]) for row in rows(f"{tmp_path}/t_dead_letters", "delta"))
     assert found == ["json.object", "json.syntax", "partition.unknown"]
@@ -212,7 +213,7 @@ def test_a_task_that_spark_runs_twice_leaves_no_file(spark: Any, cluster: Ours, 
             super().run(job, ranges)
             return super().run(job, ranges)
 
-    given = spec.parse(document(cluster, name, tmp_path / "t", "parquet"))
+    given = table_spec.parse(document(cluster, name, tmp_path / "t", "parquet"))
     assert runner.Runner(given, Twice(spark)).run(once=True) == 50
     assert Counter(row["offset"] for row in rows(tmp_path / "t", "parquet")) == Counter(range(50))
     assert written_files(given) == runner.open_table(given).files()
@@ -222,7 +223,7 @@ def test_an_attempt_that_writes_after_its_batch_leaves_no_file(cluster: Ours, na
     """Spark ends the slower attempt of a speculated task, and does not wait for its end."""
     create(cluster, name, 2)
     produced(cluster, name, 50)
-    given = spec.parse(document(cluster, name, tmp_path / "t", "parquet"))
+    given = table_spec.parse(document(cluster, name, tmp_path / "t", "parquet"))
     begun: list[tuple[Job, Sequence[Range]]] = []
 
     class Remembers(InlineEngine):

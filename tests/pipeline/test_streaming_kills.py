@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.tables import runner, spec
+from kraft_pipeline.tables import runner
+from kraft_pipeline.tables.specs import table_spec
 from tests.compat.targets import Ours
 from tests.compat.test_pipeline_client import create
 from tests.compat.test_pipeline_table import document, rows, send, written_files
@@ -94,7 +95,7 @@ def specification(server: Ours, folder: Path, kind: str, mode: str) -> tuple[Pat
 @pytest.mark.parametrize(("kind", "mode"), TABLES)
 def test_processes_of_spark_are_killed(server: Ours, tmp_path: Path, kind: str, mode: str) -> None:
     file, given = specification(server, tmp_path, kind, mode)
-    parsed, chance = spec.parse(given), random.Random(f"{kind}{mode}{KILLS}")
+    parsed, chance = table_spec.parse(given), random.Random(f"{kind}{mode}{KILLS}")
     create(server, "t", 2 if mode == "append" else 1)
     sent, killed, read = Sent(server, mode, chance), Counter[str](), 0
     kinds = [KINDS[number % len(KINDS)] for number in range(KILLS)]

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.tables import maintenance, runner, spec
-from kraft_pipeline.tables.engine import InlineEngine, SparkEngine
+from kraft_pipeline.tables import maintenance, runner
+from kraft_pipeline.tables.engines.engine import InlineEngine, SparkEngine
 from kraft_pipeline.tables.errors import TaskError
+from kraft_pipeline.tables.specs import table_spec
 from tests.compat.targets import Ours
 from tests.compat.test_pipeline_client import create
 from tests.compat.test_pipeline_table import FORMATS, document, rows, send, written_files
@@ -44,7 +45,7 @@ def transformed(target: Ours, topic: str, path: Path, kind: str, transform: str,
 
 def run(given: dict[str, Any], engine: SparkEngine, folder: Path | None = None) -> list[runner.Progress]:
     told: list[runner.Progress] = []
-    runner.Runner(spec.parse(given, folder), engine, tell=told.append).run(once=True)
+    runner.Runner(table_spec.parse(given, folder), engine, tell=told.append).run(once=True)
     return told
 
 
@@ -69,7 +70,7 @@ def test_a_table_of_a_select(spark: Any, cluster: Ours, name: str, tmp_path: Pat
     assert Counter((row["n"], row["name"], row["tag"]) for row in found) == expected + Counter([(1000, None, "c")])
     assert {row["no_number"] for row in found} == {None}, "an expression that fails on a record is null"
     assert {row["at"].isoformat() for row in found if row["at"]} == {"2024-02-29T10:00:00+00:00"}
-    parsed = spec.parse(given)
+    parsed = table_spec.parse(given)
     assert written_files(parsed) == runner.open_table(parsed).files()
     assert maintenance.compact(parsed)[0] > 0
     assert len(rows(tmp_path / "t", kind)) == 41
@@ -85,11 +86,11 @@ def test_a_function_of_the_user(spark: Any, cluster: Ours, name: str, tmp_path: 
     run(given, SparkEngine(spark), tmp_path)
     assert sorted(str(row["who"]) for row in rows(tmp_path / "t", "delta")) == ["None", "a***"]
     functions["hide"]["python"] = "my_masks:other"
-    with pytest.raises(spec.SpecError, match=r"^spec.functions.hide: my_masks:other: AttributeError"):
+    with pytest.raises(table_spec.SpecError, match=r"^spec.functions.hide: my_masks:other: AttributeError"):
         run(given, SparkEngine(spark), tmp_path)
     functions["mask"] = {"python": "my_masks:hide", "returns": "string"}
     del functions["hide"]
-    with pytest.raises(spec.SpecError, match=r"^spec.functions.mask: Spark has a function of this name"):
+    with pytest.raises(table_spec.SpecError, match=r"^spec.functions.mask: Spark has a function of this name"):
         run(given, SparkEngine(spark), tmp_path)
 
 
@@ -143,7 +144,7 @@ def test_rows_by_key_are_made_by_a_select(spark: Any, cluster: Ours, name: str, 
     found = rows(tmp_path / "t", kind)
     assert sorted((row["id"], row["name"]) for row in found) == [("a", "EVE"), ("e", "MALLORY")]
     assert "_deleted" not in found[0]
-    parsed = spec.parse(given)
+    parsed = table_spec.parse(given)
     assert not list((tmp_path / "t").rglob("_staged/*.parquet"))
     assert written_files(parsed) == runner.open_table(parsed).files()
 
@@ -162,8 +163,8 @@ def test_a_select_by_key_has_the_columns_of_a_merge(
 ) -> None:
     table = {"mode": "upsert", "key": ["id"]}
     given = transformed(cluster, "no topic is asked for", tmp_path / "t", "delta", transform, table=table)
-    with pytest.raises(spec.SpecError, match=message):
-        runner.Runner(spec.parse(given), SparkEngine(spark))
+    with pytest.raises(table_spec.SpecError, match=message):
+        runner.Runner(table_spec.parse(given), SparkEngine(spark))
 
 
 @pytest.mark.parametrize(
@@ -183,8 +184,8 @@ def test_a_wrong_select_is_refused_at_the_start(
     spark: Any, cluster: Ours, tmp_path: Path, transform: str, message: str
 ) -> None:
     given = transformed(cluster, "no topic is asked for", tmp_path / "t", "delta", transform)
-    with pytest.raises(spec.SpecError, match=message):
-        runner.Runner(spec.parse(given), SparkEngine(spark))
+    with pytest.raises(table_spec.SpecError, match=message):
+        runner.Runner(table_spec.parse(given), SparkEngine(spark))
 
 
 def test_a_select_whose_columns_the_table_does_not_have(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
@@ -199,15 +200,15 @@ def test_a_select_whose_columns_the_table_does_not_have(spark: Any, cluster: Our
     assert sorted((row["id"], row["name"]) for row in rows(tmp_path / "t", "delta")) == [(1, None), (2, "x")]
     send(cluster, name, [b'{"id": 3}'])
     given["spec"]["transform"] = "SELECT CAST(id AS STRING) AS id FROM records"
-    with pytest.raises(spec.SpecError, match="column 'id' is string, but int64 in the table; CAST it"):
+    with pytest.raises(table_spec.SpecError, match="column 'id' is string, but int64 in the table; CAST it"):
         run(given, SparkEngine(spark))
 
 
 def test_what_a_specification_with_a_select_may_not_have() -> None:
     def given(**more: Any) -> Any:
         base = {"bootstrapServers": "a:1", "topics": {"names": ["t"]}, "table": {"path": "/t"}, "value": VALUE}
-        document = {"apiVersion": spec.API_VERSION, "kind": spec.KIND, "metadata": {"name": "t"}}
-        return spec.parse(json.loads(json.dumps({**document, "spec": {**base, "transform": "SELECT 1", **more}})))
+        document = {"apiVersion": table_spec.API_VERSION, "kind": table_spec.KIND, "metadata": {"name": "t"}}
+        return table_spec.parse(json.loads(json.dumps({**document, "spec": {**base, "transform": "SELECT 1", **more}})))
 
     for more, message in (
         ({"engine": {"mode": "inline"}}, "SQL runs on Spark"),
@@ -223,7 +224,7 @@ def test_what_a_specification_with_a_select_may_not_have() -> None:
         ({"functions": {"f": {"python": "a.b", "returns": "int"}}}, "is not of the form module:function"),
         ({"functions": {"f": {"python": "a:b"}}}, "spec.functions.f.returns: is missing"),
     ):
-        with pytest.raises(spec.SpecError, match=message):
+        with pytest.raises(table_spec.SpecError, match=message):
             given(**more)
-    with pytest.raises(spec.SpecError, match="SQL runs on Spark"):
+    with pytest.raises(table_spec.SpecError, match="SQL runs on Spark"):
         InlineEngine().transform(given())

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from kraft_pipeline.sources.options import parse
-from kraft_pipeline.tables import maintenance, runner, spec
-from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables import maintenance, runner
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.specs import table_spec
 from kraft_protocol.client.errors import DataLossError
 from tests.compat.members import Members, wait_for
 from tests.compat.test_pipeline_table import document, rows
@@ -49,7 +50,7 @@ class Cut(NamedTuple):
         return KraftStreamReader(parse(options, streaming=True), ("value",))
 
     def run(self, given: dict[str, Any]) -> int:
-        return runner.Runner(spec.parse(given), InlineEngine()).run(once=True)
+        return runner.Runner(table_spec.parse(given), InlineEngine()).run(once=True)
 
 
 def send(members: Members, first: int, end: int, acks: str = "1") -> None:
@@ -124,10 +125,10 @@ def test_new_records_are_read_where_the_log_was_cut(cut: Cut) -> None:
     assert cut.run(given) == AFTER - LEFT
     assert values(cut, "loose") == EVERYTHING
     assert cut.run(given) == 0
-    (loss,) = maintenance.status(spec.parse(given))["losses"]
+    (loss,) = maintenance.status(table_spec.parse(given))["losses"]
     assert (loss["topic"], loss["partition"], loss["first"], loss["end"]) == ("t", 0, LEFT, BEFORE)
-    assert maintenance.acknowledge(spec.parse(given)) == 1
-    assert maintenance.status(spec.parse(given))["losses"] == []
+    assert maintenance.acknowledge(table_spec.parse(given)) == 1
+    assert maintenance.status(table_spec.parse(given))["losses"] == []
 
 
 @pytest.mark.parametrize("name", ["strict", "during"])
@@ -138,11 +139,11 @@ def test_a_table_that_must_lose_nothing_stops_until_it_is_acknowledged(cut: Cut,
     for _ in range(2):
         with pytest.raises(DataLossError, match=r"t-0: offsets 30 to 99 .* cut off"):
             cut.run(given)
-    assert len(maintenance.status(spec.parse(given))["losses"]) == 1
-    assert maintenance.acknowledge(spec.parse(given)) == 1
+    assert len(maintenance.status(table_spec.parse(given))["losses"]) == 1
+    assert maintenance.acknowledge(table_spec.parse(given)) == 1
     assert cut.run(given) == AFTER - LEFT
     assert values(cut, name) == EVERYTHING
-    assert maintenance.status(spec.parse(given))["losses"] == []
+    assert maintenance.status(table_spec.parse(given))["losses"] == []
 
 
 def test_a_stream_stops_or_goes_on_where_the_log_was_cut(cut: Cut) -> None:

@@ -2,5 +2,5 @@
 
     python -m tools.diagrams [--check]
 
-`draw` has boxes and arrows, `pictures` the diagrams. `roles` draws Raft's roles from the table in `raft.states`.
+`draw` has boxes and arrows, `pictures` the diagrams. `roles` draws Raft's roles from the table in `raft.roles.states`.
 """

@@ -1,11 +1,11 @@
-"""The roles of a replica and their transitions, drawn from `raft.states.TRANSITIONS`."""
+"""The roles of a replica and their transitions, drawn from `raft.roles.states.TRANSITIONS`."""
 
 from __future__ import annotations
 
 import math
 from typing import Final
 
-from kraft_node.raft.states import TRANSITIONS, Role
+from kraft_node.raft.roles.states import TRANSITIONS, Role
 from tools.diagrams.draw import Box, Picture
 
 RING: Final = (Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.LEADER, Role.RESIGNED, Role.FOLLOWER)

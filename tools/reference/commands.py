@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import click
 
+import kraft_cli.kraftcluster
+import kraft_cli.kubectl
 import kraft_node.cli.cluster
 import kraft_node.cli.dump_log
 import kraft_node.cli.metadata_shell
 import kraft_node.cli.server_start
 import kraft_node.cli.storage
-import kraft_operator.cli.kraftcluster
-import kraft_operator.cli.kubectl
 import kraft_pipeline.cli.main
 from tools.reference.text import cell, code, generated, table
 
@@ -42,8 +42,8 @@ def pages() -> dict[str, str]:
     clusters = "".join(
         _click(name, group)
         for name, group in (
-            ("kraftcluster", kraft_operator.cli.kraftcluster.main),
-            ("kubectl kraft", kraft_operator.cli.kubectl.main),
+            ("kraftcluster", kraft_cli.kraftcluster.main),
+            ("kubectl kraft", kraft_cli.kubectl.main),
         )
     )
     pipeline = _argparse("kraft-pipeline", parser_of(kraft_pipeline.cli.main.main))

@@ -15,14 +15,14 @@ from typing import Any, Final
 import yaml
 
 from kraft_operator.metrics import Metrics
-from kraft_pipeline.tables.served import LAG, METRICS
+from kraft_pipeline.tables.status_server import LAG, METRICS
 from tools.reference.text import cell, code, generated, table
 
 MEANINGS: Final = Path(__file__).parent / "metrics.yaml"
 PAGE: Final = "docs/reference/metrics.md"
 SOURCES: Final = (
-    "node/src/kraft_node/server/metrics.py",
-    "node/src/kraft_node/server/node_metrics.py",
+    "node/src/kraft_node/server/monitoring/metrics.py",
+    "node/src/kraft_node/server/monitoring/node_metrics.py",
     "node/src/kraft_node/runtime/process.py",
 )
 ALERTS: Final = "charts/kraftcluster-operator/rules/alerts.yaml"

@@ -18,7 +18,7 @@ from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.problems import problems
 from kraft_operator.api.topic import KRaftTopicSpec
 from kraft_operator.api.versions import answer
-from kraft_operator.plan.levels import NAMES, level_of
+from kraft_operator.plan.model.levels import NAMES, level_of
 from kraft_operator.settings import Settings
 from kraft_operator.specs.config_check import cluster_config_problems, topic_config_problems
 from kraft_operator.specs.windows import window_problems

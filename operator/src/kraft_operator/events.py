@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from kraft_operator.api.base import GROUP, VERSION
 from kraft_operator.kube.client import Api, ApiError
-from kraft_operator.plan import steps as do
+from kraft_operator.plan.model import steps as do
 from kraft_operator.report.status import said_together
 from kraft_operator.specs.cluster import MANAGER
 

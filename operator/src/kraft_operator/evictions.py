@@ -12,7 +12,7 @@ from typing import Any, Final
 import kopf
 
 from kraft_operator.kube.client import Api, ApiError
-from kraft_operator.plan.situation import EVICTED
+from kraft_operator.plan.model.situation import EVICTED
 from kraft_operator.specs.pods import ASPECT
 
 MARK: Final = ASPECT + EVICTED

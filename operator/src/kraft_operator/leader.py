@@ -23,8 +23,8 @@ from kraft_operator.kube.access import NoAccessError
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.kube.lease import Lease
 from kraft_operator.metrics import Metrics
+from kraft_operator.pass_queue import Queue
 from kraft_operator.pipelines.reconcile import Pipelines, every
-from kraft_operator.queue import Queue
 from kraft_operator.reconcile import Key, Reconciler
 from kraft_operator.settings import Settings
 

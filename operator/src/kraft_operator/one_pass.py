@@ -24,15 +24,15 @@ from kraft_operator.apply.topic_objects import TopicObjects
 from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.observe import objects
-from kraft_operator.observe.cluster import Found, Look, Machines, Seen
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.observed import Kube, Observed
-from kraft_operator.plan.record import Claim, Record
-from kraft_operator.plan.replace import done_before
-from kraft_operator.plan.situation import Situation
-from kraft_operator.specs.cluster import Cluster, digest
+from kraft_operator.observe.cluster import Found, ListedObjects, Look, Machines
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.observed import Kube, Observed
+from kraft_operator.plan.model.record import Claim, Record
+from kraft_operator.plan.model.situation import Situation
+from kraft_operator.plan.nodes.replace import done_before
+from kraft_operator.specs.cluster import NamedCluster, digest
+from kraft_operator.specs.planner_input import REPLACE, requests_of
 from kraft_operator.specs.pods import rehearsal
-from kraft_operator.specs.wishes import REPLACE, requests_of
 
 log = logging.getLogger("kraft_operator.reconcile")
 
@@ -76,7 +76,7 @@ class Pass:
     api: Api
     look: Look
     shared: Shared
-    cluster: Cluster
+    cluster: NamedCluster
     resource: dict[str, Any]
     before: KRaftClusterStatus
     clock: Callable[[], float]
@@ -90,7 +90,7 @@ class Pass:
     kept: RecordObject
     ask: Callable[[Kube], Collection[int]]
     """Returns the brokers whose log directories must be known."""
-    seen: Seen = field(default_factory=Seen)
+    seen: ListedObjects = field(default_factory=ListedObjects)
     found: Found | None = None
 
     async def _share(self, held: frozenset[str]) -> None:

@@ -38,24 +38,24 @@ from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.observe.cluster import Found, Look, Machines
 from kraft_operator.one_pass import Pass, Shared, Tell, only_remembers
-from kraft_operator.plan import steps as do
 from kraft_operator.plan.conditions import conditions
 from kraft_operator.plan.gates import voters_committed
-from kraft_operator.plan.levels import name_of
-from kraft_operator.plan.observed import Observed
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.levels import name_of
+from kraft_operator.plan.model.observed import Observed
+from kraft_operator.plan.model.record import Record
+from kraft_operator.plan.model.situation import Situation, situation
+from kraft_operator.plan.model.wanted import Wanted
+from kraft_operator.plan.nodes.volumes import brokers_to_ask
 from kraft_operator.plan.planner import plan
-from kraft_operator.plan.record import Record
-from kraft_operator.plan.situation import Situation, situation
 from kraft_operator.plan.topics import Declared, TopicState, replicas_of
-from kraft_operator.plan.volumes import brokers_to_ask
-from kraft_operator.plan.wanted import Wanted
 from kraft_operator.protocol import new_client
 from kraft_operator.report.status import document, status
-from kraft_operator.specs.cluster import Cluster
+from kraft_operator.reporting import Reporter, now_text, topics_without_cluster
+from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.config_check import cluster_config_problems
+from kraft_operator.specs.planner_input import wishes
 from kraft_operator.specs.windows import window_problems, window_state
-from kraft_operator.specs.wishes import wishes
-from kraft_operator.telling import Teller, now_text, topics_without_cluster
 from kraft_protocol.client.aio import UnreachableError
 
 log = logging.getLogger("kraft_operator.reconcile")
@@ -89,7 +89,7 @@ class Key(NamedTuple):
 class _Rest:
     """The result of the last whole pass over a cluster that needs no step."""
 
-    cluster: Cluster
+    cluster: NamedCluster
     record: Record
     wanted: Wanted
     found: Found
@@ -105,7 +105,7 @@ class _Memory:
     """The state of one cluster between passes. A crash may lose it."""
 
     look: Look
-    teller: Teller
+    teller: Reporter
     shared: Shared = field(default_factory=Shared)
     known_at: float = float("-inf")
     """When the quorum and the metadata were last both known (monotonic seconds)."""
@@ -116,7 +116,7 @@ class _Memory:
     rest: _Rest | None = None
 
 
-def _rests_s(cluster: Cluster) -> float:
+def _rests_s(cluster: NamedCluster) -> float:
     """How long a cluster may rest, in seconds: at most until a maintenance window opens or closes."""
     longest_s = RESTS_S * (1 + random.random() / 10)  # noqa: S311  (not all at once)
     now = datetime.now(UTC)
@@ -266,7 +266,7 @@ class Reconciler:
 
     def _status(
         self,
-        cluster: Cluster,
+        cluster: NamedCluster,
         record: Record,
         s: Situation | None,
         plan_: do.Plan,
@@ -323,7 +323,7 @@ class Reconciler:
 
     async def _understand(
         self, key: Key, memory: _Memory, resource: dict[str, Any]
-    ) -> tuple[Cluster, KRaftClusterStatus] | None:
+    ) -> tuple[NamedCluster, KRaftClusterStatus] | None:
         """Read the specification and the former status. Returns None and reports the problem if they are invalid."""
         try:
             # Ignore unknown fields: they may belong to a later version of the definitions.
@@ -336,7 +336,7 @@ class Reconciler:
         if wrong:
             await memory.teller.wrong(resource, "ConfigNotValid", "; ".join(wrong))
             return None
-        cluster = Cluster(key.name, key.namespace, resource["metadata"]["uid"], spec, self._node_image)
+        cluster = NamedCluster(key.name, key.namespace, resource["metadata"]["uid"], spec, self._node_image)
         if not cluster.image:
             message = "neither spec.image nor the operator's settings name an image: set either"
             await memory.teller.wrong(resource, "NoImage", message)
@@ -358,7 +358,7 @@ class Reconciler:
             plan_.waits += [one.message for one in plan_.blocked if one.reason in UNKNOWN]
             plan_.blocked = [one for one in plan_.blocked if one.reason not in UNKNOWN]
 
-    def _racks(self, cluster: Cluster, plan_: do.Plan) -> None:
+    def _racks(self, cluster: NamedCluster, plan_: do.Plan) -> None:
         if cluster.spec.rack is not None and not self._machines.allowed:
             text = "spec.rack needs machines' labels, and the operator may not read them: install it with"
             plan_.block("RacksUnknown", f"{text} watch.nodes=true, or leave spec.rack out")
@@ -446,6 +446,6 @@ class Reconciler:
         memory = self._memories.get(key)
         if memory is None:
             look = Look(new_client(), self._clock)
-            memory = self._memories[key] = _Memory(look, Teller(self._api, self._events))
+            memory = self._memories[key] = _Memory(look, Reporter(self._api, self._events))
             self._metrics.clusters.set(len(self._memories))
         return memory

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kraft_pipeline.codec import Decoder
-from kraft_pipeline.tables import spec
-from kraft_pipeline.tables.opening import open_table
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.stores.opening import open_table
 from tests.feed import Feed
 from tests.fuzz.pipeline import generate
 from tests.registry import RegistryServer
@@ -53,10 +53,10 @@ def run(form: str, kind: str, count: int, seed: int, folder: Path) -> tuple[int,
     path = folder / f"{form}-{kind}-{seed}"
     by = rng.choice([[], ["date"], ["hour", "key" if form == "raw" else "_key"], ["year"]])
     with registered(form) as value:
-        given = spec.parse(
+        given = table_spec.parse(
             {
-                "apiVersion": spec.API_VERSION,
-                "kind": spec.KIND,
+                "apiVersion": table_spec.API_VERSION,
+                "kind": table_spec.KIND,
                 "metadata": {"name": "fuzz"},
                 "spec": {
                     "bootstrapServers": "nowhere:1",
@@ -81,7 +81,7 @@ def run(form: str, kind: str, count: int, seed: int, folder: Path) -> tuple[int,
     return found
 
 
-def compared(given: spec.TableSpec, written: dict[int, bytes | None]) -> tuple[int, int]:
+def compared(given: table_spec.TableSpec, written: dict[int, bytes | None]) -> tuple[int, int]:
     """Check that rows and dead letters have each offset once and equal numbers; returns their counts."""
     offset = "offset" if given.value.format == "raw" else "_offset"
     rows = {row[offset]: row for row in read(Path(given.path), given)}
@@ -102,7 +102,7 @@ def compared(given: spec.TableSpec, written: dict[int, bytes | None]) -> tuple[i
     return len(rows), len(dead)
 
 
-def read(path: Path, given: spec.TableSpec) -> list[dict[str, Any]]:
+def read(path: Path, given: table_spec.TableSpec) -> list[dict[str, Any]]:
     """The rows of a table's live files, by our own list of files."""
     if not path.exists():
         return []
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     with nullcontext(str(options.folder)) if options.folder else tempfile.TemporaryDirectory() as folder:
         for form in options.form or FORMS:
-            for number, kind in enumerate(spec.FORMATS):
+            for number, kind in enumerate(table_spec.FORMATS):
                 begun, share = time.monotonic(), options.values // 3 + (number < options.values % 3)
                 rows, dead = run(form, kind, share, options.seed, Path(folder))
                 print(

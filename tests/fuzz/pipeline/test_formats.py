@@ -17,7 +17,7 @@ import pytest
 from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.tables import values
 from kraft_pipeline.tables.formats import registry
-from kraft_pipeline.tables.spec import TableSpec
+from kraft_pipeline.tables.specs.table_spec import TableSpec
 from tests.debezium import ROW, event, key
 from tests.registry import RegistryServer
 from tests.unit.pipeline.test_table_debezium import AVRO, BY_ID, table

@@ -18,8 +18,8 @@ from kraft_node.raft import events
 from kraft_node.raft import messages as m
 from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import EpochEnd, LogView, SnapshotId
+from kraft_node.raft.membership.quorum import NOBODY, QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.node import RaftNode
-from kraft_node.raft.quorum import NOBODY, QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_protocol.ids import ZERO_UUID, Uuid
 
 MANY = ("appends", "messages")

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from kraft_node.server.error_counts import codes_of
+from kraft_node.server.monitoring.error_counts import codes_of
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire import codec
 from kraft_protocol.wire.api import API

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kraft_node.controller.change import Election, PartitionChange
+from kraft_node.controller.partitions.change import Election, PartitionChange
 from kraft_node.metadata.features import ELR_SUPPORTED
 from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.partitions import PartitionState

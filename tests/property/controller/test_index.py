@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kraft_node.controller import blocks
-from kraft_node.controller import index as index_module
-from kraft_node.controller.derived import Derived
-from kraft_node.controller.index import numbers
-from kraft_node.controller.leaders import PARTITIONS_A_TURN
+from kraft_node.controller.partitions.leaders import PARTITIONS_A_TURN
+from kraft_node.controller.state import blocks
+from kraft_node.controller.state import partition_index as index_module
+from kraft_node.controller.state.indexes import Indexes
+from kraft_node.controller.state.partition_index import numbers
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.snapshot import SnapshotCursor
@@ -58,13 +58,13 @@ def check(quorum: Quorum) -> None:
         quorum, lambda s: s.is_reassigning
     )
     if quorum.controller.cluster.view.is_empty:
-        rebuilt = Derived()
+        rebuilt = Indexes()
         rebuilt.begin(quorum.image)
         rebuilt.finish(quorum.image)
         assert contents(rebuilt, quorum.image) == contents(quorum.controller.cluster.derived, quorum.image)
 
 
-def contents(derived: Derived, image: MetadataImage) -> list[Any]:
+def contents(derived: Indexes, image: MetadataImage) -> list[Any]:
     """All results, and the blocks searched: after a search no block is a false positive."""
     index = derived.index
     sets = [set(flat(index.in_sync_on(broker, image.topics))) for broker in BROKERS]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft_operator.plan import observed as seen
-from kraft_operator.plan.balance import balanced, loads
+from kraft_operator.plan.model import observed as seen
+from kraft_operator.plan.replicas.balance import balanced, loads
 
 IDS = (101, 102, 103, 104, 105)
 

@@ -7,11 +7,11 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft_operator.plan import observed as seen
 from kraft_operator.plan.gates import isr_without, quorum_without
-from kraft_operator.plan.record import Node, Record
-from kraft_operator.plan.situation import Situation
-from kraft_operator.plan.wanted import Wanted
+from kraft_operator.plan.model import observed as seen
+from kraft_operator.plan.model.record import Node, Record
+from kraft_operator.plan.model.situation import Situation
+from kraft_operator.plan.model.wanted import Wanted
 
 IDS = range(1, 6)
 voter_sets = st.sets(st.sampled_from(IDS), min_size=1, max_size=5).map(lambda ids: tuple(sorted(ids)))

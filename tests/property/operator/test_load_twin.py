@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft_operator.plan import observed as seen
-from kraft_operator.plan.load import balanced_bytes, balanced_leaders
+from kraft_operator.plan.model import observed as seen
+from kraft_operator.plan.replicas.load import balanced_bytes, balanced_leaders
 
 IDS = (101, 102, 103, 104)
 PERCENT = 20

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import pytest
 
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.situation import EVICTED
-from kraft_operator.plan.wanted import STARTS_WITH, Pool, Replacement
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.situation import EVICTED
+from kraft_operator.plan.model.wanted import STARTS_WITH, Pool, ReplacementRequest
 from tests.unit.operator.world import World, wanted
 
 SEEDS = (*range(40), 43, 52, 1063, 1304, 1328, 1333, 1440, 5012, 5087)
@@ -38,7 +38,7 @@ def _wish(world: World, rng: random.Random, number: int) -> None:
     elif choice == 3 and world.record.nodes:
         node = rng.choice(world.record.nodes)
         accept = frozenset({"MetadataPause"}) if rng.random() < 0.3 else frozenset()
-        request = Replacement(f"r{number}", node.id, rng.choice(("EmptyDisk", "NewId")), accept)
+        request = ReplacementRequest(f"r{number}", node.id, rng.choice(("EmptyDisk", "NewId")), accept)
         world.wanted = replace(world.wanted, replacements=(*world.wanted.replacements, request))
     elif choice == 4:
         world.wanted = replace(world.wanted, rolls={rng.choice((1, 2, 3, 101, 102)): str(number)})
@@ -189,14 +189,14 @@ def _crash_everywhere(prepare: Callable[[World], None]) -> None:
 def test_the_replacement_of_a_voters_disk_survives_a_crash_after_every_write() -> None:
     def prepare(world: World) -> None:
         world.lose_host(3)
-        world.wanted = wanted(replacements=(Replacement("r", 3, "EmptyDisk"),))
+        world.wanted = wanted(replacements=(ReplacementRequest("r", 3, "EmptyDisk"),))
 
     _crash_everywhere(prepare)
 
 
 def test_the_replacement_of_a_voter_by_another_survives_a_crash_after_every_write() -> None:
     def prepare(world: World) -> None:
-        world.wanted = wanted(replacements=(Replacement("r", 3, "NewId"),))
+        world.wanted = wanted(replacements=(ReplacementRequest("r", 3, "NewId"),))
 
     _crash_everywhere(prepare)
 
@@ -204,7 +204,7 @@ def test_the_replacement_of_a_voter_by_another_survives_a_crash_after_every_writ
 def test_the_replacement_of_a_dead_voter_by_another_survives_a_crash_after_every_write() -> None:
     def prepare(world: World) -> None:
         world.lose_host(3)
-        world.wanted = wanted(replacements=(Replacement("r", 3, "NewId", frozenset({"MetadataPause"})),))
+        world.wanted = wanted(replacements=(ReplacementRequest("r", 3, "NewId", frozenset({"MetadataPause"})),))
 
     _crash_everywhere(prepare)
 

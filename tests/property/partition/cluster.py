@@ -17,9 +17,9 @@ from typing import Any
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.env import Env
 from kraft_node.broker.broker import Broker
-from kraft_node.log import meta_properties
-from kraft_node.log.manager import LogManager
-from kraft_node.log.meta_properties import MetaProperties
+from kraft_node.log.checkpoints import meta_properties
+from kraft_node.log.checkpoints.meta_properties import MetaProperties
+from kraft_node.log.manager.log_manager import LogManager
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.partitions import PartitionState
 from kraft_node.runtime.disk import RealDisk

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft_pipeline.tables.formats import avrovalues
-from kraft_pipeline.tables.spec import ValueSpec
+from kraft_pipeline.tables.specs.table_spec import ValueSpec
 
 KINDS: list[tuple[Any, Any]] = [
     ("long", st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-200, 200)),

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft_node.log.metadata_log import MetadataLog
-from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.server.faults import Faults
-from kraft_node.server.raft_driver import RaftDriver
+from kraft_node.server.quorum.driver import RaftDriver
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import SimHost, World
 from kraft_protocol.ids import Uuid

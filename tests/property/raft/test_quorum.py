@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from kraft_node.raft import events
 from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import LogView
+from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.messages import Batch
 from kraft_node.raft.node import NotLeader, RaftNode
-from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_protocol.ids import Uuid
 
 Entry = tuple[int, str]
@@ -282,7 +282,7 @@ def test_the_laws_notice_a_leader_that_counts_unflushed_records(monkeypatch: pyt
         node.log.flushed(node.log.end_offset)
         real(self, node)
 
-    from kraft_node.raft.leader import Leader
+    from kraft_node.raft.roles.leader import Leader
 
     real = Leader.act
     monkeypatch.setattr(Leader, "act", all_is_flushed)

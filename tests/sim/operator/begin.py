@@ -16,7 +16,7 @@ from typing import Any, Final
 from kraft_operator import reconcile
 from kraft_operator.events import Events
 from kraft_operator.metrics import Metrics
-from kraft_operator.queue import Queue
+from kraft_operator.pass_queue import Queue
 from tests.sim.operator.clock import SimLoop
 from tests.sim.operator.cluster import BROKERS, KEY, VOTERS, SimApi, resource
 from tests.sim.operator.passes import Life

@@ -27,8 +27,8 @@ import yaml
 
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.kube.client import ApiError
-from kraft_operator.plan import observed as seen
-from kraft_operator.plan import steps as do
+from kraft_operator.plan.model import observed as seen
+from kraft_operator.plan.model import steps as do
 from kraft_operator.reconcile import Key
 from kraft_protocol.client.aio import Address
 from tests.sim.operator.clock import SimLoop
@@ -333,17 +333,17 @@ class SimView:
         await asyncio.sleep(cluster.rng.choice((0.02, 0.3)))
 
     @property
-    def quorum(self) -> seen.Seen[seen.Quorum]:
+    def quorum(self) -> seen.Aged[seen.Quorum]:
         return self._seen(self._quorum)
 
     @property
-    def metadata(self) -> seen.Seen[seen.Metadata]:
+    def metadata(self) -> seen.Aged[seen.Metadata]:
         return self._seen(self._metadata)
 
-    def _seen(self, view: tuple[float, Any] | None) -> seen.Seen[Any]:
+    def _seen(self, view: tuple[float, Any] | None) -> seen.Aged[Any]:
         if view is None:
-            return seen.Seen()
-        return seen.Seen(view[1], round((self._cluster.loop.time() - view[0]) * 1000))
+            return seen.Aged()
+        return seen.Aged(view[1], round((self._cluster.loop.time() - view[0]) * 1000))
 
 
 def _at(snapshot: tuple[float, seen.Metadata]) -> float:

@@ -17,7 +17,7 @@ from kraft_operator import reconcile
 from kraft_operator.events import Events
 from kraft_operator.evictions import MARK
 from kraft_operator.metrics import Metrics
-from kraft_operator.plan.steps import Plan
+from kraft_operator.plan.model.steps import Plan
 from kraft_operator.report.status import nodes_of
 from tests.sim.operator.clock import SimLoop
 from tests.sim.operator.cluster import BROKERS, KEY, VOTERS, SimApi, SimView, by_kafka, resource

@@ -11,16 +11,16 @@ from dataclasses import replace
 from random import Random
 
 from kraft_node.raft import events
+from kraft_node.raft.membership.quorum import ReplicaKey as Key
+from kraft_node.raft.membership.quorum import Voter, VoterSet
 from kraft_node.raft.messages import AddVoterRequest, RemoveVoterRequest
-from kraft_node.raft.quorum import ReplicaKey as Key
-from kraft_node.raft.quorum import Voter, VoterSet
-from kraft_node.raft.states import Role
+from kraft_node.raft.roles.states import Role
 from kraft_node.testing.raft.faults import Faults
 from kraft_node.testing.raft.replica import Replica, Token
 from kraft_node.testing.raft.scenes import _can_upgrade
 from kraft_node.testing.raft.simulation import Simulation
 from kraft_operator.observe.kafka import Commits
-from kraft_operator.plan import observed as seen
+from kraft_operator.plan.model import observed as seen
 
 SECOND_US = 1_000_000
 VOTER_TIMEOUT_MS = 2_000

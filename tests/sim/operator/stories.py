@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from kraft_operator.plan.wanted import Replacement, Wanted
+from kraft_operator.plan.model.wanted import ReplacementRequest, Wanted
 from tests.sim.operator.quorum import DYNAMIC, STATIC, UPGRADED
 from tests.sim.operator.world import SimWorld, made
 
@@ -24,7 +24,7 @@ class Story:
 
 
 def _replaced(by: str, *accept: str) -> Callable[[Wanted], Wanted]:
-    request = Replacement("r", 3, by, frozenset(accept))
+    request = ReplacementRequest("r", 3, by, frozenset(accept))
     return lambda wishes: replace(wishes, replacements=(request,))
 
 

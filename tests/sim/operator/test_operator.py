@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_operator.plan import gates, situation
+from kraft_operator.plan import gates
+from kraft_operator.plan.model import situation
 from tests.sim.operator.stories import BY_NAME, STORIES, Story, begun, ended, with_chaos, with_crash_after
 
 

@@ -22,11 +22,12 @@ from kraft_operator.apply.fence import Permit
 from kraft_operator.apply.kubernetes import Hands
 from kraft_operator.apply.record import RecordObject
 from kraft_operator.kube.client import ApiError
-from kraft_operator.plan import assign, gates, planner, roll
-from kraft_operator.plan import replace as replacing
-from kraft_operator.plan.record import Record
-from kraft_operator.plan.situation import Situation
-from kraft_operator.plan.steps import Plan
+from kraft_operator.plan import gates, planner
+from kraft_operator.plan.model.record import Record
+from kraft_operator.plan.model.situation import Situation
+from kraft_operator.plan.model.steps import Plan
+from kraft_operator.plan.nodes import assign, roll
+from kraft_operator.plan.nodes import replace as replacing
 from kraft_operator.specs.remembered import record_of
 from tests.sim.operator.passes import Life
 

@@ -10,15 +10,15 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kraft_node.raft.quorum import ReplicaKey as Key
-from kraft_node.raft.quorum import Voter, VoterSet
+from kraft_node.raft.membership.quorum import ReplicaKey as Key
+from kraft_node.raft.membership.quorum import Voter, VoterSet
 from kraft_node.testing.raft.replica import Replica
-from kraft_operator.plan import observed as seen
-from kraft_operator.plan import steps as do
+from kraft_operator.plan.model import observed as seen
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.record import Record
+from kraft_operator.plan.model.situation import BEHIND_MAX_MS
+from kraft_operator.plan.model.wanted import Wanted
 from kraft_operator.plan.planner import plan
-from kraft_operator.plan.record import Record
-from kraft_operator.plan.situation import BEHIND_MAX_MS
-from kraft_operator.plan.wanted import Wanted
 from tests.sim.operator.quorum import DYNAMIC, SECOND_US, Quorum
 from tests.unit.operator.world import CLUSTER, STOP_TICKS, Pod, World, wanted
 

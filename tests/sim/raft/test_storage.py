@@ -13,7 +13,7 @@ import pytest
 
 from kraft_node.log.metadata_log import MetadataLog
 from kraft_node.raft.log_view import LogView, SnapshotId
-from kraft_node.raft.quorum import QuorumState, ReplicaKey
+from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import SimHost, World
 from kraft_protocol.records.batch import build_batch, iter_headers

@@ -11,9 +11,9 @@ import pytest
 from kraft_node.base.config import NodeConfig
 from kraft_node.broker.broker import Broker
 from kraft_node.broker.lifecycle import BrokerState
-from kraft_node.log import meta_properties
-from kraft_node.log.manager import LogManager
-from kraft_node.log.meta_properties import MetaProperties
+from kraft_node.log.checkpoints import meta_properties
+from kraft_node.log.checkpoints.meta_properties import MetaProperties
+from kraft_node.log.manager.log_manager import LogManager
 from kraft_node.metadata.image import MetadataImage
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import build_batch, iter_all_records

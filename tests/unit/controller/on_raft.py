@@ -10,7 +10,7 @@ from kraft_node.base.env import Env
 from kraft_node.base.request import RequestContext
 from kraft_node.controller import Controller
 from kraft_node.metadata.features import SUPPORTED_RANGES
-from kraft_node.server.raft_driver import RaftDriver
+from kraft_node.server.quorum.driver import RaftDriver
 from kraft_protocol.errors import KafkaError
 from kraft_protocol.wire.api import API, ApiKey
 from kraft_protocol.wire.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest

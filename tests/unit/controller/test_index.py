@@ -5,8 +5,8 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
-from kraft_node.controller.blocks import BLOCK_PARTITIONS, BrokerBlocks
-from kraft_node.controller.derived import Derived
+from kraft_node.controller.state.blocks import BLOCK_PARTITIONS, BrokerBlocks
+from kraft_node.controller.state.indexes import Indexes
 from kraft_node.metadata.image import MetadataImage
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire import stored
@@ -43,8 +43,8 @@ def add_topic(image: MetadataImage, number: int, partitions: int, brokers: list[
     return topic_id
 
 
-def derived(image: MetadataImage) -> Derived:
-    made = Derived()
+def derived(image: MetadataImage) -> Indexes:
+    made = Indexes()
     made.begin(image)
     made.finish(image)
     return made

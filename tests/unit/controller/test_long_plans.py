@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.controller.leaders import PARTITIONS_A_TURN
+from kraft_node.controller.partitions.leaders import PARTITIONS_A_TURN
 from kraft_node.metadata.partitions import PartitionState
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire.messages import (

@@ -76,7 +76,7 @@ def test_deleting_entries_of_a_resource_reads_those_of_the_resource(
 def test_a_filter_without_a_name_looks_for_its_entries_in_steps(
     quorum: Quorum, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kraft_node.controller.acls.ENTRIES_A_STEP", 100)
+    monkeypatch.setattr("kraft_node.controller.settings.acls.ENTRIES_A_STEP", 100)
     assert acl_filter.ENTRIES_A_STEP == 1000
     waiting = quorum.ask(DeleteAclsRequest(filters=[meant(None, principal_filter="User:alice")]))
     assert not waiting.given
@@ -91,7 +91,7 @@ def test_a_filter_without_a_name_looks_for_its_entries_in_steps(
 def test_entries_that_go_while_they_are_looked_for_are_deleted_once(
     quorum: Quorum, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kraft_node.controller.acls.ENTRIES_A_STEP", 100)
+    monkeypatch.setattr("kraft_node.controller.settings.acls.ENTRIES_A_STEP", 100)
     everything = DeleteAclsRequest(filters=[meant(None)])
     waiting = [quorum.ask(everything), quorum.ask(everything)]
     while not all(each.given for each in waiting):

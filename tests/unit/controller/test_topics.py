@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.controller.topics import PARTITIONS_PER_BATCH_MAX
+from kraft_node.controller.partitions.topics import PARTITIONS_PER_BATCH_MAX
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import ZERO_UUID
 from kraft_protocol.wire.messages import (

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kraft_node.controller.leaders import Leaders
+from kraft_node.controller.partitions.leaders import Leaders
+from kraft_node.controller.partitions.topics import TopicManager
 from kraft_node.controller.plan import Plan, Turns
-from kraft_node.controller.topics import Topics
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import CreateTopicsRequest, ListPartitionReassignmentsRequest
 from kraft_protocol.wire.stored import ConfigRecord, PartitionChangeRecord, TopicRecord
@@ -36,7 +36,7 @@ HALF_A_PLAN = (
 
 def plant(patch: pytest.MonkeyPatch, *records: Any) -> None:
     """Make CreateTopics plan these records."""
-    patch.setattr(Topics, "create", lambda *_: Plan("never said", records))
+    patch.setattr(TopicManager, "create", lambda *_: Plan("never said", records))
 
 
 def three_controllers() -> dict[int, RaftedController]:

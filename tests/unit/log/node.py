@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kraft_node.log import meta_properties
+from kraft_node.log.checkpoints import meta_properties
+from kraft_node.log.checkpoints.meta_properties import MetaProperties
 from kraft_node.log.config import LogConfig
 from kraft_node.log.errors import CutLater
 from kraft_node.log.log import Log
-from kraft_node.log.manager import LogManager
-from kraft_node.log.meta_properties import MetaProperties
-from kraft_node.log.timing import Timing
+from kraft_node.log.manager.log_manager import LogManager
+from kraft_node.log.manager.timing import Timing
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import START_WALL_MS, SimHost, World
 from kraft_protocol.ids import Uuid

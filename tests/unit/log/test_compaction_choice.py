@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.log.checkpoints import column_of
+from kraft_node.log.checkpoints.offsets import column_of
 from kraft_node.log.compaction import cleaning, key_map
 from kraft_node.log.compaction.choice import first_dirty_offset, look
 from kraft_node.log.compaction.key_map import KeyMap

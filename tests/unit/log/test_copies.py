@@ -9,7 +9,7 @@ from kraft_node.log.compaction.cleaning import STOPPED, Cleaning
 from kraft_node.log.config import make_config
 from kraft_node.log.errors import CutLater
 from kraft_node.log.log import Log
-from kraft_node.log.manager import LogManager
+from kraft_node.log.manager.log_manager import LogManager
 from kraft_protocol.records.batch import Record
 from tests.unit.log.node import ID, Node
 from tests.unit.log.test_cleaner import CONFIG, put

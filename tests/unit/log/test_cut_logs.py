@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.log import index, producer_replay, trimming
+from kraft_node.log import trimming
 from kraft_node.log.config import make_config
 from kraft_node.log.errors import CutLater
 from kraft_node.log.log import Log
+from kraft_node.log.producers import replay
+from kraft_node.log.segments import index
 from kraft_protocol.records.batch import build_batch
 from tests.unit.log.node import ID, Node, recorded
 from tests.unit.log.test_cleaner import CONFIG as COMPACTED
@@ -358,6 +360,6 @@ def test_a_truncation_of_a_log_without_producers_reads_no_batches_for_them(monke
     again = node.start().get("t", 0)
     assert again is not None
     assert again.known_producers is not None
-    monkeypatch.setattr(producer_replay, "batches", lambda *_: 1 // 0)
+    monkeypatch.setattr(replay, "batches", lambda *_: 1 // 0)
     again.truncate_to(12)
     assert values(again) == [b"%d" % number for number in range(12)]

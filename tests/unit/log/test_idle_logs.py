@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kraft_node.log.checkpoints.leader_epochs import LeaderEpochs
 from kraft_node.log.config import make_config
-from kraft_node.log.epochs import LeaderEpochs
-from kraft_node.log.files import NO_ENDS
 from kraft_node.log.log import Log
-from kraft_node.log.opening import open_log
+from kraft_node.log.recovery.opening import open_log
+from kraft_node.log.segments.files import NO_ENDS
 from tests.unit.log.node import ID, Node
 from tests.unit.log.world import DIR, NOW, LogWorld, batch, values
 

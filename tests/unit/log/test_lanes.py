@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from kraft_node.log.checkpoints import CheckpointText, parse_offsets
+from kraft_node.log.checkpoints.offsets import CheckpointText, parse_offsets
 from kraft_node.log.config import make_config
 from kraft_node.log.errors import CutLater
 from kraft_node.log.log import Log
-from kraft_node.log.manager import LogManager
+from kraft_node.log.manager.log_manager import LogManager
 from kraft_node.log.timestamps import UNREAD_MAX, TimesUnread, read_times
 from kraft_protocol.errors import KafkaError
 from tests.unit.log.node import ID, Node

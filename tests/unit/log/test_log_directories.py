@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from kraft_node.log import meta_properties
+from kraft_node.log.checkpoints import meta_properties
+from kraft_node.log.checkpoints.meta_properties import MetaProperties
 from kraft_node.log.errors import LogDirFailure, LogDirInvalid
-from kraft_node.log.meta_properties import MetaProperties
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import uuid_text
 from tests.unit.log.node import CLUSTER, ID, Node

@@ -7,8 +7,8 @@ import pytest
 from kraft_node.log import lookup, names
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
-from kraft_node.log.scan import batches
-from kraft_node.log.segment import Segment
+from kraft_node.log.segments.scan import batches
+from kraft_node.log.segments.segment import Segment
 from kraft_node.log.timestamps import TimesUnread, read_times
 from tests.unit.log.node import ID, Node
 from tests.unit.log.world import NOW, LogWorld, batch

@@ -6,7 +6,7 @@ from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.log.compaction.key_map import KEY_BYTES
 from kraft_node.log.config import make_config
-from kraft_node.log.timing import Timing
+from kraft_node.log.manager.timing import Timing
 from tests.unit.log.node import COMBINED, ID, Node
 from tests.unit.log.world import NOW, batch, values
 

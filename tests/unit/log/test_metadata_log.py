@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kraft_node.log import quorum_state
+from kraft_node.log.checkpoints import quorum_state
 from kraft_node.log.errors import LogDirDamaged, LogDirInvalid
 from kraft_node.log.metadata_log import MetadataLog, parse_snapshot_name, snapshot_name
 from kraft_node.raft.log_view import LogView, SnapshotId
-from kraft_node.raft.quorum import QuorumState, ReplicaKey
+from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey
 from kraft_node.raft.storage import MetadataStorage
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import SimHost, World

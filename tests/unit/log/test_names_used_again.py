@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.log.manager import LogManager
+from kraft_node.log.manager.log_manager import LogManager
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid
 from tests.unit.log.node import Node

@@ -6,7 +6,8 @@ import errno
 
 import pytest
 
-from kraft_node.log import flushing, partition_metadata
+from kraft_node.log import flushing
+from kraft_node.log.checkpoints import partition_metadata
 from kraft_node.log.config import make_config
 from kraft_protocol.errors import KafkaError
 from tests.unit.log.node import ID, OTHER_ID, Node, recorded

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft_node.log.checkpoints import CheckpointError, parse_offsets
+from kraft_node.log.checkpoints.offsets import CheckpointError, parse_offsets
 from kraft_node.log.resting.offset_column import OffsetColumn
 
 NUMBERS = st.one_of(st.integers(0, 12), st.integers(0, 2000), st.integers(-3, 2**40))

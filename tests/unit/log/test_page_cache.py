@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.log import names, opening, walking
+from kraft_node.log import names
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
-from kraft_node.log.manager import LogManager
+from kraft_node.log.manager.log_manager import LogManager
+from kraft_node.log.recovery import opening, walking
 from tests.unit.log.node import ID, Node
 from tests.unit.log.world import NOW, batch, values
 

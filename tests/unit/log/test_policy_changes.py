@@ -6,9 +6,9 @@ import pytest
 
 from kraft_node.broker.log_dir_moves import copy_some
 from kraft_node.log.config import LONG_MAX, LogConfig, make_config
-from kraft_node.log.directory import directory_of
-from kraft_node.log.manager import LogManager
-from kraft_node.log.timing import Timing
+from kraft_node.log.manager.directory import directory_of
+from kraft_node.log.manager.log_manager import LogManager
+from kraft_node.log.manager.timing import Timing
 from tests.unit.log.node import ID, Node
 from tests.unit.log.test_cleaner import CONFIG, put
 from tests.unit.log.world import all_records, batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kraft_node.log.config import LogConfig, make_config
-from kraft_node.log.manager import LogManager
+from kraft_node.log.manager.log_manager import LogManager
 from kraft_protocol.ids import Uuid
 from tests.unit.log.node import Node
 from tests.unit.log.world import NOW, batch

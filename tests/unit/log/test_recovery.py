@@ -7,9 +7,10 @@ import random
 
 import pytest
 
-from kraft_node.log import flushing, segment, trimming
+from kraft_node.log import flushing, trimming
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.log import Log
+from kraft_node.log.segments import segment
 from kraft_node.testing.disk import SimDisk
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import BatchHeader, check_batch, iter_headers

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.log import recovery
-from kraft_node.log.checkpoints import column_of
+from kraft_node.log.checkpoints.offsets import column_of
 from kraft_node.log.config import make_config
-from kraft_node.log.manager import LogManager
-from kraft_node.log.recovery import LogIsRecovering
+from kraft_node.log.manager.log_manager import LogManager
+from kraft_node.log.recovery import background
+from kraft_node.log.recovery.background import LogIsRecovering
 from kraft_protocol.errors import ErrorCode, KafkaError
 from tests.unit.log.node import ID, OTHER_ID, Node
 from tests.unit.log.world import NOW, batch, values
@@ -204,7 +204,7 @@ def test_an_older_batch_that_is_sent_again_after_the_recovery_is_known() -> None
 
 
 def test_how_many_refused_producers_are_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "REFUSED_MAX", 1)
+    monkeypatch.setattr(background, "REFUSED_MAX", 1)
     node = killed()
     manager = start(node)
     refuse(manager, produced(0), produced(0, producer_id=8), produced(0, epoch=1))

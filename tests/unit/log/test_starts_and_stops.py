@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from kraft_node.log import closing, meta_properties
-from kraft_node.log.closing import SYNC_WHOLE_MIN
+from kraft_node.log.checkpoints import meta_properties
+from kraft_node.log.checkpoints.meta_properties import MetaProperties
 from kraft_node.log.config import make_config
-from kraft_node.log.manager import LogManager
-from kraft_node.log.meta_properties import MetaProperties
+from kraft_node.log.manager import closing
+from kraft_node.log.manager.closing import SYNC_WHOLE_MIN
+from kraft_node.log.manager.log_manager import LogManager
 from kraft_node.testing.disk import SimDisk
 from tests.unit.log.node import CLUSTER, ID, Node
 from tests.unit.log.world import NOW, batch, values

@@ -6,8 +6,8 @@ import pytest
 
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.log import Log
-from kraft_node.log.manager import LogManager
-from kraft_node.log.recovery import LogIsRecovering
+from kraft_node.log.manager.log_manager import LogManager
+from kraft_node.log.recovery.background import LogIsRecovering
 from kraft_protocol.errors import ErrorCode, KafkaError
 from tests.unit.log.node import ID, OTHER_ID, Node
 from tests.unit.log.test_lanes import TINY, Spending, filled

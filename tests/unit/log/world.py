@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kraft_node.log.config import make_config
-from kraft_node.log.files import FileCache, LogDir
 from kraft_node.log.log import FetchSlice, Log
-from kraft_node.log.opening import open_log
+from kraft_node.log.recovery.opening import open_log
+from kraft_node.log.segments.files import FileCache, LogDir
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import START_WALL_MS, SimHost, World
 from kraft_protocol.records.batch import Record, build_batch, iter_headers, iter_records

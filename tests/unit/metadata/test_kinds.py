@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.controller.derived import Derived
+from kraft_node.controller.state.indexes import Indexes
 from kraft_node.metadata import kinds
 from kraft_node.metadata.delta import MetadataDelta
 from kraft_node.metadata.image import MetadataImage
@@ -146,7 +146,7 @@ def test_the_three_marks_are_the_three_records_of_transactions() -> None:
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
 def test_what_is_derived_of_a_record_can_be_taken_back(kind: AnyKind) -> None:
-    derived, image = Derived(), MetadataImage()
+    derived, image = Indexes(), MetadataImage()
     derived.begin(image)
     derived.take_back([fresh(kind)], image)
     assert derived.is_complete

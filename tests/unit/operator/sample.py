@@ -8,21 +8,21 @@ from typing import Any
 import yaml
 
 from kraft_operator.api.cluster import KRaftClusterSpec
-from kraft_operator.plan.record import Node
+from kraft_operator.plan.model.record import Node
 from kraft_operator.specs import network, pods, storage
-from kraft_operator.specs.cluster import Cluster
+from kraft_operator.specs.cluster import NamedCluster
 
 ROOT = Path(__file__).parents[3]
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 
 
-def sample(namespace: str = "demo", **changes: Any) -> Cluster:
+def sample(namespace: str = "demo", **changes: Any) -> NamedCluster:
     document = yaml.safe_load((ROOT / "deploy" / "samples" / "kraftcluster.yaml").read_text())
     spec = KRaftClusterSpec.model_validate({**document["spec"], **changes})
-    return Cluster("sample", namespace, "4f4b1c6e-0000-4000-8000-000000000000", spec)
+    return NamedCluster("sample", namespace, "4f4b1c6e-0000-4000-8000-000000000000", spec)
 
 
-def manifests(cluster: Cluster) -> list[dict[str, Any]]:
+def manifests(cluster: NamedCluster) -> list[dict[str, Any]]:
     """All manifests of a controller and a broker of it, and the shared ones."""
     nodes = (Node(1, "controllers", True, False), Node(101, "brokers", False, True))
     found = [network.nodes_service(cluster), network.bootstrap_service(cluster)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraft_operator.plan.conditions import conditions
-from kraft_operator.plan.situation import situation
+from kraft_operator.plan.model.situation import situation
 from tests.unit.operator.world import World, made, wanted
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from kraft_operator.observe.objects import pod
-from kraft_operator.plan import observed as seen
 from kraft_operator.plan.conditions import conditions
+from kraft_operator.plan.model import observed as seen
+from kraft_operator.plan.model.situation import situation
+from kraft_operator.plan.model.steps import Plan
+from kraft_operator.plan.model.wanted import ReplacementRequest
 from kraft_operator.plan.planner import plan
-from kraft_operator.plan.situation import situation
-from kraft_operator.plan.steps import Plan
-from kraft_operator.plan.wanted import Replacement
 from kraft_operator.specs.network import disruption_budgets
 from tests.unit.operator.sample import sample
 from tests.unit.operator.world import World, made, wanted
@@ -56,8 +56,8 @@ def test_one_replica_topics_hold_nobody() -> None:
 def test_what_is_unknown_is_held() -> None:
     world = made()
     observed = world.observe()
-    assert _planned(world, replace(observed, metadata=seen.Seen())).held == {"broker"}
-    assert _planned(world, replace(observed, quorum=seen.Seen())).held == {"controller"}
+    assert _planned(world, replace(observed, metadata=seen.Aged())).held == {"broker"}
+    assert _planned(world, replace(observed, quorum=seen.Aged())).held == {"controller"}
     assert Plan().held == {"controller", "broker"}
 
 
@@ -97,7 +97,7 @@ def test_a_lost_machine_is_named_with_its_nodes_and_what_lets_them_go_on() -> No
 
 def test_a_replacement_that_waits_for_a_lost_machine_says_so() -> None:
     world = made()
-    world.wanted = wanted(replacements=(Replacement("disk", 3, "EmptyDisk"),))
+    world.wanted = wanted(replacements=(ReplacementRequest("disk", 3, "EmptyDisk"),))
     while not world.record.replacements:
         world.step()
     found = _planned(world, _lost(world, 3, terminating=True))

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from kraft_operator.kube.client import ApiError
-from kraft_operator.plan import steps as do
 from kraft_operator.plan.gates import isr_without
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.situation import AGE_MAX_MS, situation
+from kraft_operator.plan.model.steps import Plan
+from kraft_operator.plan.model.wanted import ReplacementRequest
 from kraft_operator.plan.planner import plan
-from kraft_operator.plan.situation import AGE_MAX_MS, situation
-from kraft_operator.plan.steps import Plan
-from kraft_operator.plan.wanted import Replacement
 from tests.unit.operator.reconciling import KEY, new_api, new_operator, settle
 from tests.unit.operator.world import World, made, wanted
 
@@ -44,7 +44,7 @@ def test_a_replica_whose_broker_is_down_does_not_count_as_in_sync() -> None:
 def test_an_empty_disk_waits_while_another_broker_is_down_and_not_fenced() -> None:
     world = made()
     _crash(world, 103)
-    world.wanted = wanted(replacements=(Replacement("disk", 101, "EmptyDisk"),))
+    world.wanted = wanted(replacements=(ReplacementRequest("disk", 101, "EmptyDisk"),))
     for _ in range(5):
         observed = world.observe()
         metadata = observed.metadata.value
@@ -63,7 +63,7 @@ def test_an_empty_disk_waits_while_another_broker_is_down_and_not_fenced() -> No
 def test_a_disk_that_has_become_the_last_in_sync_is_not_swapped() -> None:
     """Between the stop and the swap the other replicas left the ISR."""
     world = made()
-    world.wanted = wanted(replacements=(Replacement("disk", 101, "EmptyDisk"),))
+    world.wanted = wanted(replacements=(ReplacementRequest("disk", 101, "EmptyDisk"),))
     while not world.actions(do.Stop):
         world.step()
     while 101 in world.pods:

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from kraft_operator.cli import commands
-from kraft_operator.cli.kubectl import complete, main
+from kraft_cli import commands
+from kraft_cli.kubectl import complete, main
 
 RECORDED = Path(__file__).parent / "recorded" / "kraftcluster.json"
 
@@ -218,7 +218,7 @@ def test_roll_waits_until_the_revision_is_new_and_nobody_has_to_restart(
                 node["needsRestart"] = []
         api.write(resource)
 
-    monkeypatch.setattr("kraft_operator.cli.target.pause", time_goes_on)
+    monkeypatch.setattr("kraft_cli.target.pause", time_goes_on)
     done = api.run("roll", "101")
     assert done.exit_code == 0, done.output
     assert len(looks) == 4
@@ -230,7 +230,7 @@ def test_rebalance_waits_until_its_word_was_carried_out(api: Api, monkeypatch: p
         api.change(lambda r: r["status"].update(balancedFor=word))
 
     assert api.run("rebalance", "--timeout", "0").exit_code == 1
-    monkeypatch.setattr("kraft_operator.cli.target.pause", time_goes_on)
+    monkeypatch.setattr("kraft_cli.target.pause", time_goes_on)
     assert api.run("rebalance", "smoke").exit_code == 0
 
 
@@ -295,7 +295,7 @@ def test_replace_waits_until_it_is_done_and_all_are_ready(api: Api, monkeypatch:
                 node["needsRestart"] = []
         api.write(resource)
 
-    monkeypatch.setattr("kraft_operator.cli.target.pause", time_goes_on)
+    monkeypatch.setattr("kraft_cli.target.pause", time_goes_on)
     done = api.run("replace", "2")
     assert done.exit_code == 0, done.output
     assert re.search(r"replacement node-2-\d{12} is done", done.output)

@@ -10,8 +10,8 @@ import pytest
 from kraft_operator.apply.objects import difference, marked, same
 from kraft_operator.observe import objects
 from kraft_operator.observe.status import NodeStatus, Statuses
-from kraft_operator.plan.observed import Job
-from kraft_operator.specs.cluster import Cluster
+from kraft_operator.plan.model.observed import Job
+from kraft_operator.specs.cluster import NamedCluster
 from kraft_protocol.client.aio import Address, UnreachableError
 from tests.unit.operator.fake_kubernetes import merged
 from tests.unit.operator.sample import manifests, sample
@@ -130,7 +130,7 @@ def test_what_makes_views_old_is_who_is_there_and_ready_not_what_else_changes() 
     assert objects.shape(one) != objects.shape([])
 
 
-def _broker_spec(cluster: Cluster) -> Object:
+def _broker_spec(cluster: NamedCluster) -> Object:
     return next(dict(one["spec"]) for one in reversed(manifests(cluster)) if one["kind"] == "Pod")
 
 

@@ -13,8 +13,7 @@ from kraft_operator.api.pipelines import KafkaMetadataArchiveSpec, KafkaScrubSpe
 from kraft_operator.pipelines.kinds import KINDS
 from kraft_pipeline.archive import spec as archive_spec
 from kraft_pipeline.scrub import spec as scrub_spec
-from kraft_pipeline.tables import sections
-from kraft_pipeline.tables import spec as table_spec
+from kraft_pipeline.tables.specs import sections, table_spec
 from tests.unit.operator.sample import ARCHIVE, OPERATORS, ROOT, TABLE
 
 

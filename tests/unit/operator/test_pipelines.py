@@ -19,7 +19,7 @@ from kraft_operator.pipelines.reconcile import Pipelines, every, key_of
 from kraft_operator.reconcile import Key
 from kraft_pipeline.archive import spec as archive_spec
 from kraft_pipeline.scrub import spec as scrub_spec
-from kraft_pipeline.tables import spec as table_spec
+from kraft_pipeline.tables.specs import table_spec
 from tests.unit.operator.fake_kubernetes import FakeApi, watched
 from tests.unit.operator.sample import OPERATORS, ROOT, SPECS, TABLE
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.balance import loads
-from kraft_operator.plan.moves import RATES
-from kraft_operator.plan.observed import Broker, Metadata, Partition
-from kraft_operator.plan.resize import _replicas
-from kraft_operator.plan.steps import Blocked
-from kraft_operator.plan.values import same
-from kraft_operator.plan.wanted import STARTS_WITH, Pool, Replacement
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.observed import Broker, Metadata, Partition
+from kraft_operator.plan.model.steps import Blocked
+from kraft_operator.plan.model.values import same
+from kraft_operator.plan.model.wanted import STARTS_WITH, Pool, ReplacementRequest
+from kraft_operator.plan.replicas.balance import loads
+from kraft_operator.plan.replicas.moves import RATES
+from kraft_operator.plan.replicas.resize import _replicas
 from tests.unit.operator.world import World, made, wanted
 
 
@@ -236,7 +236,7 @@ def test_one_volume_of_several_that_is_lost_is_named_and_not_made_anew() -> None
         del table[102, 0]["more"]  # type: ignore[attr-defined]
     assert "volume more of broker 102 (disk 0) is missing" in _blocked(world)["VolumeLost"]
     assert 102 not in world.pods
-    world.wanted = replace(world.wanted, replacements=(Replacement("r", 102, "EmptyDisk"),))
+    world.wanted = replace(world.wanted, replacements=(ReplacementRequest("r", 102, "EmptyDisk"),))
     world.settle()
     assert world.pods[102].disk == 1
 
@@ -284,7 +284,7 @@ def test_dynamic_voters_come_and_go_one_at_a_time(before: int, after: int) -> No
 def test_a_dynamic_voter_gets_an_empty_disk() -> None:
     world = _dynamic()
     world.lose_host(3)
-    world.wanted = wanted(static_quorum=False, replacements=(Replacement("r", 3, "EmptyDisk"),))
+    world.wanted = wanted(static_quorum=False, replacements=(ReplacementRequest("r", 3, "EmptyDisk"),))
     world.settle()
     assert world.log_voters == {1: 0, 2: 0, 3: 1}
     assert world.record.replacements[0].done
@@ -293,7 +293,7 @@ def test_a_dynamic_voter_gets_an_empty_disk() -> None:
 def test_a_dead_dynamic_voter_gets_another_id_without_a_pause() -> None:
     world = _dynamic()
     world.lose_host(3)
-    world.wanted = wanted(static_quorum=False, replacements=(Replacement("r", 3, "NewId"),))
+    world.wanted = wanted(static_quorum=False, replacements=(ReplacementRequest("r", 3, "NewId"),))
     world.settle()
     assert world.log_voters == {1: 0, 2: 0, 4: 0}
     assert world.record.retired == (3,)
@@ -332,7 +332,7 @@ def test_a_voter_that_is_down_blocks_the_change_and_is_named() -> None:
     assert "voter 2 is behind or down" in said
     assert "spec.replacements" in said
     assert world.record.voters == (1, 2, 3)
-    world.wanted = wanted(controllers=5, replacements=(Replacement("r", 2, "EmptyDisk"),))
+    world.wanted = wanted(controllers=5, replacements=(ReplacementRequest("r", 2, "EmptyDisk"),))
     world.settle()
     assert world.record.voters == (1, 2, 3, 4, 5)
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.wanted import Pool, Replacement
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.wanted import Pool, ReplacementRequest
 from tests.unit.operator.world import CLUSTER, Partition, World, made, wanted
 
 
@@ -183,7 +183,7 @@ def test_a_voter_gets_an_empty_disk_under_its_id() -> None:
         world.step()
     assert any(b.reason == "VolumeLost" and "voter 3" in b.message for b in world.last.blocked)
     assert not world.actions(do.Format), "a lost volume is not formatted anew by itself"
-    world.wanted = wanted(replacements=(Replacement("r", 3, "EmptyDisk"),))
+    world.wanted = wanted(replacements=(ReplacementRequest("r", 3, "EmptyDisk"),))
     world.settle()
     assert world.record.voters == (1, 2, 3)
     node = world.record.node(3)
@@ -196,7 +196,7 @@ def test_an_empty_disk_is_refused_while_another_voter_is_down() -> None:
     world = made()
     world.lose_host(3)
     world.lose_host(2)
-    world.wanted = wanted(replacements=(Replacement("r", 3, "EmptyDisk"),))
+    world.wanted = wanted(replacements=(ReplacementRequest("r", 3, "EmptyDisk"),))
     for _ in range(20):
         world.step()
     assert not world.record.replacements
@@ -205,7 +205,7 @@ def test_an_empty_disk_is_refused_while_another_voter_is_down() -> None:
 
 def test_a_voter_that_runs_gets_another_id() -> None:
     world = made()
-    world.wanted = wanted(replacements=(Replacement("r", 3, "NewId"),))
+    world.wanted = wanted(replacements=(ReplacementRequest("r", 3, "NewId"),))
     world.settle()
     assert world.record.voters == (1, 2, 4)
     assert world.record.retired == (3,)
@@ -215,11 +215,11 @@ def test_a_voter_that_runs_gets_another_id() -> None:
 def test_another_id_for_a_voter_that_is_down_needs_the_pause_accepted() -> None:
     world = made()
     world.lose_host(3)
-    world.wanted = wanted(replacements=(Replacement("r", 3, "NewId"),))
+    world.wanted = wanted(replacements=(ReplacementRequest("r", 3, "NewId"),))
     for _ in range(20):
         world.step()
     assert any("accept MetadataPause" in b.message for b in world.last.blocked)
-    world.wanted = wanted(replacements=(Replacement("r", 3, "NewId", frozenset({"MetadataPause"})),))
+    world.wanted = wanted(replacements=(ReplacementRequest("r", 3, "NewId", frozenset({"MetadataPause"})),))
     world.settle()
     assert world.record.voters == (1, 2, 4)
     assert world.record.retired == (3,)
@@ -228,7 +228,7 @@ def test_another_id_for_a_voter_that_is_down_needs_the_pause_accepted() -> None:
 def test_a_broker_gets_an_empty_disk() -> None:
     world = made()
     world.lose_host(102)
-    world.wanted = wanted(replacements=(Replacement("r", 102, "EmptyDisk"),))
+    world.wanted = wanted(replacements=(ReplacementRequest("r", 102, "EmptyDisk"),))
     world.settle()
     assert all(p.isr == set(p.replicas) for p in world.partitions.values())
     assert world.record.replacements[0].done
@@ -239,7 +239,7 @@ def test_the_last_copy_is_not_given_up_unasked() -> None:
     world.partitions["lonely", 0] = replace(
         next(iter(world.partitions.values())), replicas=(102,), isr={102}, min_isr=1
     )
-    world.wanted = wanted(replacements=(Replacement("r", 102, "EmptyDisk"),))
+    world.wanted = wanted(replacements=(ReplacementRequest("r", 102, "EmptyDisk"),))
     for _ in range(10):
         world.step()
     assert any("partition lonely-0" in b.message for b in world.last.blocked)

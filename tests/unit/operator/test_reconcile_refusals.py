@@ -13,7 +13,7 @@ import pytest
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply.kafka import RefusedError
 from kraft_operator.kube.client import ApiError
-from kraft_operator.plan import steps as do
+from kraft_operator.plan.model import steps as do
 from kraft_operator.specs.remembered import record_of
 from tests.unit.operator.fake_kubernetes import FakeApi
 from tests.unit.operator.reconciling import KEY, SIX, condition, new_api, new_operator, pods_of, settle

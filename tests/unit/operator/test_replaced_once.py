@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from kraft_operator.plan import steps as do
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.record import Record
+from kraft_operator.plan.model.wanted import ReplacementRequest
 from kraft_operator.plan.planner import plan
-from kraft_operator.plan.record import Record
-from kraft_operator.plan.wanted import Replacement
 from tests.unit.operator.world import CLUSTER, World, made, wanted
 
-ASKED = (Replacement("disk", 2, "EmptyDisk"), Replacement("broker", 102, "EmptyDisk", frozenset({"DataLoss"})))
+ASKED = (
+    ReplacementRequest("disk", 2, "EmptyDisk"),
+    ReplacementRequest("broker", 102, "EmptyDisk", frozenset({"DataLoss"})),
+)
 
 
 def _replaced() -> World:
@@ -62,19 +65,19 @@ def test_a_new_name_after_the_resource_was_applied_anew_is_a_new_request() -> No
     for node_id in list(world.pods):
         world.kill(node_id)
     world.settle()
-    world.wanted = wanted(replacements=(*ASKED, Replacement("again", 2, "EmptyDisk")))
+    world.wanted = wanted(replacements=(*ASKED, ReplacementRequest("again", 2, "EmptyDisk")))
     world.settle()
     assert {node.id: node.disk for node in world.record.nodes}[2] == 2
 
 
 def test_a_replacement_by_another_id_is_not_repeated_with_an_older_record() -> None:
     world = made()
-    world.wanted = wanted(replacements=(Replacement("host", 3, "NewId"),))
+    world.wanted = wanted(replacements=(ReplacementRequest("host", 3, "NewId"),))
     world.settle()
     ids = [node.id for node in world.record.nodes]
     assert 3 not in ids
     world.record = replace(world.record, replacements=())
-    world.wanted = wanted(replacements=(Replacement("host", 4, "NewId"),))
+    world.wanted = wanted(replacements=(ReplacementRequest("host", 4, "NewId"),))
     world.settle()
     assert [node.id for node in world.record.nodes] == ids
 
@@ -82,17 +85,17 @@ def test_a_replacement_by_another_id_is_not_repeated_with_an_older_record() -> N
 @pytest.mark.parametrize(
     ("request_", "remembered"),
     [
-        (Replacement("disk", 3, "EmptyDisk"), True),
-        (Replacement("disk", 2, "NewId"), True),
-        (Replacement("disk", 3, "EmptyDisk"), False),
+        (ReplacementRequest("disk", 3, "EmptyDisk"), True),
+        (ReplacementRequest("disk", 2, "NewId"), True),
+        (ReplacementRequest("disk", 3, "EmptyDisk"), False),
     ],
     ids=["other node", "other way", "other node than the claims tell"],
 )
-def test_a_finished_name_for_something_else_is_refused_by_name(request_: Replacement, remembered: bool) -> None:
+def test_a_finished_name_for_something_else_is_refused_by_name(request_: ReplacementRequest, remembered: bool) -> None:
     world = _replaced()
     if not remembered:
         world.record = replace(world.record, replacements=())
-    world.wanted = wanted(replacements=(request_, Replacement("next", 102, "EmptyDisk")))
+    world.wanted = wanted(replacements=(request_, ReplacementRequest("next", 102, "EmptyDisk")))
     while not world.actions(do.Stop):
         world.step()
         if world.last.blocked:
@@ -108,12 +111,12 @@ def test_a_finished_name_for_something_else_is_refused_by_name(request_: Replace
 
 def test_risks_accepted_for_another_node_do_not_count() -> None:
     world = made()
-    world.wanted = wanted(replacements=(Replacement("disk", 102, "EmptyDisk"),))
+    world.wanted = wanted(replacements=(ReplacementRequest("disk", 102, "EmptyDisk"),))
     while not world.record.replacements:
         world.step()
     world.partitions["t", 0].isr = {102}
     for node_id, stops in ((103, False), (102, True)):
-        asked = Replacement("disk", node_id, "EmptyDisk", frozenset({"DataLoss"}))
+        asked = ReplacementRequest("disk", node_id, "EmptyDisk", frozenset({"DataLoss"}))
         found = plan(world.record, wanted(replacements=(asked,)), world.observe(), CLUSTER)
         assert any(isinstance(step, do.Stop) for step in found.steps) is stops
 
@@ -122,7 +125,7 @@ def test_risks_accepted_for_another_node_do_not_count() -> None:
 def test_a_replacement_goes_on_when_its_request_is_withdrawn(accepted: frozenset[str]) -> None:
     """An accepted replacement is remembered from its start; a request that comes back later changes nothing."""
     world = made()
-    world.wanted = wanted(replacements=(Replacement("disk", 102, "EmptyDisk", accepted),))
+    world.wanted = wanted(replacements=(ReplacementRequest("disk", 102, "EmptyDisk", accepted),))
     while not world.record.replacements:
         world.step()
     world.wanted = wanted()

@@ -7,9 +7,9 @@ import typing
 import pytest
 
 from kraft_operator.api.status import KRaftClusterStatus
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.observed import Metadata, Partition
-from kraft_operator.plan.record import Record
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.observed import Metadata, Partition
+from kraft_operator.plan.model.record import Record
 from kraft_operator.report.status import document, said, status
 from kraft_operator.specs.remembered import record_of
 from tests.unit.operator.sample import sample

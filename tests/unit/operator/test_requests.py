@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from kraft_operator.plan.wanted import Replacement
-from kraft_operator.specs.wishes import REPLACE, request_text, requests_of
+from kraft_operator.plan.model.wanted import ReplacementRequest
+from kraft_operator.specs.planner_input import REPLACE, request_text, requests_of
 from tests.unit.operator.reconciling import KEY, new_api, new_operator, settle
 from tests.unit.operator.test_record import DONE, RECORD
 
@@ -19,7 +19,7 @@ def test_requests_are_read_and_others_annotations_are_not() -> None:
         {REPLACE + "host": request_text(item), REPLACE + "disk": " 101  EmptyDisk ", "kraftcluster.io/skip": "3"}
     )
     risks = frozenset({"MetadataPause", "DataLoss"})
-    assert asked == (Replacement("disk", 101, "EmptyDisk"), Replacement("host", 3, "NewId", risks))
+    assert asked == (ReplacementRequest("disk", 101, "EmptyDisk"), ReplacementRequest("host", 3, "NewId", risks))
     assert not wrong
 
 

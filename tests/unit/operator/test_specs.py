@@ -13,14 +13,14 @@ from kraft_node.base.config.properties import parse_properties
 from kraft_node.metadata.features import METADATA_VERSIONS
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.api.template import OWN_LABELS
-from kraft_operator.plan.levels import FIRST, NAMES, UNKNOWN, level_of, name_of
-from kraft_operator.plan.record import Claim, Node, Record, Replacement
-from kraft_operator.plan.wanted import STARTS_WITH, keys_of
+from kraft_operator.plan.model.levels import FIRST, NAMES, UNKNOWN, level_of, name_of
+from kraft_operator.plan.model.record import Claim, Node, Record, ReplacementRecord
+from kraft_operator.plan.model.wanted import STARTS_WITH, keys_of
 from kraft_operator.specs import network, pods
+from kraft_operator.specs.planner_input import APPROVE, ROLL, SKIP, wishes
 from kraft_operator.specs.properties import DYNAMIC, advertised, aspects, properties, text
 from kraft_operator.specs.quantities import as_bytes
 from kraft_operator.specs.remembered import record_of, remembered
-from kraft_operator.specs.wishes import APPROVE, ROLL, SKIP, wishes
 from tests.unit.operator.sample import manifests, sample
 from tests.unit.operator.world import World
 
@@ -205,7 +205,7 @@ def test_what_is_remembered_comes_back() -> None:
         (Node(1, "c", True, False, 2, True), replace(Node(7, "b", True, True), leaving=True, stopped=True)),
         (3, 4),
         (1,),
-        (Replacement("r", 1, "NewId", new_id=7), Replacement("s", 1, "EmptyDisk", disk=2, done=True)),
+        (ReplacementRecord("r", 1, "NewId", new_id=7), ReplacementRecord("s", 1, "EmptyDisk", disk=2, done=True)),
         ("log.retention.ms",),
         True,
         (101, 102),

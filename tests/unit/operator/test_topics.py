@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kraft_operator.apply import topics
-from kraft_operator.plan.record import Claim
+from kraft_operator.plan.model.record import Claim
 from kraft_operator.plan.topics import (
     BATCH_MAX,
     CLAIMS_MAX,

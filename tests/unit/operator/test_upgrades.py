@@ -14,21 +14,21 @@ import pytest
 import yaml
 
 from kraft_operator.api.cluster import KRaftClusterSpec
-from kraft_operator.plan.observed import Kube, Pod
-from kraft_operator.plan.record import Node, Record
-from kraft_operator.plan.situation import Situation
+from kraft_operator.plan.model.observed import Kube, Pod
+from kraft_operator.plan.model.record import Node, Record
+from kraft_operator.plan.model.situation import Situation
 from kraft_operator.report.preview import Preview, preview
 from kraft_operator.specs import properties as specs
-from kraft_operator.specs.cluster import Cluster
+from kraft_operator.specs.cluster import NamedCluster
+from kraft_operator.specs.planner_input import wishes
 from kraft_operator.specs.properties import aspects, aspects_of_before
-from kraft_operator.specs.wishes import wishes
 from tests.unit.operator.reconciling import KEY, new_api, new_operator, settle
 from tests.unit.operator.sample import ROOT, sample
 
 NODE = Node(101, "brokers", False, True)
 
 
-def _lacks(has: dict[str, str], cluster: Cluster | None = None) -> list[str]:
+def _lacks(has: dict[str, str], cluster: NamedCluster | None = None) -> list[str]:
     """The reasons why a broker's pod with these aspects would be restarted."""
     cluster = cluster or sample()
     record = Record(nodes=(NODE,), voters=(1, 2, 3))
@@ -36,7 +36,7 @@ def _lacks(has: dict[str, str], cluster: Cluster | None = None) -> list[str]:
     return Situation(record, wishes(cluster, {}), Kube({101: pod}, {}, {}, {}), None, None).lacks(NODE)
 
 
-def _broker(cluster: Cluster) -> Any:
+def _broker(cluster: NamedCluster) -> Any:
     return cluster.spec.node_pools[1]
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.observed import Observed, Seen
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.observed import Aged, Observed
+from kraft_operator.plan.model.situation import AGE_MAX_MS, fresh
 from kraft_operator.plan.planner import plan
-from kraft_operator.plan.situation import AGE_MAX_MS, fresh
 from tests.unit.operator.world import CLUSTER, made, wanted
 
 
@@ -37,7 +37,7 @@ def test_an_old_view_permits_nothing(part: str) -> None:
 
 @pytest.mark.parametrize("part", ["kube", "quorum", "metadata"])
 def test_a_missing_view_permits_nothing(part: str) -> None:
-    made_of = plan(_WORLD.record, wanted(rolls={2: "now", 101: "now"}), replace(_VIEW, **{part: Seen()}), CLUSTER)
+    made_of = plan(_WORLD.record, wanted(rolls={2: "now", 101: "now"}), replace(_VIEW, **{part: Aged()}), CLUSTER)
     if part == "metadata":
         assert made_of.disruptive == do.Restart((2,), "roll")
     else:
@@ -62,5 +62,5 @@ def test_a_view_from_before_a_pod_came_back_permits_nothing() -> None:
 
 
 def test_a_view_as_old_as_allowed_counts() -> None:
-    assert fresh(Seen(7, AGE_MAX_MS), newer_than_ms=AGE_MAX_MS + 1) == 7
-    assert fresh(Seen(7, AGE_MAX_MS), newer_than_ms=AGE_MAX_MS) is None
+    assert fresh(Aged(7, AGE_MAX_MS), newer_than_ms=AGE_MAX_MS + 1) == 7
+    assert fresh(Aged(7, AGE_MAX_MS), newer_than_ms=AGE_MAX_MS) is None

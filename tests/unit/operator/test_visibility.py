@@ -10,17 +10,17 @@ from typing import Any, cast
 import pytest
 
 from kraft_node.security.names import Operation, PatternType, Permission, ResourceType
-from kraft_node.server.node_status import node_status
+from kraft_node.server.monitoring.node_status import node_status
 from kraft_operator.observe import kafka
 from kraft_operator.observe.kafka import metadata_as_told
 from kraft_operator.observe.status import NodeStatus, parsed
 from kraft_operator.observe.status import node_status as asked
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.drain import drained
 from kraft_operator.plan.gates import isr_without
-from kraft_operator.plan.observed import Metadata, Observed
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.observed import Metadata, Observed
+from kraft_operator.plan.model.situation import situation
 from kraft_operator.plan.planner import plan
-from kraft_operator.plan.situation import situation
+from kraft_operator.plan.replicas.drain import drained
 from kraft_protocol.client.aio import Address, Client, UnreachableError
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire.api import name_of

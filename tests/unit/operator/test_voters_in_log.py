@@ -9,9 +9,9 @@ import pytest
 
 from kraft_operator.apply.kafka import carry_out
 from kraft_operator.observe.kafka import View
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.observed import Quorum, Replica
-from kraft_operator.plan.wanted import Replacement
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.observed import Quorum, Replica
+from kraft_operator.plan.model.wanted import ReplacementRequest
 from kraft_protocol.client.aio import Address, Client, UnreachableError
 from kraft_protocol.ids import ZERO_UUID
 from kraft_protocol.wire import messages as m
@@ -93,7 +93,7 @@ def test_a_voter_that_left_runs_on_until_its_removal_is_committed() -> None:
 def test_a_replacement_is_not_done_before_its_voter_is_committed() -> None:
     world = _dynamic()
     world.lose_host(3)
-    world.wanted = wanted(static_quorum=False, replacements=(Replacement("r", 3, "EmptyDisk"),))
+    world.wanted = wanted(static_quorum=False, replacements=(ReplacementRequest("r", 3, "EmptyDisk"),))
     while not world.actions(do.AddVoter):
         world.step()
     world.uncommitted = True
@@ -125,7 +125,7 @@ def test_a_voter_that_has_moved_can_itself_be_removed() -> None:
     world = _dynamic()
     world.registered_at = {3: "elsewhere:9090"}
     world.lose_host(3)
-    world.wanted = wanted(static_quorum=False, replacements=(Replacement("r", 3, "EmptyDisk"),))
+    world.wanted = wanted(static_quorum=False, replacements=(ReplacementRequest("r", 3, "EmptyDisk"),))
     while not world.actions(do.RemoveVoter):
         world.step()
     assert world.log_voters is not None

@@ -12,11 +12,11 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from kraft_operator.plan import observed as seen
-from kraft_operator.plan import steps as do
+from kraft_operator.plan.model import observed as seen
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.record import Record
+from kraft_operator.plan.model.wanted import Pool, Wanted
 from kraft_operator.plan.planner import plan
-from kraft_operator.plan.record import Record
-from kraft_operator.plan.wanted import Pool, Wanted
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 TICK_MS = 1_000
@@ -232,9 +232,9 @@ class World:
         if rng is not None:
             ages = [rng.choice((0, 0, 0, 60_000)) for _ in range(3)]
         return seen.Observed(
-            seen.Seen(seen.Kube(pods, volumes, jobs, dict(self.addresses)), ages[0]),
-            seen.Seen(quorum, ages[1]),
-            seen.Seen(metadata, ages[2]),
+            seen.Aged(seen.Kube(pods, volumes, jobs, dict(self.addresses)), ages[0]),
+            seen.Aged(quorum, ages[1]),
+            seen.Aged(metadata, ages[2]),
             since_pod_change_ms=self.pods_changed * TICK_MS + 1,
         )
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kraft_node.log.config import make_config
-from kraft_node.log.files import FileCache, LogDir
-from kraft_node.log.opening import open_log
+from kraft_node.log.recovery.opening import open_log
+from kraft_node.log.segments.files import FileCache, LogDir
 from kraft_node.metadata.partitions import PartitionState
 from kraft_node.partition.partition import (
     EARLIEST,

@@ -10,9 +10,9 @@ import pytest
 
 from kraft_node.log import flushing
 from kraft_node.log.config import make_config
-from kraft_node.log.files import FileCache, LogDir
 from kraft_node.log.log import Log
-from kraft_node.log.opening import open_log
+from kraft_node.log.recovery.opening import open_log
+from kraft_node.log.segments.files import FileCache, LogDir
 from kraft_node.log.waiting import policy_flush
 from kraft_node.metadata.partitions import PartitionState
 from kraft_node.partition.acks import ACKS_ALL, appended, is_acknowledged, when_acknowledged

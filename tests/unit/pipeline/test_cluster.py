@@ -12,9 +12,10 @@ import pytest
 from kraft_pipeline.sources import offsets
 from kraft_pipeline.sources.options import parse
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import maintenance, served, spec
-from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables import maintenance, status_server
+from kraft_pipeline.tables.engines.engine import InlineEngine
 from kraft_pipeline.tables.runner import Runner
+from kraft_pipeline.tables.specs import table_spec
 from kraft_protocol.client import cluster
 from kraft_protocol.client.cluster import Cluster, Settings
 from kraft_protocol.client.errors import BrokerError, ClientError
@@ -152,8 +153,8 @@ def test_a_topic_is_gone_only_when_no_broker_has_it(
 
 def test_an_error_in_maintenance_ends_no_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     document = {
-        "apiVersion": spec.API_VERSION,
-        "kind": spec.KIND,
+        "apiVersion": table_spec.API_VERSION,
+        "kind": table_spec.KIND,
         "metadata": {"name": "t"},
         "spec": {
             "bootstrapServers": "a:1",
@@ -167,8 +168,8 @@ def test_an_error_in_maintenance_ends_no_batches(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(maintenance, "care", fails)
     waited: list[str] = []
-    parsed = spec.parse(document)
-    runner, told = Runner(parsed, InlineEngine(), wait=waited.append), served.Told(parsed)
+    parsed = table_spec.parse(document)
+    runner, told = Runner(parsed, InlineEngine(), wait=waited.append), status_server.TableStatus(parsed)
     told.watch(runner)
     runner._caretaker._pass()
     assert waited == ["maintenance failed, batches continue: a file that is no Parquet"]

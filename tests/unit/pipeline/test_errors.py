@@ -12,8 +12,8 @@ from kraft_pipeline.cli.errors import LINE_CHARACTERS, line, nearest
 from kraft_pipeline.cli.main import main
 from kraft_pipeline.sinks.options import parse_sink
 from kraft_pipeline.sources.options import parse
-from kraft_pipeline.tables import spec
 from kraft_pipeline.tables.errors import TaskError, failure_of
+from kraft_pipeline.tables.specs import table_spec
 from tests.unit.pipeline.test_tables import document
 
 
@@ -37,7 +37,7 @@ def test_a_message_is_one_line_with_the_cause_last() -> None:
     [
         (OSError("no store"), 1),
         (TaskError(failure_of(OSError("no store"))), 1),
-        (spec.SpecError("spec.x: no store"), 2),
+        (table_spec.SpecError("spec.x: no store"), 2),
         (ZeroDivisionError("no store"), 1),
     ],
 )
@@ -72,10 +72,10 @@ def test_a_misspelt_option_of_a_command_is_refused_with_the_nearest(capsys: Any)
 
 
 def test_a_misspelt_field_is_refused_with_the_nearest() -> None:
-    with pytest.raises(spec.SpecError, match=r"spec\.comit: unknown field; did you mean commit\?"):
-        spec.parse(document(comit={"maxDelay": "2s"}))
-    with pytest.raises(spec.SpecError, match=r"partitionby: unknown field; did you mean partitionBy\?"):
-        spec.parse(document(table={"path": "/t", "partitionby": ["date"]}))
+    with pytest.raises(table_spec.SpecError, match=r"spec\.comit: unknown field; did you mean commit\?"):
+        table_spec.parse(document(comit={"maxDelay": "2s"}))
+    with pytest.raises(table_spec.SpecError, match=r"partitionby: unknown field; did you mean partitionBy\?"):
+        table_spec.parse(document(table={"path": "/t", "partitionby": ["date"]}))
 
 
 def test_a_misspelt_option_of_the_data_source_is_refused_with_the_nearest() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kraft_pipeline.cli import executor
-from kraft_pipeline.tables import engine
-from kraft_pipeline.tables.spec import EngineSpec, SpecError, parse
+from kraft_pipeline.tables.engines import engine
+from kraft_pipeline.tables.specs.table_spec import EngineSpec, SpecError, parse
 
 SPARKS = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.1:7078",

@@ -16,14 +16,16 @@ from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.snapshots import Operation
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import intents, partitions, schemas
-from kraft_pipeline.tables.committer import Added, ConflictError, State
+from kraft_pipeline.tables import schemas
+from kraft_pipeline.tables.engines.tasks import encoded
 from kraft_pipeline.tables.iceberg import IcebergTable
 from kraft_pipeline.tables.iceberg import table as iceberg
 from kraft_pipeline.tables.iceberg.commits import tag
-from kraft_pipeline.tables.spec import SpecError
-from kraft_pipeline.tables.storage import Folder
-from kraft_pipeline.tables.tasks import encoded
+from kraft_pipeline.tables.specs import partitions
+from kraft_pipeline.tables.specs.table_spec import SpecError
+from kraft_pipeline.tables.stores import intents
+from kraft_pipeline.tables.stores.committer import Added, ConflictError, State
+from kraft_pipeline.tables.stores.storage import Folder
 
 UTC_US = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema([("n", pa.int64()), ("c", pa.string()), ("_timestamp", UTC_US), ("_headers", pa.list_(pa.string()))])

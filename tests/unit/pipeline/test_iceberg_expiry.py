@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kraft_pipeline.tables.committer import State
 from kraft_pipeline.tables.iceberg import IcebergTable, expiry
-from kraft_pipeline.tables.storage import Folder
+from kraft_pipeline.tables.stores.committer import State
+from kraft_pipeline.tables.stores.storage import Folder
 from tests.unit.pipeline.test_iceberg import SCHEMA, opened, position, put, read, table
 
 VERSIONS = 20

@@ -11,15 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import StaticTable
 
-from kraft_pipeline.tables import intents, maintenance, partitions
+from kraft_pipeline.tables import maintenance
 from kraft_pipeline.tables.bykey import merging
 from kraft_pipeline.tables.bykey.merging import Merge
-from kraft_pipeline.tables.committer import DELETED, Changes, ConflictError, FencedError, State
-from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.engines.tasks import KEY_LENGTH
 from kraft_pipeline.tables.iceberg import IcebergTable
 from kraft_pipeline.tables.iceberg import table as iceberg
-from kraft_pipeline.tables.storage import Folder
-from kraft_pipeline.tables.tasks import KEY_LENGTH
+from kraft_pipeline.tables.specs import partitions
+from kraft_pipeline.tables.stores import intents
+from kraft_pipeline.tables.stores.committer import DELETED, Changes, ConflictError, FencedError, State
+from kraft_pipeline.tables.stores.storage import Folder
 from tests.unit.pipeline.test_iceberg import opened, position
 
 SCHEMA = pa.schema([("k", pa.binary()), ("n", pa.int64())])

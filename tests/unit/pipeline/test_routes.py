@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.tables import routes, served, spec
-from kraft_pipeline.tables.committer import Added
+from kraft_pipeline.tables import status_server
 from kraft_pipeline.tables.maintenance import TIER, _groups
+from kraft_pipeline.tables.specs import routes, table_spec
+from kraft_pipeline.tables.stores.committer import Added
 
 
 def given(*some: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -17,8 +18,8 @@ def given(*some: dict[str, Any], **more: Any) -> dict[str, Any]:
     base = {"bootstrapServers": "a:1", "table": table, "value": {"format": "json"}, **more}
     routed = {"routes": list(some)} if some else {}
     return {
-        "apiVersion": spec.API_VERSION,
-        "kind": spec.KIND,
+        "apiVersion": table_spec.API_VERSION,
+        "kind": table_spec.KIND,
         "metadata": {"name": "shop"},
         "spec": {**base, **routed},
     }
@@ -70,17 +71,17 @@ def test_a_path_with_topic_is_a_table_for_each() -> None:
     ],
 )
 def test_what_is_wrong_with_routes(document: Any, message: str) -> None:
-    with pytest.raises(spec.SpecError, match=message):
+    with pytest.raises(table_spec.SpecError, match=message):
         routes.parse_all(document)
 
 
 def test_one_table_is_wanted_where_there_are_several() -> None:
-    with pytest.raises(spec.SpecError, match=r"^spec.routes: there are several tables"):
-        spec.parse(given(ORDERS))
+    with pytest.raises(table_spec.SpecError, match=r"^spec.routes: there are several tables"):
+        table_spec.parse(given(ORDERS))
 
 
 def test_the_status_of_all_has_sums_and_each(tmp_path: Path) -> None:
-    told = served.ToldOfAll("shop")
+    told = status_server.FleetStatus("shop")
     for name, lag in (("a", 3), ("b", 4)):
         (table,) = routes.parse_all(given({**ORDERS, "name": name, "table": {"path": f"{tmp_path}/{name}"}}))
         one = told.of(table)

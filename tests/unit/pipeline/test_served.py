@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import spec
-from kraft_pipeline.tables.committer import Added
 from kraft_pipeline.tables.runner import Progress, Runner, open_table
-from kraft_pipeline.tables.served import METRICS, Told, serve
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.status_server import METRICS, TableStatus, serve
+from kraft_pipeline.tables.stores.committer import Added
 from kraft_pipeline.tables.values import DEAD_SCHEMA
 from kraft_protocol.records.batch import build_batch
 from tests.feed import Feed
@@ -23,8 +23,8 @@ from tests.unit.pipeline.test_table_changes import parsed
 from tests.unit.pipeline.test_tables import document
 
 
-def _spec(path: Path) -> spec.TableSpec:
-    return spec.parse(document(table={"format": "parquet", "path": str(path)}))
+def _spec(path: Path) -> table_spec.TableSpec:
+    return table_spec.parse(document(table={"format": "parquet", "path": str(path)}))
 
 
 def _get(port: int, path: str) -> tuple[int, str]:
@@ -41,7 +41,7 @@ def test_lag_batches_and_dead_letters_are_told(tmp_path: Path) -> None:
     dead = open_table(given, dead_letters=True)
     dead.create(DEAD_SCHEMA, [])
     dead.commit(0, Position({}, "c", {}), [Added("old.parquet", 1, 4)], after=-1)
-    told, runner = Told(given), SimpleNamespace(care_failures=0, care_error=None, behind=None, lags={})
+    told, runner = TableStatus(given), SimpleNamespace(care_failures=0, care_error=None, behind=None, lags={})
     with serve(told, 0) as port:
         told.watch(cast(Runner, runner))
         assert _get(port, "/readyz")[0] == 503
@@ -90,7 +90,7 @@ def test_the_age_of_the_oldest_dead_letter_follows_batches_and_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = parsed({"format": "json", "schema": {"id": "long"}}, path=str(tmp_path / "t"))
-    told = Told(given)
+    told = TableStatus(given)
     assert told.status()["oldestDeadLetterSeconds"] == 0.0
     feed = Feed(given, tell=told.tell)
 
@@ -102,12 +102,12 @@ def test_the_age_of_the_oldest_dead_letter_follows_batches_and_replays(
         records = [(b"k", value) for value in values]
         feed.put(at, at + len(values), build_batch(records, base_offset=at, timestamp=seconds * 1000))
 
-    monkeypatch.setattr("kraft_pipeline.tables.served.time.time", lambda: 5000.0)
+    monkeypatch.setattr("kraft_pipeline.tables.status_server.time.time", lambda: 5000.0)
     put(0, 1000, b'{"id": 1}', b"no json")
     assert (told.status()["deadLetters"], ages()) == (1, 4000.0)
     put(2, 700, b"no json", b"no json")
     assert (told.status()["deadLetters"], ages()) == (3, 4300.0)
-    assert Told(given).status()["oldestDeadLetterSeconds"] == 4300.0, "also after a restart"
+    assert TableStatus(given).status()["oldestDeadLetterSeconds"] == 4300.0, "also after a restart"
     dead = open_table(given, dead_letters=True)
     dead.join()
     state = dead.state()
@@ -115,6 +115,6 @@ def test_the_age_of_the_oldest_dead_letter_follows_batches_and_replays(
     dead.commit(state.batch + 1, Position({}, "c", {}), [], after=state.batch, removed=newest)
     told.look()
     assert ages() == 4300.0, "not yet read again"
-    monkeypatch.setattr("kraft_pipeline.tables.served.LETTERS_S", 0.0)
+    monkeypatch.setattr("kraft_pipeline.tables.status_server.LETTERS_S", 0.0)
     told.look()
     assert (told.status()["deadLetters"], ages()) == (1, 4000.0)

@@ -13,13 +13,13 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from kraft_pipeline.tables import spec
 from kraft_pipeline.tables.errors import Bad
 from kraft_pipeline.tables.formats import registry
 from kraft_pipeline.tables.formats.avrotypes import NoColumnError, written
 from kraft_pipeline.tables.formats.avrovalues import AvroParser
 from kraft_pipeline.tables.formats.registry import Registered, Registry, UnknownSchemaError
-from kraft_pipeline.tables.spec import SpecError, ValueSpec
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.specs.table_spec import SpecError, ValueSpec
 from kraft_pipeline.tables.values import RESERVED
 from kraft_protocol.client.errors import ClientError
 from tests.registry import RegistryServer
@@ -265,7 +265,7 @@ def test_references_that_are_none_are_the_schemas_fault(server: RegistryServer) 
 
 
 def test_the_spec_of_avro(tmp_path: Any) -> None:
-    def parsed(**value: Any) -> spec.ValueSpec:
+    def parsed(**value: Any) -> table_spec.ValueSpec:
         document = {
             "apiVersion": "kraftcluster.io/v1alpha1",
             "kind": "KafkaTable",
@@ -277,7 +277,7 @@ def test_the_spec_of_avro(tmp_path: Any) -> None:
                 "value": {"format": "avro", **value},
             },
         }
-        return spec.parse(document, tmp_path).value
+        return table_spec.parse(document, tmp_path).value
 
     schema = record(("a", "int"))
     (tmp_path / "s.avsc").write_text(json.dumps(schema))

@@ -13,25 +13,27 @@ import pytest
 
 from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import intents, maintenance, parquet, partitions, schemas, spec, values
+from kraft_pipeline.tables import maintenance, schemas, values
 from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.bykey.ordering import Order
 from kraft_pipeline.tables.bykey.upserts import Gather
-from kraft_pipeline.tables.committer import DELETED, Added, Changes, ConflictError, FencedError, State
-from kraft_pipeline.tables.delta import DeltaTableOf
-from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.engines.plans import _begun
+from kraft_pipeline.tables.engines.tasks import FILE_BYTES, encoded
 from kraft_pipeline.tables.errors import RefusedError, TaskError, failure_of
 from kraft_pipeline.tables.formats import jsonvalues
 from kraft_pipeline.tables.formats.jsonvalues import parse
-from kraft_pipeline.tables.parquet import ParquetTable
-from kraft_pipeline.tables.plans import _begun
 from kraft_pipeline.tables.runner import may_pass
-from kraft_pipeline.tables.storage import Folder
-from kraft_pipeline.tables.tasks import FILE_BYTES, encoded
+from kraft_pipeline.tables.specs import partitions, table_spec
+from kraft_pipeline.tables.stores import intents, parquet
+from kraft_pipeline.tables.stores.committer import DELETED, Added, Changes, ConflictError, FencedError, State
+from kraft_pipeline.tables.stores.delta import DeltaTableOf
+from kraft_pipeline.tables.stores.parquet import ParquetTable
+from kraft_pipeline.tables.stores.storage import Folder
 from kraft_protocol.client.errors import BrokerError, ClientError, DataLossError
 
 
-def parsed(value: Any = None, **table: Any) -> spec.TableSpec:
+def parsed(value: Any = None, **table: Any) -> table_spec.TableSpec:
     document = {
         "apiVersion": "kraftcluster.io/v1alpha1",
         "kind": "KafkaTable",
@@ -43,7 +45,7 @@ def parsed(value: Any = None, **table: Any) -> spec.TableSpec:
             "value": value,
         },
     }
-    return spec.parse(document)
+    return table_spec.parse(document)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def parsed(value: Any = None, **table: Any) -> spec.TableSpec:
     ],
 )
 def test_what_is_wrong_with_keys(table: dict[str, Any], message: str) -> None:
-    with pytest.raises(spec.SpecError, match=message):
+    with pytest.raises(table_spec.SpecError, match=message):
         parsed(**table)
 
 
@@ -147,11 +149,11 @@ def test_the_last_change_of_each_key_counts(tmp_path: Path) -> None:
         assert {row["k"]: row["n"] for row in found.to_pylist()} == {"a": 8, "b": 6, "c": 7}
     nothing = Gather(work, (), ("k",), whole, tuple(levels), order, 60.0).changes(0, InlineEngine().map).read(storage)
     assert nothing.num_rows == 0
-    with pytest.raises(spec.SpecError, match=r"spec.table.orderBy: column 'x' does not exist"):
+    with pytest.raises(table_spec.SpecError, match=r"spec.table.orderBy: column 'x' does not exist"):
         changes.order_of(schema, "x")
-    with pytest.raises(spec.SpecError, match="column 'x' does not exist"):
+    with pytest.raises(table_spec.SpecError, match="column 'x' does not exist"):
         changes.check(["x"], schema)
-    with pytest.raises(spec.SpecError, match="'f' is double, which cannot be a key"):
+    with pytest.raises(table_spec.SpecError, match="'f' is double, which cannot be a key"):
         changes.check(["f"], pa.schema([("f", pa.float64())]))
 
 

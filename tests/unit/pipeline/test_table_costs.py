@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.iceberg import expiry
-from kraft_pipeline.tables.storage import Folder
+from kraft_pipeline.tables.stores.storage import Folder
 from tests.unit.pipeline.test_table_writers import SCHEMA, file, opened
 
 COMMITS = int(os.environ.get("KRAFT_COMMITS", "150"))

@@ -16,9 +16,9 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
-from kraft_pipeline.tables import spec
 from kraft_pipeline.tables.formats import debezium, registry
-from kraft_pipeline.tables.spec import SpecError
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.specs.table_spec import SpecError
 from kraft_protocol.records.batch import build_batch
 from tests.debezium import MYSQL, ORACLE, POSTGRES, ROW, SQLSERVER, event, key
 from tests.feed import Feed
@@ -34,7 +34,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
         yield found
 
 
-def table(path: Path, value: dict[str, Any] | None = None, **more: Any) -> spec.TableSpec:
+def table(path: Path, value: dict[str, Any] | None = None, **more: Any) -> table_spec.TableSpec:
     document = {
         "apiVersion": "kraftcluster.io/v1alpha1",
         "kind": "KafkaTable",
@@ -47,7 +47,7 @@ def table(path: Path, value: dict[str, Any] | None = None, **more: Any) -> spec.
             "table": {"path": str(path), **more},
         },
     }
-    return spec.parse(document)
+    return table_spec.parse(document)
 
 
 BY_ID = {"mode": "upsert", "key": ["id"]}
@@ -56,7 +56,7 @@ BY_ID = {"mode": "upsert", "key": ["id"]}
 class Topic:
     """A table that is fed with keyed records."""
 
-    def __init__(self, given: spec.TableSpec) -> None:
+    def __init__(self, given: table_spec.TableSpec) -> None:
         self._feed, self._end, self._path = Feed(given), 0, given.path
 
     def put(self, *pairs: Pair) -> None:

@@ -13,10 +13,11 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
-from kraft_pipeline.tables import maintenance, spec, values
+from kraft_pipeline.tables import maintenance, values
 from kraft_pipeline.tables.formats import jsonvalues
-from kraft_pipeline.tables.opening import open_table
-from kraft_pipeline.tables.spec import SpecError
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.specs.table_spec import SpecError
+from kraft_pipeline.tables.stores.opening import open_table
 from kraft_protocol.records.batch import build_batch
 from tests.debezium import event
 from tests.feed import Feed
@@ -33,10 +34,10 @@ FIRSTS: dict[str, list[bytes | None]] = {
 }
 
 
-def table(path: Path, value: dict[str, Any] | None = None, **more: Any) -> spec.TableSpec:
+def table(path: Path, value: dict[str, Any] | None = None, **more: Any) -> table_spec.TableSpec:
     document = {
-        "apiVersion": spec.API_VERSION,
-        "kind": spec.KIND,
+        "apiVersion": table_spec.API_VERSION,
+        "kind": table_spec.KIND,
         "metadata": {"name": "t"},
         "spec": {
             "bootstrapServers": "nowhere:1",
@@ -46,10 +47,10 @@ def table(path: Path, value: dict[str, Any] | None = None, **more: Any) -> spec.
             "table": {"path": str(path), **more},
         },
     }
-    return spec.parse(document)
+    return table_spec.parse(document)
 
 
-def rows(given: spec.TableSpec) -> list[dict[str, Any]]:
+def rows(given: table_spec.TableSpec) -> list[dict[str, Any]]:
     """The rows with fields, by foreign readers."""
     if given.format == "delta":
         found = DeltaTable(given.path).to_pyarrow_table()
@@ -63,7 +64,7 @@ def rows(given: spec.TableSpec) -> list[dict[str, Any]]:
     return [row for row in found.to_pylist() if row.get("id") is not None]
 
 
-def dead(given: spec.TableSpec) -> list[str]:
+def dead(given: table_spec.TableSpec) -> list[str]:
     found = open_table(given, dead_letters=True)
     if found.schema() is None:
         return []

@@ -9,14 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kraft_pipeline.tables import spec, values
+from kraft_pipeline.tables import values
 from kraft_pipeline.tables.formats.jsonvalues import Parsed
+from kraft_pipeline.tables.specs import table_spec
 from tests.unit.pipeline.test_tables import document, jsons
 
 
 def parsed(*texts: bytes, known: pa.Schema | None = None, additive: bool = True, **value: Any) -> Parsed:
     """The values as a task parses them for a table with the columns `known`."""
-    given = spec.parse(document(value={"format": "json", **value}))
+    given = table_spec.parse(document(value={"format": "json", **value}))
     fields = values.first_fields(given) if known is None else known
     return values.parser(given, fields, retry_s=0)(jsons(*texts), fields, additive=additive, reserved=frozenset())
 
@@ -61,7 +62,7 @@ def test_numbers_are_rounded_to_doubles_for_who_asks_for_it() -> None:
     declared = parsed(*texts, schema={"n": "double"})
     assert column(declared, "n") == column(found, "n")
     assert parsed(texts[2], numbers="double").table.column("n").to_pylist() == [18446744073709551616.0]
-    with pytest.raises(spec.SpecError, match=r"spec.value.numbers: 'float' is not one of exact, double"):
+    with pytest.raises(table_spec.SpecError, match=r"spec.value.numbers: 'float' is not one of exact, double"):
         parsed(numbers="float")
 
 
@@ -100,7 +101,7 @@ def test_decimals_structs_and_maps_are_types_of_fields() -> None:
     "ddl", ["decimal(39,1)", "decimal(5,6)", "struct<>", "struct<a>", "map<int,long>", "map<string>", "array<long", ""]
 )
 def test_a_type_that_is_none_is_refused(ddl: str) -> None:
-    with pytest.raises(spec.SpecError, match=r"spec\.value\.schema"):
+    with pytest.raises(table_spec.SpecError, match=r"spec\.value\.schema"):
         parsed(schema={"f": ddl})
 
 
@@ -134,7 +135,7 @@ def test_a_byte_order_mark_is_skipped_beside_values_that_are_shorter() -> None:
 
 def test_fields_of_a_first_batch_widen_whatever_is_read_first() -> None:
     """A field that only an earlier part of the batch has taught widens still; a column of the table does not."""
-    given = spec.parse(document(value={"format": "json"}))
+    given = table_spec.parse(document(value={"format": "json"}))
     parse = values.parser(given, pa.schema([]), retry_s=0)
     first = parse(jsons(b'{"n":1}'), pa.schema([]), additive=True)
     second = parse(jsons(b'{"n":1.5}', b'{"n":2}', b'{"n":9007199254740993}'), first.table.schema, additive=True)

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kraft_pipeline.tables import maintenance, partitions, runner, spec
-from kraft_pipeline.tables.committer import Added, stem
-from kraft_pipeline.tables.engine import InlineEngine
-from kraft_pipeline.tables.opening import open_table
-from kraft_pipeline.tables.storage import Folder
-from kraft_pipeline.tables.tasks import encoded
+from kraft_pipeline.tables import maintenance, runner
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.engines.tasks import encoded
+from kraft_pipeline.tables.specs import partitions, table_spec
+from kraft_pipeline.tables.stores.committer import Added, stem
+from kraft_pipeline.tables.stores.opening import open_table
+from kraft_pipeline.tables.stores.storage import Folder
 from tests.unit.pipeline.test_table_changes import parsed, position, seen
 
 FIRST = datetime.datetime(2024, 2, 29, 23, 30, tzinfo=datetime.UTC)
@@ -29,7 +30,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
-def put(given: spec.TableSpec, batch: int, rows: pa.Table) -> None:
+def put(given: table_spec.TableSpec, batch: int, rows: pa.Table) -> None:
     """Write and commit, as tasks and the runner do."""
     table, levels, files = open_table(given), partitions.parse(given.partition_by, rows.schema), []
     table.create(rows.schema, levels)
@@ -41,7 +42,7 @@ def put(given: spec.TableSpec, batch: int, rows: pa.Table) -> None:
     table.commit(batch, position(batch), files, after=batch - 1)
 
 
-def rows_of(given: spec.TableSpec) -> list[dict[str, Any]]:
+def rows_of(given: table_spec.TableSpec) -> list[dict[str, Any]]:
     if given.format != "parquet":
         return seen(given.format, Path(given.path))
     return [
@@ -52,7 +53,7 @@ def rows_of(given: spec.TableSpec) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("by", VALUES)
-@pytest.mark.parametrize("kind", spec.FORMATS)
+@pytest.mark.parametrize("kind", table_spec.FORMATS)
 def test_files_are_known_by_path_and_values(tmp_path: Path, kind: str, by: str) -> None:
     """No file counts as left over, and only files of the same values are merged."""
     name, (column, values) = by.removeprefix("date(").removesuffix(")"), VALUES[by]

@@ -9,8 +9,9 @@ import pytest
 
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.codec.decode import TYPES
-from kraft_pipeline.tables import partitions, values
+from kraft_pipeline.tables import values
 from kraft_pipeline.tables.formats import jsonvalues
+from kraft_pipeline.tables.specs import partitions
 from kraft_protocol.client.errors import ClientError
 from kraft_protocol.records.batch import NewRecord, build_batch
 from tests.unit.pipeline.test_table_changes import parsed, records

@@ -17,7 +17,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import json_format
 
-from kraft_pipeline.tables import spec, values
+from kraft_pipeline.tables import values
 from kraft_pipeline.tables.errors import RefusedError
 from kraft_pipeline.tables.formats import registry
 from kraft_pipeline.tables.formats.jsonschemas import JsonSchemaParser
@@ -25,7 +25,8 @@ from kraft_pipeline.tables.formats.protofiles import MAIN, Files
 from kraft_pipeline.tables.formats.protovalues import ProtoParser
 from kraft_pipeline.tables.formats.registry import Registered, Registry, UnknownSchemaError
 from kraft_pipeline.tables.formats.valuespec import Access, OAuth
-from kraft_pipeline.tables.spec import SpecError, ValueSpec
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.specs.table_spec import SpecError, ValueSpec
 from kraft_protocol.client.errors import ClientError
 from tests.registry import RegistryServer
 
@@ -325,7 +326,7 @@ def test_the_specification_of_registries(tmp_path: Path, monkeypatch: pytest.Mon
                 "value": {"format": "protobuf", **value},
             },
         }
-        return spec.parse(document, tmp_path).value
+        return table_spec.parse(document, tmp_path).value
 
     (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----")
     (tmp_path / "none.pem").write_text("nothing")
@@ -375,7 +376,7 @@ def test_a_package_that_is_missing_is_named(
             "value": {**value, "registry": {"url": "http://a"}},
         },
     }
-    given = spec.parse(document)
+    given = table_spec.parse(document)
     values.first_fields(given)
     monkeypatch.setattr(values, "find_spec", lambda name: None if name == module else name)
     with pytest.raises(SpecError, match=rf"spec.value.format: {module} is not installed; .*\[{extra}\]"):

@@ -9,9 +9,9 @@ import pytest
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import runner
+from kraft_pipeline.tables.engines.plans import Plan
 from kraft_pipeline.tables.errors import SPARK, Failure, TaskError
-from kraft_pipeline.tables.opening import open_table
-from kraft_pipeline.tables.plans import Plan
+from kraft_pipeline.tables.stores.opening import open_table
 from kraft_protocol.records.batch import build_batch
 from tests.feed import Fed, Feed
 from tests.unit.pipeline.test_table_firsts import table

@@ -11,8 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kraft_pipeline.tables import spec
-from kraft_pipeline.tables.committer import (
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.iceberg import IcebergTable
+from kraft_pipeline.tables.maintenance import reset
+from kraft_pipeline.tables.runner import Runner
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.stores.committer import (
     DELETED,
     Added,
     Changes,
@@ -23,14 +27,10 @@ from kraft_pipeline.tables.committer import (
     is_left,
     stem,
 )
-from kraft_pipeline.tables.delta import DeltaTableOf
-from kraft_pipeline.tables.engine import InlineEngine
-from kraft_pipeline.tables.iceberg import IcebergTable
-from kraft_pipeline.tables.maintenance import reset
-from kraft_pipeline.tables.opening import open_table
-from kraft_pipeline.tables.parquet import ParquetTable
-from kraft_pipeline.tables.runner import Runner
-from kraft_pipeline.tables.storage import Folder
+from kraft_pipeline.tables.stores.delta import DeltaTableOf
+from kraft_pipeline.tables.stores.opening import open_table
+from kraft_pipeline.tables.stores.parquet import ParquetTable
+from kraft_pipeline.tables.stores.storage import Folder
 from tests.unit.pipeline.test_table_changes import parsed
 from tests.unit.pipeline.test_tables import position
 
@@ -118,7 +118,7 @@ def test_a_commit_under_way_is_refused(tmp_path: Path, kind: str, what: str, mon
     assert [one.path for one in new.live()] == [f"{stem('a', 5)}0.parquet"]
 
 
-@pytest.mark.parametrize("kind", spec.FORMATS)
+@pytest.mark.parametrize("kind", table_spec.FORMATS)
 def test_a_writer_that_was_replaced_is_told_so_by_the_dead_letters(tmp_path: Path, kind: str) -> None:
     """It gets the exit code for this case; before, it tried twenty times to claim them from its successor."""
     given = parsed(path=str(tmp_path / "t"), format=kind)
@@ -192,7 +192,7 @@ def test_files_that_a_writer_may_sweep() -> None:
     assert [what for what, name in names.items() if is_left(name, "a", 6)] == swept
 
 
-@pytest.mark.parametrize(("there", "wanted"), [*itertools.permutations(spec.FORMATS, 2)])
+@pytest.mark.parametrize(("there", "wanted"), [*itertools.permutations(table_spec.FORMATS, 2)])
 def test_a_table_of_another_format_is_left_alone(tmp_path: Path, there: str, wanted: str) -> None:
     """Readers of the folder would see both tables."""
     open_table(parsed(path=str(tmp_path / "t"), format=there)).create(SCHEMA, [])
@@ -201,7 +201,7 @@ def test_a_table_of_another_format_is_left_alone(tmp_path: Path, there: str, wan
 
 
 @pytest.mark.parametrize("again", [False, True])
-@pytest.mark.parametrize("kind", spec.FORMATS)
+@pytest.mark.parametrize("kind", table_spec.FORMATS)
 def test_a_table_that_was_reset_under_its_writer_is_another(tmp_path: Path, kind: str, again: bool) -> None:
     given = parsed(path=str(tmp_path), format=kind)
     old = created(kind, tmp_path)

@@ -11,15 +11,17 @@ import pyarrow as pa
 import pytest
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import parquet, partitions, schemas, spec, values
-from kraft_pipeline.tables.committer import Added, ConflictError
+from kraft_pipeline.tables import schemas, values
 from kraft_pipeline.tables.errors import Bad
-from kraft_pipeline.tables.fieldtypes import type_of
 from kraft_pipeline.tables.formats import jsonvalues
 from kraft_pipeline.tables.formats.jsonvalues import parse
-from kraft_pipeline.tables.opening import open_table
-from kraft_pipeline.tables.parquet import ParquetTable
-from kraft_pipeline.tables.storage import Folder
+from kraft_pipeline.tables.specs import partitions, table_spec
+from kraft_pipeline.tables.specs.fieldtypes import type_of
+from kraft_pipeline.tables.stores import parquet
+from kraft_pipeline.tables.stores.committer import Added, ConflictError
+from kraft_pipeline.tables.stores.opening import open_table
+from kraft_pipeline.tables.stores.parquet import ParquetTable
+from kraft_pipeline.tables.stores.storage import Folder
 
 
 def document(**sections: Any) -> dict[str, Any]:
@@ -32,7 +34,7 @@ def document(**sections: Any) -> dict[str, Any]:
 
 
 def test_defaults_of_a_table() -> None:
-    found = spec.parse(document())
+    found = table_spec.parse(document())
     assert (found.format, found.value.format, found.mode, found.max_rows) == ("delta", "raw", "append", 5_000_000)
     assert (found.max_delay_s, found.compact_to, found.vacuum_after_s) == (60.0, 128 << 20, 7 * 86400.0)
     assert found.committed and found.fail_on_data_loss and found.dead_letters
@@ -67,21 +69,21 @@ def test_defaults_of_a_table() -> None:
     ],
 )
 def test_what_is_wrong_with_a_table_is_named(sections: dict[str, Any], message: str) -> None:
-    with pytest.raises(spec.SpecError, match=re.escape(message)):
-        spec.parse(document(**sections))
+    with pytest.raises(table_spec.SpecError, match=re.escape(message)):
+        table_spec.parse(document(**sections))
 
 
 def test_names_that_files_cannot_begin_with() -> None:
-    with pytest.raises(spec.SpecError, match=r"metadata.name: 'x+' has more than 180 characters"):
-        spec.parse({**document(), "metadata": {"name": "x" * 181}})
+    with pytest.raises(table_spec.SpecError, match=r"metadata.name: 'x+' has more than 180 characters"):
+        table_spec.parse({**document(), "metadata": {"name": "x" * 181}})
 
 
-@pytest.mark.parametrize("kind", spec.FORMATS)
+@pytest.mark.parametrize("kind", table_spec.FORMATS)
 @pytest.mark.parametrize("path", ["gs://lake/t", "abfss://x@y/t", "s3://"])
 def test_stores_that_are_not_known(kind: str, path: str) -> None:
     """Delta's library knows more stores, but commits and sweeps do not support them."""
-    given = spec.parse(document(table={"path": path, "format": kind}))
-    with pytest.raises(spec.SpecError, match=r"spec.table.path: '.*' is neither a folder nor s3://bucket/"):
+    given = table_spec.parse(document(table={"path": path, "format": kind}))
+    with pytest.raises(table_spec.SpecError, match=r"spec.table.path: '.*' is neither a folder nor s3://bucket/"):
         open_table(given)
 
 
@@ -194,11 +196,11 @@ def test_names_that_are_taken() -> None:
     ):
         given = document(value={"format": "json", "schema": {name: "long"}}, table={"path": "/t", "format": kind})
         with pytest.raises(
-            spec.SpecError, match=f"spec.value.schema: the field '{name}' has the name of another column"
+            table_spec.SpecError, match=f"spec.value.schema: the field '{name}' has the name of another column"
         ):
-            values.first_fields(spec.parse(given))
+            values.first_fields(table_spec.parse(given))
     given = document(value={"format": "json", "schema": {"_pos": "long"}}, table={"path": "/t", "format": "delta"})
-    assert values.first_fields(spec.parse(given)).names == ["_pos"]
+    assert values.first_fields(table_spec.parse(given)).names == ["_pos"]
 
 
 def test_dates_are_texts() -> None:
@@ -214,7 +216,7 @@ def test_dates_are_texts() -> None:
 
 def test_names_that_partitions_have_taken() -> None:
     """Before the table exists, a field of this name is a column to partition by; afterwards it is a dead letter."""
-    given = spec.parse(document(table={"path": "/t", "partitionBy": ["date", "hour(Created)"]}))
+    given = table_spec.parse(document(table={"path": "/t", "partitionBy": ["date", "hour(Created)"]}))
     assert "date" not in values.reserved(given)
     there = pa.schema([("n", pa.int64())])
     assert values.reserved(given, there) - values.RESERVED == {"date", "_created_hour", "created_hour"}
@@ -241,9 +243,9 @@ def test_rows_filed_by_time_and_value() -> None:
         "date=2024-01-02/c=__HIVE_DEFAULT_PARTITION__/timestamp_hour=2024-01-02-23": [2],
     }
     assert partitions.folder({"_date": "d", "_n_hour": "h"}, ["date", "n"]) == "_date=d/n_hour=h"
-    with pytest.raises(spec.SpecError, match="'colour' is neither a column"):
+    with pytest.raises(table_spec.SpecError, match="'colour' is neither a column"):
         partitions.parse(["colour"], rows.schema)
-    with pytest.raises(spec.SpecError, match="'n' is not a timestamp"):
+    with pytest.raises(table_spec.SpecError, match="'n' is not a timestamp"):
         partitions.parse(["date(n)"], rows.schema)
 
 

@@ -21,8 +21,8 @@ from kraft_pipeline.archive.errors import ArchiveError
 from kraft_pipeline.archive.run import Done, archive, archived, state_at
 from kraft_pipeline.archive.spec import ArchiveSpec, parse
 from kraft_pipeline.cli.main import main
-from kraft_pipeline.tables.engine import InlineEngine
-from kraft_pipeline.tables.spec import API_VERSION, SpecError
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.specs.table_spec import API_VERSION, SpecError
 from kraft_protocol.wire import stored
 
 NOW = 1_760_000_000_000

@@ -7,7 +7,7 @@ from typing import Any
 from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.log_batches import data_batch, leader_change_batch
 from kraft_node.metadata.records import encode_record
-from kraft_node.raft.quorum import ReplicaKey
+from kraft_node.raft.membership.quorum import ReplicaKey
 from kraft_pipeline.archive.changes import Decoder
 from kraft_pipeline.archive.health import Health, Reader
 from kraft_pipeline.archive.report import html, plots

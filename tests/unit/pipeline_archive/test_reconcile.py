@@ -18,7 +18,7 @@ from kraft_pipeline.archive import run as run_module
 from kraft_pipeline.archive.errors import ArchiveError
 from kraft_pipeline.archive.run import archive, archived, state_at
 from kraft_pipeline.archive.spec import ArchiveSpec
-from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables.engines.engine import InlineEngine
 from tests.unit.pipeline_archive.test_command import FIRST, NOW, SECOND, batch, broker, log_folder, partition
 
 KINDS = ["parquet", "delta"]

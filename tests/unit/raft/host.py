@@ -8,8 +8,8 @@ from typing import Any
 from kraft_node.raft import events
 from kraft_node.raft import messages as m
 from kraft_node.raft import ready as do
+from kraft_node.raft.membership.quorum import QuorumState
 from kraft_node.raft.node import RaftNode
-from kraft_node.raft.quorum import QuorumState
 
 
 class QuietHost:

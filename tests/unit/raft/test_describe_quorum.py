@@ -6,7 +6,7 @@ from typing import Any
 
 from kraft_node.raft import messages as m
 from kraft_node.raft.describe_quorum import describe_quorum
-from kraft_node.raft.quorum import ReplicaKey
+from kraft_node.raft.membership.quorum import ReplicaKey
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire.messages import DescribeQuorumRequest
 from tests.unit.raft.test_voter_changes import TWO, Leader

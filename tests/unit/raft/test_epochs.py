@@ -8,9 +8,9 @@ from kraft_node.raft import events
 from kraft_node.raft import messages as m
 from kraft_node.raft.epochs import EPOCH_MAX, FREE_MAX, LEAP_MAX, LEAP_PAUSE_MS, EpochGuard, EpochsExhausted, follows
 from kraft_node.raft.log_view import LogView
+from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.messages import Batch
 from kraft_node.raft.node import RaftNode
-from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from tests.unit.raft.test_voter_changes import Chance
 
 VOTERS = VoterSet(Voter(ReplicaKey(node_id)) for node_id in (1, 2, 3))

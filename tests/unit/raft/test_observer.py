@@ -5,8 +5,8 @@ from __future__ import annotations
 from kraft_node.raft import events
 from kraft_node.raft import messages as m
 from kraft_node.raft.log_view import LogView
+from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.node import RaftNode
-from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_protocol.ids import Uuid
 from tests.unit.raft.host import QuietHost
 from tests.unit.raft.test_voter_changes import Chance

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.progress import Progress
-from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_protocol.ids import Uuid
 
 OLD, NEW = (Uuid(bytes([n]) * 16) for n in (8, 9))

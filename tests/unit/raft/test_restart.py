@@ -6,9 +6,9 @@ import pytest
 
 from kraft_node.raft import events
 from kraft_node.raft.log_view import LogView
+from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.node import RaftNode
-from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
-from kraft_node.raft.states import Role
+from kraft_node.raft.roles.states import Role
 from kraft_protocol.ids import Uuid
 from tests.unit.raft.test_voter_changes import Chance
 

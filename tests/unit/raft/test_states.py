@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.raft.states import TRANSITIONS, IllegalTransition, Role, check_transition
+from kraft_node.raft.roles.states import TRANSITIONS, IllegalTransition, Role, check_transition
 from tools import raft_roles
 
 FORBIDDEN = [(old, new) for old in TRANSITIONS for new in Role if new not in TRANSITIONS[old]]

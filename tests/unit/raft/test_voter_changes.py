@@ -10,11 +10,11 @@ from kraft_node.raft import events, wire_form
 from kraft_node.raft import messages as m
 from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import LogView
+from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.voter_changes import VoterSets, why_not_upgrade
+from kraft_node.raft.membership.voter_history import decode_voters, encode_voters
 from kraft_node.raft.node import RaftNode
-from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
-from kraft_node.raft.states import Role
-from kraft_node.raft.voter_changes import VoterSets, why_not_upgrade
-from kraft_node.raft.voter_history import decode_voters, encode_voters
+from kraft_node.raft.roles.states import Role
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire import codec
 from kraft_protocol.wire.api import API, ApiKey

@@ -10,11 +10,11 @@ from kraft_node.base.env import Env
 from kraft_node.base.net import Outgoing
 from kraft_node.runtime.disk import RealDisk
 from kraft_node.runtime.env import RealRng
-from kraft_node.server.api_versions import with_connection_apis
-from kraft_node.server.buffers import BufferPool
-from kraft_node.server.connection import Connection
-from kraft_node.server.listener import Gate, Limits, ServerListener
-from kraft_node.server.metrics import RequestMetrics
+from kraft_node.server.connections.api_versions import with_connection_apis
+from kraft_node.server.connections.buffers import BufferPool
+from kraft_node.server.connections.connection import Connection
+from kraft_node.server.connections.listener import ConnectionLimiter, Limits, ServerListener
+from kraft_node.server.monitoring.metrics import RequestMetrics
 from kraft_protocol.buffers import FileSlice
 
 
@@ -129,7 +129,7 @@ class World:
             self.env,
             "PLAINTEXT",
             table,
-            gate=Gate(limits or Limits()),
+            gate=ConnectionLimiter(limits or Limits()),
             pool=self.pool,
             metrics=self.metrics,
             versions_fallback=fallback,

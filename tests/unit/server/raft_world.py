@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kraft_node.raft.log_view import SnapshotId
-from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.storage import SnapshotFile
 from kraft_node.server.faults import Faults
-from kraft_node.server.raft_driver import RaftDriver
+from kraft_node.server.quorum.driver import RaftDriver
 from kraft_protocol.ids import Uuid
 from kraft_protocol.records.batch import check_crc, iter_headers
 

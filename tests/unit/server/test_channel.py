@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kraft_node.server.channel import PAUSE_MAX_MS, UNDER_WAY_MAX, Channel
-from kraft_node.server.local_channel import LocalChannel
+from kraft_node.server.channels.channel import PAUSE_MAX_MS, UNDER_WAY_MAX, Channel
+from kraft_node.server.channels.local_channel import LocalChannel
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.codec import encode

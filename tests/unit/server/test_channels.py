@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from kraft_node.server.channel import Channel
-from kraft_node.server.channels import Channels
+from kraft_node.server.channels.channel import Channel
+from kraft_node.server.channels.channel_pool import Channels
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import HeartbeatRequest, HeartbeatResponse
 from tests.unit.server.fakes import World

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft_node.server.commit_times import WAITING_MAX, CommitTimes
+from kraft_node.server.quorum.commit_times import WAITING_MAX, CommitTimes
 
 
 def test_an_append_is_measured_when_its_last_record_is_committed() -> None:

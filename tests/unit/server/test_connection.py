@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kraft_node.server.connection import CORKED_MAX, PIPELINED_MAX, UNSENT_MAX
-from kraft_node.server.listener import Limits
+from kraft_node.server.connections.connection import CORKED_MAX, PIPELINED_MAX, UNSENT_MAX
+from kraft_node.server.connections.listener import Limits
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.frames import decode_response, encode_request

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.server.listener import Limits
+from kraft_node.server.connections.listener import Limits
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import HeartbeatResponse, MetadataRequest, MetadataResponse, ProduceResponse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kraft_node.base.config import NodeConfig
-from kraft_node.server.listener import Gate, Limits, ServerListener
+from kraft_node.server.connections.listener import ConnectionLimiter, Limits, ServerListener
 from kraft_node.server.node_settings import limits_of
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import HeartbeatResponse, ProduceResponse
@@ -19,7 +19,7 @@ class Node:
 
     def __init__(self, limits: Limits) -> None:
         self.world = world = World({ApiKey.HEARTBEAT: lambda ctx, m: HeartbeatResponse()})
-        self.gate = Gate(limits, inter_broker="BROKERS", controllers=("CONTROLLER",))
+        self.gate = ConnectionLimiter(limits, inter_broker="BROKERS", controllers=("CONTROLLER",))
         handlers: Any = {ApiKey.HEARTBEAT: lambda ctx, m: HeartbeatResponse()}
         self.listeners = {
             name: ServerListener(world.env, name, handlers, gate=self.gate, pool=world.pool, metrics=world.metrics)
@@ -77,7 +77,7 @@ def test_brokers_beyond_the_limit_close_no_broker() -> None:
 
 
 def test_one_listener_alone_is_protected_from_nobody() -> None:
-    gate = Gate(Limits(connections_max=1), inter_broker=None)
+    gate = ConnectionLimiter(Limits(connections_max=1), inter_broker=None)
     assert gate.enter("10.0.0.1", "PLAINTEXT") is None
     assert gate.enter("10.0.0.1", "PLAINTEXT") is not None
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kraft_node.metadata.image import MetadataImage
-from kraft_node.server.connection_rates import Arrivals, ConnectionRates
+from kraft_node.server.connections.connection_rates import Arrivals, ConnectionRates
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import SimHost, World
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.controller.leaders import Leaders
+from kraft_node.controller.partitions.leaders import Leaders
 from kraft_node.raft import events
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.raft.ready import Ready

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kraft_node.base.turns import STEPS_A_TURN
-from kraft_node.server import large_requests
-from kraft_node.server.connection import COSTLY_BYTES
+from kraft_node.server.connections import large_requests
+from kraft_node.server.connections.connection import COSTLY_BYTES
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import HeartbeatResponse, MetadataRequest, MetadataResponse, ProduceRequest
 from kraft_protocol.wire.messages import ProduceResponse as Produced

@@ -10,8 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kraft_node.broker.lifecycle import BrokerState
-from kraft_node.server.http import CONNECTIONS_MAX, REQUEST_MAX, UNSENT_MAX, HttpServer
-from kraft_node.server.metrics import Histogram, Registry, RequestMetrics, bucket_of, bucket_top
+from kraft_node.server.monitoring.metrics import Histogram, Registry, RequestMetrics, bucket_of, bucket_top
+from kraft_node.server.monitoring.monitoring_server import CONNECTIONS_MAX, REQUEST_MAX, UNSENT_MAX, HttpServer
 from kraft_node.server.node import Node
 from tests.unit.server.fakes import FakeTransport, World, feed
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kraft_node.log.metadata_log import MetadataLog
-from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.runtime.env import RealEnv
-from kraft_node.server.raft_driver import RaftDriver
+from kraft_node.server.quorum.driver import RaftDriver
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire import stored
 from tests.peer import run_java, run_metadata_shell

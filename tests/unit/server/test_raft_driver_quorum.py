@@ -8,10 +8,10 @@ import pytest
 
 from kraft_node.metadata.log_batches import snapshot_header_batch
 from kraft_node.raft.log_view import SnapshotId
-from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.voter_history import encode_voters
 from kraft_node.raft.snapshots import SnapshotPolicy
-from kraft_node.raft.voter_history import encode_voters
-from kraft_node.server.raft_driver import RaftDriver
+from kraft_node.server.quorum.driver import RaftDriver
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid
 from kraft_protocol.records.control import ControlType

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from kraft_node.metadata.log_batches import leader_change_batch
-from kraft_node.raft import events, voter_changes
+from kraft_node.raft import events
+from kraft_node.raft.membership import voter_changes
+from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.voter_history import encode_kraft_version, encode_voters
 from kraft_node.raft.messages import BeginQuorumEpochRequest
-from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
-from kraft_node.raft.voter_history import encode_kraft_version, encode_voters
-from kraft_node.server.raft_driver import RaftDriver
+from kraft_node.server.quorum.driver import RaftDriver
 from kraft_protocol.ids import Uuid
 from kraft_protocol.records.control import ControlType
 from kraft_protocol.wire import messages

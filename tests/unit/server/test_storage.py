@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.log.timing import STRAY_DELAY_MS
+from kraft_node.log.manager.timing import STRAY_DELAY_MS
 from tests.kip.cluster import Cluster
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraft_node.server.connection import CLOCK_COSTS, COSTLY_BYTES, COSTS_OF_OTHERS, TURN_COSTS, TURN_MS
+from kraft_node.server.connections.connection import CLOCK_COSTS, COSTLY_BYTES, COSTS_OF_OTHERS, TURN_COSTS, TURN_MS
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import ApiVersionsRequest, HeartbeatResponse, MetadataRequest, MetadataResponse
 from tests.unit.server.fakes import World, feed

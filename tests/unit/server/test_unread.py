@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kraft_node.server.connection import Connection
-from kraft_node.server.unread import PATIENCE_MS
+from kraft_node.server.connections.connection import Connection
+from kraft_node.server.connections.unread import PATIENCE_MS
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import HeartbeatResponse, MetadataRequest, MetadataResponse
 from tests.unit.server.fakes import FakeTransport, World, feed
@@ -123,7 +123,7 @@ def test_what_is_taken_or_lost_counts_no_more(world: World) -> None:
 
 
 def test_all_listeners_share_the_bound(world: World) -> None:
-    from kraft_node.server.listener import ServerListener
+    from kraft_node.server.connections.listener import ServerListener
 
     topic = MetadataResponse.MetadataResponseTopic(name="t" * ANSWER)
     handlers: Any = {ApiKey.METADATA: lambda ctx, m: MetadataResponse(topics=[topic])}

@@ -1,7 +1,7 @@
 """A request in the node: its properties, and how to answer it.
 
-`server.connection` makes one `RequestContext` per request and calls the `Handler` of its api key. Broker, controller
-and coordinators see nothing else of the connection.
+`server.connections.connection` makes one `RequestContext` per request and calls the `Handler` of its api key. Broker,
+controller and coordinators see nothing else of the connection.
 
 The contract of a handler:
 

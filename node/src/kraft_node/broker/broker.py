@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from kraft_node.base.request import Handler
     from kraft_node.broker.controller_link import ControllerLink
     from kraft_node.log.errors import LogDirDamaged
-    from kraft_node.log.manager import LogManager
+    from kraft_node.log.manager.log_manager import LogManager
     from kraft_node.metadata.delta import MetadataDelta
     from kraft_node.metadata.image import MetadataImage
     from kraft_node.metadata.topics import TopicChange

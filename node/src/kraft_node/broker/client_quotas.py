@@ -5,7 +5,8 @@ once, with the time for which it must pause, and is not read from for that time.
 records and must fetch them again. `metadata.client_quotas` decides which quota applies to a client and which clients
 share it.
 
-`server.connection` charges every answer except that of a Fetch. The fetch handler charges those, because the answer
+`server.connections.connection` charges every answer except that of a Fetch. The fetch handler charges those, because
+the answer
 depends on the quota. Followers and other replication requests are free. If the cluster has no quotas, `is_active` is
 False and nothing else is checked.
 

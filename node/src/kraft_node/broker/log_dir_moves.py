@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.base.calls import call_each
 from kraft_node.broker.replication.throttle import EVERYTHING, ReplicationQuota
 from kraft_node.log.errors import CutLater
-from kraft_node.log.futures import check_name
-from kraft_node.log.recovery import LogIsRecovering
+from kraft_node.log.manager.futures import check_name
+from kraft_node.log.recovery.background import LogIsRecovering
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid
 
 if TYPE_CHECKING:
     from kraft_node.base.config.dynamic import BrokerConfig
     from kraft_node.base.env import Env
-    from kraft_node.log.directory import Directory
     from kraft_node.log.log import Log
-    from kraft_node.log.manager import LogManager
+    from kraft_node.log.manager.directory import Directory
+    from kraft_node.log.manager.log_manager import LogManager
     from kraft_node.partition.manager import ReplicaManager
     from kraft_node.partition.partition import Partition
     from kraft_node.partition.storage import Assign

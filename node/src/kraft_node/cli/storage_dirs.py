@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.config.properties import format_properties, parse_properties
 from kraft_node.base.env import Disk, read_file, write_atomic
 from kraft_node.cli.common import ToolError
-from kraft_node.log import meta_properties
+from kraft_node.log.checkpoints import meta_properties
 from kraft_node.metadata.features import METADATA_VERSION, metadata_version
 from kraft_node.runtime.disk import RealDisk
 from kraft_protocol.ids import METADATA_TOPIC_NAME, Uuid, uuid_text

@@ -9,18 +9,14 @@ committed is unknown.
 | file | question it answers |
 |-|-|
 | `controller` | `Controller`: the handler of each request, the order of its steps, periodic work |
-| `cluster` | the state that managers plan against: overlay, index, sessions, effective configuration |
+| `state` | the state that managers plan against: overlay, indexes, leases, effective configuration |
 | `plan`, `deferred`, `periodic` | records plus answer; answers that wait for commit; timers |
 | `long_plans` | plans that take several turns of the loop; brokers that leave their ISRs |
 | `activation` | the first records of a new active controller: bootstrap (KIP-868), end of an abandoned transaction |
-| `features` | UpdateFeatures (KIP-584, KIP-778) |
-| `brokers`, `sessions` | registration, leases, fencing, controlled shutdown, directories (KIP-631, KIP-841, KIP-858) |
-| `topics`, `names`, `placement` | creating and deleting topics and partitions; names; placement of replicas |
-| `leaders`, `change` | elections, and the only function that changes partitions (KIP-704, KIP-966) |
-| `isr` | AlterPartition, AssignReplicasToDirs (KIP-497, KIP-858, KIP-903) |
-| `reassignments` | moving replicas (KIP-455, KIP-860) |
-| `index`, `blocks`, `derived` | the partitions of each broker, so that fencing costs only those; on standbys, too |
-| `configs`, `quotas`, `scram`, `acls`, `producer_ids` | one kind of record per file |
+| `brokers` | registration, fencing, controlled shutdown, directories (KIP-631, KIP-841, KIP-858) |
+| `partitions` | topics, placement, elections, ISRs, reassignments (KIP-497, KIP-455, KIP-704, KIP-903, KIP-966) |
+| `settings` | configurations, quotas, SCRAM users, access control, features, loggers: one kind of record per file |
+| `producer_ids` | blocks of producer ids (KIP-730) |
 | `mutation_quota` | how many partitions a client may create and delete per second (KIP-599) |
 | `envelope` | requests that brokers forward for their clients (KIP-590) |
 | `authorization` | the permissions that each API requires: guards in front of the handlers (see `security`) |

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kraft_node.base.config.resources import BROKER_RESOURCE
-from kraft_node.controller.features import MIN_ISR
+from kraft_node.controller.settings.features import MIN_ISR
 from kraft_node.metadata.features import (
     ELR_VERSION,
     METADATA_TRANSACTIONS_SUPPORTED,

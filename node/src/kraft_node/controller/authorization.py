@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from kraft_node.base.config.resources import BROKER_LOGGER_RESOURCE
 from kraft_node.base.request import Handler, RequestContext
-from kraft_node.controller.topics import FORBIDDEN_NAME, UNKNOWN_ID, UNKNOWN_NAME, repeated
+from kraft_node.controller.partitions.topics import FORBIDDEN_NAME, UNKNOWN_ID, UNKNOWN_NAME, repeated
 from kraft_node.metadata.topics import TopicsView
 from kraft_node.security.authorizer import Authorizer
 from kraft_node.security.configs import OWNERS, describe_configs, may

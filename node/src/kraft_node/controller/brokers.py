@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kraft_node.controller.cluster import Cluster
-from kraft_node.controller.leaders import Leaders
 from kraft_node.controller.long_plans.departures import FENCE, UNFENCE, Departures, broker_change
+from kraft_node.controller.partitions.leaders import Leaders
 from kraft_node.controller.plan import Plan, Steps, next_plan, preceded
-from kraft_node.controller.sessions import ControlState, Link
+from kraft_node.controller.state.controller_state import ControllerState
+from kraft_node.controller.state.sessions import ControlState, Link
 from kraft_node.metadata.brokers import BrokerRegistration
 from kraft_node.metadata.features import (
     CONTROLLER_REGISTRATION_SUPPORTED,
@@ -55,7 +55,7 @@ class Brokers:
 
     __slots__ = ("_cluster", "_departures", "_leaders", "on_snapshot_told")
 
-    def __init__(self, cluster: Cluster, leaders: Leaders) -> None:
+    def __init__(self, cluster: ControllerState, leaders: Leaders) -> None:
         self._cluster = cluster
         self._leaders = leaders
         self._departures = Departures(cluster, leaders)

@@ -18,27 +18,27 @@ from kraft_node.base.env import Env
 from kraft_node.base.long_answers import answer
 from kraft_node.base.request import Handler, RequestContext
 from kraft_node.base.turns import Turns
-from kraft_node.controller import loggers
-from kraft_node.controller.acls import Acls
 from kraft_node.controller.activation import activation_records
 from kraft_node.controller.brokers import Brokers
-from kraft_node.controller.cluster import Cluster
-from kraft_node.controller.configs import Configs
 from kraft_node.controller.deferred import Deferred
 from kraft_node.controller.describe import describe_configs, describe_controllers
 from kraft_node.controller.envelope import Envelopes
-from kraft_node.controller.features import Features, default_bootstrap_records
-from kraft_node.controller.isr import Isr
-from kraft_node.controller.leaders import Leaders
 from kraft_node.controller.long_plans.in_turns import InTurns
 from kraft_node.controller.mutation_quota import MutationQuotas
+from kraft_node.controller.partitions.isr import Isr
+from kraft_node.controller.partitions.leaders import Leaders
+from kraft_node.controller.partitions.reassignments import Reassignments
+from kraft_node.controller.partitions.topics import TopicManager
 from kraft_node.controller.periodic import Periodic, Task
 from kraft_node.controller.plan import Plan, Steps, next_plan, steps_of
 from kraft_node.controller.producer_ids import allocate
-from kraft_node.controller.quotas import Quotas
-from kraft_node.controller.reassignments import Reassignments
-from kraft_node.controller.scram import Scram
-from kraft_node.controller.topics import Topics
+from kraft_node.controller.settings import loggers
+from kraft_node.controller.settings.acls import Acls
+from kraft_node.controller.settings.configs import Configs
+from kraft_node.controller.settings.features import Features, default_bootstrap_records
+from kraft_node.controller.settings.quotas import QuotaManager
+from kraft_node.controller.settings.scram import Scram
+from kraft_node.controller.state.controller_state import ControllerState
 from kraft_node.metadata.delta import MetadataDelta
 from kraft_node.metadata.features import METADATA_VERSION
 from kraft_node.metadata.image import MetadataImage
@@ -65,7 +65,7 @@ CREATE_PARTITIONS_STRICT: Final = 3
 
 
 class MetadataLog(Protocol):
-    """The interface of the metadata log for the active controller; `server.raft_driver.RaftDriver` implements it."""
+    """The interface of the metadata log for the active controller; `server.quorum.driver.RaftDriver` implements it."""
 
     @property
     def next_offset(self) -> int:
@@ -106,7 +106,7 @@ class Controller:
         """Called with place and error: for a plan that was refused and undone, and for periodic work that failed."""
         self.epoch: int | None = None
         """The epoch in which this controller is active; None while it is a standby."""
-        self.cluster = Cluster(image, config, cluster_id, env.clock, env.rng)
+        self.cluster = ControllerState(image, config, cluster_id, env.clock, env.rng)
         self._image = image
         self._env = env
         self._config = config
@@ -120,10 +120,10 @@ class Controller:
         self.features = Features(self.cluster)
         self.brokers = Brokers(self.cluster, self.leaders)
         self.configs = Configs(self.cluster)
-        self.topics = Topics(self.cluster, self.configs)
+        self.topics = TopicManager(self.cluster, self.configs)
         self.isr = Isr(self.cluster)
         self.reassignments = Reassignments(self.cluster)
-        self.quotas = Quotas(self.cluster)
+        self.quotas = QuotaManager(self.cluster)
         window_s = config.int("controller.quota.window.num") * config.int("controller.quota.window.size.seconds")
         self.mutations = MutationQuotas(image, env.clock, window_s)
         self.scram = Scram(self.cluster)

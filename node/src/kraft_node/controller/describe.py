@@ -27,7 +27,7 @@ from kraft_node.base.config.resources import (
     TOPIC_RESOURCE,
     check_described,
 )
-from kraft_node.controller.names import check_topic_name
+from kraft_node.controller.partitions.topic_names import check_topic_name
 from kraft_node.metadata.image import MetadataView
 from kraft_node.security.names import ALL_OPERATIONS, ResourceType
 from kraft_protocol.errors import ErrorCode, KafkaError

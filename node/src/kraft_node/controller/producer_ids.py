@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft_node.controller.cluster import Cluster
 from kraft_node.controller.plan import Plan
+from kraft_node.controller.state.controller_state import ControllerState
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kraft_protocol.wire.stored import ProducerIdsRecord
@@ -14,7 +14,7 @@ BLOCK_SIZE: Final = 1000
 PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
 
-def allocate(request: AllocateProducerIdsRequest, cluster: Cluster) -> Plan:
+def allocate(request: AllocateProducerIdsRequest, cluster: ControllerState) -> Plan:
     """Plan the next block of ids for the requesting broker. Raises STALE_BROKER_EPOCH."""
     cluster.check_epoch(request.broker_id, request.broker_epoch)
     first = cluster.view.next_producer_id

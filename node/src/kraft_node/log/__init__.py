@@ -5,21 +5,19 @@
 | `log`, `results` | one partition: append, read, start, end and last stable offset |
 | `appending` | the slow path of appends: everything but one plain batch; a follower's fetched batches |
 | `validate` | whether a batch may be stored unchanged, and otherwise in which form |
-| `segment`, `scan`, `index`, `txn_index` | one segment file and its indexes |
-| `opening`, `walking`, `producer_replay` | the state of a log after a clean or unclean stop |
-| `recovery`, `timestamps` | recovery and look-ups by time in lanes |
-| `trimming`, `lookup`, `flushing` | retention and truncation; reads and searches; fsync |
+| `trimming`, `lookup`, `timestamps`, `flushing` | retention and truncation; reads and searches; fsync |
+| `segments` | the files of one log, their indexes, and the limited number of open files |
+| `recovery` | the state of a log after a clean or unclean stop; recovery in lanes |
+| `producers` | idempotence and transactions (KIP-98): state, snapshots, replay |
+| `checkpoints` | the small files: offsets, leader epochs (KIP-101), identities, quorum-state, bootstrap |
 | `compaction` | compaction, in slices between other work (KIP-58, KIP-534) |
-| `epochs`, `producers`, `producer_snapshot` | leader epochs (KIP-101), idempotence and transactions (KIP-98) |
-| `housekeeping`, `closing` | periodic work on all logs; the clean stop |
-| `manager`, `directory`, `checkpoints`, `meta_properties` | all logs in the `log.dirs` of a node (KIP-112, KIP-858) |
-| `noting`, `withdrawals` | noting offsets of open logs for checkpoints; logs that must not be used any more |
-| `metadata_log`, `quorum_state`, `bootstrap` | `__cluster_metadata-0` on disk (KIP-595, KIP-630) |
+| `manager` | all logs in the `log.dirs` of a node (KIP-112, KIP-858): periodic work, moves, the clean stop |
 | `resting` | what a partition holds while nobody uses it |
 | `waiting` | what waits for the disk: flushes that `flush.messages` asks for, appends when too much memory is dirty |
-| `files` | open files, bounded; what happens when a directory dies |
+| `metadata_log` | `__cluster_metadata-0` on disk (KIP-595, KIP-630) |
 
-Callers: `partition` and `broker` through `manager.LogManager`, the raft driver through `metadata_log.MetadataLog`.
+Callers: `partition` and `broker` through `manager.log_manager.LogManager`, the raft driver through
+`metadata_log.MetadataLog`.
 
 This package must not decode records in a produce or fetch (unless a topic's configuration requires it, see `validate`),
 block the event loop with an fsync (except for the few files of directory management), retry a failed fsync, or use the

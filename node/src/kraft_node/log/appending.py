@@ -10,10 +10,11 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.log import names, txn_index
+from kraft_node.log import names
 from kraft_node.log.config import LONG_MAX
 from kraft_node.log.errors import is_shortage
 from kraft_node.log.results import AppendInfo, whole_batches
+from kraft_node.log.segments import txn_index
 from kraft_node.log.validate import (
     Checked,
     check_records,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.base.env import Disk
 from kraft_node.log import names
 from kraft_node.log.errors import is_shortage
-from kraft_node.log.files import SHORTAGE_PAUSE_MS, Originals, write_file
+from kraft_node.log.segments.files import SHORTAGE_PAUSE_MS, Originals, write_file
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log

@@ -16,15 +16,15 @@ from typing import Final, TypeVar
 from fastcrc.crc32 import iscsi as crc32c
 
 from kraft_node.log import appending, flushing, lookup, trimming
+from kraft_node.log.checkpoints.leader_epochs import LeaderEpochs
 from kraft_node.log.config import LONG_MAX, LogConfig, draw_jitter
-from kraft_node.log.epochs import LeaderEpochs
 from kraft_node.log.errors import LogDirDamaged, is_shortage
-from kraft_node.log.files import LogDir, Put, write_file
-from kraft_node.log.producer_replay import take_snapshot
+from kraft_node.log.producers.replay import take_snapshot
 from kraft_node.log.resting.resting_log import RestingLog
 from kraft_node.log.results import AppendInfo, FetchSlice, whole_batches
-from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
-from kraft_node.log.segments import SegmentList
+from kraft_node.log.segments.files import LogDir, Put, write_file
+from kraft_node.log.segments.segment import RELATIVE_OFFSET_MAX, Segment
+from kraft_node.log.segments.segment_list import SegmentList
 from kraft_node.log.timestamps import Partial
 from kraft_node.log.validate import Checked, looks_sound
 from kraft_node.log.waiting import policy_flush

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from fastcrc.crc32 import iscsi as crc32c
 
-from kraft_node.log import names, txn_index
+from kraft_node.log import names
 from kraft_node.log.results import FetchSlice
-from kraft_node.log.scan import BadBatch, batches
+from kraft_node.log.segments import txn_index
+from kraft_node.log.segments.scan import BadBatch, batches
 from kraft_node.log.timestamps import Partial, TimesUnread
 from kraft_protocol.buffers import FileSlice
 from kraft_protocol.records.batch import ATTRIBUTES_POSITION, LOG_OVERHEAD, BatchHeader, Record, iter_records
@@ -18,7 +19,7 @@ from kraft_protocol.records.places import Place, places
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
-    from kraft_node.log.segment import Segment
+    from kraft_node.log.segments.segment import Segment
 
 MAX_TIMESTAMP: Final = -3
 UNREAD_BYTES_MAX: Final = 1 << 20

@@ -19,16 +19,18 @@ from typing import Final, TypeVar
 from fastcrc.crc32 import iscsi as crc32c
 
 from kraft_node.base.env import DiskLock, Env, File, read_file, write_atomic
-from kraft_node.log import bootstrap, flushing, names, partition_metadata, quorum_state, segments
+from kraft_node.log import flushing, names
+from kraft_node.log.checkpoints import bootstrap, partition_metadata, quorum_state
 from kraft_node.log.config import LogConfig, make_config
-from kraft_node.log.directory import lock_directory
 from kraft_node.log.errors import LogDirDamaged
-from kraft_node.log.files import FileCache, LogDir
 from kraft_node.log.log import Log
-from kraft_node.log.opening import open_log
+from kraft_node.log.manager.directory import lock_directory
+from kraft_node.log.recovery.opening import open_log
 from kraft_node.log.results import whole_batches
+from kraft_node.log.segments import segment_list
+from kraft_node.log.segments.files import FileCache, LogDir
 from kraft_node.raft.log_view import SnapshotId
-from kraft_node.raft.quorum import QuorumState
+from kraft_node.raft.membership.quorum import QuorumState
 from kraft_node.raft.storage import SnapshotFile, Work
 from kraft_protocol.buffers import Buffer, FileSlice
 from kraft_protocol.errors import KafkaError
@@ -353,7 +355,7 @@ class MetadataLog:
         lane = self._log_dir.lane
         env.scheduler.call_later(
             SNAPSHOT_DELETE_DELAY_MS,
-            lambda: env.background.submit(lane, lambda: segments.remove_files(env.disk, doomed), lambda _: None),
+            lambda: env.background.submit(lane, lambda: segment_list.remove_files(env.disk, doomed), lambda _: None),
         )
 
     def bootstrap_records(self) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraft_node.log.segment import Segment
+from kraft_node.log.segments.segment import Segment
 from kraft_protocol.buffers import Buffer, FileSlice
 from kraft_protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD
 

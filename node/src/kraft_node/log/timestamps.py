@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from kraft_node.log.errors import LogDirDamaged
-from kraft_node.log.files import FileCache, LogDir
-from kraft_node.log.segment import Segment
+from kraft_node.log.segments.files import FileCache, LogDir
+from kraft_node.log.segments.segment import Segment
 from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

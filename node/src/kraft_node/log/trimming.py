@@ -1,6 +1,6 @@
 """Shortening a log: retention, deleted records, truncation.
 
-This file decides which segments are dropped; `log.segments` drops them.
+This file decides which segments are dropped; `log.segments.segment_list` drops them.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.log import flushing, names, txn_index
+from kraft_node.log import flushing, names
 from kraft_node.log.errors import CutLater
-from kraft_node.log.producer_replay import load_producers
-from kraft_node.log.segments import remove_files
+from kraft_node.log.producers.replay import load_producers
+from kraft_node.log.segments import txn_index
+from kraft_node.log.segments.segment_list import remove_files
 from kraft_node.log.waiting import policy_flush
 from kraft_protocol.errors import KafkaError
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.records import decode_record, encode_record
-from kraft_node.raft.quorum import ReplicaKey
+from kraft_node.raft.membership.quorum import ReplicaKey
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.records.batch import (
     NO_PRODUCER_EPOCH,

@@ -1,6 +1,6 @@
 """Metadata records before their append: encoded, split into batches, with their future offsets.
 
-`server.raft_driver` prepares, the controller replays the records on its overlay, the driver schedules. Nothing gets
+`server.quorum.driver` prepares, the controller replays the records on its overlay, the driver schedules. Nothing gets
 into the log before, so a record that cannot be replayed never gets there.
 """
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kraft_node.base.env import Env
 from kraft_node.base.turns import Turns
 from kraft_node.log.errors import is_shortage
-from kraft_node.log.files import SHORTAGE_PAUSE_MS
-from kraft_node.log.recovery import LogIsRecovering
+from kraft_node.log.recovery.background import LogIsRecovering
+from kraft_node.log.segments.files import SHORTAGE_PAUSE_MS
 from kraft_node.partition.acks import ACKS_ALL
 from kraft_node.partition.partition import READ_LOG_END, Partition
 from kraft_node.partition.surroundings import Alone, Surroundings

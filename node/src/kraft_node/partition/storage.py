@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kraft_node.base.turns import Turns
-from kraft_node.log import partition_metadata
+from kraft_node.log.checkpoints import partition_metadata
 from kraft_node.metadata.partitions import NO_LEADER
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import DIRECTORY_LOST, RESERVED_DIRECTORY_IDS, ZERO_UUID, Uuid, uuid_text
 
 if TYPE_CHECKING:
     from kraft_node.base.config.topic import TopicConfig
-    from kraft_node.log.directory import Directory
     from kraft_node.log.log import Log
-    from kraft_node.log.manager import LogManager
+    from kraft_node.log.manager.directory import Directory
+    from kraft_node.log.manager.log_manager import LogManager
     from kraft_node.metadata.partitions import PartitionState
 
 log = logging.getLogger(__name__)

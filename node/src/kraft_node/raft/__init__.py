@@ -3,35 +3,32 @@
 Kafka's Raft (KIP-595) is pull-based: followers and observers fetch, the leader never pushes records. This package makes
 decisions. It does no I/O, reads no clock and draws random numbers only from the `Rng` it is given.
 `RaftNode.step(event, now_ms)` takes one event (`events`) and returns one `Ready`, which lists all work of that step.
-`ready.carry_out` does this work on a host in the safe order. Hosts are `server.raft_host` on the real or the simulated
+`ready.carry_out` does this work on a host in the safe order. Hosts are `server.quorum.host` on the real or the
+simulated
 `Env`, the Raft simulator, the exhaustive search and tests. Messages are `messages` values; `wire_form` converts them
 from and to the protocol's requests.
 
 | file | question it answers |
 |-|-|
-| `states` | which role may follow which: one table; other transitions raise |
-| `unattached` `prospective` `candidate` `leader` `follower` `resigned` | what a role remembers and does on timers |
+| `roles` | what each role remembers and does on timers; which role may follow which (`states`) |
+| `roles.transitions` | how a replica changes its role, vote and epoch |
 | `election` | when to grant a vote, and how to count answers to our vote requests |
 | `replication` | answering Fetch, appending fetched records, divergence |
 | `snapshots` | which snapshot to offer, answering and sending FetchSnapshot, when to take and delete snapshots |
 | `progress` | the fetch offset of each replica; the high watermark |
-| `quorum` | the voters (with directory ids, KIP-853) and the quorum-state |
+| `membership` | the voters and their changes (KIP-853), the quorum-state, voters that lost their disk |
 | `epochs` | which epochs a replica accepts from others; whether fetched batches continue the log |
 | `log_view` | the core's view of the log: start, end, flushed offset, first offset of each epoch |
 | `requests` | at most one request in flight to each node, back-off, time-outs |
 | `accumulator` | appends that wait for the running flush and share the next flush |
-| `amnesia` | what a voter with an emptied disk may do, and when it may vote again |
-| `voter_changes` | the current voters; adding, removing and updating voters (KIP-853) |
-| `voter_history` | kraft.version and the voters recorded in the log (KIP-853) |
-| `wire_form` | conversion between core messages and protocol messages; DescribeQuorum |
+| `wire_form`, `describe_quorum` | conversion between core messages and protocol messages; DescribeQuorum |
 | `storage` | the interface of the metadata log's files; `log.metadata_log` implements it |
 | `ready` | the work of one step, and the order in which a host does it |
 | `replica_state` | the state of a replica, and what roles read from it |
-| `transitions` | how a replica changes its role, vote and epoch |
 | `dispatch` | the effect of each event, request and answer |
 | `node` | `RaftNode`: one event in, one `Ready` out |
 
-What the driver must do (KIP-595, KIP-853, KIP-996; checked by assertions in the core and in `server.raft_host`):
+What the driver must do (KIP-595, KIP-853, KIP-996; checked by assertions in the core and in `server.quorum.host`):
 
 1. **The whole step.** Carry out the whole `Ready` with `carry_out` before the next step.
 2. **Vote and epoch before messages.** Until `Ready.state` is durable, no message leaves: the core puts messages into

@@ -7,7 +7,7 @@ from typing import Any
 from kraft_node.raft.messages import NONE, NOT_LEADER_OR_FOLLOWER
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.progress import ReplicaProgress
-from kraft_node.raft.states import Role
+from kraft_node.raft.roles.states import Role
 from kraft_node.raft.wire_form import NotAboutMetadata, only_partition
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import METADATA_TOPIC_NAME, ZERO_UUID

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kraft_node.raft import election, events, replication, snapshots, voter_changes
-from kraft_node.raft.follower import Follower
-from kraft_node.raft.leader import Leader
+from kraft_node.raft import election, events, replication, snapshots
+from kraft_node.raft.membership import voter_changes
+from kraft_node.raft.membership.quorum import NOBODY, ReplicaKey
 from kraft_node.raft.messages import (
     FENCED_LEADER_EPOCH,
     INCONSISTENT_CLUSTER_ID,
@@ -30,14 +30,15 @@ from kraft_node.raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from kraft_node.raft.quorum import NOBODY, ReplicaKey
 from kraft_node.raft.ready import Proposed, Respond
 from kraft_node.raft.replica_state import NotLeader
-from kraft_node.raft.resigned import Resigned
-from kraft_node.raft.unattached import Unattached
+from kraft_node.raft.roles.follower import Follower
+from kraft_node.raft.roles.leader import Leader
+from kraft_node.raft.roles.resigned import Resigned
+from kraft_node.raft.roles.unattached import Unattached
 
 if TYPE_CHECKING:
-    from kraft_node.raft.transitions import RaftReplica
+    from kraft_node.raft.roles.transitions import RaftReplica
 
 
 def _started(node: RaftReplica, event: events.Started) -> None:  # noqa: ARG001

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kraft_node.raft.membership.quorum import NOBODY, ReplicaKey, VoterSet
 from kraft_node.raft.messages import (
     FENCED_LEADER_EPOCH,
     INCONSISTENT_CLUSTER_ID,
@@ -13,11 +14,10 @@ from kraft_node.raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from kraft_node.raft.quorum import NOBODY, ReplicaKey, VoterSet
-from kraft_node.raft.states import Role
+from kraft_node.raft.roles.states import Role
 
 if TYPE_CHECKING:
-    from kraft_node.raft.transitions import RaftReplica
+    from kraft_node.raft.roles.transitions import RaftReplica
 
 
 class Tally:

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from kraft_node.raft.log_view import SnapshotId
+from kraft_node.raft.membership.quorum import QuorumState, VoterSet
 from kraft_node.raft.messages import Reply, Request
-from kraft_node.raft.quorum import QuorumState, VoterSet
 
 
 class Started(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kraft_node.raft.log_view import EpochEnd, SnapshotId
-from kraft_node.raft.quorum import NOBODY, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.quorum import NOBODY, ReplicaKey, Voter, VoterSet
 from kraft_protocol.ids import ZERO_UUID, Uuid
 
 NONE = 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from kraft_node.raft import events, replication
 from kraft_node.raft.dispatch import HANDLERS
-from kraft_node.raft.leader import Leader
-from kraft_node.raft.quorum import NOBODY
+from kraft_node.raft.membership.quorum import NOBODY
 from kraft_node.raft.ready import LeaderChanged, Ready
 from kraft_node.raft.replica_state import NotLeader
-from kraft_node.raft.resigned import Resigned
-from kraft_node.raft.states import Role
-from kraft_node.raft.transitions import RaftReplica
+from kraft_node.raft.roles.leader import Leader
+from kraft_node.raft.roles.resigned import Resigned
+from kraft_node.raft.roles.states import Role
+from kraft_node.raft.roles.transitions import RaftReplica
 
 
 class RaftNode(RaftReplica):

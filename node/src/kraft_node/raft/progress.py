@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kraft_node.raft.quorum import ReplicaKey, VoterSet
+from kraft_node.raft.membership.quorum import ReplicaKey, VoterSet
 
 OBSERVER_SESSION_MS: Final = 300_000
 """An observer that has not fetched for this long is forgotten. This is Kafka's value."""

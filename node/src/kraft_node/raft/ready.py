@@ -20,8 +20,8 @@ from traceback import walk_tb
 from typing import Any, Final, NamedTuple, Protocol
 
 from kraft_node.raft.log_view import SnapshotId
+from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, VoterSet
 from kraft_node.raft.messages import Reply, Request
-from kraft_node.raft.quorum import QuorumState, ReplicaKey, VoterSet
 
 # Batches to append.
 

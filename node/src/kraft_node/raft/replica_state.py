@@ -8,20 +8,20 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
 from kraft_node.base.env import Rng
-from kraft_node.raft.amnesia import READER, Amnesia
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.epochs import EpochGuard
-from kraft_node.raft.follower import Follower
-from kraft_node.raft.leader import Leader
 from kraft_node.raft.log_view import LogView, SnapshotId
+from kraft_node.raft.membership.amnesia import READER, Amnesia
+from kraft_node.raft.membership.quorum import NOBODY, QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.voter_changes import VoterSets
 from kraft_node.raft.messages import Request
-from kraft_node.raft.quorum import NOBODY, QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.ready import LogAppend, Message, Ready, Send
 from kraft_node.raft.replication import WaitingFetch
 from kraft_node.raft.requests import Requests
-from kraft_node.raft.role import RoleState
-from kraft_node.raft.unattached import Unattached
-from kraft_node.raft.voter_changes import VoterSets
+from kraft_node.raft.roles.follower import Follower
+from kraft_node.raft.roles.leader import Leader
+from kraft_node.raft.roles.role import RoleState
+from kraft_node.raft.roles.unattached import Unattached
 
 HELD_MAX: Final = 100_000
 """Maximum of messages held back for one write of the quorum-state. If more pile up, the fsync has in effect failed."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.raft import voter_changes
 from kraft_node.raft.epochs import follows
 from kraft_node.raft.log_view import EpochEnd, SnapshotId
+from kraft_node.raft.membership import voter_changes
+from kraft_node.raft.membership.quorum import NOBODY
 from kraft_node.raft.messages import INVALID_REQUEST, NONE, FetchReply, FetchRequest
-from kraft_node.raft.quorum import NOBODY
 from kraft_node.raft.ready import AppendFetched, ReadLog, Respond
+from kraft_node.raft.roles.states import Role
 from kraft_node.raft.snapshots import Download
-from kraft_node.raft.states import Role
 from kraft_node.raft.validation import leader_error
 
 if TYPE_CHECKING:
-    from kraft_node.raft.follower import Follower
-    from kraft_node.raft.leader import Leader
-    from kraft_node.raft.transitions import RaftReplica
+    from kraft_node.raft.roles.follower import Follower
+    from kraft_node.raft.roles.leader import Leader
+    from kraft_node.raft.roles.transitions import RaftReplica
 
 WAITING_FETCHES_MAX: Final = 10_000
 """Maximum of waiting fetches, one per replica. Above it, a new fetch is answered at once and its sender asks again."""

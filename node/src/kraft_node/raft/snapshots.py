@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.raft.log_view import SnapshotId
+from kraft_node.raft.membership.quorum import VoterSet
 from kraft_node.raft.messages import (
     NONE,
     POSITION_OUT_OF_RANGE,
@@ -14,14 +15,13 @@ from kraft_node.raft.messages import (
     FetchSnapshotReply,
     FetchSnapshotRequest,
 )
-from kraft_node.raft.quorum import VoterSet
 from kraft_node.raft.ready import ReadSnapshot, Respond, SnapshotPart
-from kraft_node.raft.states import Role
+from kraft_node.raft.roles.states import Role
 from kraft_node.raft.validation import leader_error
 
 if TYPE_CHECKING:
-    from kraft_node.raft.follower import Follower
-    from kraft_node.raft.transitions import RaftReplica
+    from kraft_node.raft.roles.follower import Follower
+    from kraft_node.raft.roles.transitions import RaftReplica
 
 
 @dataclass(slots=True, frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from kraft_node.raft.log_view import SnapshotId
-from kraft_node.raft.quorum import QuorumState
+from kraft_node.raft.membership.quorum import QuorumState
 from kraft_protocol.buffers import Buffer, FileSlice
 
 Work: TypeAlias = Callable[[], object]

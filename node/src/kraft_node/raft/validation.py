@@ -12,10 +12,10 @@ from kraft_node.raft.messages import (
     NOT_LEADER_OR_FOLLOWER,
     UNKNOWN_LEADER_EPOCH,
 )
-from kraft_node.raft.states import Role
+from kraft_node.raft.roles.states import Role
 
 if TYPE_CHECKING:
-    from kraft_node.raft.transitions import RaftReplica
+    from kraft_node.raft.roles.transitions import RaftReplica
 
 
 def leader_error(node: RaftReplica, epoch: int, cluster_id: str | None) -> int:

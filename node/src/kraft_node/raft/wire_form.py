@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from kraft_node.base.version import VERSION
 from kraft_node.raft.log_view import EpochEnd, SnapshotId
+from kraft_node.raft.membership.quorum import NOBODY, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.voter_history import decode_voters
 from kraft_node.raft.messages import (
     DUPLICATE_VOTER,
     INCONSISTENT_CLUSTER_ID,
@@ -39,8 +41,6 @@ from kraft_node.raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from kraft_node.raft.quorum import NOBODY, ReplicaKey, Voter, VoterSet
-from kraft_node.raft.voter_history import decode_voters
 from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, ZERO_UUID
 from kraft_protocol.records.batch import BatchHeader, check_batch
 from kraft_protocol.records.control import ControlType, iter_control_records

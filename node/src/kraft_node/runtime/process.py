@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 Family: TypeAlias = "tuple[str, str, Iterable[tuple[tuple[tuple[str, str], ...], float]]]"
-"""As `server.metrics.Family`."""
+"""As `server.monitoring.metrics.Family`."""
 
 
 class ProcessMetrics:

@@ -1,6 +1,6 @@
 """The access control entries by resource: CreateAcls and DeleteAcls cost as much as the entries that they name.
 
-`controller.derived` maintains it, on standbys too, and reverts uncommitted entries.
+`controller.state.indexes` maintains it, on standbys too, and reverts uncommitted entries.
 """
 
 from __future__ import annotations

@@ -2,14 +2,16 @@
 
 `runtime` and `cli.server_start` call it. It is sans-IO: sockets, clocks and threads come from `base.env.Env`.
 
-- `connection`: one client connection. Splits buffers into frames, handles all requests of a read, sends responses in
-  request order in one write; limits and back-pressure.
-- `listener`: the shared parts of the connections of one listening socket: handler table, limits, buffers, idle closing.
-- `buffers`: receive memory that is lent when needed, so that an idle connection has none.
-- `api_versions`: the answer to ApiVersions (KIP-35, KIP-511, KIP-584, KIP-896).
-- `channel`: the client side, towards other nodes; `local_channel`: the same towards this process's own controller (a
-  combined node sends itself the requests that separate nodes would use, KIP-500/590).
-- `metrics`: counters under the names in which Kafka's metrics are usually scraped; `http`: serves them.
+- `connections`: the connections of clients. `connection` splits buffers into frames, handles all requests of a read,
+  and
+  sends responses in request order in one write; `listener` has what the connections of one listening socket share;
+  `buffers` lends receive memory, so that an idle connection has none; `api_versions` answers ApiVersions (KIP-35,
+  KIP-511, KIP-584, KIP-896).
+- `channels`: the client side, towards other nodes, and towards this process's own controller (a combined node sends
+  itself the requests that separate nodes would use, KIP-500/590).
+- `quorum`: the driver of the Raft core, with its storage, peers, commits and snapshots.
+- `monitoring`: counters under the names in which Kafka's metrics are usually scraped, and the server of `/metrics`,
+  probes and status.
 - `node`: the composition root. No other module knows all parts of the node.
 
 This package must not make decisions about topics, replicas or the quorum.

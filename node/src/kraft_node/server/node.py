@@ -22,17 +22,18 @@ from kraft_node.broker.controller_link import ActiveControllerLink
 from kraft_node.broker.forward import FORWARDED
 from kraft_node.broker.lifecycle import BrokerState
 from kraft_node.metadata.partitions import MetadataError
-from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
-from kraft_node.server.api_versions import with_connection_apis
-from kraft_node.server.buffers import BufferPool
-from kraft_node.server.channels import Channels
+from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
+from kraft_node.server.channels.channel_pool import Channels
+from kraft_node.server.channels.local_channel import LOOPBACK, LocalChannel
+from kraft_node.server.connections.api_versions import with_connection_apis
+from kraft_node.server.connections.buffers import BufferPool
+from kraft_node.server.connections.listener import NO_QUOTAS, ConnectionLimiter, ServerListener
 from kraft_node.server.controller_registration import ControllerRegistration
 from kraft_node.server.faults import Faults, raising
-from kraft_node.server.http import HttpServer
-from kraft_node.server.listener import NO_QUOTAS, Gate, ServerListener
-from kraft_node.server.local_channel import LOOPBACK, LocalChannel
-from kraft_node.server.metrics import Registry, RequestMetrics
-from kraft_node.server.node_metrics import NodeMetrics
+from kraft_node.server.monitoring.metrics import Registry, RequestMetrics
+from kraft_node.server.monitoring.monitoring_server import HttpServer
+from kraft_node.server.monitoring.node_metrics import NodeMetrics
+from kraft_node.server.monitoring.node_status import node_status
 from kraft_node.server.node_settings import (
     connection_rates,
     creation_rates,
@@ -41,8 +42,7 @@ from kraft_node.server.node_settings import (
     raft_config,
     snapshot_policy,
 )
-from kraft_node.server.node_status import node_status
-from kraft_node.server.raft_driver import RaftDriver
+from kraft_node.server.quorum.driver import RaftDriver
 from kraft_node.server.storage import NodeStorage, StorageRefused, open_storage
 from kraft_protocol.ids import METADATA_TOPIC_NAME
 from kraft_protocol.wire.api import ApiKey
@@ -74,11 +74,12 @@ FORWARDING_LANE: Final = 1
 """The lane to the active controller for forwarded client requests; the node's own requests do not wait behind them."""
 
 GUARD_KEY: Final = "quorum.empty.disk.guard"
-"""Whether a voter without a quorum-state must not vote (`raft.amnesia`)."""
+"""Whether a voter without a quorum-state must not vote (`raft.membership.amnesia`)."""
 
 PORT_MAX: Final = 65_535
 HTTP_KEY: Final = "http.listener"
-"""`host:port` of /metrics and the other pages of `server.http`; default: none. Kafka leaves this to the JVM."""
+"""`host:port` of /metrics and the other pages of `server.monitoring.monitoring_server`; default: none. Kafka leaves
+this to the JVM."""
 
 
 class StartRefused(Exception):  # noqa: N818 - a fact, not a fault
@@ -127,7 +128,7 @@ class Node:
         self._late_listeners: list[ServerListener] = []
         """Listeners that open once the authorizer knows the ACLs (`early.start.listeners`)."""
         self._pool = BufferPool(config.int("queued.max.request.bytes"))
-        self._gate = Gate(
+        self._gate = ConnectionLimiter(
             limits_of(config, config),
             inter_broker=protected_listener(config),
             controllers=[endpoint.name for endpoint in config.controller_listeners],

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.base.config.listeners import parse_map
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.snapshots import SnapshotPolicy
-from kraft_node.server.connection_rates import ConnectionRates
-from kraft_node.server.listener import Limits
+from kraft_node.server.connections.connection_rates import ConnectionRates
+from kraft_node.server.connections.listener import Limits
 from kraft_protocol.configs.own import LISTENER_PREFIX
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.log import meta_properties
+from kraft_node.log.checkpoints import meta_properties
 from kraft_node.log.config import LogConfig, make_config
-from kraft_node.log.directory import lock_directory
 from kraft_node.log.errors import LogDirError
-from kraft_node.log.manager import LogManager, OnFailure, OnWithdrawn
+from kraft_node.log.manager.directory import lock_directory
+from kraft_node.log.manager.log_manager import LogManager, OnFailure, OnWithdrawn
+from kraft_node.log.manager.timing import STRAY_DELAY_MS, Timing
 from kraft_node.log.metadata_log import MetadataLog
-from kraft_node.log.timing import STRAY_DELAY_MS, Timing
 from kraft_protocol.ids import METADATA_TOPIC_NAME, Uuid, uuid_text
 
 if TYPE_CHECKING:

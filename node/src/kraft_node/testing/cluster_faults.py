@@ -29,7 +29,7 @@ from kraft_node.testing.workloads.operator import Operator
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kraft_node.server.raft_driver import RaftDriver
+    from kraft_node.server.quorum.driver import RaftDriver
     from kraft_node.testing.checker import Checker
 
 EVENTS: Final = 1_000

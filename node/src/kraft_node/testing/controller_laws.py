@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kraft_node.base.request import Handler, RequestContext
     from kraft_node.controller.controller import Controller
     from kraft_node.metadata.image import MetadataImage
-    from kraft_node.server.raft_driver import RaftDriver
+    from kraft_node.server.quorum.driver import RaftDriver
     from kraft_node.testing.checker import Checker
     from kraft_node.testing.machine import SimMachine
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.metadata.features import ELR_VERSION
 from kraft_node.metadata.partitions import NO_LEADER
+from kraft_node.testing.fault_injector import FaultInjector
 from kraft_node.testing.machine import SimCluster, SimMachine
-from kraft_node.testing.misfortune import Misfortune
 from kraft_node.testing.script import Script
 from kraft_node.testing.workloads.rereader import Rereader
 from kraft_node.testing.workloads.voters import CHANGES_MAX_MS
@@ -51,7 +51,7 @@ COVERED_FROM: Final = 16
 magic."""
 
 
-class DiskFaults(Misfortune):
+class DiskFaults(FaultInjector):
     """Injects the disk faults."""
 
     def __init__(self, cluster: SimCluster, checker: Checker) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from kraft_node.testing.fault_injector import FaultInjector
 from kraft_node.testing.machine import SimCluster, SimMachine
-from kraft_node.testing.misfortune import Misfortune
 
 if TYPE_CHECKING:
     from kraft_node.testing.checker import Checker
@@ -27,7 +27,7 @@ FLUSHED_MAX_MS: Final = 4_000.0
 """A producer has written to a topic with flushes by count after this long, or does not come to it."""
 
 
-class Faults(Misfortune):
+class Faults(FaultInjector):
     """Injects faults into a cluster."""
 
     def __init__(self, cluster: SimCluster, checker: Checker) -> None:

@@ -38,7 +38,7 @@ from kraft_protocol.records.errors import BatchError
 if TYPE_CHECKING:
     from kraft_node.metadata.partitions import PartitionState
     from kraft_node.partition.partition import Partition
-    from kraft_node.server.raft_driver import RaftDriver
+    from kraft_node.server.quorum.driver import RaftDriver
     from kraft_node.testing.checker import Checker
     from kraft_node.testing.machine import SimCluster, SimMachine
 

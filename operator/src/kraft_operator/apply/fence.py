@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kraft_operator.plan.observed import Observed
-from kraft_operator.plan.situation import Situation
-from kraft_operator.plan.steps import Plan
+from kraft_operator.plan.model.observed import Observed
+from kraft_operator.plan.model.situation import Situation
+from kraft_operator.plan.model.steps import Plan
 
 LOOKS_S: Final = 3.0
 """How long to wait for views younger than the plan. Brokers follow the metadata log within half a second."""

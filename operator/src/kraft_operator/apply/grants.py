@@ -17,7 +17,7 @@ from kraft_operator.api.base import GROUP
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.template import EnvVar, ExtraVolume
 from kraft_operator.kube.client import Api
-from kraft_operator.specs.cluster import MANAGED_BY, MANAGER, Cluster
+from kraft_operator.specs.cluster import MANAGED_BY, MANAGER, NamedCluster
 
 ACCOUNT: Final = "kraft-node"
 """The service account that lists the Secrets of pools without a service account. No pod runs as it."""
@@ -34,7 +34,7 @@ class UngrantedError(Exception):
         self.reason = reason
 
 
-async def check_templates(api: Api, cluster: Cluster) -> None:
+async def check_templates(api: Api, cluster: NamedCluster) -> None:
     """Check the grants of all pools. A template without such names costs no request.
 
     Raises UngrantedError, and ApiError if the API server does not answer.

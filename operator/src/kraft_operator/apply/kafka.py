@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.observed import CORDONED, THROTTLED, Quorum
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.observed import CORDONED, THROTTLED, Quorum
 from kraft_protocol.client.aio import Address, Client, UnreachableError
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire import messages as m

@@ -13,13 +13,13 @@ from typing import Any, Final
 from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
 from kraft_operator.apply.objects import marked, same
 from kraft_operator.kube.client import Api, ApiError
-from kraft_operator.observe.cluster import Seen
+from kraft_operator.observe.cluster import ListedObjects
 from kraft_operator.observe.objects import NODE_LABEL, address, addresses_text, by_node, disk_of, others
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.record import Node, Record
-from kraft_operator.plan.situation import ADDRESSES
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.record import Node, Record
+from kraft_operator.plan.model.situation import ADDRESSES
 from kraft_operator.specs import network, pods, storage
-from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, Cluster
+from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, NamedCluster
 from kraft_operator.specs.properties import External
 
 Object = dict[str, Any]
@@ -86,7 +86,7 @@ class NotYetError(Exception):
 class Hands:
     """Writes to the API server for one cluster, during one pass."""
 
-    def __init__(self, api: Api, cluster: Cluster, record: Record, seen: Seen) -> None:
+    def __init__(self, api: Api, cluster: NamedCluster, record: Record, seen: ListedObjects) -> None:
         self._api = api
         self._cluster = cluster
         self._record = record

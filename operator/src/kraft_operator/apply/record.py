@@ -18,8 +18,8 @@ from pydantic import ValidationError
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply.kubernetes import InTheWayError, NotYetError
 from kraft_operator.kube.client import Api
-from kraft_operator.plan.record import Record
-from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, Cluster
+from kraft_operator.plan.model.record import Record
+from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, NamedCluster
 from kraft_operator.specs.remembered import record_of, remembered
 from kraft_operator.specs.storage import owned
 
@@ -41,7 +41,7 @@ def name_of(cluster: str) -> str:
 class RecordObject:
     """The record's ConfigMap of one cluster, as last read or written."""
 
-    def __init__(self, api: Api, cluster: Cluster, there: Object | None) -> None:
+    def __init__(self, api: Api, cluster: NamedCluster, there: Object | None) -> None:
         """`there` is the object as read; None if it does not exist."""
         self._api = api
         self._cluster = cluster

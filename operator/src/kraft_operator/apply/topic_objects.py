@@ -13,7 +13,7 @@ from kraft_operator.apply.objects import difference
 from kraft_operator.apply.topics import status
 from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
-from kraft_operator.plan.record import Claim
+from kraft_operator.plan.model.record import Claim
 from kraft_operator.plan.topics import TopicState
 
 log = logging.getLogger("kraft_operator.topics")

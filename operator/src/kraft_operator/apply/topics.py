@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from kraft_operator.api.problems import VERSIONS, problems, pruned
 from kraft_operator.api.topic import KRaftTopicSpec
 from kraft_operator.apply.kafka import altered
-from kraft_operator.plan.record import Claim
+from kraft_operator.plan.model.record import Claim
 from kraft_operator.plan.topics import (
     Declared,
     TopicPlan,

@@ -15,10 +15,9 @@ from kraft_operator.kube.client import Api
 from kraft_operator.observe import objects
 from kraft_operator.observe.kafka import View
 from kraft_operator.observe.status import STARTS_S, Statuses
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.observed import Kube, Observed
-from kraft_operator.plan.observed import Seen as Aged
-from kraft_operator.specs.cluster import INSTANCE, Cluster
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.observed import Aged, Kube, Observed
+from kraft_operator.specs.cluster import INSTANCE, NamedCluster
 from kraft_operator.specs.properties import volume_of
 from kraft_protocol.client.aio import Address, Client
 
@@ -53,7 +52,7 @@ class Machines:
 
 
 @dataclass(slots=True)
-class Seen:
+class ListedObjects:
     """The listed objects of one cluster, which the steps change."""
 
     pods: dict[int, Object] = field(default_factory=dict)
@@ -92,7 +91,7 @@ class Look:
         self._statuses = Statuses()
         self._shape: frozenset[tuple[str, bool, int]] | None = None
 
-    async def objects(self, api: Api, cluster: Cluster, machines: Machines) -> tuple[Found, Seen]:
+    async def objects(self, api: Api, cluster: NamedCluster, machines: Machines) -> tuple[Found, ListedObjects]:
         """List all objects of a cluster and ask its new processes for their status. Raises ApiError."""
         namespace = cluster.namespace
         selector = f"{INSTANCE}={cluster.name},app.kubernetes.io/name=kraftcluster"
@@ -122,7 +121,7 @@ class Look:
             objects.statuses(pods),
             self._statuses.whole(processes),
         )
-        seen = Seen(
+        seen = ListedObjects(
             {number: dict(one) for number, one in objects.by_node(pods)},
             [one for one in claims if objects.others(cluster, one) is None],
             list(map(dict, jobs)),

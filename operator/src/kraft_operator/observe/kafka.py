@@ -15,9 +15,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kraft_operator.observe.status import NodeStatus, node_status
-from kraft_operator.plan.observed import (
+from kraft_operator.plan.model.observed import (
     CORDONED,
     THROTTLED,
+    Aged,
     Broker,
     Directory,
     Disks,
@@ -25,7 +26,6 @@ from kraft_operator.plan.observed import (
     Partition,
     Quorum,
     Replica,
-    Seen,
 )
 from kraft_operator.protocol import SOFTWARE
 from kraft_operator.specs.properties import CONTROLLER_LISTENER
@@ -120,22 +120,22 @@ class View:
         self._disks = {one[0]: (asked_at, one[1]) for one in answers if one is not None}
 
     @property
-    def disks(self) -> dict[int, Seen[Disks]]:
+    def disks(self) -> dict[int, Aged[Disks]]:
         """Log directories by broker, for the brokers that answered the last request."""
         return {node: self._seen(view) for node, view in self._disks.items()}
 
     @property
-    def quorum(self) -> Seen[Quorum]:
+    def quorum(self) -> Aged[Quorum]:
         """The last view of the quorum, with its age."""
         return self._seen(self._quorum)
 
     @property
-    def metadata(self) -> Seen[Metadata]:
+    def metadata(self) -> Aged[Metadata]:
         """The last view of the metadata, with its age."""
         return self._seen(self._metadata)
 
-    def _seen(self, view: Any) -> Seen[Any]:
-        return Seen() if view is None else Seen(view[1], max(0, round((self._clock() - view[0]) * 1000)))
+    def _seen(self, view: Any) -> Aged[Any]:
+        return Aged() if view is None else Aged(view[1], max(0, round((self._clock() - view[0]) * 1000)))
 
     async def _look_at_quorum(self, controllers: Mapping[int, Address]) -> None:
         """Ask the former leader first, and all controllers if that is not enough."""

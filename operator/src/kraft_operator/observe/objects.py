@@ -11,10 +11,10 @@ from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.template import NODE_CONTAINER
 from kraft_operator.observe.status import NodeStatus
-from kraft_operator.plan.observed import Job, Kube, Pod, Volume
-from kraft_operator.plan.record import Node
-from kraft_operator.plan.situation import RESIZED, is_controller
-from kraft_operator.specs.cluster import Cluster
+from kraft_operator.plan.model.observed import Job, Kube, Pod, Volume
+from kraft_operator.plan.model.record import Node
+from kraft_operator.plan.model.situation import RESIZED, is_controller
+from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.pods import ASPECT, config_map, config_name, mounted
 from kraft_operator.specs.properties import External
 from kraft_operator.specs.quantities import as_bytes
@@ -33,7 +33,7 @@ ENDED: Final = frozenset({"Failed", "Succeeded"})
 
 
 def kube(
-    cluster: Cluster,
+    cluster: NamedCluster,
     pods: Iterable[Object],
     claims: Iterable[Object],
     jobs: Iterable[Object],
@@ -73,7 +73,7 @@ def named(objects: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [one for one in objects if one["metadata"].get("labels", {}).get("app.kubernetes.io/name") == name]
 
 
-def ours(cluster: Cluster, objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def ours(cluster: NamedCluster, objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The pods and jobs of this cluster, by their owner. Labels do not count, because they can be copied.
 
     An orphan belongs to the cluster if it has the name of one of the cluster's nodes.
@@ -81,7 +81,7 @@ def ours(cluster: Cluster, objects: Iterable[dict[str, Any]]) -> list[dict[str, 
     return [one for one in objects if _is_ours(cluster, one)]
 
 
-def _is_ours(cluster: Cluster, one: Object) -> bool:
+def _is_ours(cluster: NamedCluster, one: Object) -> bool:
     metadata = one["metadata"]
     owners = metadata.get("ownerReferences", ())
     if owners:
@@ -90,7 +90,7 @@ def _is_ours(cluster: Cluster, one: Object) -> bool:
     return bool(number.isdigit() and metadata["name"] == cluster.node(int(number)))
 
 
-def others(cluster: Cluster, one: Object) -> str | None:
+def others(cluster: NamedCluster, one: Object) -> str | None:
     """The uid of another KRaftCluster that owns an object, such as a former cluster of this name; else None."""
     owners = one["metadata"].get("ownerReferences", ())
     clusters = [owner["uid"] for owner in owners if owner.get("kind") == "KRaftCluster"]
@@ -167,7 +167,7 @@ def _told(one: Object, told: NodeStatus, aspects: Mapping[str, str]) -> dict[str
     return found
 
 
-def _complete(cluster: Cluster, number: int, one: Object, seen: Pod, configs: Collection[str]) -> Pod:
+def _complete(cluster: NamedCluster, number: int, one: Object, seen: Pod, configs: Collection[str]) -> Pod:
     """Add the ConfigMap that the pod refers to, if it does not exist, and whether it can be restored."""
     name = config_name(one["spec"])
     if name is None or name in configs:
@@ -180,7 +180,7 @@ def _complete(cluster: Cluster, number: int, one: Object, seen: Pod, configs: Co
     return replace(seen, missing=f"ConfigMap {name}", restorable=known)
 
 
-def _reached(cluster: Cluster, one: Object, seen: Pod) -> Pod:
+def _reached(cluster: NamedCluster, one: Object, seen: Pod) -> Pod:
     """Add the addresses of a running controller: by the name of its pod, and by the pod's IP address."""
     if not seen.running or not is_controller(seen):
         return seen
@@ -206,7 +206,7 @@ def _grown(one: Object, seen: Pod, claims: Iterable[Object]) -> Pod:
     return seen
 
 
-def pool_of(cluster: Cluster, one: Object) -> NodePool | None:
+def pool_of(cluster: NamedCluster, one: Object) -> NodePool | None:
     """The pool that a pod was made for; None if it no longer exists."""
     return cluster.pool(one["metadata"].get("labels", {}).get(POOL_LABEL, ""))
 
@@ -321,7 +321,7 @@ def _listeners(pod: Object) -> list[int]:
 # External addresses
 
 
-def addresses(cluster: Cluster, services: Iterable[Object]) -> dict[int, str]:
+def addresses(cluster: NamedCluster, services: Iterable[Object]) -> dict[int, str]:
     """External addresses by node id, as text. Brokers without an address for every external listener are missing."""
     there = {one["metadata"]["name"]: (number, one) for number, one in by_node(services)}
     found = {}
@@ -357,7 +357,7 @@ def addresses_text(external: External) -> str:
 
 
 def volumes(
-    cluster: Cluster, claims: Iterable[Object], racks: Mapping[str, str] | None = None
+    cluster: NamedCluster, claims: Iterable[Object], racks: Mapping[str, str] | None = None
 ) -> dict[tuple[int, int], Volume]:
     """Volumes by node id and disk.
 

@@ -2,13 +2,13 @@
 
 The operator's second queue calls it, one pass per resource at a time. A pass reads the resource, builds the wanted
 objects (`manifests`, pure), writes those that differ, reads its pods, asks a table's driver for its state, and writes
-the status (`told`, pure). No state is recorded between passes: the progress of a table is in the table itself.
+the status (`status`, pure). No state is recorded between passes: the progress of a table is in the table itself.
 
 - `kinds`      how the resources differ
 - `manifests`  configuration, claims, workload and network policy of a resource
 - `executors`  Spark's executors as pods
 - `grants`     checks of the Secrets and claims that pipelines may use
-- `told`       the status with its conditions
+- `status`     the status with its conditions
 - `reconcile`  the pass; it and `grants` do all the I/O
 
 The resource owns all objects except claims. So Kubernetes deletes them with the resource, even without the operator,

@@ -29,7 +29,7 @@ from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.observe.objects import condition_of
-from kraft_operator.pipelines import executors, grants, told
+from kraft_operator.pipelines import executors, grants, status
 from kraft_operator.pipelines.kinds import KINDS, Kind
 from kraft_operator.pipelines.manifests import HTTP_PORT, Object, Pipeline, claim_name, objects
 from kraft_operator.reconcile import Key
@@ -82,7 +82,7 @@ class _RefusedError(Exception):
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
-        self.verdict = told.Verdict("Degraded", reason, message)
+        self.verdict = status.Verdict("Degraded", reason, message)
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class _Rest:
     kind: Kind
     pipeline: Pipeline
     resource: Object
-    seen: told.Seen
+    seen: status.PipelineView
     driver: str | None
     """The address of the driver, if one serves."""
     until: float
@@ -158,7 +158,7 @@ class Pipelines:
             return None
         if rest.driver is not None:
             rest.seen = replace(rest.seen, driver=await self._ask(rest.driver))
-        after = told.status(rest.pipeline, rest.seen, rest.resource, _now())
+        after = status.status(rest.pipeline, rest.seen, rest.resource, _now())
         if not difference(rest.resource.get("status", {}), after):
             self._metrics.pipeline(key.namespace, rest.kind.name, rest.pipeline.name, after)
             return LOOK_S
@@ -187,17 +187,17 @@ class Pipelines:
         try:
             one = await self._pipeline(kind, resource)
         except _RefusedError as refused:
-            await self._tell(key, kind, resource, told.refused(refused.verdict, resource, _now()))
+            await self._tell(key, kind, resource, status.refused(refused.verdict, resource, _now()))
             return self._backed_off(key, REFUSED_S_MAX)
         try:
             seen, driver = await self._make(one)
         except ApiError as error:
             if not error.lasting:
                 raise
-            verdict = told.Verdict("Degraded", "StepRefused", str(error))
-            await self._tell(key, kind, resource, told.refused(verdict, resource, _now()))
+            verdict = status.Verdict("Degraded", "StepRefused", str(error))
+            await self._tell(key, kind, resource, status.refused(verdict, resource, _now()))
             return self._backed_off(key, REFUSED_S_MAX)
-        after_s = await self._tell(key, kind, resource, told.status(one, seen, resource, _now()))
+        after_s = await self._tell(key, kind, resource, status.status(one, seen, resource, _now()))
         if after_s == LOOK_S and self._changes[key] == changes:
             until = self._clock() + RESTS_S * (1 + random.random() / 10)  # noqa: S311  (not all at once)
             self._rests[key] = _Rest(kind, one, resource, seen, driver, until)
@@ -250,7 +250,7 @@ class Pipelines:
         port = next(one.port for one in listeners if one.type == "Internal")
         return {"bootstrapServers": f"{cluster_name}-bootstrap.{namespace}.svc:{port}"}
 
-    async def _make(self, one: Pipeline) -> tuple[told.Seen, str | None]:
+    async def _make(self, one: Pipeline) -> tuple[status.PipelineView, str | None]:
         """Write objects that differ, delete unwanted ones, and observe. Also returns the driver's address or None."""
         selector = ",".join(f"{key}={value}" for key, value in one.selector.items())
         kinds = (*OWNED, "Pod")
@@ -272,7 +272,7 @@ class Pipelines:
         if workload["kind"] == "Deployment":
             host = next((pod["status"]["podIP"] for pod in pods if _serves(pod)), None)
         driver = await self._ask(host) if host is not None else None
-        return told.Seen(made[workload["kind"]], pods, there["Job"], crew, driver), host
+        return status.PipelineView(made[workload["kind"]], pods, there["Job"], crew, driver), host
 
     async def _at_work(self, crew: Sequence[Object]) -> list[Object]:
         """Return the executors that have not ended, and delete the others.

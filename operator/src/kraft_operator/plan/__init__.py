@@ -3,20 +3,16 @@
 `planner.plan` is a pure function. It does no I/O, reads no clock, draws no random number and imports nothing of
 Kubernetes. The reconciler on Kubernetes, the local supervisor and the simulator call it.
 
-- `record`    the only state that is kept between passes
-- `wanted`    what the specification asks for; `specs.wishes` builds it from the API's models
-- `observed`  the observed pods, volumes, quorum and partitions, each with its age
-- `steps`     the possible steps, and which of them disrupt
-- `situation` the three together and what follows from them: live voters, what a pod lacks
-- `gates`     whether a node may go down now, by the quorum and by the partitions
-- `assign`    ids, voters, nodes that leave;  `provision` volumes, formats, pods
-- `replace`   a node's disk or machine;  `voters` the static and the dynamic voters, one at a time
-- `roll`      restarts;  `leave` the removal of a node;  `finalize` metadata.version
-- `moves`     replicas move: `drain` off brokers that leave, `balance` towards new brokers or on request
-- `volumes`   removal of a volume from a pool: emptied, proven to be empty, left out, kept or deleted
-- `topics`    KRaftTopics, planned separately, a batch at a time
-- `levels`    names of metadata.version;  `values` comparison of configuration values
-- `planner`   the order of all that;  `conditions` the conditions of the resource
+- `model.record`    the only state that is kept between passes
+- `model.wanted`    what the specification asks for; `specs.planner_input` builds it from the API's models
+- `model.observed`  the observed pods, volumes, quorum and partitions, each with its age
+- `model.situation` the three together and what follows from them: live voters, what a pod lacks
+- `model.steps`     the possible steps, and which of them disrupt
+- `gates`      whether a node may go down now, by the quorum and by the partitions; `evictions` whether a pod may
+- `nodes`      the life of nodes: ids, volumes, formats, pods, voters, restarts, replacement, removal, metadata.version
+- `replicas`   moves of replicas: off brokers that leave, towards new brokers, by load, to another number of replicas
+- `topics`     KRaftTopics, planned separately, a batch at a time
+- `planner`    the order of all that;  `conditions` the conditions of the resource
 
 tests/property/operator asserts these laws against slow twins and a world that crashes the operator anywhere.
 tests/sim/operator asserts them over real Raft cores:

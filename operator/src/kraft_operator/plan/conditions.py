@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kraft_operator.plan.situation import Situation
-from kraft_operator.plan.steps import Plan
+from kraft_operator.plan.model.situation import Situation
+from kraft_operator.plan.model.steps import Plan
 
 TELLS_MAX: Final = 5
 """The most reasons that one message spells out. The log has all of them."""
@@ -21,7 +21,7 @@ WAITING: Final = frozenset({"Paused", "RollPaused", "ApprovalNeeded", "OutsideWi
 """Reasons of work that waits because somebody asked for it. They count as Paused, not as Degraded."""
 
 
-class Told(NamedTuple):
+class Condition(NamedTuple):
     """A condition without its times."""
 
     type: str
@@ -30,7 +30,7 @@ class Told(NamedTuple):
     message: str
 
 
-def conditions(s: Situation | None, plan: Plan) -> list[Told]:
+def conditions(s: Situation | None, plan: Plan) -> list[Condition]:
     """All five conditions, always in the same order. `s` is None while pods and volumes are unknown."""
     return [_ready(s), _quorum(s), _progressing(s, plan), _degraded(plan), _paused(plan)]
 
@@ -40,54 +40,54 @@ def _said(texts: list[str]) -> str:
     return "; ".join(texts[:TELLS_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _ready(s: Situation | None) -> Told:
+def _ready(s: Situation | None) -> Condition:
     if s is None:
-        return Told("Ready", "Unknown", "KubernetesUnknown", "pods and volumes are not known")
+        return Condition("Ready", "Unknown", "KubernetesUnknown", "pods and volumes are not known")
     if s.wanted.hibernated:
-        return Told("Ready", "False", "Hibernated", "all nodes are stopped; their volumes stay")
+        return Condition("Ready", "False", "Hibernated", "all nodes are stopped; their volumes stay")
     missing = [*s.unsettled(), *s.outdated()]
     if not s.record.nodes:
-        return Told("Ready", "False", "Beginning", "nodes are being assigned")
+        return Condition("Ready", "False", "Beginning", "nodes are being assigned")
     if missing:
-        return Told("Ready", "False", "NodesNotReady", _said(missing))
+        return Condition("Ready", "False", "NodesNotReady", _said(missing))
     if s.quorum is None:
-        return Told("Ready", "Unknown", "QuorumUnknown", "the state of the quorum is unknown")
-    return Told("Ready", "True", "Serving", f"{len(s.record.nodes)} nodes serve")
+        return Condition("Ready", "Unknown", "QuorumUnknown", "the state of the quorum is unknown")
+    return Condition("Ready", "True", "Serving", f"{len(s.record.nodes)} nodes serve")
 
 
-def _quorum(s: Situation | None) -> Told:
+def _quorum(s: Situation | None) -> Condition:
     if s is None or s.quorum is None:
-        return Told("QuorumHealthy", "Unknown", "QuorumUnknown", "no controller has named the leader")
+        return Condition("QuorumHealthy", "Unknown", "QuorumUnknown", "no controller has named the leader")
     behind = sorted(set(s.quorum.voters) - s.live_voters())
     if behind:
         names = ", ".join(map(str, behind))
-        return Told(
+        return Condition(
             "QuorumHealthy", "False", "VotersBehind", f"voter {names} of {sorted(s.quorum.voters)} behind or down"
         )
-    return Told("QuorumHealthy", "True", "AllCaughtUp", f"{s.quorum.leader} leads in epoch {s.quorum.epoch}")
+    return Condition("QuorumHealthy", "True", "AllCaughtUp", f"{s.quorum.leader} leads in epoch {s.quorum.epoch}")
 
 
-def _progressing(s: Situation | None, plan: Plan) -> Told:
+def _progressing(s: Situation | None, plan: Plan) -> Condition:
     if plan.steps:
         names = list(dict.fromkeys(type(step).__name__ for step in plan.steps))
-        return Told("Progressing", "True", names[-1], _said(names))
+        return Condition("Progressing", "True", names[-1], _said(names))
     if plan.waits:
-        return Told("Progressing", "True", "Waiting", _said(plan.waits))
+        return Condition("Progressing", "True", "Waiting", _said(plan.waits))
     missing = s.unsettled() if s is not None and not s.wanted.hibernated and not s.wanted.paused else []
     if missing:
-        return Told("Progressing", "True", "Waiting", _said(missing))
-    return Told("Progressing", "False", "Settled", "nothing to do" if not plan.blocked else "see Degraded, Paused")
+        return Condition("Progressing", "True", "Waiting", _said(missing))
+    return Condition("Progressing", "False", "Settled", "nothing to do" if not plan.blocked else "see Degraded, Paused")
 
 
-def _degraded(plan: Plan) -> Told:
+def _degraded(plan: Plan) -> Condition:
     wrong = [blocked for blocked in plan.blocked if blocked.reason not in WAITING]
     if not wrong:
-        return Told("Degraded", "False", "NothingBlocked", "")
-    return Told("Degraded", "True", wrong[0].reason, _said([blocked.message for blocked in wrong]))
+        return Condition("Degraded", "False", "NothingBlocked", "")
+    return Condition("Degraded", "True", wrong[0].reason, _said([blocked.message for blocked in wrong]))
 
 
-def _paused(plan: Plan) -> Told:
+def _paused(plan: Plan) -> Condition:
     told = [blocked for blocked in plan.blocked if blocked.reason in WAITING]
     if not told:
-        return Told("Paused", "False", "NotPaused", "")
-    return Told("Paused", "True", told[0].reason, _said([blocked.message for blocked in told]))
+        return Condition("Paused", "False", "NotPaused", "")
+    return Condition("Paused", "True", told[0].reason, _said([blocked.message for blocked in told]))

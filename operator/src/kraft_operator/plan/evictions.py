@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraft_operator.plan.gates import partitions_known
-from kraft_operator.plan.situation import Situation
+from kraft_operator.plan.model.situation import Situation
 
 ROLES: Final = frozenset({"controller", "broker"})
 

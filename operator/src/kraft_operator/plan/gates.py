@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kraft_operator.plan.observed import Partition
-from kraft_operator.plan.record import Node
-from kraft_operator.plan.situation import Situation, pod_voters
-from kraft_operator.plan.steps import Blocked
+from kraft_operator.plan.model.observed import Partition
+from kraft_operator.plan.model.record import Node
+from kraft_operator.plan.model.situation import Situation, pod_voters
+from kraft_operator.plan.model.steps import Blocked
 
 
 def majority(voters: Collection[int]) -> int:

@@ -10,23 +10,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from kraft_operator.plan.assign import assigned
 from kraft_operator.plan.evictions import held
-from kraft_operator.plan.finalize import finalize
-from kraft_operator.plan.leave import leave
-from kraft_operator.plan.lost import tell_lost
-from kraft_operator.plan.moves import move, throttles
-from kraft_operator.plan.observed import Observed, Seen
-from kraft_operator.plan.provision import provision
-from kraft_operator.plan.record import Record
-from kraft_operator.plan.replace import replacement
-from kraft_operator.plan.roll import recover, roll
-from kraft_operator.plan.situation import Situation, situation
-from kraft_operator.plan.steps import Blocked, Plan, Recreate, Remember, Restart, SetConfig, Stop
-from kraft_operator.plan.values import same
-from kraft_operator.plan.volumes import empty
-from kraft_operator.plan.voters import change_voters, former_leader
-from kraft_operator.plan.wanted import STARTS_WITH, Wanted, keys_of
+from kraft_operator.plan.model.observed import Aged, Observed
+from kraft_operator.plan.model.record import Record
+from kraft_operator.plan.model.situation import Situation, situation
+from kraft_operator.plan.model.steps import Blocked, Plan, Recreate, Remember, Restart, SetConfig, Stop
+from kraft_operator.plan.model.values import same
+from kraft_operator.plan.model.wanted import STARTS_WITH, Wanted, keys_of
+from kraft_operator.plan.nodes.assign import assigned
+from kraft_operator.plan.nodes.finalize import finalize
+from kraft_operator.plan.nodes.leave import leave
+from kraft_operator.plan.nodes.lost import tell_lost
+from kraft_operator.plan.nodes.provision import provision
+from kraft_operator.plan.nodes.replace import replacement
+from kraft_operator.plan.nodes.roll import recover, roll
+from kraft_operator.plan.nodes.volumes import empty
+from kraft_operator.plan.nodes.voters import change_voters, former_leader
+from kraft_operator.plan.replicas.moves import move, throttles
 
 ACT_AGE_MAX_MS: Final = 5_000
 """The greatest age of any view, in milliseconds, when a node is taken down."""
@@ -78,7 +78,7 @@ def _fence(s: Situation, observed: Observed) -> None:
     plan, act = s.plan, s.plan.guarded
     if act is None:
         return
-    views: list[tuple[Seen[Any], object]] = [
+    views: list[tuple[Aged[Any], object]] = [
         (observed.kube, s.kube),
         (observed.quorum, s.quorum),
         (observed.metadata, s.metadata),

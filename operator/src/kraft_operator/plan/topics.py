@@ -1,7 +1,8 @@
 """Planning of KRaftTopics: compares declared and existing topics and plans batches of changes. Pure.
 
 The number of partitions only grows. A resource sets the configurations that it names, and resets only those that it has
-set. The cluster's planner changes the number of replicas, because replicas move (`replicas_of`, `plan.resize`).
+set. The cluster's planner changes the number of replicas, because replicas move (`replicas_of`,
+`plan.replicas.resize`).
 
 Ownership of topics:
 
@@ -21,9 +22,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kraft_operator.plan.observed import THROTTLED
-from kraft_operator.plan.record import Claim
-from kraft_operator.plan.values import same
+from kraft_operator.plan.model.observed import THROTTLED
+from kraft_operator.plan.model.record import Claim
+from kraft_operator.plan.model.values import same
 
 BATCH_MAX: Final = 250
 """The most topics that one pass creates, changes or deletes. A controller handles such a request in well under a

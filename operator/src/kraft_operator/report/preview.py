@@ -13,13 +13,13 @@ from typing import Any
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.observe import objects
-from kraft_operator.plan.observed import Kube
-from kraft_operator.plan.record import Record
-from kraft_operator.plan.situation import Situation
-from kraft_operator.plan.wanted import Wanted
-from kraft_operator.specs.cluster import Cluster
+from kraft_operator.plan.model.observed import Kube
+from kraft_operator.plan.model.record import Record
+from kraft_operator.plan.model.situation import Situation
+from kraft_operator.plan.model.wanted import Wanted
+from kraft_operator.specs.cluster import NamedCluster
+from kraft_operator.specs.planner_input import wishes
 from kraft_operator.specs.remembered import record_of
-from kraft_operator.specs.wishes import wishes
 
 Object = Mapping[str, Any]
 
@@ -68,7 +68,7 @@ def preview(resource: Object, pods: Iterable[Object], changed: Object | None = N
     spec = KRaftClusterSpec.model_validate(wished["spec"], extra="ignore")
     status = KRaftClusterStatus.model_validate(resource.get("status", {}), extra="ignore")
     mine = [one for one in pods if "deletionTimestamp" not in one["metadata"]]
-    cluster = Cluster(metadata["name"], metadata["namespace"], metadata["uid"], spec, image or _image(mine))
+    cluster = NamedCluster(metadata["name"], metadata["namespace"], metadata["uid"], spec, image or _image(mine))
     annotations = {**metadata.get("annotations", {}), **wished["metadata"].get("annotations", {})}
     wanted, record = wishes(cluster, annotations), record_of(status)
     seen = {number: objects.pod(one) for number, one in objects.by_node(objects.ours(cluster, map(dict, mine)))}

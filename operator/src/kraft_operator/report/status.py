@@ -14,13 +14,13 @@ from kraft_operator.api.status import (
     PartitionsStatus,
     StepStatus,
 )
-from kraft_operator.plan import steps as do
 from kraft_operator.plan.conditions import conditions
-from kraft_operator.plan.observed import Metadata
-from kraft_operator.plan.record import Node, Record
-from kraft_operator.plan.situation import BEHIND_MAX_MS, Situation, is_broker
-from kraft_operator.plan.steps import DISRUPTIVE, Plan, Step
-from kraft_operator.specs.cluster import INSTANCE, Cluster
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.observed import Metadata
+from kraft_operator.plan.model.record import Node, Record
+from kraft_operator.plan.model.situation import BEHIND_MAX_MS, Situation, is_broker
+from kraft_operator.plan.model.steps import DISRUPTIVE, Plan, Step
+from kraft_operator.specs.cluster import INSTANCE, NamedCluster
 from kraft_operator.specs.remembered import remembered
 
 LISTED_MAX: Final = 5
@@ -30,7 +30,7 @@ PLAN_LINES_MAX: Final = 20
 
 
 def status(
-    cluster: Cluster,
+    cluster: NamedCluster,
     record: Record,
     s: Situation | None,
     plan: Plan,
@@ -87,7 +87,7 @@ def _conditions(
     return found
 
 
-def _node(cluster: Cluster, node: Node, s: Situation | None) -> NodeStatus:
+def _node(cluster: NamedCluster, node: Node, s: Situation | None) -> NodeStatus:
     pool = cluster.pool(node.pool)
     roles: list[Literal["controller", "broker"]] = []
     roles += ["controller"] * node.controller
@@ -143,13 +143,13 @@ def _share(nodes: list[NodeStatus], role: str) -> str:
     return f"{sum(node.state in {'Ready', 'Leaving'} for node in mine)}/{len(mine)}"
 
 
-def _scaled(cluster: Cluster, record: Record) -> int:
+def _scaled(cluster: NamedCluster, record: Record) -> int:
     """The number of nodes in the pool that `spec.replicas` scales."""
     names = {pool.name for pool in cluster.spec.node_pools if pool.replicas is None}
     return sum(node.pool in names and not node.stopped for node in record.nodes)
 
 
-def _scaled_label(cluster: Cluster) -> str:
+def _scaled_label(cluster: NamedCluster) -> str:
     """The selector of their pods; of all brokers if no pool follows `spec.replicas`."""
     pool = next((pool.name for pool in cluster.spec.node_pools if pool.replicas is None), None)
     return f"{GROUP}/broker=true" if pool is None else f"{GROUP}/pool={pool}"

@@ -5,8 +5,8 @@ the tests. The package does no I/O, and does not decide when to change something
 
 - `cluster`     a resource with its names: the input of all other modules
 - `properties`  a node's `server.properties`, and which changes need a restart
-- `wishes`      specification and annotations -> `plan.wanted.Wanted`
-- `remembered`  status -> `plan.record.Record` and back
+- `wishes`      specification and annotations -> `plan.model.wanted.Wanted`
+- `remembered`  status -> `plan.model.record.Record` and back
 - `pods`        a node's hardened pod;  `storage`: its volume claims and format job
 - `network`     services, disruption budgets
 - `template`    a pool's pod template as parts of a pod

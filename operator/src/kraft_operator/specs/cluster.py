@@ -19,7 +19,7 @@ DIGEST_CHARS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class NamedCluster:
     """A resource: its namespace, name, uid and specification."""
 
     name: str

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
-from kraft_operator.plan.record import Node
-from kraft_operator.specs.cluster import Cluster
+from kraft_operator.plan.model.record import Node
+from kraft_operator.specs.cluster import NamedCluster
 
 MANAGER_APP: Final = "kraftcluster-operator"
 """The label `app.kubernetes.io/name` of the operator's pods, as in its chart."""
@@ -17,11 +17,11 @@ PIPELINE_APP: Final = "kraft-pipeline"
 PIPELINES_CLUSTER: Final = f"{GROUP}/cluster"
 
 
-def _selector(cluster: Cluster, role: str) -> dict[str, str]:
+def _selector(cluster: NamedCluster, role: str) -> dict[str, str]:
     return {"app.kubernetes.io/instance": cluster.name, f"{GROUP}/{role}": "true"}
 
 
-def _service(cluster: Cluster, name: str, spec: dict[str, Any], node_id: int | None = None) -> dict[str, Any]:
+def _service(cluster: NamedCluster, name: str, spec: dict[str, Any], node_id: int | None = None) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -30,7 +30,7 @@ def _service(cluster: Cluster, name: str, spec: dict[str, Any], node_id: int | N
     }
 
 
-def nodes_service(cluster: Cluster) -> dict[str, Any]:
+def nodes_service(cluster: NamedCluster) -> dict[str, Any]:
     """The headless service.
 
     It also resolves nodes that are not ready, because voters must find each other before any is.
@@ -45,7 +45,7 @@ def nodes_service(cluster: Cluster) -> dict[str, Any]:
     )
 
 
-def bootstrap_service(cluster: Cluster) -> dict[str, Any]:
+def bootstrap_service(cluster: NamedCluster) -> dict[str, Any]:
     """The service `NAME-bootstrap`: any ready broker, for clients inside Kubernetes."""
     ports = [{"name": one.name, "port": one.port} for one in cluster.spec.listeners if one.type == "Internal"]
     return _service(
@@ -55,7 +55,7 @@ def bootstrap_service(cluster: Cluster) -> dict[str, Any]:
     )
 
 
-def external_bootstrap(cluster: Cluster, listener: Listener) -> dict[str, Any]:
+def external_bootstrap(cluster: NamedCluster, listener: Listener) -> dict[str, Any]:
     """The service of an external listener: any ready broker, for clients outside Kubernetes."""
     spec = {
         "type": listener.type,
@@ -65,7 +65,7 @@ def external_bootstrap(cluster: Cluster, listener: Listener) -> dict[str, Any]:
     return _service(cluster, f"{cluster.name}-{listener.name}", spec)
 
 
-def external_broker(cluster: Cluster, listener: Listener, node_id: int, place: int) -> dict[str, Any]:
+def external_broker(cluster: NamedCluster, listener: Listener, node_id: int, place: int) -> dict[str, Any]:
     """The external address of a broker. `place` numbers brokers from 0, for listeners with fixed ports."""
     port: dict[str, Any] = {"name": listener.name, "port": listener.port}
     if listener.type == "NodePort" and listener.first_node_port is not None:
@@ -81,7 +81,7 @@ def external_broker(cluster: Cluster, listener: Listener, node_id: int, place: i
 
 
 def disruption_budgets(
-    cluster: Cluster, nodes: Iterable[Node], held: frozenset[str] = frozenset()
+    cluster: NamedCluster, nodes: Iterable[Node], held: frozenset[str] = frozenset()
 ) -> list[dict[str, Any]]:
     """Budgets that allow one eviction at a time per role, and no eviction of `held` roles.
 
@@ -103,7 +103,7 @@ def disruption_budgets(
     ]
 
 
-def _budget(cluster: Cluster, whose: str, selector: dict[str, str], stay: int) -> dict[str, Any]:
+def _budget(cluster: NamedCluster, whose: str, selector: dict[str, str], stay: int) -> dict[str, Any]:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -112,7 +112,7 @@ def _budget(cluster: Cluster, whose: str, selector: dict[str, str], stay: int) -
     }
 
 
-def network_policies(cluster: Cluster) -> list[dict[str, Any]]:
+def network_policies(cluster: NamedCluster) -> list[dict[str, Any]]:
     """Network policies of the cluster.
 
     Clients reach the brokers' listeners. The cluster's nodes, its pipelines and the operator reach all ports. Format

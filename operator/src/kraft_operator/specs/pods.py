@@ -14,10 +14,10 @@ from kraft_operator.api.cluster import CONTROLLER_PORT
 from kraft_operator.api.pipelines import Driver
 from kraft_operator.api.pools import NodePool, Volume
 from kraft_operator.api.template import NODE_CONTAINER, PodTemplate, Probes
-from kraft_operator.plan.record import Node
-from kraft_operator.plan.situation import KEEPS
+from kraft_operator.plan.model.record import Node
+from kraft_operator.plan.model.situation import KEEPS
 from kraft_operator.specs import template
-from kraft_operator.specs.cluster import Cluster, digest
+from kraft_operator.specs.cluster import NamedCluster, digest
 from kraft_operator.specs.properties import DATA, External, advertised, properties, text
 
 CONFIG: Final = "/etc/kraft"
@@ -33,7 +33,7 @@ STARTING_S_MAX: Final = 600
 
 
 def config_map(
-    cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str], *, name: str = ""
+    cluster: NamedCluster, pool: NodePool, node: Node, aspects: Mapping[str, str], *, name: str = ""
 ) -> dict[str, Any]:
     """The ConfigMap with a node's file. It is named by its content and never changes, so no kubelet has an older
     version.
@@ -56,7 +56,9 @@ def config_name(spec: Mapping[str, Any]) -> str | None:
     return next((one["configMap"]["name"] for one in volumes if "configMap" in one), None)
 
 
-def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str], external: External) -> dict[str, Any]:
+def pod(
+    cluster: NamedCluster, pool: NodePool, node: Node, aspects: Mapping[str, str], external: External
+) -> dict[str, Any]:
     """A node's pod with `aspects`. `external` has its addresses outside Kubernetes."""
     pool, roles = keeping(pool, aspects), _roles(aspects)
     metadata = cluster.metadata(cluster.node(node.id), node_id=node.id, pool=pool.name)
@@ -115,7 +117,7 @@ def mounted(spec: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(name.removeprefix(CLAIM) for name in names if name.startswith(CLAIM))
 
 
-def rehearsal(cluster: Cluster, pool: NodePool) -> dict[str, Any]:
+def rehearsal(cluster: NamedCluster, pool: NodePool) -> dict[str, Any]:
     """A pod like those of this pool's next restart, with a name that no node has."""
     node = Node(pool.first_node_id, pool.name, "controller" in pool.roles, "broker" in pool.roles)
     aspects = {"roles": ",".join(sorted(pool.roles)), "voters": str(pool.first_node_id)}
@@ -125,7 +127,7 @@ def rehearsal(cluster: Cluster, pool: NodePool) -> dict[str, Any]:
     return made
 
 
-def base(cluster: Cluster, pool: NodePool, node: Node, config: str) -> dict[str, Any]:
+def base(cluster: NamedCluster, pool: NodePool, node: Node, config: str) -> dict[str, Any]:
     """Common parts of the specifications of a node's pod and of its format job: account, placement, volumes."""
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
@@ -194,7 +196,7 @@ def _near(label: str, rack: str, affinity: Mapping[str, Any] | None) -> dict[str
     return {**found, "nodeAffinity": machines}
 
 
-def _ports(cluster: Cluster, roles: list[str]) -> list[dict[str, Any]]:
+def _ports(cluster: NamedCluster, roles: list[str]) -> list[dict[str, Any]]:
     ports = []
     if "broker" in roles:
         # A listener's name may be longer than the maximum of a port's name, and two may have equal beginnings.
@@ -206,7 +208,7 @@ def _ports(cluster: Cluster, roles: list[str]) -> list[dict[str, Any]]:
     return ports
 
 
-def _probes(cluster: Cluster, asked: Probes) -> dict[str, Any]:
+def _probes(cluster: NamedCluster, asked: Probes) -> dict[str, Any]:
     """Probes.
 
     `/livez` answers while the event loop runs, `/readyz` once a broker is unfenced or a controller follows a leader.

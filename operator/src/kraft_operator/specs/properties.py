@@ -8,8 +8,8 @@ from typing import Any, Final
 from kraft_operator.api.cluster import CONTROLLER_PORT, KRaftClusterSpec, Listener
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.template import without_later
-from kraft_operator.plan.wanted import STARTS_WITH
-from kraft_operator.specs.cluster import Cluster, digest
+from kraft_operator.plan.model.wanted import STARTS_WITH
+from kraft_operator.specs.cluster import NamedCluster, digest
 from kraft_protocol.configs import kafka
 from kraft_protocol.configs.rows import rows
 
@@ -45,7 +45,7 @@ def volume_of(path: str) -> str:
 
 
 def properties(
-    cluster: Cluster,
+    cluster: NamedCluster,
     pool: NodePool,
     node_id: int,
     roles: Collection[str],
@@ -86,7 +86,7 @@ def properties(
     return dict(sorted(found.items()))
 
 
-def advertised(cluster: Cluster, node_id: int, external: External) -> str:
+def advertised(cluster: NamedCluster, node_id: int, external: External) -> str:
     """`advertised.listeners` of a broker."""
     found = []
     for listener in cluster.spec.listeners:
@@ -123,7 +123,7 @@ def dynamic_values(spec: KRaftClusterSpec) -> dict[str, str]:
     return {key: value for key, value in spec.config.items() if key in DYNAMIC and key not in own}
 
 
-def aspects(cluster: Cluster, pool: NodePool) -> dict[str, str]:
+def aspects(cluster: NamedCluster, pool: NodePool) -> dict[str, str]:
     """Aspects that a pod of this pool must have. The planner adds those of roles and voters.
 
     Digests leave out fields with their default value, so a later operator with more fields computes equal digests and
@@ -138,12 +138,12 @@ def aspects(cluster: Cluster, pool: NodePool) -> dict[str, str]:
     }
 
 
-def aspects_of_before(cluster: Cluster, pool: NodePool) -> dict[str, str]:
+def aspects_of_before(cluster: NamedCluster, pool: NodePool) -> dict[str, str]:
     """The same aspects with the digests of earlier operators, which included fields with their default value."""
     return {**_digests(cluster, pool, defaults=True), **({MANIFESTS: ""} if REVISION == FIRST_REVISION else {})}
 
 
-def _digests(cluster: Cluster, pool: NodePool, *, defaults: bool) -> dict[str, str]:
+def _digests(cluster: NamedCluster, pool: NodePool, *, defaults: bool) -> dict[str, str]:
     spec = cluster.spec
     dynamic = dynamic_values(spec)
     static: dict[str, Any] = {key: value for key, value in spec.config.items() if key not in dynamic}

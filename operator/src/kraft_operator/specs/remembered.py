@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kraft_operator.api.status import KRaftClusterStatus
-from kraft_operator.plan.record import Claim, Node, Record, Replacement
+from kraft_operator.plan.model.record import Claim, Node, Record, ReplacementRecord
 
 
 def record_of(status: KRaftClusterStatus) -> Record:
@@ -30,7 +30,7 @@ def record_of(status: KRaftClusterStatus) -> Record:
         retired=tuple(status.retired_ids),
         voters=tuple(status.voters),
         replacements=tuple(
-            Replacement(r.name, r.node, r.by, r.disk, r.new_id, r.done, frozenset(r.accept))
+            ReplacementRecord(r.name, r.node, r.by, r.disk, r.new_id, r.done, frozenset(r.accept))
             for r in status.replacements
         ),
         managed_config=tuple(status.managed_config),

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.pools import NodePool
-from kraft_operator.plan.record import Node
-from kraft_operator.specs.cluster import Cluster
+from kraft_operator.plan.model.record import Node
+from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.pods import ASPECT, CONFIG, FILE, base, mounts
 from kraft_operator.specs.template import container_security
 
@@ -39,7 +39,7 @@ def directory_id(cluster_id: str, node_id: int) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=").replace("-", "_", 1)
 
 
-def claims(cluster: Cluster, pool: NodePool, node: Node) -> list[dict[str, Any]]:
+def claims(cluster: NamedCluster, pool: NodePool, node: Node) -> list[dict[str, Any]]:
     """The claims of a disk, one for each volume. Claims without an owner outlive the resource."""
     found = []
     for volume in pool.storage.volumes:
@@ -61,7 +61,7 @@ def owned(pool: NodePool) -> bool:
     return pool.storage.deletion_policy == "Delete"
 
 
-def _format_command(cluster: Cluster, cluster_id: str, dynamic: Mapping[str, str] | None) -> list[str]:
+def _format_command(cluster: NamedCluster, cluster_id: str, dynamic: Mapping[str, str] | None) -> list[str]:
     command = ["kafka-storage", "format", "-c", f"{CONFIG}/{FILE}", "-t", cluster_id, "-g"]
     if dynamic is not None:
         command += ["-I", dynamic["initial"]] if dynamic.get("initial") else ["-N"]
@@ -71,7 +71,7 @@ def _format_command(cluster: Cluster, cluster_id: str, dynamic: Mapping[str, str
 
 
 def format_job(
-    cluster: Cluster,
+    cluster: NamedCluster,
     pool: NodePool,
     node: Node,
     cluster_id: str,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kraft_operator.api.base import GROUP, Model
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.template import ContainerSecurity, EnvVar, ExtraVolume, Mount, PodSecurity, Sidecar
-from kraft_operator.specs.cluster import INSTANCE, Cluster
+from kraft_operator.specs.cluster import INSTANCE, NamedCluster
 
 USER: Final = 10001
 """User and group of the image's process. The group owns the volumes."""
@@ -83,7 +83,7 @@ def container_security(asked: ContainerSecurity | None = None) -> dict[str, Any]
     }
 
 
-def affinity(cluster: Cluster, pool: NodePool) -> dict[str, Any]:
+def affinity(cluster: NamedCluster, pool: NodePool) -> dict[str, Any]:
     """`affinity` of a pod: the template's, and away from nodes that must not fail together with it. May be empty.
 
     It selects by the label of the pool, which format jobs have, too: if volumes are bound to a machine, the job

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_pipeline.archive.tables import encode, plain
-from kraft_pipeline.tables.committer import ConflictError
-from kraft_pipeline.tables.storage import Storage, open_storage, s3_options
+from kraft_pipeline.tables.stores.committer import ConflictError
+from kraft_pipeline.tables.stores.storage import Storage, open_storage, s3_options
 
 SETS: Final = "state"
 STATE: Final = "state.json"

@@ -20,9 +20,9 @@ from kraft_pipeline.archive.spread import Spread
 from kraft_pipeline.archive.state import Replay, State
 from kraft_pipeline.archive.tables import KEY, TOPIC, Changes, open_changes, read_changes, state_tables
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables.committer import Added
-from kraft_pipeline.tables.engine import Engine
-from kraft_pipeline.tables.storage import open_storage
+from kraft_pipeline.tables.engines.engine import Engine
+from kraft_pipeline.tables.stores.committer import Added
+from kraft_pipeline.tables.stores.storage import open_storage
 from kraft_protocol.client.cluster import Settings
 
 if TYPE_CHECKING:

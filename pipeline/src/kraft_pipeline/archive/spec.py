@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import yaml
 
-from kraft_pipeline.tables.sections import Section
-from kraft_pipeline.tables.spec import API_VERSION, SpecError
+from kraft_pipeline.tables.specs.sections import Section
+from kraft_pipeline.tables.specs.table_spec import API_VERSION, SpecError
 
 KIND: Final = "KafkaMetadataArchive"
 FORMATS: Final = ("parquet", "delta")

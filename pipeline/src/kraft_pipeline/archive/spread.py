@@ -22,9 +22,9 @@ from kraft_pipeline.archive.changes import SCHEMA
 from kraft_pipeline.archive.state import IDLE, PART_NAMES, PARTITION_KINDS, RECORD, SPECIAL, _code, folded, mask
 from kraft_pipeline.archive.tables import FILE_ROWS, read_changes, redacted, write_changes
 from kraft_pipeline.codec.arrays import fixed
-from kraft_pipeline.tables.committer import Added
-from kraft_pipeline.tables.engine import Engine
-from kraft_pipeline.tables.storage import Storage
+from kraft_pipeline.tables.engines.engine import Engine
+from kraft_pipeline.tables.stores.committer import Added
+from kraft_pipeline.tables.stores.storage import Storage
 
 FOLDER: Final = "_state"
 """Suffix of summaries, beside the files of changes. The run that ordered a summary reads and removes it."""

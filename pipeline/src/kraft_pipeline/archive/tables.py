@@ -31,9 +31,9 @@ from kraft_pipeline.archive.reconcile import Rows
 from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_pipeline.archive.state import RESOURCES, State
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables.committer import Added, Committer, stem
-from kraft_pipeline.tables.parquet import ParquetTable
-from kraft_pipeline.tables.storage import Storage, open_storage
+from kraft_pipeline.tables.stores.committer import Added, Committer, stem
+from kraft_pipeline.tables.stores.parquet import ParquetTable
+from kraft_pipeline.tables.stores.storage import Storage, open_storage
 
 CHANGES: Final = "changes"
 TOPIC: Final = "__cluster_metadata"
@@ -75,7 +75,7 @@ def open_changes(spec: ArchiveSpec) -> Committer:
     path = f"{spec.path.rstrip('/')}/{CHANGES}"
     if spec.format == "parquet":
         return ParquetTable(open_storage(path, spec.storage), spec.app_id)
-    from kraft_pipeline.tables.delta import DeltaTableOf  # noqa: PLC0415 - an extra
+    from kraft_pipeline.tables.stores.delta import DeltaTableOf  # noqa: PLC0415 - an extra
 
     return DeltaTableOf(path, spec.app_id, spec.storage)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kraft_pipeline.archive.skew import Skew
     from kraft_pipeline.archive.spec import ArchiveSpec
     from kraft_pipeline.archive.state import State
-    from kraft_pipeline.tables.engine import Engine
+    from kraft_pipeline.tables.engines.engine import Engine
 
 DONE: Final = 0
 UNHEALTHY: Final = 1
@@ -79,8 +79,8 @@ _PATHS: Final = "a directory __cluster_metadata-0 or one that holds it; segments
 def _guarded(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
     from kraft_pipeline.archive.errors import ArchiveError
     from kraft_pipeline.cli.errors import tell
-    from kraft_pipeline.tables.committer import ConflictError
     from kraft_pipeline.tables.errors import TaskError
+    from kraft_pipeline.tables.stores.committer import ConflictError
     from kraft_protocol.client.errors import ClientError
 
     try:
@@ -93,7 +93,7 @@ def _guarded(run: Callable[[argparse.Namespace], int], options: argparse.Namespa
 def spec_of(options: argparse.Namespace) -> ArchiveSpec:
     """The specification that the arguments describe. Raises SpecError."""
     from kraft_pipeline.archive.spec import ArchiveSpec, load
-    from kraft_pipeline.tables.spec import SpecError
+    from kraft_pipeline.tables.specs.table_spec import SpecError
 
     named = [bool(options.paths), options.file is not None, bool(options.bootstrap_controller)]
     if sum([*named, bool(options.bootstrap_server)]) != 1:
@@ -149,7 +149,7 @@ def _progress(what: str) -> Iterator[Callable[[int], None]]:
 
 def _archive(options: argparse.Namespace) -> int:
     from kraft_pipeline.archive.run import archive
-    from kraft_pipeline.tables.spec import SpecError
+    from kraft_pipeline.tables.specs.table_spec import SpecError
 
     spec = spec_of(options)
     if not spec.path:
@@ -177,7 +177,7 @@ def _archive(options: argparse.Namespace) -> int:
 
 def _engine(master: str) -> Engine:
     from kraft_pipeline.scrub.run import session
-    from kraft_pipeline.tables.engine import SparkEngine
+    from kraft_pipeline.tables.engines.engine import SparkEngine
 
     return SparkEngine(session(master, "kraft-pipeline meta archive"))
 
@@ -265,7 +265,7 @@ def _sizes(options: argparse.Namespace) -> dict[tuple[str, int], int] | None:
 def _plan(options: argparse.Namespace) -> int:
     from kraft_pipeline.archive import plan
     from kraft_pipeline.archive.run import state_at
-    from kraft_pipeline.tables.spec import SpecError
+    from kraft_pipeline.tables.specs.table_spec import SpecError
 
     with _progress("replaying") as tell:
         state = state_at(_told(rows_of(options), tell))

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kraft_pipeline.tables.engine import Engine
+    from kraft_pipeline.tables.engines.engine import Engine
     from kraft_pipeline.tables.fleet import Fleet
     from kraft_pipeline.tables.runner import Progress, Runner
-    from kraft_pipeline.tables.served import Told
-    from kraft_pipeline.tables.spec import TableSpec
+    from kraft_pipeline.tables.specs.table_spec import TableSpec
+    from kraft_pipeline.tables.status_server import TableStatus
 
 FENCED = 3
 """Exit code: another process writes the table now. Other codes are 0, 1 (failed), 2 (wrong specification)."""
@@ -61,10 +61,10 @@ def _command(commands: Any, name: str, run: Any, text: str) -> Any:
 def _guarded(run: Any, options: argparse.Namespace) -> int:
     from kraft_pipeline.cli.errors import tell
     from kraft_pipeline.codec import CodecError
-    from kraft_pipeline.tables import routes
-    from kraft_pipeline.tables.committer import ConflictError, FencedError
     from kraft_pipeline.tables.errors import TaskError
     from kraft_pipeline.tables.runner import DeadLetterError
+    from kraft_pipeline.tables.specs import routes
+    from kraft_pipeline.tables.stores.committer import ConflictError, FencedError
     from kraft_protocol.client.errors import ClientError
 
     try:
@@ -83,7 +83,7 @@ def _guarded(run: Any, options: argparse.Namespace) -> int:
 
 def engine_of(given: TableSpec) -> Engine:
     """The engine of the spec, which runs tasks."""
-    from kraft_pipeline.tables.engine import InlineEngine, SparkEngine
+    from kraft_pipeline.tables.engines.engine import InlineEngine, SparkEngine
 
     return InlineEngine() if given.engine.mode == "inline" else SparkEngine.start(given.app_id, given.engine)
 
@@ -106,11 +106,11 @@ def _of_each(command: Callable[[argparse.Namespace, TableSpec], int]) -> Callabl
 
 def _run(options: argparse.Namespace, given: list[TableSpec]) -> int:
     from kraft_pipeline.tables.runner import Runner
-    from kraft_pipeline.tables.served import Told, serve
+    from kraft_pipeline.tables.status_server import TableStatus, serve
 
     if _is_many(given):
         return _run_many(options, given)
-    told = None if options.http is None else Told(given[0])
+    told = None if options.http is None else TableStatus(given[0])
     engine = engine_of(given[0])
     try:
         look = (lambda: None) if told is None else told.look
@@ -129,9 +129,9 @@ def _run(options: argparse.Namespace, given: list[TableSpec]) -> int:
 def _run_many(options: argparse.Namespace, given: list[TableSpec]) -> int:
     from kraft_pipeline.tables.fleet import Fleet
     from kraft_pipeline.tables.runner import Runner
-    from kraft_pipeline.tables.served import ToldOfAll, serve
+    from kraft_pipeline.tables.status_server import FleetStatus, serve
 
-    told, engine = ToldOfAll(given[0].name), engine_of(given[0])
+    told, engine = FleetStatus(given[0].name), engine_of(given[0])
 
     def writer(table: TableSpec) -> Runner:
         mine = told.of(table)
@@ -189,7 +189,7 @@ def _wait(text: str) -> None:
     print(f"kraft-pipeline: waiting: {text}", file=sys.stderr, flush=True)
 
 
-def _tell(options: argparse.Namespace, done: Progress, told: Told | None, label: str = "") -> None:
+def _tell(options: argparse.Namespace, done: Progress, told: TableStatus | None, label: str = "") -> None:
     if told is not None:
         told.tell(done)
     if options.json:

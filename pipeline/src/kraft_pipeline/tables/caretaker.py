@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Final
 
 from kraft_pipeline.tables import maintenance
-from kraft_pipeline.tables.committer import ConflictError
-from kraft_pipeline.tables.engine import Engine
-from kraft_pipeline.tables.spec import TableSpec
+from kraft_pipeline.tables.engines.engine import Engine
+from kraft_pipeline.tables.specs.table_spec import TableSpec
+from kraft_pipeline.tables.stores.committer import ConflictError
 
 _LOG: Final = logging.getLogger(__name__)
 

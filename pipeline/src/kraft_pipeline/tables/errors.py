@@ -9,7 +9,7 @@ import traceback
 from typing import Final, NamedTuple
 
 from kraft_pipeline.codec import CodecError
-from kraft_pipeline.tables.spec import SpecError
+from kraft_pipeline.tables.specs.table_spec import SpecError
 from kraft_protocol.client.errors import RETRIABLE, BrokerError, ClientError, DataLossError
 
 SPARK: Final = "spark"

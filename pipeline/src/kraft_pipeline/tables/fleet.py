@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from kraft_pipeline.sources import offsets
-from kraft_pipeline.tables.opening import options_of
-from kraft_pipeline.tables.routes import of_topic
 from kraft_pipeline.tables.runner import Runner, may_pass
-from kraft_pipeline.tables.spec import TableSpec
+from kraft_pipeline.tables.specs.routes import of_topic
+from kraft_pipeline.tables.specs.table_spec import TableSpec
+from kraft_pipeline.tables.stores.opening import options_of
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.errors import ClientError
 

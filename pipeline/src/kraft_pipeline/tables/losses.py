@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kraft_pipeline.sources.positions import Loss, refuse
-from kraft_pipeline.tables.storage import Storage
+from kraft_pipeline.tables.stores.storage import Storage
 
 FOLDER: Final = "_kraft_losses"
 _ACKNOWLEDGED: Final = ".acknowledged"

@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 from kraft_pipeline.sources import offsets
 from kraft_pipeline.tables import schemas
 from kraft_pipeline.tables.bykey.tombstones import Tombstones
-from kraft_pipeline.tables.committer import Added, Committer, ConflictError, stem, tried
-from kraft_pipeline.tables.engine import Engine, InlineEngine
-from kraft_pipeline.tables.intents import COMPACT, Work
+from kraft_pipeline.tables.engines.engine import Engine, InlineEngine
+from kraft_pipeline.tables.engines.tasks import INT96_UNIT, encoded, nulls_of
 from kraft_pipeline.tables.losses import Losses
-from kraft_pipeline.tables.opening import open_table, options_of
-from kraft_pipeline.tables.spec import TableSpec
-from kraft_pipeline.tables.storage import open_storage
-from kraft_pipeline.tables.tasks import INT96_UNIT, encoded, nulls_of
+from kraft_pipeline.tables.specs.table_spec import TableSpec
+from kraft_pipeline.tables.stores.committer import Added, Committer, ConflictError, stem, tried
+from kraft_pipeline.tables.stores.intents import COMPACT, Work
+from kraft_pipeline.tables.stores.opening import open_table, options_of
+from kraft_pipeline.tables.stores.storage import open_storage
 from kraft_protocol.client.cluster import Cluster
 
 SMALL: Final = 0.75

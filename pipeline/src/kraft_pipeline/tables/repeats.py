@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kraft_pipeline.sources.positions import Key, Loss, Offsets
-from kraft_pipeline.tables.committer import Committer
-from kraft_pipeline.tables.plans import Plan
-from kraft_pipeline.tables.storage import Storage
-from kraft_pipeline.tables.tasks import Result
+from kraft_pipeline.tables.engines.plans import Plan
+from kraft_pipeline.tables.engines.tasks import Result
+from kraft_pipeline.tables.stores.committer import Committer
+from kraft_pipeline.tables.stores.storage import Storage
 from kraft_protocol.client.fetch import Range
 
 PLACE: Final = ("topic", "partition", "offset", "batch")

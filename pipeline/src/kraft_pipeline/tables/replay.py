@@ -23,17 +23,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import intents, partitions, values
+from kraft_pipeline.tables import values
 from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.bykey.upserts import Gather
-from kraft_pipeline.tables.committer import Added, Keyed, stem, tried
-from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.engines.tasks import Job, RowFiles, encoded, nulls_of
 from kraft_pipeline.tables.formats.recordmeta import MetaReader
-from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.schemas import aligned
-from kraft_pipeline.tables.spec import SpecError, TableSpec
-from kraft_pipeline.tables.storage import Storage, open_storage
-from kraft_pipeline.tables.tasks import Job, RowFiles, encoded, nulls_of
+from kraft_pipeline.tables.specs import partitions
+from kraft_pipeline.tables.specs.table_spec import SpecError, TableSpec
+from kraft_pipeline.tables.stores import intents
+from kraft_pipeline.tables.stores.committer import Added, Keyed, stem, tried
+from kraft_pipeline.tables.stores.opening import open_table, options_of
+from kraft_pipeline.tables.stores.storage import Storage, open_storage
 from kraft_protocol.client.fetch import Range
 
 FOLDER: Final = "_kraft_replays"

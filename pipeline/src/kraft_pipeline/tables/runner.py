@@ -13,23 +13,25 @@ from typing import Final
 import pyarrow as pa
 
 from kraft_pipeline.sources.positions import Offsets, Position
-from kraft_pipeline.tables import intents, partitions, values
+from kraft_pipeline.tables import values
 from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.caretaker import Caretaker
-from kraft_pipeline.tables.committer import Added, Changes, Committer, ConflictError, Keyed, is_left, tried
-from kraft_pipeline.tables.engine import Engine
+from kraft_pipeline.tables.engines.engine import Engine
+from kraft_pipeline.tables.engines.feeds import POLL_S, Feed, pieces
+from kraft_pipeline.tables.engines.plans import Plan, Sizes
+from kraft_pipeline.tables.engines.tasks import Job, Result, run_task
 from kraft_pipeline.tables.errors import SPARK, TaskError, failure_of
-from kraft_pipeline.tables.feeds import POLL_S, Feed, pieces
-from kraft_pipeline.tables.intents import Work
 from kraft_pipeline.tables.losses import Losses, judged
-from kraft_pipeline.tables.opening import open_table, options_of
-from kraft_pipeline.tables.plans import Plan, Sizes
 from kraft_pipeline.tables.repeats import Counts, Record
 from kraft_pipeline.tables.schemas import merged, promoted
-from kraft_pipeline.tables.spec import TableSpec
-from kraft_pipeline.tables.storage import Storage, open_storage
-from kraft_pipeline.tables.tasks import Job, Result, run_task
+from kraft_pipeline.tables.specs import partitions
+from kraft_pipeline.tables.specs.table_spec import TableSpec
+from kraft_pipeline.tables.stores import intents
+from kraft_pipeline.tables.stores.committer import Added, Changes, Committer, ConflictError, Keyed, is_left, tried
+from kraft_pipeline.tables.stores.intents import Work
+from kraft_pipeline.tables.stores.opening import open_table, options_of
+from kraft_pipeline.tables.stores.storage import Storage, open_storage
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.errors import ClientError
 from kraft_protocol.client.fetch import Range

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from kraft_pipeline.tables.errors import RecordError
-from kraft_pipeline.tables.instants import instants
+from kraft_pipeline.tables.specs.instants import instants
 
 Clash: TypeAlias = Callable[[pa.DataType, pa.DataType], pa.DataType]
 WIDER: Final = {

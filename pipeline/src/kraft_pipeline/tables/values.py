@@ -18,16 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kraft_pipeline.codec.decode import TYPES
-from kraft_pipeline.tables import partitions
-from kraft_pipeline.tables.committer import DELETED
 from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad
-from kraft_pipeline.tables.fieldtypes import type_of
 from kraft_pipeline.tables.formats import debezium, jsonvalues, recordmeta
 from kraft_pipeline.tables.formats.debeziumvalues import Events
 from kraft_pipeline.tables.formats.recordmeta import MetaReader
-from kraft_pipeline.tables.partitions import FORMATS, OF_COLUMN
 from kraft_pipeline.tables.schemas import FLAT, aligned, alike, check_names
-from kraft_pipeline.tables.spec import SpecError, TableSpec
+from kraft_pipeline.tables.specs import partitions
+from kraft_pipeline.tables.specs.fieldtypes import type_of
+from kraft_pipeline.tables.specs.partitions import FORMATS, OF_COLUMN
+from kraft_pipeline.tables.specs.table_spec import SpecError, TableSpec
+from kraft_pipeline.tables.stores.committer import DELETED
 from kraft_protocol.client.errors import ClientError
 
 RAW: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")

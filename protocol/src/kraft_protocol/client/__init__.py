@@ -10,7 +10,7 @@
 - `blocking`: the driver with blocking sockets, for command lines and Spark's workers. It serves `cluster` (brokers,
   leaders and retries), `fetch` (ranges as whole responses), `produce` (whole batches) and `groups` (offsets).
 
-The node's channels (`kraft_node.server.channel`) are the driver on the node's loop.
+The node's channels (`kraft_node.server.channels.channel`) are the driver on the node's loop.
 
 Only drivers import sockets and clocks; no core imports a driver.
 """

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from kraft_operator.plan import steps as do
+from kraft_operator.plan.model import steps as do
 from kraft_operator.report.preview import preview
-from kraft_operator.specs.wishes import wishes
+from kraft_operator.specs.planner_input import wishes
 from tests.unit.operator.features.volumes_world import VolumesWorld, pools
 from tests.unit.operator.reconciling import new_resource
 from tests.unit.operator.sample import sample

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
+from kraft_local.cel import compiled
 from kraft_operator.api.base import rules_of
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.template import LATER, ContainerSecurity, EnvVar, ExtraVolume, PodTemplate
 from kraft_operator.apply.grants import ALLOWED, UngrantedError, check_templates
-from kraft_operator.apply.local.cel import compiled
 from kraft_operator.kube.client import ApiError
 from kraft_operator.observe.objects import pod as seen_pod
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.record import Node
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.record import Node
 from kraft_operator.specs import pods, storage
-from kraft_operator.specs.cluster import Cluster, digest
+from kraft_operator.specs.cluster import NamedCluster, digest
 from kraft_operator.specs.config_check import cluster_config_problems
 from kraft_operator.specs.properties import aspects, aspects_of_before
 from kraft_operator.specs.template import affinity
@@ -60,13 +60,13 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def _with(template: dict[str, Any], pool: int = 1, **changes: Any) -> Cluster:
+def _with(template: dict[str, Any], pool: int = 1, **changes: Any) -> NamedCluster:
     document = sample().spec.model_dump(by_alias=True, exclude_none=True)
     document["nodePools"][pool]["pod"] = template
     return sample(nodePools=document["nodePools"], **changes)
 
 
-def _pod(cluster: Cluster, node: Node = BROKER, **more: str) -> dict[str, Any]:
+def _pod(cluster: NamedCluster, node: Node = BROKER, **more: str) -> dict[str, Any]:
     pool = next(pool for pool in cluster.spec.node_pools if pool.name == node.pool)
     return pods.pod(cluster, pool, node, {"roles": ",".join(pool.roles), **more}, {})
 

@@ -19,12 +19,12 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kraft_cli import versions
+from kraft_cli.kubectl import main
+from kraft_local.resource import BadResourceError, parsed
 from kraft_operator.admission import Server
 from kraft_operator.api.crd import crds
 from kraft_operator.api.versions import ConversionError, answer, converted, definitions
-from kraft_operator.apply.local.resource import BadResourceError, parsed
-from kraft_operator.cli import versions
-from kraft_operator.cli.kubectl import main
 from tests.unit.operator.features.control_plane import MISSING, control_plane, free_port, program
 from tests.unit.operator.sample import ROOT
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kraft_operator.plan import steps as do
+from kraft_operator.plan.model import steps as do
 from tests.unit.operator.features.volumes_world import VolumesWorld, made, pools
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from kraft_operator.apply.kafka import _request
 from kraft_operator.apply.kubernetes import Hands
 from kraft_operator.observe import objects
-from kraft_operator.observe.cluster import Seen
+from kraft_operator.observe.cluster import ListedObjects
 from kraft_operator.observe.kafka import disks_as_told
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.record import Node, Record
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.record import Node, Record
 from kraft_operator.report.preview import preview
 from kraft_operator.specs import pods, storage
 from kraft_operator.specs.properties import volume_of
@@ -53,7 +53,7 @@ def test_claims_tell_what_they_are_marked_with_and_only_the_named_ones_are_delet
 
     async def do_it(step: do.Step) -> None:
         found = await api.list("PersistentVolumeClaim", cluster.namespace)
-        await Hands(api, cluster, record, Seen(claims=found)).carry_out(step)  # type: ignore[arg-type]
+        await Hands(api, cluster, record, ListedObjects(claims=found)).carry_out(step)  # type: ignore[arg-type]
 
     async def main() -> None:
         for claim in storage.claims(cluster, cluster.spec.node_pools[1], NODE):

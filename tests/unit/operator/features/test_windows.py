@@ -13,10 +13,10 @@ from kraft_operator.api.windows import MaintenanceWindow
 from kraft_operator.evictions import MARK, refuse_eviction
 from kraft_operator.metrics import Metrics
 from kraft_operator.observe.objects import kube, pod
-from kraft_operator.plan.situation import EVICTED, RESIZED
-from kraft_operator.plan.steps import Blocked, Plan, Restart
+from kraft_operator.plan.model.situation import EVICTED, RESIZED
+from kraft_operator.plan.model.steps import Blocked, Plan, Restart
+from kraft_operator.specs.planner_input import wishes
 from kraft_operator.specs.windows import closed_text, window_problems, window_state
-from kraft_operator.specs.wishes import wishes
 from tests.unit.operator.fake_kubernetes import FakeApi
 from tests.unit.operator.sample import sample
 from tests.unit.operator.world import World, made, wanted

@@ -10,11 +10,11 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from kraft_operator.plan import observed as seen
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.situation import KEEPS
-from kraft_operator.plan.volumes import brokers_to_ask
-from kraft_operator.plan.wanted import Pool, Wanted
+from kraft_operator.plan.model import observed as seen
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.situation import KEEPS
+from kraft_operator.plan.model.wanted import Pool, Wanted
+from kraft_operator.plan.nodes.volumes import brokers_to_ask
 from tests.unit.operator.world import World
 
 COPY_TICKS = 2
@@ -65,7 +65,7 @@ class VolumesWorld(World):
             pod = pods.get(node_id)
             if pod is not None and pod.ready and node_id not in self.silent:
                 age = rng.choice((0, 0, 60_000)) if rng is not None else 0
-                disks[node_id] = seen.Seen(self._disks(node_id), age)
+                disks[node_id] = seen.Aged(self._disks(node_id), age)
         return replace(found, kube=replace(found.kube, value=kube), disks=disks)
 
     def _disks(self, node_id: int) -> seen.Disks:

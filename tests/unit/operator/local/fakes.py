@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kraft_operator.apply.local.processes import Process
+from kraft_local.processes import Process
 
 
 @dataclass

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from kraft_operator.apply.local.folder import Folder, Memory
-from kraft_operator.apply.local.processes import Lock
-from kraft_operator.apply.local.resource import parsed, values
-from kraft_operator.cli.kraftcluster import main
-from kraft_operator.cli.screen import Heard, Lines
-from kraft_operator.plan.record import Node, Record
+from kraft_cli.kraftcluster import main
+from kraft_cli.screen import Heard, Lines
+from kraft_local.folder import Folder, Memory
+from kraft_local.processes import Lock
+from kraft_local.resource import parsed, values
+from kraft_operator.plan.model.record import Node, Record
 from tests.unit.operator.sample import ROOT
 
 SAMPLE = (ROOT / "deploy/samples/kraftcluster.yaml").read_text()

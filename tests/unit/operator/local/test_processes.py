@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kraft_operator.apply.local import launch
-from kraft_operator.apply.local.processes import Lock, Process, Processes, send
+from kraft_local import launch
+from kraft_local.processes import Lock, Process, Processes, send
 
 SLEEP = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 PATIENCE_S = 60.0

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from e2e import test_rules as server
+from kraft_local.cel import CelError, compiled
+from kraft_local.resource import API_VERSION, BadResourceError, broken_rules, parsed, values
 from kraft_operator.api.cluster import KRaftClusterSpec
-from kraft_operator.apply.local.cel import CelError, compiled
-from kraft_operator.apply.local.resource import API_VERSION, BadResourceError, broken_rules, parsed, values
 
 ROOT = Path(__file__).parents[4]
 SAMPLE = (ROOT / "deploy/samples/kraftcluster.yaml").read_text()

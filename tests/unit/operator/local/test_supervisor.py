@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from kraft_operator.apply.local.folder import Folder, Requests
-from kraft_operator.apply.local.resource import BadResourceError
-from kraft_operator.apply.local.supervisor import Supervisor, asked_for
-from kraft_operator.apply.local.world import unclean
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.observed import Seen
-from kraft_operator.plan.record import Replacement
+from kraft_local.folder import Folder, Requests
+from kraft_local.resource import BadResourceError
+from kraft_local.supervisor import Supervisor, asked_for
+from kraft_local.world import unclean
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.observed import Aged
+from kraft_operator.plan.model.record import ReplacementRecord
 from tests.unit.operator.local.fakes import FakeProcesses
 from tests.unit.operator.sample import ROOT, sample
 
@@ -41,8 +41,8 @@ class Shown:
 class Blind:
     """No node answers."""
 
-    quorum: Seen[Any] = Seen()
-    metadata: Seen[Any] = Seen()
+    quorum: Aged[Any] = Aged()
+    metadata: Aged[Any] = Aged()
 
     async def look(self, controllers: object, brokers: object, statuses: object = None) -> None:
         """Sees nothing."""
@@ -336,7 +336,7 @@ def test_a_pass_that_fails_is_told_and_followed_by_the_next(stage: Stage, monkey
         raise ValueError("a mistake")
 
     monkeypatch.setattr(stage.supervisor, "once", once)
-    monkeypatch.setattr("kraft_operator.apply.local.supervisor.SETTLED_S", 0.0)
+    monkeypatch.setattr("kraft_local.supervisor.SETTLED_S", 0.0)
     asyncio.run(stage.supervisor.run(stop))
     assert len(passes) == 2
     assert "ValueError: a mistake" in stage.shown.events[-1]
@@ -359,7 +359,7 @@ def test_who_only_looks_tells_what_a_file_would_begin(stage: Stage, monkeypatch:
     )
     looker.memory.accepted["replicas"] = 4  # type: ignore[index]
 
-    monkeypatch.setattr("kraft_operator.apply.local.supervisor.BUSY_S", 0.0)
+    monkeypatch.setattr("kraft_local.supervisor.BUSY_S", 0.0)
 
     async def look() -> dict[str, Any]:
         async with looker.client:
@@ -378,6 +378,6 @@ def test_a_request_of_the_command_line_ends_with_its_replacement(stage: Stage) -
     with stage.folder.asking() as requests:
         requests.replacements = items
     record = stage.supervisor.memory.record
-    stage.supervisor.memory.record = record.replacing(Replacement("done", 2, "EmptyDisk", done=True))
+    stage.supervisor.memory.record = record.replacing(ReplacementRecord("done", 2, "EmptyDisk", done=True))
     stage.passes(1)
     assert [one["name"] for one in stage.folder.requests().replacements] == ["open"]

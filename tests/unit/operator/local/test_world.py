@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kraft_operator.apply.local.folder import Folder, Memory
-from kraft_operator.apply.local.ports import NoPortError, given
-from kraft_operator.apply.local.world import FORMAT_AGAIN_S, RESTART_S, RESTART_S_MAX, WELL_S, World
-from kraft_operator.plan import steps as do
-from kraft_operator.plan.observed import Job
-from kraft_operator.plan.record import Node, Record
+from kraft_local.folder import Folder, Memory
+from kraft_local.ports import NoPortError, given
+from kraft_local.world import FORMAT_AGAIN_S, RESTART_S, RESTART_S_MAX, WELL_S, World
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.observed import Job
+from kraft_operator.plan.model.record import Node, Record
 from tests.unit.operator.local.fakes import FakeProcesses
 from tests.unit.operator.sample import CLUSTER_ID, sample
 

@@ -9,7 +9,7 @@ import inspect
 import kopf
 
 from kraft_operator import handlers, leader
-from kraft_operator.queue import Queue
+from kraft_operator.pass_queue import Queue
 from kraft_operator.reconcile import Key
 from kraft_operator.settings import Settings
 from tests.unit.operator.fake_kubernetes import FakeApi

@@ -11,7 +11,7 @@ import pytest
 
 from kraft_operator.kube.client import ApiError
 from kraft_operator.kube.lease import Lease
-from kraft_operator.queue import FAILED_S, PACE_S, Queue
+from kraft_operator.pass_queue import FAILED_S, PACE_S, Queue
 from kraft_operator.reconcile import Key
 from kraft_operator.settings import Settings
 from tests.unit.operator.fake_kubernetes import FakeApi

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraft_operator import reconcile
-from kraft_operator.plan import steps as do
+from kraft_operator.plan.model import steps as do
 from tests.unit.operator.fake_kubernetes import FakeApi, Watching
 from tests.unit.operator.reconciling import KEY, new_api, new_operator, settle
 

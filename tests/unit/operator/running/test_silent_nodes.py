@@ -11,7 +11,7 @@ import pytest
 from kraft_operator.observe import cluster, status
 from kraft_operator.observe.cluster import Found, Look
 from kraft_operator.observe.status import Statuses
-from kraft_operator.plan.observed import Kube
+from kraft_operator.plan.model.observed import Kube
 from kraft_operator.protocol import new_client
 from kraft_protocol.client.aio import Address
 

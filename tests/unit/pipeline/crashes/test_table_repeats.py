@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import spec
+from kraft_pipeline.tables.engines.plans import Plan
 from kraft_pipeline.tables.losses import Losses
-from kraft_pipeline.tables.opening import open_table
-from kraft_pipeline.tables.plans import Plan
 from kraft_pipeline.tables.runner import Progress, Runner
-from kraft_pipeline.tables.storage import open_storage
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.stores.opening import open_table
+from kraft_pipeline.tables.stores.storage import open_storage
 from kraft_protocol.client.errors import DataLossError
 from kraft_protocol.records.batch import build_batch
 from tests.compat.test_pipeline_table import rows
@@ -30,10 +30,10 @@ class Dies(Runner):
         raise KeyboardInterrupt
 
 
-def given(path: Path, kind: str, **more: Any) -> spec.TableSpec:
+def given(path: Path, kind: str, **more: Any) -> table_spec.TableSpec:
     document = {
-        "apiVersion": spec.API_VERSION,
-        "kind": spec.KIND,
+        "apiVersion": table_spec.API_VERSION,
+        "kind": table_spec.KIND,
         "metadata": {"name": "t"},
         "spec": {
             "bootstrapServers": "a:1",
@@ -43,10 +43,10 @@ def given(path: Path, kind: str, **more: Any) -> spec.TableSpec:
             **more,
         },
     }
-    return spec.parse(document)
+    return table_spec.parse(document)
 
 
-def batch(which: type[Runner], wanted: spec.TableSpec, values: list[bytes], *, gone: int = 0) -> Progress:
+def batch(which: type[Runner], wanted: table_spec.TableSpec, values: list[bytes], *, gone: int = 0) -> Progress:
     """One attempt of the first batch, offsets 0 to 4; the log no longer has the first `gone` records."""
     log = build_batch([(b"k", value) for value in values[gone:]], base_offset=gone)
     told: list[Progress] = []
@@ -59,14 +59,14 @@ def batch(which: type[Runner], wanted: spec.TableSpec, values: list[bytes], *, g
     return told[0]
 
 
-def died(wanted: spec.TableSpec) -> None:
+def died(wanted: table_spec.TableSpec) -> None:
     with pytest.raises(KeyboardInterrupt):
         batch(Dies, wanted, BEFORE)
     states = [open_table(wanted, dead_letters=dead).state().batch for dead in (False, True)]
     assert states == [-1, 0]
 
 
-def offsets(wanted: spec.TableSpec) -> tuple[list[int], list[int]]:
+def offsets(wanted: table_spec.TableSpec) -> tuple[list[int], list[int]]:
     """The offsets of the rows and of the dead letters."""
     found = sorted(row["_offset"] for row in rows(wanted.path, wanted.format))
     return found, sorted(row["offset"] for row in rows(wanted.dead_letter_path, wanted.format))

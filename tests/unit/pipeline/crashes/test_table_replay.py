@@ -12,21 +12,22 @@ from deltalake import DeltaTable
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import replay as module
-from kraft_pipeline.tables import spec, values
-from kraft_pipeline.tables.committer import FencedError
+from kraft_pipeline.tables import values
+from kraft_pipeline.tables.engines.plans import Plan
 from kraft_pipeline.tables.maintenance import compact
-from kraft_pipeline.tables.opening import open_table
-from kraft_pipeline.tables.plans import Plan
 from kraft_pipeline.tables.repeats import Record
 from kraft_pipeline.tables.replay import Replayed, replay
-from kraft_pipeline.tables.spec import SpecError
-from kraft_pipeline.tables.storage import open_storage
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.specs.table_spec import SpecError
+from kraft_pipeline.tables.stores.committer import FencedError
+from kraft_pipeline.tables.stores.opening import open_table
+from kraft_pipeline.tables.stores.storage import open_storage
 from kraft_protocol.client.errors import ClientError
 from kraft_protocol.records.batch import build_batch
 from tests.feed import Feed
 
 
-def table(path: Path, value: dict[str, Any] | None = None, **more: Any) -> spec.TableSpec:
+def table(path: Path, value: dict[str, Any] | None = None, **more: Any) -> table_spec.TableSpec:
     document = {
         "apiVersion": "kraftcluster.io/v1alpha1",
         "kind": "KafkaTable",
@@ -39,10 +40,10 @@ def table(path: Path, value: dict[str, Any] | None = None, **more: Any) -> spec.
             "table": {"path": str(path), **more},
         },
     }
-    return spec.parse(document)
+    return table_spec.parse(document)
 
 
-def rows(given: spec.TableSpec) -> list[dict[str, Any]]:
+def rows(given: table_spec.TableSpec) -> list[dict[str, Any]]:
     """The files in the format's own log, read by DuckDB."""
     paths = [f"{given.path}/{file.path}" for file in open_table(given).live()]
     if not paths:
@@ -51,7 +52,7 @@ def rows(given: spec.TableSpec) -> list[dict[str, Any]]:
     return query.order("_offset").to_arrow_table().to_pylist()
 
 
-def left(given: spec.TableSpec) -> list[int]:
+def left(given: table_spec.TableSpec) -> list[int]:
     """The offsets of the dead letters."""
     paths = [f"{given.dead_letter_path}/{file.path}" for file in open_table(given, dead_letters=True).live()]
     if not paths:
@@ -143,7 +144,7 @@ def test_the_letters_of_a_batch_that_is_half_done_are_left_to_the_stream(tmp_pat
     out = pa.BufferOutputStream()
     pq.write_table(letters, out)
     storage.write("later.parquet", out.getvalue())
-    from kraft_pipeline.tables.committer import Added
+    from kraft_pipeline.tables.stores.committer import Added
 
     position = Position({("t", 0): 9}, "c", {"t": "00" * 16}, {("t", 0): 0})
     dead.commit(1, position, [Added("later.parquet", out.getvalue().size, letters.num_rows)], after=0)

@@ -13,15 +13,15 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 
 from kraft_pipeline.tables import maintenance
-from kraft_pipeline.tables.committer import ConflictError, FencedError
-from kraft_pipeline.tables.delta import DeltaTableOf
-from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables.engines.engine import InlineEngine
 from kraft_pipeline.tables.iceberg import IcebergTable
-from kraft_pipeline.tables.opening import open_table
-from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.runner import Runner
-from kraft_pipeline.tables.spec import TableSpec
-from kraft_pipeline.tables.storage import Folder
+from kraft_pipeline.tables.specs.table_spec import TableSpec
+from kraft_pipeline.tables.stores.committer import ConflictError, FencedError
+from kraft_pipeline.tables.stores.delta import DeltaTableOf
+from kraft_pipeline.tables.stores.opening import open_table
+from kraft_pipeline.tables.stores.parquet import ParquetTable
+from kraft_pipeline.tables.stores.storage import Folder
 from tests.feed import Feed
 from tests.unit.pipeline.crashes.test_table_replay import rows, table
 

@@ -18,7 +18,7 @@ from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, LessThanOrEqual
 from pyiceberg.table import StaticTable
 
 from kraft_pipeline.tables import maintenance
-from kraft_pipeline.tables.tasks import encoded
+from kraft_pipeline.tables.engines.tasks import encoded
 from tests.feed import Feed
 from tests.unit.pipeline.test_table_changes import parsed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraft_pipeline.tables.storage import Folder
+from kraft_pipeline.tables.stores.storage import Folder
 
 
 @pytest.fixture

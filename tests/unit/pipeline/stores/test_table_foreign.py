@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable
 
 from kraft_pipeline.tables import maintenance
-from kraft_pipeline.tables.engine import InlineEngine
-from kraft_pipeline.tables.opening import open_table
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.stores.opening import open_table
 from tests.feed import Feed
 from tests.unit.pipeline.test_table_changes import parsed
 

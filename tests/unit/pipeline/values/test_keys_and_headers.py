@@ -17,10 +17,10 @@ from confluent_kafka.serialization import IntegerSerializer, MessageField, Seria
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
-from kraft_pipeline.tables import spec
 from kraft_pipeline.tables.formats import recordmeta, registry
 from kraft_pipeline.tables.formats.recordmeta import MetaReader
-from kraft_pipeline.tables.opening import open_table
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.stores.opening import open_table
 from kraft_protocol.client.errors import ClientError
 from kraft_protocol.records.batch import NewRecord, build_batch
 from tests.feed import Feed
@@ -39,10 +39,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
         yield found
 
 
-def parsed(path: Path, kind: str, **sections: Any) -> spec.TableSpec:
+def parsed(path: Path, kind: str, **sections: Any) -> table_spec.TableSpec:
     more = dict(sections)
     table = {"path": str(path / "t"), "format": kind, **more.pop("table", {})}
-    return spec.parse(document(**{"table": table, "value": VALUE, **more}))
+    return table_spec.parse(document(**{"table": table, "value": VALUE, **more}))
 
 
 def put(feed: Feed, at: int, *records: tuple[bytes | None, tuple[tuple[str, bytes | None], ...]]) -> None:
@@ -50,7 +50,7 @@ def put(feed: Feed, at: int, *records: tuple[bytes | None, tuple[tuple[str, byte
     feed.put(at, at + len(records), build_batch(batch, base_offset=at))
 
 
-def rows(given: spec.TableSpec) -> list[dict[str, Any]]:
+def rows(given: table_spec.TableSpec) -> list[dict[str, Any]]:
     """The rows by a reader that no one here wrote."""
     if given.format == "delta":
         found = pa.table(DeltaTable(given.path).to_pyarrow_table())
@@ -69,7 +69,7 @@ def rows(given: spec.TableSpec) -> list[dict[str, Any]]:
     return found.sort_by("n").to_pylist()
 
 
-def letters(given: spec.TableSpec) -> list[tuple[str, str, bytes]]:
+def letters(given: table_spec.TableSpec) -> list[tuple[str, str, bytes]]:
     dead = open_table(given, dead_letters=True)
     found = [f"{given.dead_letter_path}/{file.path}" for file in dead.live()]
     if not found:
@@ -78,7 +78,7 @@ def letters(given: spec.TableSpec) -> list[tuple[str, str, bytes]]:
     return [tuple(row) for row in query.fetchall()]
 
 
-@pytest.mark.parametrize("kind", spec.FORMATS)
+@pytest.mark.parametrize("kind", table_spec.FORMATS)
 def test_texts_and_a_map_of_headers(tmp_path: Path, kind: str) -> None:
     given = parsed(tmp_path, kind, key={"format": "string"}, headers={"format": "map", "values": "string"})
     feed = Feed(given)
@@ -103,7 +103,7 @@ def test_texts_and_a_map_of_headers(tmp_path: Path, kind: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", spec.FORMATS)
+@pytest.mark.parametrize("kind", table_spec.FORMATS)
 def test_numbers_by_kafkas_serializers(tmp_path: Path, kind: str) -> None:
     given = parsed(tmp_path, kind, key={"format": "int"}, headers={"format": "map"})
     feed = Feed(given)
@@ -125,7 +125,7 @@ def test_longs_of_a_slice() -> None:
     """Records before the slice are not read, and nulls take no bytes."""
     keys = pa.array([b"x", None, (-(1 << 63)).to_bytes(8, signed=True), (7).to_bytes(8), b""], pa.binary()).slice(1)
     records = pa.record_batch({"key": keys, "headers": pa.nulls(4, recordmeta.TYPES["headers"])})
-    found, bad = MetaReader(spec.KeySpec("long"), spec.HeaderSpec("map"))(records)
+    found, bad = MetaReader(table_spec.KeySpec("long"), table_spec.HeaderSpec("map"))(records)
     assert found["key"].to_pylist() == [None, -(1 << 63), 7, None]
     assert found["headers"].to_pylist() == [None] * 4
     assert bad == {3: ("key.value", "key: it has 0 bytes, and a number has 8")}
@@ -169,7 +169,7 @@ def test_keys_of_avro_by_the_registry(tmp_path: Path, server: RegistryServer) ->
         monkeypatched(records)
 
 
-@pytest.mark.parametrize("kind", spec.FORMATS)
+@pytest.mark.parametrize("kind", table_spec.FORMATS)
 def test_a_table_with_other_keys_is_refused(tmp_path: Path, kind: str) -> None:
     feed = Feed(parsed(tmp_path, kind))
     put(feed, 0, (b"k", ()))
@@ -178,7 +178,7 @@ def test_a_table_with_other_keys_is_refused(tmp_path: Path, kind: str) -> None:
         ({"headers": {"format": "map"}}, "_headers"),
     ):
         given = parsed(tmp_path, kind, **sections)
-        with pytest.raises(spec.SpecError, match=f"format: the table's column {text}"):
+        with pytest.raises(table_spec.SpecError, match=f"format: the table's column {text}"):
             other = Feed(given)
             other.begin()
             put(other, 1, (b"k", ()))
@@ -201,10 +201,10 @@ def test_a_table_with_other_keys_is_refused(tmp_path: Path, kind: str) -> None:
     ],
 )
 def test_what_is_wrong_with_keys_and_headers(sections: dict[str, Any], message: str) -> None:
-    with pytest.raises(spec.SpecError, match=re.escape(message)):
-        spec.parse(document(**sections))
+    with pytest.raises(table_spec.SpecError, match=re.escape(message)):
+        table_spec.parse(document(**sections))
 
 
 def test_types_of_keys_are_checked_before_the_first_record(tmp_path: Path) -> None:
-    with pytest.raises(spec.SpecError, match=r"spec.key.schema: 'number' is not one of"):
+    with pytest.raises(table_spec.SpecError, match=r"spec.key.schema: 'number' is not one of"):
         Feed(parsed(tmp_path, "delta", key={"format": "json", "schema": {"a": "number"}}))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kraft_node.base.long_answers import answer
 from kraft_node.broker.pieces import pieces
-from kraft_node.log.manager import UNMEASURED, measured
+from kraft_node.log.manager.log_manager import UNMEASURED, measured
 from kraft_node.metadata.features import CORDONED_LOG_DIRS_SUPPORTED
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import Uuid
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
-    from kraft_node.log.directory import Directory
+    from kraft_node.log.manager.directory import Directory
 
 
 Wanted: TypeAlias = "dict[str, set[int]] | None"

@@ -17,7 +17,7 @@ from kraft_node.base.turns import Turns
 from kraft_node.broker.handlers.long_checks import LongChecks
 from kraft_node.broker.leader_hints import hint_at_leaders
 from kraft_node.broker.metadata_cache import is_internal
-from kraft_node.log.recovery import LogIsRecovering
+from kraft_node.log.recovery.background import LogIsRecovering
 from kraft_node.log.validate import Checked, LongCheck, LongRecode
 from kraft_node.log.waiting.write_budget import AppendLater
 from kraft_node.partition.acks import ACKS_ALL, Appended, appended, is_acknowledged, when_acknowledged

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kraft_node.partition.partition import Partition
 
 
-class Cluster:
+class FollowerStates:
     """One broker's view of the other brokers."""
 
     def __init__(

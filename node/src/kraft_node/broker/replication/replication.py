@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.config.resources import TOPIC_RESOURCE
-from kraft_node.broker.replication.cluster import Cluster
+from kraft_node.broker.replication.cluster import FollowerStates
 from kraft_node.broker.replication.fetchers import Fetchers
 from kraft_node.broker.replication.isr_changes import IsrChanges
 from kraft_node.broker.replication.throttle import ReplicationQuota
@@ -38,7 +38,7 @@ class Replication:
     ) -> None:
         self._env = env
         self.isr_changes = IsrChanges(node_id, broker_epoch, controller, env.scheduler)
-        self.cluster = Cluster(env.clock, image, config.int("replica.lag.time.max.ms"), self.isr_changes.propose)
+        self.cluster = FollowerStates(env.clock, image, config.int("replica.lag.time.max.ms"), self.isr_changes.propose)
         self._config = config
 
         def listed(topic: str, key: str) -> str:

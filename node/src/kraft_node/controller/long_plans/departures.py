@@ -14,7 +14,8 @@ controller may resign after any turn:
 Apache Kafka 4.3 writes these records in the same order, in several batches that are not one transaction, so it relies
 on the same prefixes. But it plans all of them in one event.
 
-While the partitions come first, nothing in the metadata bars the broker. `Cluster.leaving` does: such a broker is
+While the partitions come first, nothing in the metadata bars the broker. `ControllerState.leaving` does: such a
+broker is
 neither elected nor accepted into an ISR, and new partitions treat it like a fenced one. So no partition behind the
 search can name the broker again, and one search is enough. If the controller resigns, this soft state is lost together
 with the plan. A partition whose only in-sync replica is on such a broker may have lost its leader then, so a new
@@ -30,9 +31,9 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any, Final
 
-from kraft_node.controller.cluster import Cluster
-from kraft_node.controller.leaders import Leaders
+from kraft_node.controller.partitions.leaders import Leaders
 from kraft_node.controller.plan import Plan, Steps, Turns, preceded
+from kraft_node.controller.state.controller_state import ControllerState
 from kraft_node.metadata.brokers import BrokerRegistration
 from kraft_protocol.wire.stored import BrokerRegistrationChangeRecord
 
@@ -54,7 +55,7 @@ class Departures:
 
     __slots__ = ("_cluster", "_leaders")
 
-    def __init__(self, cluster: Cluster, leaders: Leaders) -> None:
+    def __init__(self, cluster: ControllerState, leaders: Leaders) -> None:
         self._cluster = cluster
         self._leaders = leaders
 

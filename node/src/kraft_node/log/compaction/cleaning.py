@@ -6,16 +6,17 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.base.env import Disk, File
-from kraft_node.log import names, txn_index
+from kraft_node.log import names
 from kraft_node.log.compaction.batch_filter import BatchFilter, LastRecord
 from kraft_node.log.compaction.choice import first_uncleanable
 from kraft_node.log.compaction.key_map import KeyMap
 from kraft_node.log.compaction.segment_reader import SegmentReader
 from kraft_node.log.compaction.transactions import Transactions
 from kraft_node.log.flushing import fsync_path
-from kraft_node.log.scan import BadBatch
-from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
-from kraft_node.log.segments import remove_files
+from kraft_node.log.segments import txn_index
+from kraft_node.log.segments.scan import BadBatch
+from kraft_node.log.segments.segment import RELATIVE_OFFSET_MAX, Segment
+from kraft_node.log.segments.segment_list import remove_files
 from kraft_protocol.records.batch import (
     CONTROL_BIT,
     TRANSACTIONAL_BIT,
@@ -26,9 +27,9 @@ from kraft_protocol.records.batch import (
 from kraft_protocol.records.errors import BatchError
 
 if TYPE_CHECKING:
-    from kraft_node.log.files import Put
     from kraft_node.log.log import Log
-    from kraft_node.log.txn_index import AbortedTxn
+    from kraft_node.log.segments.files import Put
+    from kraft_node.log.segments.txn_index import AbortedTxn
     from kraft_protocol.buffers import Buffer
 
 KEYS_MAX: Final = 200_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.log.scan import BadBatch
+from kraft_node.log.segments.scan import BadBatch
 from kraft_protocol.records.batch import HEADER, HEADER_SIZE, MAGIC, BatchHeader
 
 if TYPE_CHECKING:

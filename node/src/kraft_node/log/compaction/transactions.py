@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kraft_node.log.txn_index import AbortedTxn
+from kraft_node.log.segments.txn_index import AbortedTxn
 from kraft_protocol.records.control import ControlType, iter_control_records
 
 if TYPE_CHECKING:

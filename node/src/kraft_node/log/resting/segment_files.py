@@ -10,7 +10,7 @@ from typing import Protocol
 
 from kraft_node.base.env import File
 from kraft_node.log import names
-from kraft_node.log.files import NO_ENDS, Handle, LogDir
+from kraft_node.log.segments.files import NO_ENDS, Handle, LogDir
 
 
 class Owner(Protocol):

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.base.calls import call_each
-from kraft_node.log.files import SHORTAGE_PAUSE_MS, LogDir
 from kraft_node.log.flushing import Flush
+from kraft_node.log.segments.files import SHORTAGE_PAUSE_MS, LogDir
 from kraft_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

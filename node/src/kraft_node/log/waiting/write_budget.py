@@ -22,8 +22,8 @@ from kraft_node.log.errors import is_shortage
 from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from kraft_node.log.files import LogDir
     from kraft_node.log.log import Log
+    from kraft_node.log.segments.files import LogDir
 
 STEP_BYTES: Final = 32 << 20
 """Appended at most between two looks."""

@@ -19,7 +19,7 @@ clocks and the faults; the same seed gives the same trace hash.
 | `exhaustive` `small_world` | every order of events of a small quorum, within bounds |
 
 Most seeds run a lean harness around `RaftNode`, which fulfils the ten points of `raft/__init__.py` and asserts them.
-About one seed in seven runs `server.raft_driver` instead, with the protocol's bytes, metadata records and the image,
+About one seed in seven runs `server.quorum.driver` instead, with the protocol's bytes, metadata records and the image,
 under the same faults and laws, with static or dynamic voters. `kraft_node.testing.sim` runs the driver's files.
 
 The promise to a client is checked for the bare core (`Proposed`) and the driver (`prepare`): if the high watermark has

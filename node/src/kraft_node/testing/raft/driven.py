@@ -1,4 +1,4 @@
-"""A process of the Raft simulator that runs the real driver (`server.raft_driver`) around the core.
+"""A process of the Raft simulator that runs the real driver (`server.quorum.driver`) around the core.
 
 Requests and responses travel as the protocol's bytes, records are metadata records, snapshots hold the image. The laws
 are the same: they check the storage, the messages and the high watermark. A client proposes through the driver, as the
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.env import Env
 from kraft_node.raft import events, wire_form
 from kraft_node.raft.accumulator import BatchTooLarge
+from kraft_node.raft.membership.quorum import ReplicaKey, VoterSet
 from kraft_node.raft.messages import VersionsRequest
 from kraft_node.raft.node import NotLeader
-from kraft_node.raft.quorum import ReplicaKey, VoterSet
 from kraft_node.raft.ready import Ready
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.server.faults import Faults, raising
-from kraft_node.server.raft_driver import RaftDriver
+from kraft_node.server.quorum.driver import RaftDriver
 from kraft_node.testing.raft import judge
 from kraft_node.testing.raft.driven_storage import DrivenStorage
 from kraft_node.testing.raft.driven_voters import HOST, is_versions, supported_versions, tool_request
@@ -396,7 +396,7 @@ class Loop:
 
 
 class Way:
-    """A link from one replica to another, like `server.channel.Channel`."""
+    """A link from one replica to another, like `server.channels.channel.Channel`."""
 
     __slots__ = ("_node_id", "_replica")
 

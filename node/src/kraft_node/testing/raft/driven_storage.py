@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.metadata.log_batches import iter_values
 from kraft_node.metadata.records import decode_record
 from kraft_node.raft.log_view import SnapshotId
-from kraft_node.raft.quorum import QuorumState
+from kraft_node.raft.membership.quorum import QuorumState
 from kraft_node.raft.storage import SnapshotFile
 from kraft_node.testing.raft.driven_voters import stated_by_snapshot, stated_in
 from kraft_node.testing.raft.laws import require

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.metadata.log_batches import voters_batch
 from kraft_node.raft import wire_form
-from kraft_node.raft.voter_history import decode_voters, encode_kraft_version, encode_voters
+from kraft_node.raft.membership.voter_history import decode_voters, encode_kraft_version, encode_voters
 from kraft_node.testing.raft.storage import BOOTSTRAP, EMPTY_CHAIN, Snapshot
 from kraft_protocol.records.batch import iter_headers
 from kraft_protocol.records.control import ControlType, iter_control_records
@@ -15,7 +15,7 @@ from kraft_protocol.wire.api import API, ApiKey
 from kraft_protocol.wire.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from kraft_node.raft.quorum import VoterSet
+    from kraft_node.raft.membership.quorum import VoterSet
     from kraft_node.testing.raft.driven import DrivenReplica
     from kraft_node.testing.raft.storage import ModelDisk
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.raft import events
 from kraft_node.raft.epochs import EPOCH_MAX, FREE_MAX, LEAP_MAX
+from kraft_node.raft.membership.quorum import ReplicaKey, VoterSet
 from kraft_node.raft.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
@@ -14,7 +15,6 @@ from kraft_node.raft.messages import (
     VoteRequest,
 )
 from kraft_node.raft.node import NotLeader
-from kraft_node.raft.quorum import ReplicaKey, VoterSet
 from kraft_node.testing.raft.replica import Token
 from kraft_node.testing.raft.scenes import Scenes
 

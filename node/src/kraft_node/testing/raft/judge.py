@@ -8,9 +8,9 @@ from kraft_node.raft.messages import FetchRequest, VoteReply, VoteRequest
 from kraft_node.testing.raft.laws import require
 
 if TYPE_CHECKING:
-    from kraft_node.raft.leader import Leader
     from kraft_node.raft.log_view import LogView
     from kraft_node.raft.node import RaftNode
+    from kraft_node.raft.roles.leader import Leader
     from kraft_node.testing.raft.replica import Replica
 
 

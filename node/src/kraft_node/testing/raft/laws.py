@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraft_node.raft.quorum import ReplicaKey, VoterSet
+from kraft_node.raft.membership.quorum import ReplicaKey, VoterSet
 from kraft_node.testing.raft.storage import EMPTY_CHAIN, Entry, ModelLog
 
 if TYPE_CHECKING:

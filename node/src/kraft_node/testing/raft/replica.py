@@ -1,4 +1,4 @@
-"""One process of the Raft simulator: the host of a core (`raft.ready.Host`), as `server.raft_host` is on real files.
+"""One process of the Raft simulator: the host of a core (`raft.ready.Host`), as `server.quorum.host` is on real files.
 
 Asserts the driver's contract (the numbers are those in `raft/__init__.py`) and reports events to `laws`.
 """
@@ -13,12 +13,12 @@ from kraft_node.raft import events
 from kraft_node.raft import ready as do
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.epochs import FREE_MAX
-from kraft_node.raft.leader import Leader
 from kraft_node.raft.log_view import LogView, SnapshotId
+from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.voter_changes import FACTS
 from kraft_node.raft.messages import Batch, FetchReply
 from kraft_node.raft.node import NotLeader, RaftNode
-from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
-from kraft_node.raft.voter_changes import FACTS
+from kraft_node.raft.roles.leader import Leader
 from kraft_node.testing.raft import judge
 from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.replica_snapshots import ReplicaSnapshots

@@ -8,7 +8,7 @@ from kraft_node.raft import events
 from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.messages import POSITION_OUT_OF_RANGE, SNAPSHOT_NOT_FOUND, FetchSnapshotReply
-from kraft_node.raft.states import Role
+from kraft_node.raft.roles.states import Role
 from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.storage import Snapshot
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.raft import events
-from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
 
 if TYPE_CHECKING:
     from kraft_node.testing.raft.replica import Replica

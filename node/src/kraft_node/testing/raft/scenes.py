@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.raft import events
+from kraft_node.raft.membership.voter_changes import why_not_upgrade
 from kraft_node.raft.messages import RemoveVoterRequest
-from kraft_node.raft.states import Role
-from kraft_node.raft.voter_changes import why_not_upgrade
+from kraft_node.raft.roles.states import Role
 from kraft_node.testing.raft.replica import Token
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import Any, Final
 from kraft_node.raft import events
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.log_view import LogView
+from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.node import RaftNode
-from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
-from kraft_node.raft.states import Role
+from kraft_node.raft.roles.states import Role
 from kraft_node.testing.raft.driven import DrivenReplica
 from kraft_node.testing.raft.driven_voters import format_disk
 from kraft_node.testing.raft.faults import Faults

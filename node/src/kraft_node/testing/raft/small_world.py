@@ -18,11 +18,11 @@ from kraft_node.raft import events
 from kraft_node.raft import ready as do
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.log_view import LogView
+from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.voter_changes import VoterSets
 from kraft_node.raft.messages import Batch, FetchRequest, VoteReply, VoteRequest
 from kraft_node.raft.node import RaftNode
-from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
-from kraft_node.raft.states import Role
-from kraft_node.raft.voter_changes import VoterSets
+from kraft_node.raft.roles.states import Role
 from kraft_node.testing.raft.laws import require
 
 VOTERS: Final = 3

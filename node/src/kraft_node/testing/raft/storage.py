@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from kraft_node.raft.log_view import SnapshotId
-from kraft_node.raft.quorum import QuorumState, VoterSet
+from kraft_node.raft.membership.quorum import QuorumState, VoterSet
 
 EMPTY_CHAIN = 0
 BOOTSTRAP = SnapshotId(0, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.raft.quorum import ReplicaKey
+from kraft_node.raft.membership.quorum import ReplicaKey
 from kraft_node.testing.raft.storage import Entry
 from kraft_protocol.ids import ZERO_UUID
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kraft_pipeline.tables.bykey.ordering import Order, matches, newer
-from kraft_pipeline.tables.spec import SpecError
+from kraft_pipeline.tables.specs.table_spec import SpecError
 from kraft_pipeline.tables.values import META
 
 STAGED: Final = "_staged"

@@ -22,13 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kraft_pipeline.tables import partitions
 from kraft_pipeline.tables.bykey.ordering import Order, matches, newer
-from kraft_pipeline.tables.committer import DELETED, Added, Changes, Each, Part, stem
-from kraft_pipeline.tables.intents import Work
-from kraft_pipeline.tables.partitions import By
+from kraft_pipeline.tables.engines.tasks import FILE_BYTES, INT96_UNIT, encoded, nulls_of
 from kraft_pipeline.tables.schemas import aligned, as_in
-from kraft_pipeline.tables.tasks import FILE_BYTES, INT96_UNIT, encoded, nulls_of
+from kraft_pipeline.tables.specs import partitions
+from kraft_pipeline.tables.specs.partitions import By
+from kraft_pipeline.tables.stores.committer import DELETED, Added, Changes, Each, Part, stem
+from kraft_pipeline.tables.stores.intents import Work
 
 BOUNDED: Final = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary)
 

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kraft_pipeline.tables.bykey.ordering import matches, newer
-from kraft_pipeline.tables.committer import DELETED, Changes
 from kraft_pipeline.tables.schemas import aligned
-from kraft_pipeline.tables.storage import Storage
+from kraft_pipeline.tables.stores.committer import DELETED, Changes
+from kraft_pipeline.tables.stores.storage import Storage
 
 FOLDER: Final = "_kraft_tombstones"
 MERGE_FROM: Final = 64

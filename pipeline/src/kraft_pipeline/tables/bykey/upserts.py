@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.bykey.ordering import Order
 from kraft_pipeline.tables.bykey.tombstones import Tombstones
-from kraft_pipeline.tables.committer import DELETED, Changes, Each, Part, stem
-from kraft_pipeline.tables.intents import Work
-from kraft_pipeline.tables.partitions import By, with_values
+from kraft_pipeline.tables.engines.tasks import FILE_BYTES, encoded
 from kraft_pipeline.tables.schemas import aligned
-from kraft_pipeline.tables.tasks import FILE_BYTES, encoded
+from kraft_pipeline.tables.specs.partitions import By, with_values
+from kraft_pipeline.tables.stores.committer import DELETED, Changes, Each, Part, stem
+from kraft_pipeline.tables.stores.intents import Work
 
 PARTS_MAX: Final = 256
 SAMPLES: Final = 200

@@ -23,7 +23,7 @@ from kraft_pipeline.tables.formats.byschema import NO_ID, PREFIX_BYTES, BySchema
 from kraft_pipeline.tables.formats.jsonvalues import Parsed
 from kraft_pipeline.tables.formats.registry import Registered, Registry, UnknownSchemaError
 from kraft_pipeline.tables.schemas import aligned
-from kraft_pipeline.tables.spec import SpecError, ValueSpec
+from kraft_pipeline.tables.specs.table_spec import SpecError, ValueSpec
 
 
 class AvroWay(NamedTuple):

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from kraft_pipeline.tables.instants import instant
 from kraft_pipeline.tables.schemas import DEPTH_MAX
+from kraft_pipeline.tables.specs.instants import instant
 
 PRIMITIVES: Final = {
     "int8": pa.int32(),

@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 
 from kraft_pipeline.tables.errors import RefusedError
 from kraft_pipeline.tables.formats.valuespec import Access, OAuth
-from kraft_pipeline.tables.spec import SpecError
+from kraft_pipeline.tables.specs.table_spec import SpecError
 
 REQUEST_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 1 << 20

@@ -27,7 +27,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kraft_pipeline.tables.errors import RecordError
-from kraft_pipeline.tables.spec import POSITION
+from kraft_pipeline.tables.specs.table_spec import POSITION
 
 OP: Final = "_op"
 TIME: Final = "_source_time"

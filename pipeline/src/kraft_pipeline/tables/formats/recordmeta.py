@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad
-from kraft_pipeline.tables.fieldtypes import type_of
 from kraft_pipeline.tables.formats import jsonvalues
 from kraft_pipeline.tables.formats.valuespec import HeaderSpec, KeySpec
 from kraft_pipeline.tables.schemas import aligned
-from kraft_pipeline.tables.spec import SpecError
+from kraft_pipeline.tables.specs.fieldtypes import type_of
+from kraft_pipeline.tables.specs.table_spec import SpecError
 
 NUMBERS: Final = {"int": (pa.int32(), ">i4"), "long": (pa.int64(), ">i8")}
 """Format -> column and bytes of Kafka's serializers, which write big-endian."""

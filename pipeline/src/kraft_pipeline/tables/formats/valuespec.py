@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kraft_pipeline.tables.sections import Section, SpecError
+from kraft_pipeline.tables.specs.sections import Section, SpecError
 
 FORMATS: Final = ("raw", "json", "avro", "protobuf")
 KEY_FORMATS: Final = ("raw", "string", "int", "long", "json", "avro")

@@ -16,8 +16,8 @@ from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT
 
 from kraft_pipeline.tables.iceberg.fields import spec_of
-from kraft_pipeline.tables.intents import Work
-from kraft_pipeline.tables.partitions import By
+from kraft_pipeline.tables.specs.partitions import By
+from kraft_pipeline.tables.stores.intents import Work
 
 T = TypeVar("T")
 

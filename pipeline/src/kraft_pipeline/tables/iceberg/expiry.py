@@ -18,7 +18,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from kraft_pipeline.tables.storage import Storage
+from kraft_pipeline.tables.stores.storage import Storage
 
 FOLDER: Final = "_kraft_expired"
 VERSIONS: Final = 1000

@@ -22,7 +22,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import BinaryType, IntegerType, LongType, PrimitiveType, StringType
 
-from kraft_pipeline.tables.partitions import FORMATS, By
+from kraft_pipeline.tables.specs.partitions import FORMATS, By
 
 TRANSFORMS: Final[Mapping[str, Transform[Any, Any]]] = {
     "year": YearTransform(),

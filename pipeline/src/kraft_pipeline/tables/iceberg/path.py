@@ -23,7 +23,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_m
 from pyiceberg.typedef import Identifier, Properties
 
 from kraft_pipeline.tables.iceberg.commits import shared
-from kraft_pipeline.tables.storage import Storage
+from kraft_pipeline.tables.stores.storage import Storage
 
 FOLDER: Final = "metadata"
 HINT: Final = f"{FOLDER}/version-hint.text"

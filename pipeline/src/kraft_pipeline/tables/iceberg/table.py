@@ -41,17 +41,17 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots, _SnapshotProducer
 from pyiceberg.typedef import Record
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import intents
 from kraft_pipeline.tables.bykey.merging import Merge
-from kraft_pipeline.tables.committer import Added, Changes, ConflictError, Each, State
 from kraft_pipeline.tables.iceberg.commits import TAG_CHARACTERS, Overwrite, evolve, partition, shared, tag
 from kraft_pipeline.tables.iceberg.expiry import Expired, due, referred
 from kraft_pipeline.tables.iceberg.fields import bounds, bounds_of, levels_of, number, shown, small, spec_of, text_of
 from kraft_pipeline.tables.iceberg.path import FOLDER, PathCatalog
-from kraft_pipeline.tables.intents import COMMIT, COMPACT, Work
-from kraft_pipeline.tables.partitions import By
-from kraft_pipeline.tables.spec import SpecError
-from kraft_pipeline.tables.storage import Storage
+from kraft_pipeline.tables.specs.partitions import By
+from kraft_pipeline.tables.specs.table_spec import SpecError
+from kraft_pipeline.tables.stores import intents
+from kraft_pipeline.tables.stores.committer import Added, Changes, ConflictError, Each, State
+from kraft_pipeline.tables.stores.intents import COMMIT, COMPACT, Work
+from kraft_pipeline.tables.stores.storage import Storage
 
 APP: Final = "kraft.app"
 BATCH: Final = "kraft.batch"

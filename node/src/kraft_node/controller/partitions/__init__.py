@@ -1,0 +1,1 @@
+"""Topics and partitions: creation, placement, leaders, ISRs, reassignments."""

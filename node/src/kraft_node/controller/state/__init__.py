@@ -1,0 +1,1 @@
+"""The state that managers plan against, and the indexes that follow from it."""

@@ -1,0 +1,276 @@
+"""Future logs: unfinished copies from one log directory of a broker to another (`topic-partition.<unique>-future`).
+
+`LogManager.futures` finds them at start, creates, opens and removes them, and replaces the original log by its copy.
+`broker.log_dir_moves` decides what is copied and when it is complete. A partition has at most one future log, in
+another directory than its log.
+
+A copy is served only if it is proven: created by this process, closed cleanly, or truncated to what the checkpoints
+promise. Above that offset a loss of power may have left holes, which look like those of compaction. A flush would make
+such a hole durable, and nothing would see it any more. So no caller gets an unproven copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kraft_node.log import names
+from kraft_node.log.checkpoints import partition_metadata
+from kraft_node.log.checkpoints.offsets import column_of, offset_in
+from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.manager.directory import NEW_NAMES_SYNC_MS, Directory
+from kraft_node.log.recovery.opening import NEVER_COMPACTED, new_log, open_log
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import ZERO_UUID, Uuid
+
+if TYPE_CHECKING:
+    from kraft_node.log.log import Log
+    from kraft_node.log.manager.log_manager import LogManager
+    from kraft_node.log.segments.files import LogDir
+
+logger = logging.getLogger("kraft_node.log")
+
+
+class _Future:
+    __slots__ = ("directory", "log", "path", "proven")
+
+    def __init__(self, directory: Directory, path: str, *, proven: bool) -> None:
+        self.directory = directory
+        self.path = path
+        self.proven = proven
+        """Whether everything in it may be trusted; false after an unclean stop, until it was truncated."""
+        self.log: Log | None = None
+        """The open copy; if it is not proven, its truncation goes on."""
+
+
+class Futures:
+    """The future logs of a broker, by topic and partition."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._found: dict[tuple[str, int], _Future] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def load(self, directory: Directory) -> None:
+        """Take over the copies in the directory. A second copy of a partition is useless and removed."""
+        for key, path in directory.futures:
+            if key in self._found:
+                logger.warning("second copy of a log removed path=%s other=%s", path, self._found[key].path)
+                directory.remove_later(path, 0)
+            else:
+                is_listed = key in directory.unrecovered
+                self._found[key] = _Future(directory, path, proven=directory.clean and not is_listed)
+                directory.recovered(*key)
+                directory.count += 1
+
+    def partitions(self) -> list[tuple[str, int]]:
+        """The partitions that are being copied, or were when the node stopped."""
+        return list(self._found)
+
+    def logs(self) -> Iterator[Log]:
+        """The open copies that are proven."""
+        return (future.log for future in list(self._found.values()) if future.log is not None and future.proven)
+
+    def unproven(self, directory: Directory) -> list[tuple[str, int]]:
+        """The copies in a directory that the next start must truncate, too, though the node stops cleanly."""
+        return [key for key, found in self._found.items() if found.directory is directory and not found.proven]
+
+    def directory_of(self, topic: str, partition: int) -> Directory | None:
+        """The directory of the copy; None if there is none."""
+        found = self._found.get((topic, partition))
+        return None if found is None else found.directory
+
+    def topic_id(self, topic: str, partition: int) -> Uuid | None:
+        """The topic id of a copy; ZERO_UUID if it has none, None if there is no copy. Raises KafkaError."""
+        found = self._found.get((topic, partition))
+        if found is None:
+            return None
+        try:
+            return partition_metadata.read(self._manager.env.disk, found.path) or ZERO_UUID
+        except OSError as e:
+            raise found.directory.fail(e) from e
+
+    def sizes(self, directory: Directory) -> Iterator[tuple[str, int, int, int]]:
+        """(topic, partition, bytes, end offset) of the open copies in a directory."""
+        for (topic, partition), found in list(self._found.items()):
+            if found.directory is directory and found.log is not None:
+                yield topic, partition, found.log.size_bytes, found.log.end_offset
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """The copy, opened (and truncated to what is proven) if necessary; None if there is none.
+
+        Raises CutLater while the truncation waits or has more to do: try again. KafkaError KAFKA_STORAGE_ERROR.
+        """
+        found = self._found.get((topic, partition))
+        if found is None:
+            return None
+        log = self._open(found, topic, partition)
+        if not found.proven:
+            _cut_to_promise(log)
+            log.set_config(self._manager.topic_config(topic))  # it may have changed since the truncation began
+            found.proven = True
+        return log
+
+    def _open(self, found: _Future, topic: str, partition: int) -> Log:
+        """The copy, proven or not. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        if found.log is not None:
+            return found.log
+        directory = found.directory
+        directory.check()
+        try:
+            log = open_log(
+                directory,
+                found.path,
+                topic,
+                partition,
+                self._manager.topic_config(topic),
+                clean=found.proven,
+                recovery_point=directory.promised(topic, partition),
+                start_offset=offset_in(directory.start_offsets, topic, partition),
+                high_watermark=offset_in(directory.high_watermarks, topic, partition),
+                compacted_below=self._compacted_below(topic, partition),
+            )
+            log.topic_id = partition_metadata.read(self._manager.env.disk, found.path)
+        except OSError as e:
+            raise directory.fail(e) from e
+        except LogDirDamaged as e:
+            logger.error("copy removed topic=%s partition=%d reason=%s", topic, partition, e)
+            self.delete(topic, partition)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
+        log.held = True
+        found.log = log
+        return log
+
+    def _compacted_below(self, topic: str, partition: int) -> int:
+        """The offset up to which the copied log was compacted."""
+        source = self._manager.directory_of(topic, partition)
+        if source is None:
+            return NEVER_COMPACTED
+        return offset_in(source.cleaner_offsets, topic, partition, NEVER_COMPACTED)
+
+    def create(self, topic: str, partition: int, topic_id: Uuid, directory: Directory) -> Log:
+        """Create an empty copy in `directory`.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER while the checkpoints there may still name an
+        older log of that name.
+        """
+        assert (topic, partition) not in self._found, "law: a partition has at most one future log"
+        directory.check()
+        manager = self._manager
+        manager.check_not_retired(directory, topic, partition)
+        disk = manager.env.disk
+        unique = manager.env.rng.random_bytes(16).hex()
+        path = f"{directory.path}/{names.future_dir(topic, partition, unique)}"
+        try:
+            disk.mkdir(path, new=True)
+            log = new_log(directory, path, topic, partition, manager.topic_config(topic))
+            log.topic_id = topic_id
+            partition_metadata.make(directory.originals, path, Uuid(topic_id))
+        except (OSError, LogDirDamaged) as e:
+            raise directory.fail(e) from e
+        log.held = True
+        found = self._found[topic, partition] = _Future(directory, path, proven=True)
+        found.log = log
+        directory.count += 1
+        directory.sync_names(NEW_NAMES_SYNC_MS)
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Remove the copy; allowed if there is none, or if its directory has failed. Raises KafkaError."""
+        found = self._found.pop((topic, partition), None)
+        if found is None or not found.directory.online:
+            return
+        directory = found.directory
+        if found.log is not None:
+            found.log.close()
+        try:
+            path = directory.rename_aside(found.path, topic, partition, names.DELETE_DIR)
+        except OSError as e:
+            raise directory.fail(e) from e
+        if found.log is not None:
+            found.log.path = path
+        directory.count -= 1
+        self._manager.forget_offsets(directory, topic, partition)
+        directory.remove_later(path, self._manager.topic_config(topic).file_delete_delay_ms)
+
+    def promote(self, topic: str, partition: int) -> Log:
+        """Replace the partition's log by its copy (like Kafka's replaceCurrentLog…).
+
+        First the old name is removed durably, then the new name is created. A crash in between leaves a copy without a
+        log, which is promoted when the partition is opened (`Storage.open`). There are never two logs. The fsyncs are
+        waited for here, as in Kafka: the next append may only be promised in the place where it will be found.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
+        manager = self._manager
+        found = self._found[topic, partition]
+        log = self._open(found, topic, partition)
+        # Without its log a copy is the log: it was complete and durable before its log was removed.
+        assert found.proven or manager.directory_of(topic, partition) is None, "law: only proven copies replace logs"
+        directory, disk = found.directory, manager.env.disk
+        compacted_below = self._compacted_below(topic, partition)
+        before = manager.take_away(topic, partition, names.DELETE_DIR)
+        path = f"{directory.path}/{names.partition_dir(topic, partition)}"
+        if before is not None:
+            try:
+                disk.fsync_dir(before[0].path)
+            except OSError as e:
+                before[0].fail(e)
+        try:
+            disk.rename(found.path, path)
+            directory.originals.forget()
+            disk.fsync_dir(directory.path)
+        except OSError as e:
+            raise directory.fail(e) from e
+        log.path = found.path = path
+        del self._found[topic, partition]
+        manager.put(log)
+        if compacted_below >= 0:
+            column_of(directory.cleaner_offsets, topic)[partition] = compacted_below
+            directory.changed(topic)
+        manager.housekeeping.checkpoint_soon()  # its start offset was checkpointed in the old directory
+        if before is not None:
+            before[0].remove_later(before[1], manager.topic_config(topic).file_delete_delay_ms)
+            logger.info("log has moved partition=%s-%d from=%s to=%s", topic, partition, before[0].path, directory.path)
+        else:
+            logger.info("log has moved partition=%s-%d to=%s", topic, partition, directory.path)
+        return log
+
+    def forget(self, failed: LogDir) -> None:
+        """A directory has failed: its copies are useless."""
+        for key, found in list(self._found.items()):
+            if found.directory is failed:
+                if found.log is not None:
+                    found.log.close()
+                del self._found[key]
+
+    def withdrawn(self, log: Log, damage: LogDirDamaged | None) -> None:
+        """An open copy is damaged: remove it, which ends the move. Or (None) it must be opened again."""
+        found = self._found.get((log.topic, log.partition))
+        if found is None or found.log is not log:
+            return
+        if damage is not None:
+            logger.error("copy removed topic=%s partition=%d reason=%s", log.topic, log.partition, damage)
+            with contextlib.suppress(KafkaError):  # its directory has failed, which was reported
+                self.delete(log.topic, log.partition)
+            return
+        log.close()
+        found.log, found.proven = None, False
+
+
+def _cut_to_promise(copy: Log) -> None:
+    """Truncate a copy that was just recovered to its recovery point. Raises CutLater, KafkaError."""
+    if copy.recovery_point > copy.start_offset:
+        copy.truncate_to(copy.recovery_point)
+    elif copy.end_offset > copy.start_offset:
+        copy.reset_to(copy.start_offset)
+
+
+def check_name(topic: str, partition: int) -> None:
+    """Raise INVALID_TOPIC_EXCEPTION if the name of a copy would be too long for file systems."""
+    if len(names.future_dir(topic, partition, "0" * 32)) > names.DIR_NAME_MAX:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")

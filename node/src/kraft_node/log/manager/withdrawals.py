@@ -1,0 +1,71 @@
+"""Logs that must no longer be used: damaged ones, logs to be opened again, and logs of a dead directory."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kraft_node.log.log import Log
+from kraft_node.log.manager.directory import Directory, directory_of
+from kraft_protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kraft_node.log.errors import LogDirDamaged
+    from kraft_node.log.manager.log_manager import LogManager
+    from kraft_node.log.segments.files import LogDir
+
+logger = logging.getLogger("kraft_node.log")
+
+
+class Withdrawals:
+    """The actions of one `LogManager` for logs that its directories give up."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+
+    def quarantine(self, directory: Directory, topic: str, partition: int, damage: LogDirDamaged) -> KafkaError:
+        """Give the log to no caller any longer. Its files stay: an administrator, or the leader's copy, replaces
+        them.
+        """
+        manager = self._manager
+        directory.quarantined[topic, partition] = damage
+        directory.unrecovered.pop((topic, partition), None)
+        logger.error("replica quarantined topic=%s partition=%d reason=%s", topic, partition, damage)
+        if manager.on_withdrawn is not None:
+            manager.env.scheduler.call_soon(manager.on_withdrawn, topic, partition, damage)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(damage))
+
+    def withdrawn(self, log: Log, damage: LogDirDamaged | None) -> None:
+        """An open log is damaged, or (None) must be opened again: close it, and make its users release it."""
+        manager = self._manager
+        topic, partition = log.topic, log.partition
+        if manager.entry(topic, partition) is not log:
+            manager.futures.withdrawn(log, damage)
+            return
+        log.close()
+        directory = directory_of(log)
+        manager.forget_open(log)
+        if damage is not None:
+            self.quarantine(directory, topic, partition, damage)
+            return
+        directory.unrecovered[topic, partition] = None
+        logger.warning("log is opened anew topic=%s partition=%d reason=no descriptor was left", topic, partition)
+        if manager.on_withdrawn is not None:
+            manager.env.scheduler.call_soon(manager.on_withdrawn, topic, partition, None)
+
+    def failed(self, failed: LogDir) -> None:
+        """A directory is dead: forget its logs, and notify their users."""
+        manager = self._manager
+        manager.futures.forget(failed)
+        lost: list[tuple[str, int]] = []
+        for key in list(manager.partitions()):
+            entry = manager.entry(*key)
+            if entry is not None and (entry.dir if isinstance(entry, Log) else entry) is failed:
+                lost.append(key)
+                if isinstance(entry, Log):
+                    entry.close()
+                    manager.forget_open(entry)
+        assert failed.failed is not None, "law: a directory is dead for a reason"
+        logger.error("Log directory %s is dead, with %d logs: %s", failed.path, len(lost), failed.failed)
+        if manager.on_failure is not None:
+            manager.env.scheduler.call_soon(manager.on_failure, failed.path, lost, failed.failed)

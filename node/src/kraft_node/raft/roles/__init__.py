@@ -1,0 +1,1 @@
+"""The roles of a replica, and the transitions between them."""

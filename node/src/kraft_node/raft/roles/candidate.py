@@ -1,0 +1,37 @@
+"""Candidate: has begun an epoch, and requests votes once its own vote is on disk (contract 2 and 3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraft_node.raft import election
+from kraft_node.raft.roles.role import RoleState
+from kraft_node.raft.roles.states import Role
+
+if TYPE_CHECKING:
+    from kraft_node.raft.roles.transitions import RaftReplica
+
+
+class Candidate(RoleState):
+    __slots__ = ("deadline", "tally")
+
+    role = Role.CANDIDATE
+
+    def __init__(self, node: RaftReplica, epoch: int) -> None:
+        super().__init__(epoch)
+        self.deadline = node.now_ms + node.random_election_timeout_ms()
+        self.tally = election.Tally(node.voters)
+
+    def act(self, node: RaftReplica) -> None:
+        if node.is_quorum_state_durable:
+            self.tally.grant(node.local.id)
+        if node.now_ms >= self.deadline:
+            # Checked before the votes: a vote granted so long ago must not count (`amnesia`).
+            node.become_prospective()
+        elif self.tally.is_won:
+            node.become_leader(self.tally.granting())
+        else:
+            election.ask_for_votes(node, self.tally, pre_vote=False)
+
+    def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
+        return [self.deadline]

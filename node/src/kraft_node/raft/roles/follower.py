@@ -1,0 +1,67 @@
+"""Follower (observer if this node is not a voter): fetches from the leader; a voter without answers starts a
+pre-vote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraft_node.raft import replication, snapshots
+from kraft_node.raft.membership import voter_changes
+from kraft_node.raft.roles.role import RoleState
+from kraft_node.raft.roles.states import Role
+
+if TYPE_CHECKING:
+    from kraft_node.raft.roles.transitions import RaftReplica
+
+
+class Follower(RoleState):
+    __slots__ = ("_apart_ms", "_leader_id", "download", "fetch_deadline_ms", "has_fetched", "has_told", "join_ms")
+
+    role = Role.FOLLOWER
+
+    def __init__(self, node: RaftReplica, epoch: int, leader_id: int) -> None:
+        super().__init__(epoch)
+        self._leader_id = leader_id
+        self._apart_ms = node.stand_apart_ms(leader_id)
+        """Delay of this voter: all voters notice the loss of the leader at the same moment."""
+        self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._apart_ms
+        self.has_fetched = False
+        """A fetch from this leader has succeeded. Until the leader falls silent, pre-votes are refused."""
+        self.has_told = False
+        """The leader knows the directory and endpoints of this static voter."""
+        self.join_ms = node.now_ms + node.config.fetch_timeout_ms
+        """When to ask the leader again to become a voter (KIP-853)."""
+        self.download: snapshots.Download | None = None
+
+    @property
+    def leader_id(self) -> int:
+        return self._leader_id
+
+    def alive(self, node: RaftReplica) -> None:
+        """Note that the leader has answered in this epoch."""
+        self.has_fetched = True
+        self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._apart_ms
+
+    def suspect(self, node: RaftReplica) -> None:
+        """The leader has closed its connection: look for another leader soon, and stop refusing pre-votes."""
+        self.has_fetched = False
+        self.fetch_deadline_ms = min(self.fetch_deadline_ms, node.now_ms + self._apart_ms)
+
+    def act(self, node: RaftReplica) -> None:
+        expired = node.now_ms >= self.fetch_deadline_ms
+        if expired and node.may_stand:
+            node.become_prospective()
+            return
+        if expired:
+            self.has_fetched = False  # in the candidate's voter set this observer may be a voter with the deciding vote
+        node.want_flush()
+        if self.download is not None:
+            snapshots.fetch_part(node, self, self.download)
+        elif expired:
+            replication.fetch_from_anyone(node)
+        else:
+            replication.fetch_from(node, self._leader_id)
+        voter_changes.ask_to_join(node, self)
+
+    def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
+        return [self.fetch_deadline_ms, self.join_ms]

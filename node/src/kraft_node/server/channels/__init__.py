@@ -1,0 +1,1 @@
+"""Connections to other nodes, and to the controller in the same process."""

@@ -1,0 +1,1 @@
+"""The connections of clients: listeners, limits, requests in, responses out."""

@@ -1,0 +1,1 @@
+"""The driver of the Raft core: storage, peers, commits, snapshots."""

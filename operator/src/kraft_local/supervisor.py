@@ -1,0 +1,495 @@
+"""The supervisor of a local cluster: it observes, plans, acts and reports in a loop until it is asked to stop.
+
+It uses the same planner as on Kubernetes, and the same rules for changes. If it is killed, nodes run on, and the next
+supervisor continues from the memory and new observations. `kraftcluster up` calls it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import traceback
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from kraft_local.files import local_aspects
+from kraft_local.folder import Folder, Requests
+from kraft_local.ports import CONTROLLER, HOST, HTTP, NoPortError, key
+from kraft_local.probe import all_not_ready
+from kraft_local.processes import Processes
+from kraft_local.protocols import Sees, Tells
+from kraft_local.resource import API_VERSION, KIND, BadResourceError, parsed, values
+from kraft_local.topics import LocalTopics
+from kraft_local.world import Starts, World, unclean
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.status import KRaftClusterStatus
+from kraft_operator.apply import kafka
+from kraft_operator.apply.fence import looked_again
+from kraft_operator.apply.kafka import RefusedError
+from kraft_operator.observe.kafka import View
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.levels import name_of
+from kraft_operator.plan.model.observed import Aged, Kube, Observed
+from kraft_operator.plan.model.record import Record
+from kraft_operator.plan.model.situation import Situation, is_controller, situation
+from kraft_operator.plan.model.steps import Plan
+from kraft_operator.plan.model.wanted import Wanted
+from kraft_operator.plan.nodes.volumes import brokers_to_ask
+from kraft_operator.plan.planner import plan
+from kraft_operator.plan.topics import replicas_of
+from kraft_operator.protocol import new_client
+from kraft_operator.report.status import document, said, status
+from kraft_operator.specs.cluster import NamedCluster
+from kraft_operator.specs.planner_input import wishes
+from kraft_protocol.client.aio import Address, UnreachableError
+
+BUSY_S: Final = 0.2
+"""Seconds between passes while something is under way."""
+SETTLED_S: Final = 2.0
+"""Seconds between passes otherwise. The end of a process, a changed file or a request ends the wait."""
+LOOK_S: Final = 0.1
+LOOKS_MAX: Final = 8
+LOOKS_AHEAD: Final = 8
+"""The most decisions that a preview follows."""
+FOREVER_MS: Final = 2**31
+
+
+Probe = Callable[[Mapping[int, Address]], Awaitable[dict[int, str]]]
+"""Returns the nodes that are not ready, with the reasons."""
+
+
+class Supervisor:
+    """The supervisor of one cluster. The caller holds its lock. Without `acts`, it only observes and needs no lock."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        file: Path,
+        shown: Tells,
+        *,
+        processes: Starts | None = None,
+        offset: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+        acts: bool = True,
+        view: Sees | None = None,
+        probe: Probe = all_not_ready,
+    ) -> None:
+        self.folder = folder
+        self.file = file
+        self._shown = shown
+        self._clock = clock
+        self.memory = folder.memory()
+        if not folder.exists():
+            self.memory.offset, self.memory.uid = offset, str(uuid.uuid4())
+        self.world = World(folder, self.memory, processes or Processes(), clock, say=shown.event, acts=acts)
+        self.client = new_client()
+        self._view: Sees = view or View(self.client, clock)
+        self._probe = probe
+        self._text: str | None = None
+        self._newer: str | None = None
+        """The text of the file when it last differed from `_text`."""
+        self._wrong: BadResourceError | None = None
+        """The problems of the text."""
+        self._requests = folder.requests()
+        self._pods: dict[int, tuple[bool, str]] = {}
+        self._changed_at = self._wrote_at = -float(FOREVER_MS)
+        self._before = KRaftClusterStatus()
+        self._trouble = ""
+        if not self.memory.topic_states:  # an older version kept them in the status
+            self.memory.topic_states = (folder.status() or {}).get("topics", {})
+        self._topics = LocalTopics(folder, self.memory, self.name, shown.event)
+        self._topics_change = False
+        self.ready = False
+        self.last = Plan()
+        self._tried: tuple[do.Step, ...] = ()
+
+    # The file
+
+    def load(self, *, at_once: bool = True) -> None:
+        """Read the file and put it in force. If it is invalid, raises BadResourceError; the former file stays in force.
+
+        Unless `at_once`, the file must be the same in two passes, because an editor may be writing it.
+        """
+        try:
+            text = self.file.read_text()
+        except OSError as error:
+            raise BadResourceError(f"{self.file}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise BadResourceError(f"{self.file}: not a text file") from None
+        if text == self._text:
+            self._newer = text
+            if self._wrong is not None:
+                raise self._wrong
+            return
+        if not at_once and text != self._newer:
+            self._newer = text
+            return
+        self._text, self._newer, self._wrong = text, text, None
+        try:
+            self._take_over(text)
+        except BadResourceError as error:
+            self._wrong = error
+            raise
+
+    def _take_over(self, text: str) -> None:
+        memory = self.memory
+        resource = parsed(text, str(self.file), memory.accepted, memory.topics, memory.record.cluster_id)
+        if resource.name != self.name:
+            raise BadResourceError(f"{self.file}: metadata.name: it is {self.name} that runs here, not {resource.name}")
+        if resource.other_kinds:
+            kinds = ", ".join(resource.other_kinds)
+            self._shown.event(f"{self.file}: only the operator on Kubernetes acts on {kinds}")
+        accepted = values(resource.spec)
+        in_force = (memory.accepted, memory.annotations, memory.topics)
+        if (accepted, resource.annotations, resource.topics) != in_force:
+            self.memory.generation += 1
+            if self.memory.accepted is not None:
+                self._shown.event(f"{self.file} has changed: generation {self.memory.generation}")
+            memory.accepted, memory.annotations, memory.topics = accepted, resource.annotations, resource.topics
+            self.folder.remember(self.memory)
+
+    def _reload(self) -> None:
+        """Read the file and the requests in a pass. A problem of the file is reported once."""
+        self._requests = self.folder.requests()
+        try:
+            self.load(at_once=False)
+            self._trouble = ""
+        except BadResourceError as error:
+            if self._trouble != str(error):
+                self._trouble = str(error)
+                self._shown.event(f"not taken over:\n{error}")
+
+    @property
+    def name(self) -> str:
+        return self.folder.root.name
+
+    @property
+    def cluster(self) -> NamedCluster:
+        return NamedCluster(self.name, "default", self.memory.uid, self._spec())
+
+    def _spec(self) -> KRaftClusterSpec:
+        """The specification of the file, with the requests of the command line."""
+        assert self.memory.accepted is not None, "load comes first"
+        return asked_for(KRaftClusterSpec.model_validate(self.memory.accepted), self._requests)
+
+    def annotations(self) -> dict[str, str]:
+        return {**self.memory.annotations, **self._requests.annotations}
+
+    # A pass
+
+    async def observe(self) -> Observed:
+        """Observe processes, quorum and metadata. Returns all views with their ages."""
+        cluster, asked_at = self.cluster, self._clock()
+        running = {node_id: p for node_id, p in self.world.processes().items() if p.alive}
+        statuses = {i: address for i in running if (address := self.address(i, HTTP)) is not None}
+        not_ready = await self._probe(statuses)
+        kube = self.world.kube(cluster, not_ready)
+        self._note(kube, {node_id: process.started for node_id, process in running.items()})
+        await self._view.look(self.controllers(kube), self.brokers(kube), statuses)
+        ask = brokers_to_ask(self.memory.record, self.wanted(), kube)
+        if ask:
+            asked = {i: one for i, one in self.brokers(kube).items() if i in ask and kube.pods[i].ready}
+            await self._view.look_at_disks(asked, lambda path: Path(path).name)
+        now = self._clock()
+        return Observed(
+            Aged(kube, round((now - asked_at) * 1000)),
+            self._view.quorum,
+            self._view.metadata,
+            since_write_ms=min(FOREVER_MS, round((now - self._wrote_at) * 1000)),
+            since_pod_change_ms=min(FOREVER_MS, round((now - self._changed_at) * 1000)),
+            disks=self._view.disks if ask else {},
+            tried=self._tried,
+        )
+
+    def _note(self, kube: Kube, starts: dict[int, str]) -> None:
+        """Note when a pod last became ready or went away."""
+        pods = {i: (pod.ready, starts.get(i, "")) for i, pod in kube.pods.items()}
+        was = {i: start for i, (ready, start) in self._pods.items() if ready}
+        is_ = {i: start for i, (ready, start) in pods.items() if ready}
+        if was != is_ or self._pods.keys() - pods.keys():
+            self._changed_at = self._clock()
+        self._pods = pods
+
+    def address(self, node_id: int, listener: str) -> Address | None:
+        port = self.memory.ports.get(key(node_id, listener))
+        return None if port is None else Address(HOST, port)
+
+    def controllers(self, kube: Kube) -> dict[int, Address]:
+        """Addresses of running controllers by node id."""
+        running = [i for i, pod in kube.pods.items() if pod.running and is_controller(pod)]
+        return {i: address for i in running if (address := self.address(i, CONTROLLER)) is not None}
+
+    def brokers(self, kube: Kube) -> dict[int, Address]:
+        """Addresses of running brokers by node id: their internal listeners."""
+        inner = next(one.name for one in self.cluster.spec.listeners if one.type == "Internal")
+        running = [i for i, pod in kube.pods.items() if pod.running and "broker" in pod.aspects.get("roles", "")]
+        return {i: address for i in running if (address := self.address(i, inner)) is not None}
+
+    def _ready_brokers(self, kube: Kube) -> list[Address]:
+        return [address for i, address in self.brokers(kube).items() if kube.pods[i].ready]
+
+    def wanted(self) -> Wanted:
+        """The wanted state, as on Kubernetes, without aspects that do not apply to processes."""
+        cluster = self.cluster
+        topic_replicas = replicas_of(self._topics.declared().wishes)
+        wanted = replace(wishes(cluster, self.annotations(), datetime.now(UTC)), topic_replicas=topic_replicas)
+        pools = []
+        for one in wanted.pools:
+            pool = cluster.pool(one.name)
+            assert pool is not None
+            pools.append(replace(one, aspects=local_aspects(cluster, pool)))
+        return replace(wanted, pools=tuple(pools))
+
+    async def once(self) -> Plan:
+        """Run one pass. Returns its plan."""
+        self._reload()
+        observed, wanted = await self.observe(), self.wanted()
+        before = self.memory.record
+        self.last = plan(before, wanted, observed, _fresh_id())
+        if self.last.guarded is not None:
+            await self._look_again(wanted)
+        else:
+            self._tried = tuple(self.last.steps)
+        for step in self.last.steps:
+            self._wrote_at = self._clock()
+            if not await self._do(step, observed):
+                break
+        self._withdraw()
+        await self._reconcile_topics(observed)
+        resource = self._told(observed, wanted, before)
+        self.folder.tell(resource)
+        self._shown.status(resource)
+        return self.last
+
+    async def _look_again(self, wanted: Wanted) -> None:
+        """Observe and plan again before a guarded step. The step is carried out only if the plan is the same."""
+        record = self.memory.record
+
+        def think(observed: Observed) -> tuple[Plan, Situation | None]:
+            return plan(record, wanted, observed, ""), situation(record, wanted, observed)
+
+        permit = await looked_again(self.last, self.observe, think, self._clock)
+        if permit is None or permit.expires_at <= self._clock():
+            name = type(self.last.guarded).__name__
+            self.last.waits.append(f"{name}: a second look found that something has changed")
+            self.last.steps.clear()
+        else:
+            self.last = permit.plan
+
+    def _withdraw(self) -> None:
+        """Remove requests of the command line for replacements that are done."""
+        done = {(item.name, item.node, item.by) for item in self.memory.record.replacements if item.done}
+
+        def is_open(one: Mapping[str, Any]) -> bool:
+            return (one["name"], one["node"], one["by"]) not in done
+
+        if not all(map(is_open, self._requests.replacements)):
+            with self.folder.asking() as requests:
+                requests.replacements = list(filter(is_open, requests.replacements))
+            self._requests = self.folder.requests()
+
+    async def _reconcile_topics(self, observed: Observed) -> None:
+        """Carry out one batch of topic changes per pass, once a broker is ready, as on Kubernetes."""
+        brokers, spec = self._ready_brokers(observed.kube.value or Kube()), self._spec()
+        self._topics_change = bool(self._topics.resources or self._topics.claims)
+        if not brokers or spec.paused or spec.hibernated or not self._topics_change:
+            return
+        try:
+            self._topics_change = await self._topics.run(self.client, brokers[0])
+        except (RefusedError, UnreachableError) as error:
+            self.last.waits.append(f"topics: {error}")
+
+    async def look(self) -> dict[str, Any]:
+        """Observe and plan without acting. Returns the resource with its status and the plan."""
+        observed, wanted = await self.observe(), self.wanted()
+        for _ in range(LOOKS_MAX):
+            s = situation(self.memory.record, wanted, observed)
+            if s is not None and s.quorum is not None and s.metadata is not None:
+                break
+            # Only views newer than the first observation of the processes count, and brokers lag a little.
+            await asyncio.sleep(BUSY_S)
+            observed = await self.observe()
+        record, fresh_id, decided = self.memory.record, _fresh_id(), list[do.Step]()
+        for _ in range(LOOKS_AHEAD):
+            self.last = plan(record, wanted, observed, fresh_id)
+            if not self.last.steps or not isinstance(self.last.steps[-1], do.Remember):
+                break
+            # Assume that the record is written, and plan the steps that follow from it.
+            decided += self.last.steps
+            record = self.last.steps[-1].record
+        self.last.steps[:0] = [step for step in decided if step not in self.last.steps]
+        self.memory.record = record
+        resource = self._told(observed, wanted, record)
+        resource["status"]["plan"] = [*resource["status"].get("plan", []), *await self._topic_lines(observed)]
+        return resource
+
+    async def _topic_lines(self, observed: Observed) -> list[str]:
+        """Messages about planned topic changes; empty if no broker is ready."""
+        brokers = self._ready_brokers(observed.kube.value or Kube())
+        if not brokers or not (self._topics.resources or self._topics.claims):
+            return []
+        try:
+            return await self._topics.lines(self.client, brokers[0])
+        except UnreachableError as error:
+            return [f"topics: {error}"]
+
+    async def _do(self, step: do.Step, observed: Observed) -> bool:
+        """Carry out a step. Returns whether it was done; if not, the next pass plans it again."""
+        cluster = self.cluster
+        try:
+            if not self.world.carry_out(cluster, step):
+                await self._ask(step, observed)
+        except (RefusedError, UnreachableError, NoPortError, OSError) as error:
+            self.last.block("StepFailed", f"{said(step)}: {error}")
+            return False
+        finally:
+            self._wrote_at = self._clock()
+        if not isinstance(step, do.CreateVolume | do.MarkFormatted):
+            self._shown.event(said(step))
+        return True
+
+    async def _ask(self, step: do.Step, observed: Observed) -> None:
+        kube = observed.kube.value or Kube()
+        controllers = self.controllers(kube)
+        ask = [*self._ready_brokers(kube), *controllers.values()]
+        if isinstance(step, kafka.OWN_STEPS):
+            ask = [one for i, one in self.brokers(kube).items() if i == step.node]
+        await kafka.carry_out(
+            self.client,
+            step,  # type: ignore[arg-type]  # the world has done all others
+            ask,
+            quorum=observed.quorum.value,
+            controllers=controllers,
+        )
+
+    def _told(self, observed: Observed, wanted: Wanted, before: Record) -> dict[str, Any]:
+        found = status(
+            self.cluster,
+            self.memory.record,
+            situation(before, wanted, observed),
+            self.last,
+            self._before,
+            generation=self.memory.generation,
+            now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            version=_version(observed),
+            revision=wanted.revision,
+        )
+        self._before = found
+        ready = next(condition for condition in found.conditions if condition.type == "Ready")
+        self.ready = ready.status == "True" and not any(isinstance(step, do.Remember) for step in self.last.steps)
+        metadata = {"name": self.name, "generation": self.memory.generation, "annotations": self.annotations()}
+        return {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": metadata,
+            "spec": values(self._spec()),
+            "status": document(found),
+            "topics": {one["metadata"]["name"]: one["status"] for one in self._topics.resources},
+            "local": self.local(),
+        }
+
+    def local(self) -> dict[str, Any]:
+        """Status of local clusters only: addresses and processes of nodes, and the problems of the file."""
+        listener = self.cluster.spec.listeners[0].name
+        brokers = [node for node in self.memory.record.nodes if node.broker and not node.stopped]
+        addresses = [address for node in brokers if (address := self.address(node.id, listener)) is not None]
+        return {
+            "bootstrap": ",".join(map(str, addresses)),
+            "folder": str(self.folder.root),
+            "file": str(self.file),
+            "trouble": self._trouble,
+            "ports": self.memory.ports,
+            "pids": {str(i): p.pid for i, p in self.world.processes().items() if p.alive},
+            "driver": os.getpid(),
+        }
+
+    # The loop
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run passes until `stop` is set."""
+        while not stop.is_set():
+            try:
+                done = await self.once()
+            except Exception:  # a bug must not end the supervision of the nodes
+                self._shown.event(f"this pass has failed; the next one follows\n{traceback.format_exc()}")
+                await self._pause(SETTLED_S, stop)
+                continue
+            changes = self._topics_change or self._newer != self._text
+            busy = bool(done.steps or done.waits or not self.ready or changes)
+            await self._pause(BUSY_S if busy else SETTLED_S, stop)
+
+    async def _pause(self, seconds: float, stop: asyncio.Event) -> None:
+        """Wait until the time is over, something changes, or `stop` is set."""
+        until, signature = self._clock() + seconds, self._signature()
+        while not stop.is_set() and self._clock() < until and self._signature() == signature:
+            try:
+                await asyncio.wait_for(stop.wait(), min(LOOK_S, seconds))
+            except TimeoutError:
+                continue
+
+    def _signature(self) -> object:
+        alive = frozenset((i, p.pid) for i, p in self.world.processes().items() if p.alive)
+        return alive, _stamp(self.file), _stamp(self.folder.root / "requests.json")
+
+    async def stop_all(self, at_once: asyncio.Event) -> bool:
+        """Stop all nodes, brokers first, because their clean stop needs the controllers.
+
+        Setting `at_once` kills the remaining nodes; so does the end of their grace period. Returns whether all running
+        nodes stopped cleanly.
+        """
+        cluster = self.cluster
+        running = [*self._alive(True), *self._alive(False)]
+        for brokers in (True, False):
+            while alive := self._alive(brokers):
+                if at_once.is_set():
+                    for node_id in alive:
+                        self.world.kill(node_id)
+                self.world.stop(cluster, alive)
+                self.world.kube(cluster, {})
+                await asyncio.sleep(BUSY_S / 2)
+        self.world.kube(cluster, {})
+        return not unclean(self.folder, running)
+
+    def _alive(self, brokers: bool) -> list[int]:
+        """Node ids of running processes with the role broker, or of all others."""
+        found = self.world.processes().items()
+        return [i for i, p in found if p.alive and ("broker" in p.what.get("roles", "")) is brokers]
+
+
+def asked_for(spec: KRaftClusterSpec, requests: Requests) -> KRaftClusterSpec:
+    """The specification of the file, with the requests of the command line."""
+    found: dict[str, Any] = values(spec)
+    names = {item["name"] for item in found["replacements"]}
+    found["replacements"] += [item for item in requests.replacements if item["name"] not in names]
+    found["paused"] = found["paused"] or requests.paused
+    found["hibernated"] = found["hibernated"] or requests.hibernated
+    return KRaftClusterSpec.model_validate(found)
+
+
+def _version(observed: Observed) -> str:
+    """The finalized metadata.version by name; empty when unknown."""
+    metadata = observed.metadata.value
+    level = None if metadata is None else metadata.features.get("metadata.version")
+    return "" if level is None else name_of(level)
+
+
+def _fresh_id() -> str:
+    import base64  # noqa: PLC0415  (once in a cluster's life)
+
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def _stamp(path: Path) -> object:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

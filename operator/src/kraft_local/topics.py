@@ -1,0 +1,84 @@
+"""KRaftTopics of a file, reconciled by the supervisor in each pass, as by the reconciler on Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from kraft_local.folder import Folder, Memory
+from kraft_operator.apply import topics
+from kraft_operator.plan.model.record import Claim
+from kraft_operator.plan.topics import Declared, TopicState, plan_topics
+from kraft_protocol.client.aio import Address, Client
+
+
+class LocalTopics:
+    """The `Keeper` of a local cluster. Resources have no uid; their names identify them."""
+
+    def __init__(self, folder: Folder, memory: Memory, name: str, say: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._memory = memory
+        self._name = name
+        self._say = say
+
+    @property
+    def resources(self) -> list[dict[str, Any]]:
+        """The KRaftTopics as objects, with their last status."""
+        return [
+            {
+                "metadata": {"name": name, "generation": self._memory.generation},
+                "spec": spec,
+                "status": self._memory.topic_states.get(name, {}),
+            }
+            for name, spec in self._memory.topics.items()
+        ]
+
+    @property
+    def claims(self) -> dict[str, Claim]:
+        return {claim.topic: claim for claim in self._memory.record.topics}
+
+    def declared(self) -> Declared:
+        """The declared topics. All are valid, because an invalid file is refused."""
+        return topics.declared(self.resources, self._name)[0]
+
+    async def run(self, client: Client, broker: Address) -> bool:
+        """Carry out a batch. Returns whether there is more to do. Raises UnreachableError."""
+        one = topics.Pass(client, broker, self, self._memory.record.cluster_id)
+        return await one.run(self.declared(), self.claims)
+
+    async def lines(self, client: Client, broker: Address) -> list[str]:
+        """Messages about the planned changes, which are not carried out. Raises UnreachableError."""
+        declared, claims = self.declared(), self.claims
+        names = sorted({*claims, *(wish.topic for wish in declared.wishes)})
+        seen = await topics.look(client, broker, names, self._memory.record.cluster_id)
+        return plan_topics(declared, seen, claims).lines
+
+    # The keeper
+
+    async def remember(self, claims: Mapping[str, Claim]) -> None:
+        owned = tuple(claims[topic] for topic in sorted(claims))
+        self._memory.record = replace(self._memory.record, topics=owned)
+        self._folder.remember(self._memory)
+
+    async def tell(self, states: Mapping[str, TopicState]) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        found = {
+            one["metadata"]["name"]: topics.status(states[one["metadata"]["name"]], one, now)
+            if one["metadata"]["name"] in states
+            else one["status"]
+            for one in self.resources
+        }
+        if found != self._memory.topic_states:
+            self._memory.topic_states = found
+            self._folder.remember(self._memory)
+
+    async def gone(self, claims: Collection[Claim]) -> set[str]:
+        for claim in claims:
+            self._say(f"topic {claim.topic} is deleted: KRaftTopic {claim.resource} has left the file")
+        return {claim.topic for claim in claims}
+
+    async def kept(self, claims: Collection[Claim]) -> None:
+        for claim in claims:
+            self._say(f"topic {claim.topic} stays, although its KRaftTopic has left the file")

@@ -1,0 +1,1 @@
+"""The values that the planner reads and returns: observations, record, specification, steps."""

@@ -1,0 +1,1 @@
+"""The life of nodes: ids, volumes, voters, restarts, replacement, removal."""

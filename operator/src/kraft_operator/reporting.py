@@ -1,0 +1,86 @@
+"""Reports beside the status of a pass: warning events, and the reason if nothing is done.
+
+The reconciler calls it. Each new problem causes one event.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from kraft_operator.apply import topics as by_topics
+from kraft_operator.apply.objects import difference
+from kraft_operator.apply.topic_objects import TopicObjects, cluster_missing
+from kraft_operator.events import Events
+from kraft_operator.kube.client import Api
+from kraft_operator.observe import objects
+from kraft_operator.plan.model import steps as do
+from kraft_operator.plan.model.record import Claim
+
+log = logging.getLogger("kraft_operator.reconcile")
+
+Object = dict[str, Any]
+Reasons = tuple[tuple[str, str], ...]
+"""Reason and message of each problem."""
+
+
+def now_text() -> str:
+    """The present time as Kubernetes writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(slots=True)
+class Reporter:
+    """Reports of one cluster, kept between passes."""
+
+    api: Api
+    events: Events
+    told: Reasons = ()
+
+    async def wrong(self, resource: Object, reason: str, message: str) -> None:
+        """Report that the operator does nothing: by an event, and by the condition Degraded."""
+        await self.once(resource, ((reason, message),))
+        status, generation = resource.get("status", {}), resource["metadata"].get("generation", 0)
+        others = [one for one in status.get("conditions", ()) if one["type"] != "Degraded"]
+        was = objects.condition_of(resource, "Degraded")
+        degraded = {
+            "type": "Degraded",
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": was["lastTransitionTime"] if was.get("status") == "True" else now_text(),
+            "observedGeneration": generation,
+        }
+        change = difference(status, {**status, "conditions": [*others, degraded], "observedGeneration": generation})
+        if change:
+            namespace, name = resource["metadata"]["namespace"], resource["metadata"]["name"]
+            await self.api.patch("KRaftCluster", namespace, name, {"status": change}, "status")
+
+    async def blocked(self, resource: Object, plan: do.Plan) -> None:
+        """Post an event for each new block of a plan."""
+        await self.once(resource, tuple((one.reason, one.message) for one in plan.blocked))
+
+    async def once(self, resource: Object, told: Reasons) -> None:
+        """Post an event for each reason and message that the last report did not have."""
+        for reason, message in told:
+            if (reason, message) not in self.told:
+                metadata = resource["metadata"]
+                log.info("%s/%s: %s: %s", metadata["namespace"], metadata["name"], reason, message)
+                await self.events.tell(resource, "Warning", reason, message)
+        self.told = told
+
+
+async def topics_without_cluster(api: Api, events: Events, namespace: str, name: str) -> None:
+    """Write the statuses of the KRaftTopics whose cluster does not exist."""
+    found = await api.list("KRaftTopic", namespace)
+    declared, states = by_topics.declared(found, name)
+    states |= cluster_missing(name, (one.resource for one in declared.wishes))
+    owner = {"metadata": {"name": name, "namespace": namespace}}
+    await TopicObjects(api, events, namespace, found, owner, _no_claims).tell(states)
+
+
+async def _no_claims(_: Mapping[str, Claim]) -> None:
+    """Ignore claims, because a missing cluster has no record."""

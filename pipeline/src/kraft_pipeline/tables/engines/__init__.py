@@ -1,0 +1,1 @@
+"""How the batches of a table run: on Spark, or in this process."""

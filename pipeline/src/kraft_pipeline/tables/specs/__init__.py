@@ -1,0 +1,1 @@
+"""The specification of a table, parsed and checked."""

@@ -1,0 +1,441 @@
+"""Delta tables through delta-rs. The batch number is the version in `txn`; the end position is in the commit's info.
+
+Tasks write the files, and the commit only names them, as any Delta writer does. The version in `txn` ensures that a
+batch is committed once. The writer reads it before each commit. If another commit takes the same version of the table,
+the commit fails, and the writer reads the table again before it retries.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Transaction
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.schema import Schema
+from deltalake.transaction import AddAction, RemoveAction
+
+from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables.bykey.merging import Left, Merge, accepted
+from kraft_pipeline.tables.schemas import widened
+from kraft_pipeline.tables.specs.partitions import By, with_columns
+from kraft_pipeline.tables.stores import intents
+from kraft_pipeline.tables.stores.committer import DELETED, Added, Changes, ConflictError, Each, State
+from kraft_pipeline.tables.stores.intents import Work
+from kraft_pipeline.tables.stores.storage import open_storage, s3_options
+
+DELETION_VECTORS: Final = "deletionVectors"
+"""Table feature: rows of a data file may be deleted by a separate file. delta-rs does not report which files."""
+CHANGE_FEED: Final = "delta.enableChangeDataFeed"
+BATCH: Final = "kraft.batch"
+POSITION: Final = "kraft.position"
+POSITIONS: Final = "_kraft_positions"
+"""Folder of positions. It replaces commit infos that Delta's log no longer has."""
+LEFT_S: Final = 3600.0
+"""Seconds after which a draft of a position file is abandoned: a live writer needs milliseconds."""
+APP: Final = "kraft.app"
+RECENT: Final = 20
+"""Newest commits to read before the whole history. Each is a file, and our last commit is nearly always among them."""
+
+
+class _Known(NamedTuple):
+    """The transactions of a version of the table."""
+
+    table: str
+    """The table's id: a new table at the same path has another id."""
+    version: int
+    versions: Mapping[str, int]
+
+
+class DeltaTableOf:
+    """A `Committer` over one Delta table."""
+
+    def __init__(self, uri: str, app_id: str, storage: Mapping[str, str]) -> None:
+        self._uri, self._app, self._storage = uri, app_id, s3_options(storage)
+        self._state: State | None = None
+        self._known: _Known | None = None
+        self._epoch = 0
+        self._table: DeltaTable | None = None
+        self._load()
+
+    def schema(self) -> pa.Schema | None:
+        """Return the columns as Arrow types, or None if the table does not exist."""
+        return None if self._table is None else pa.schema(self._table.schema().to_arrow())
+
+    def state(self) -> State:
+        """Read the log again and return this writer's last batch, position and epoch. Raises OSError."""
+        self._load()
+        with self._told():
+            return self._stands()
+
+    def _stands(self) -> State:
+        if self._table is None:
+            return State()
+        versions = self._transactions()
+        epoch, batch = versions.get(self._writer, 0), versions.get(self._app)
+        if batch is None:
+            return State(epoch=epoch)
+        if self._state is None or self._state.batch != batch:
+            self._state = State(batch, self._position(batch))
+        return replace(self._state, epoch=epoch)
+
+    def _transactions(self) -> Mapping[str, int]:
+        """The `txn` versions of our applications. Reads new commits only; delta-rs reads all since a checkpoint."""
+        assert self._table is not None
+        table, version = str(self._table.metadata().id), self._table.version()
+        known = self._known
+        found: dict[str, int] | None = None
+        if known is not None and known.table == table and 0 <= version - known.version <= RECENT:
+            found = self._since(known, version)
+        if found is None:
+            whole = {app: self._table.transaction_version(app) for app in (self._app, self._writer)}
+            found = {app: number for app, number in whole.items() if number is not None}
+        self._known = _Known(table, version, found)
+        return found
+
+    def _since(self, known: _Known, version: int) -> dict[str, int] | None:
+        """Add the `txn` versions of commits after `known`. Returns None if the log no longer has those commits."""
+        storage, found = open_storage(self._uri, self._storage), dict(known.versions)
+        for number in range(known.version + 1, version + 1):
+            try:
+                commit = storage.read(f"_delta_log/{number:020d}.json")
+            except FileNotFoundError:
+                return None
+            for line in commit.splitlines():
+                txn = json.loads(line).get("txn") if b'"txn"' in line else None
+                if txn is not None and txn["appId"] in (self._app, self._writer):
+                    found[txn["appId"]] = int(txn["version"])
+        return found
+
+    def claim(self, epoch: int) -> None:
+        """Commit a `txn` with the new epoch. Raises ConflictError unless `epoch` is the highest so far."""
+        state = self.state()
+        if epoch <= state.epoch:
+            raise ConflictError(f"table {self._uri}: writer {state.epoch} has claimed it before writer {epoch}")
+        self._write([], self._properties(state, Transaction(self._writer, epoch)))
+        self._epoch = epoch
+
+    def join(self) -> int:
+        """Adopt the epoch of the current writer, without a commit, and return it."""
+        self._epoch = self.state().epoch
+        return self._epoch
+
+    def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
+        """Create the table or add missing columns. Raises ValueError if it is partitioned differently."""
+        schema, partition_by = with_columns(schema, levels), [by.name for by in levels]
+        self._load()
+        if self._table is None:
+            self._table = DeltaTable.create(
+                self._uri, schema, mode="ignore", partition_by=partition_by, storage_options=self._storage or None
+            )
+            self._load()
+        assert self._table is not None
+        there = self._table.metadata().partition_columns
+        if partition_by and not there and not self._live():
+            self._partition(schema, partition_by)
+        elif partition_by != there:
+            raise ValueError(f"table {self._uri} is partitioned by {there}, not by {partition_by}")
+        known = {field.name: field for field in self._table.schema().fields}
+        wider = Schema.from_arrow(widened(pa.schema(self._table.schema().to_arrow()), schema))
+        new: list[Field] = [f for f in wider.fields if f != known.get(f.name)]
+        if new:
+            with self._told():
+                self._table.alter.add_columns(new)
+            self._load()
+
+    def _partition(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        """Partition a table without files, in a commit that keeps its transactions. Raises ConflictError."""
+        assert self._table is not None
+        metadata, there = self._table.metadata(), pa.schema(self._table.schema().to_arrow())
+        with self._told():
+            DeltaTable.create(
+                self._uri,
+                widened(there, schema),
+                mode="overwrite",
+                partition_by=list(partition_by),
+                name=metadata.name,
+                description=metadata.description,
+                configuration=metadata.configuration,
+                storage_options=self._storage or None,
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        self._load()
+
+    def commit(
+        self, batch: int, position: Position, files: Sequence[Added], *, after: int, removed: Sequence[str] = ()
+    ) -> None:
+        """As `Committer.commit`: one Delta version with add and remove actions, and `txn` = batch."""
+        self._follows(batch, after)
+        state = State(batch, position)
+        gone = [_remove(file, data_change=True) for file in self._held(removed)] if removed else []
+        properties = self._properties(state, Transaction(self._app, batch))
+        with self._kept(state):
+            self._write([*gone, *(_add(file, self.schema(), new=True) for file in files)], properties)
+
+    def _held(self, paths: Sequence[str]) -> list[Added]:
+        there = {file.path: file for file in self._live()}
+        gone = [path for path in paths if path not in there]
+        if gone:
+            raise ConflictError(f"{gone[0]} is no longer a file of {self._uri}")
+        return [there[path] for path in paths]
+
+    def upsert(self, batch: int, position: Position, changes: Changes, *, after: int, each: Each) -> list[str]:
+        """As `Keyed.upsert`. Raises ValueError, too, if the table has deletion vectors.
+
+        delta-rs merges a table with a change data feed; then the result is empty.
+        """
+        self._follows(batch, after)
+        if not self._whole():
+            raise ValueError(f"table {self._uri} has deletion vectors of another writer: it takes no rows by key")
+        assert self._table is not None, "a table is created before anything is committed"
+        state, work = State(batch, position), self._work(batch)
+        properties = self._properties(state, Transaction(self._app, batch))
+        feeds = self._table.metadata().configuration.get(CHANGE_FEED) == "true"
+        merge = Merge.of(work, changes, self.schema(), whole=False, only_look=feeds)
+        candidates = merge.candidates(self._live(changes.keys), each)
+        found = [left for left in each(merge.left, candidates) if left is not None]
+        if feeds:
+            with self._kept(state):
+                self._merge(self._accepted(merge, found), changes.keys, properties)
+                if self.state().batch != batch:  # delta-rs commits nothing if no row changes
+                    self._write([], properties)
+            return []
+        levels = [By(name, name, None) for name in self._table.metadata().partition_columns]
+        new = [*merge.rows(found, levels, each), *(left.rest for left in found if left.rest is not None)]
+        gone = [_remove(left.old, data_change=True) for left in found if left.changed]
+        with self._kept(state):
+            self._write([*gone, *(_add(file, self.schema(), new=True) for file in new)], properties)
+        return [file.path for file in new]
+
+    @contextmanager
+    def _kept(self, state: State) -> Iterator[None]:
+        """Store the position of a batch beside the table before its commit, and remove older positions afterwards.
+
+        Delta removes commit infos after `delta.logRetentionDuration`, including the info of a writer's last commit.
+        """
+        assert state.position is not None
+        storage, folder = open_storage(self._uri, self._storage), f"{POSITIONS}/{self._app}"
+        name = f"{folder}/{state.batch}-{uuid.uuid4().hex}.json"
+        storage.create(name, json.dumps(state.position.to_json()).encode())
+        yield
+        self._state = state
+        limit = time.time() - LEFT_S
+        for file in list(storage.list(folder)):
+            number = file.path.rpartition("/")[2].partition("-")[0]
+            # Keep later batches: another writer may have committed them. Names of drafts begin with a dot.
+            done = int(number) <= state.batch if number.isdigit() else file.modified < limit
+            if done and file.path != name:
+                storage.delete(file.path)
+
+    def _accepted(self, merge: Merge, found: Sequence[Left]) -> pa.Table:
+        """Read all changes that are newer than the table's rows into this process, where delta-rs merges them."""
+        storage, parts = merge.work.storage, []
+        for number, part in enumerate(merge.parts):
+            refused = [place for left in found for place in left.refused.get(number, [])]
+            parts.append(accepted(part.read(storage), refused))
+        return pa.concat_tables(parts)
+
+    def _merge(self, rows: pa.Table, keys: Sequence[str], properties: CommitProperties) -> None:
+        """Merge with delta-rs, which also writes the change data feed. VACUUM removes files of a killed merge."""
+        assert self._table is not None
+        columns = {_quoted(f.name): f"source.{_quoted(f.name)}" for f in self._table.schema().fields}
+        merge = self._table.merge(
+            rows,
+            " AND ".join(f"target.{_quoted(key)} = source.{_quoted(key)}" for key in keys),
+            source_alias="source",
+            target_alias="target",
+            streamed_exec=False,  # the changes are in memory, so delta-rs skips files by the bounds of their keys
+            commit_properties=properties,
+        )
+        merge = merge.when_matched_delete(f"source.{DELETED}").when_matched_update(columns)
+        with self._told():
+            merge.when_not_matched_insert(columns, f"NOT source.{DELETED}").execute()
+
+    def _work(self, batch: int) -> Work:
+        return intents.batch(open_storage(self._uri, self._storage), self._app, self._epoch, batch)
+
+    def files(self) -> set[str]:
+        """Paths of the current version's files and of replaced files not vacuumed yet: readers may still use them."""
+        self._load()
+        if self._table is None:
+            return set()
+        old = self._table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
+        return {file.path for file in self.live()} | {_relative(path, self._uri) for path in old}
+
+    def live(self) -> list[Added]:
+        """Return the files of the newest version, without bounds."""
+        self._load()
+        return self._live()
+
+    def _live(self, bounded: Sequence[str] = ()) -> list[Added]:
+        """The files of the loaded version, with bounds of the columns `bounded` if the commits have them."""
+        if self._table is None:
+            return []
+        rows = pa.table(self._table.get_add_actions(flatten=True))
+        found = zip(*(rows.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")), strict=True)
+        names = self._table.metadata().partition_columns
+        texts = [rows.column(f"partition.{name}").cast(pa.string()).to_pylist() for name in names]
+        bounds = {
+            bound: {name: rows.column(f"{bound}.{name}") for name in bounded if f"{bound}.{name}" in rows.column_names}
+            for bound in ("min", "max")
+        }
+        whole, added = self._whole(), []
+        for at, (path, size, count) in enumerate(found):
+            values = {name: text[at] for name, text in zip(names, texts, strict=True)}
+            least, most = ({n: column[at].as_py() for n, column in bounds[bound].items()} for bound in ("min", "max"))
+            added.append(Added(unquote(path), size, count or 0, values, least, most, whole=whole))
+        return added
+
+    def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
+        """As `Committer.replace`, without a data change. Raises ConflictError if there are deletion vectors, too."""
+        state = self.state()
+        state.check(self._uri, self._epoch)
+        there = self._held(old)
+        if not self._whole():
+            raise ConflictError(f"table {self._uri} has deletion vectors: its files are another writer's to merge")
+        removed = [_remove(file, data_change=False) for file in there]
+        self._write([*removed, *(_add(file, self.schema(), new=False) for file in new)], self._properties(state))
+
+    def vacuum(self, older_s: float) -> int:
+        """Run Delta's VACUUM and remove expired log files. The age is rounded up to whole hours."""
+        self._load()
+        if self._table is None:
+            return 0
+        with self._told():
+            self._table.cleanup_metadata()  # here, because after each commit it would list the whole log
+        hours = math.ceil(older_s / 3600)  # delta-rs counts whole hours: round up, so no file goes too early
+        return len(self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False))
+
+    def sweep(self) -> int:
+        """Return 0: delta-rs does not report remains of interrupted commits."""
+        return 0
+
+    def forget(self) -> None:
+        """Do nothing: a Delta table has no catalog entry."""
+
+    def _whole(self) -> bool:
+        assert self._table is not None
+        return DELETION_VECTORS not in (self._table.protocol().writer_features or ())
+
+    @property
+    def _writer(self) -> str:
+        """The application id whose `txn` versions are epochs."""
+        return f"{self._app}.writer"
+
+    def _follows(self, batch: int, after: int) -> None:
+        state = self.state()
+        state.check(self._uri, self._epoch)
+        if state.batch != after:
+            raise ConflictError(f"batch {batch} follows {after}, but the last one of {self._uri} is {state.batch}")
+
+    def _properties(self, state: State, *transactions: Transaction) -> CommitProperties:
+        """Commit properties without retries: the runner reads the table before it retries."""
+        info = {} if state.position is None else _info(state.batch, state.position)
+        return CommitProperties({APP: self._app, **info}, max_commit_retries=0, app_transactions=list(transactions))
+
+    def _write(self, actions: list[Any], properties: CommitProperties) -> None:
+        assert self._table is not None, "a table is created before anything is committed"
+        with self._told():
+            self._table.create_write_transaction(
+                actions,
+                "append",
+                self._table.schema(),
+                self._table.metadata().partition_columns,
+                commit_properties=properties,
+                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+            )
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Translate DeltaError: OSError if its text names a failed read or write, otherwise ConflictError."""
+        try:
+            yield
+        except TableNotFoundError:
+            raise
+        except DeltaError as e:
+            kind = OSError if re.search(r"Generic \w+ error|os error", str(e)) else ConflictError
+            raise kind(f"table {self._uri}: {e}") from e
+
+    def _load(self) -> None:
+        try:
+            with self._told():
+                if self._table is None:
+                    self._table = DeltaTable(self._uri, storage_options=self._storage or None)
+                else:
+                    self._table.update_incremental()
+        except TableNotFoundError:
+            self._table = None
+
+    def _position(self, batch: int) -> Position:
+        """Where the batch ended: from commit infos, newest first, or from the position file beside the table.
+
+        Raises ValueError if neither has the position.
+        """
+        assert self._table is not None
+        for limit in (RECENT, None):
+            for commit in self._table.history(limit):
+                if commit.get(APP) == self._app and commit.get(BATCH) == str(batch):
+                    return Position.from_json(commit[POSITION])
+        storage, begin = open_storage(self._uri, self._storage), f"{POSITIONS}/{self._app}/{batch}-"
+        kept = [file.path for file in storage.list(f"{POSITIONS}/{self._app}") if file.path.startswith(begin)]
+        if len(kept) == 1:  # several come from writers that died, and the committed one is unknown
+            return Position.from_json(storage.read(kept[0]).decode())
+        raise ValueError(f"table {self._uri}: no commit shows the end of batch {batch}; its history was truncated")
+
+
+def _info(batch: int, position: Position) -> dict[str, str]:
+    return {BATCH: str(batch), POSITION: json.dumps(position.to_json())}
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _add(file: Added, schema: pa.Schema | None, *, new: bool) -> AddAction:
+    assert schema is not None, "a table is created before anything is committed"
+    least = {name: _bound(schema, name, value, up=False) for name, value in file.minima.items()}
+    most = {name: _bound(schema, name, value, up=True) for name, value in file.maxima.items()}
+    bounds = ({name: value for name, value in given.items() if value is not None} for given in (least, most))
+    stats = {
+        "numRecords": file.rows,
+        "nullCount": file.nulls,
+        **dict(zip(("minValues", "maxValues"), bounds, strict=True)),
+    }
+    now = int(time.time() * 1000)
+    return AddAction(file.path, file.size, dict(file.values), now, new, json.dumps(stats))
+
+
+def _bound(schema: pa.Schema, name: str, value: Any, *, up: bool) -> Any:
+    """A minimum or maximum as Delta's statistics have it; None if they cannot have it.
+
+    Times have milliseconds there, so a maximum is rounded `up`.
+    """
+    kind = schema.field(name).type if name in schema.names else pa.null()
+    if isinstance(value, bytes) or not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
+        return None if isinstance(value, bytes) else value
+    try:
+        if pa.types.is_date32(kind):
+            return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=-(-value // 1000) if up else value // 1000)
+    except OverflowError:  # before year 1 or after year 9999
+        return None
+    return at.strftime(f"{at.year:04d}-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+
+
+def _remove(file: Added, *, data_change: bool) -> RemoveAction:
+    now = int(time.time() * 1000)
+    return RemoveAction(file.path, data_change, now, size=file.size, partition_values=dict(file.values))
+
+
+def _relative(path: str, uri: str) -> str:
+    return path.removeprefix(uri).lstrip("/")

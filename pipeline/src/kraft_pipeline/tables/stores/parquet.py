@@ -1,0 +1,253 @@
+"""Parquet files with a transaction log of our own, which lists the table's files and its position.
+
+`_kraft/00000000000000000007.json` is one transaction. Its name has the number. It holds a batch with its end position,
+files added and removed, a schema, or the epoch of a new writer. Each transaction is written atomically, once per
+number. After every `CHECKPOINT_EVERY` transactions the writer adds the whole state (`….checkpoint.json`), and readers
+begin at the newest checkpoint. Transactions before the last checkpoint but one are removed after an hour, so the log
+does not grow with the age of the table. `_common_metadata` has the columns of all files, and Spark uses it instead of
+the columns of one file.
+
+Engines ignore names that begin with an underscore and find data files in Hive folders. After a writer dies, they may
+see files of an uncommitted batch until the next start. Readers that must not see them use `live()`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables.schemas import widened
+from kraft_pipeline.tables.specs.partitions import By, with_columns
+from kraft_pipeline.tables.stores.committer import Added, ConflictError, FencedError, State
+from kraft_pipeline.tables.stores.storage import Storage
+
+LOG: Final = "_kraft"
+SCHEMA: Final = "_common_metadata"
+_NAMES: Final = rf"{LOG}/\d{{20}}(\.checkpoint)?\.json"
+CHECKPOINT_EVERY: Final = 100
+"""Transactions between two checkpoints; a start reads at most this many one by one."""
+TRIM_S: Final = 3600.0
+"""Seconds that transactions stay after two newer checkpoints, for readers that have listed their names."""
+DRAFT_S: Final = 3600.0
+"""Seconds after which a draft of a transaction is abandoned: a live writer needs milliseconds."""
+
+
+class ParquetTable:
+    """A `Committer` over a folder or prefix."""
+
+    def __init__(self, storage: Storage, app_id: str) -> None:
+        self._storage, self._app = storage, app_id
+        self._next = self._epoch = 0
+        self._states: dict[str, State] = {}
+        """By application id."""
+        self._schema: pa.Schema | None = None
+        self._shown: pa.Schema | None = None
+        """The schema last written to `_common_metadata` by this process; None if it has not written any."""
+        self._partition_by: tuple[str, ...] = ()
+        self._files: dict[str, Added] = {}
+        self._removed: dict[str, float] = {}
+        self._refresh()
+
+    def schema(self) -> pa.Schema | None:
+        """Return the columns, including partition columns, or None if the table does not exist."""
+        return self._schema
+
+    def state(self) -> State:
+        """Read new transactions and return this writer's last batch, position and epoch. Raises FencedError."""
+        self._refresh()
+        return self._states.get(self._app, State())
+
+    def claim(self, epoch: int) -> None:
+        """Append a transaction with the new epoch. Raises ConflictError unless it is the highest so far."""
+        state = self.state()
+        if epoch <= state.epoch:
+            raise ConflictError(f"the table: writer {state.epoch} has claimed it before writer {epoch}")
+        self._append({"writer": epoch, "run": uuid.uuid4().hex})
+        self._epoch = epoch
+
+    def join(self) -> int:
+        """Adopt the epoch of the current writer, without a transaction, and return it."""
+        self._epoch = self.state().epoch
+        return self._epoch
+
+    def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
+        """Create the table or add missing columns, and write `_common_metadata`.
+
+        Raises ValueError if the table is partitioned differently.
+        """
+        self._refresh()
+        schema, partition_by = with_columns(schema, levels), tuple(by.name for by in levels)
+        partitioned = self._schema is not None and partition_by == self._partition_by
+        if self._schema is not None and not partitioned and (self._partition_by or self.files()):
+            raise ValueError(f"the table is partitioned by {self._partition_by}, not by {partition_by}")
+        wider = schema if self._schema is None else widened(self._schema, schema)
+        if self._schema is None or not self._schema.equals(wider) or not partitioned:
+            self._append({"schema": _schema_text(wider), "partitionBy": list(partition_by)})
+        if self._shown is None or not self._shown.equals(wider):
+            out = pa.BufferOutputStream()
+            pq.write_metadata(pa.schema(f for f in wider if f.name not in partition_by), out)
+            self._storage.write(SCHEMA, out.getvalue())
+            self._shown = wider
+
+    def commit(
+        self, batch: int, position: Position, files: Sequence[Added], *, after: int, removed: Sequence[str] = ()
+    ) -> None:
+        """As `Committer.commit`: append one transaction that names the batch, its end and its files."""
+        state = self.state()
+        state.check(self._storage.uri, self._epoch)
+        if state.batch != after:
+            raise ConflictError(f"batch {batch} follows {after}, but the last one of the table is {state.batch}")
+        self._hold(removed)
+        gone = {"removed": list(removed)} if removed else {}
+        self._append(
+            {"batch": batch, "position": position.to_json(), "added": [asdict(file) for file in files], **gone},
+        )
+
+    def files(self) -> set[str]:
+        """Paths of current files and of replaced files that are not vacuumed yet."""
+        self._refresh()
+        return {*self._files, *self._removed}
+
+    def live(self) -> list[Added]:
+        """Return the current files after reading new transactions."""
+        self._refresh()
+        return list(self._files.values())
+
+    def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
+        """As `Committer.replace`: append one transaction. Raises ConflictError, FencedError."""
+        self.state().check(self._storage.uri, self._epoch)
+        self._hold(old)
+        self._append({"removed": list(old), "added": [asdict(file) for file in new]})
+
+    def _hold(self, paths: Sequence[str]) -> None:
+        gone = [path for path in paths if path not in self._files]
+        if gone:
+            raise ConflictError(f"{gone[0]} is no longer a file of the table")
+
+    def vacuum(self, older_s: float) -> int:
+        """Remove files replaced at least `older_s` seconds ago, by the transaction's time. Returns their number."""
+        old = [path for path, when in self._removed.items() if time.time() - when >= older_s]
+        for path in old:
+            self._storage.delete(path)
+        while not self._removed.keys().isdisjoint(old):
+            try:
+                self._append({"forgotten": old})
+            except ConflictError:  # a concurrent commit does not affect these files, so retry
+                self._refresh()
+        return len(old)
+
+    def sweep(self) -> int:
+        """Remove abandoned drafts of transactions. Returns their number."""
+        limit, count = time.time() - DRAFT_S, 0
+        for file in list(self._storage.list(LOG)):
+            if file.path.startswith(f"{LOG}/.") and file.modified < limit:
+                self._storage.delete(file.path)
+                count += 1
+        return count
+
+    def forget(self) -> None:
+        """Do nothing: the table has no catalog entry."""
+
+    def _append(self, what: dict[str, Any]) -> None:
+        number = self._next
+        document = json.dumps({"app": self._app, "time": time.time(), **what}, default=str).encode()
+        if not self._storage.create(_name(number), document):
+            raise ConflictError(f"transaction {number}: another writer was first")
+        self._apply(json.loads(document))
+        if self._next % CHECKPOINT_EVERY == 0:
+            self._storage.create(f"{LOG}/{self._next - 1:020d}.checkpoint.json", json.dumps(self._whole()).encode())
+            self._trim()
+
+    def _trim(self) -> None:
+        """Remove files older than `TRIM_S` before the last checkpoint but one. Readers need two checkpoints at most."""
+        limit = time.time() - TRIM_S
+        files = [file for file in self._storage.list(LOG) if re.fullmatch(_NAMES, file.path)]
+        points = sorted(_number(file.path) for file in files if file.path.endswith(".checkpoint.json"))
+        kept = points[-2] if len(points) > 1 else 0
+        for file in files:
+            if _number(file.path) < kept and file.modified < limit:
+                self._storage.delete(file.path)
+
+    def _apply(self, what: dict[str, Any]) -> None:
+        self._next += 1
+        if "schema" in what:
+            self._schema = _schema_of(what["schema"])
+            self._partition_by = tuple(what["partitionBy"])
+        for path in what.get("removed", ()):
+            self._files.pop(path, None)
+            self._removed[path] = what["time"]
+        for path in what.get("forgotten", ()):
+            self._removed.pop(path, None)
+        self._removed.update(what.get("replaced", {}))
+        for file in what.get("added", ()):
+            self._files[file["path"]] = Added(**file)
+        before = self._states.get(what["app"], State())
+        if "batch" in what:
+            self._states[what["app"]] = State(what["batch"], Position.from_json(what["position"]), before.epoch)
+        elif "writer" in what:
+            self._states[what["app"]] = replace(before, epoch=what["writer"])
+        for app, (batch, position, *epoch) in what.get("states", {}).items():
+            self._states[app] = State(batch, position and Position.from_json(position), *epoch)
+
+    def _whole(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"app": self._app, "added": [asdict(file) for file in self._files.values()]}
+        found["replaced"] = dict(self._removed)
+        if self._schema is not None:
+            found |= {"schema": _schema_text(self._schema), "partitionBy": list(self._partition_by)}
+        found["states"] = {
+            app: (state.batch, state.position and state.position.to_json(), state.epoch)
+            for app, state in self._states.items()
+        }
+        return found
+
+    def _refresh(self) -> None:
+        """Read new transactions, from the newest checkpoint on. Does not list the folder if there are none.
+
+        Raises FencedError if the table was removed or created again, and ValueError if a transaction is missing.
+        """
+        if self._next and self._storage.exists(_name(self._next - 1)) and not self._storage.exists(_name(self._next)):
+            return
+        names = sorted(file.path for file in self._storage.list(LOG) if re.fullmatch(_NAMES, file.path))
+        points = [name for name in names if name.endswith(".checkpoint.json") and _number(name) >= self._next]
+        if self._next and _name(self._next - 1) not in names and not points:  # those before a checkpoint are trimmed
+            raise FencedError(f"table {self._storage.uri} was removed or recreated meanwhile")
+        if points:
+            self._files.clear()
+            self._removed.clear()
+            self._next = _number(points[-1])
+            self._apply(json.loads(self._storage.read(points[-1])))
+        for name in names:
+            if (
+                not name.endswith(".checkpoint.json")
+                and not name.startswith(f"{LOG}/.")
+                and _number(name) >= self._next
+            ):
+                if _number(name) != self._next:
+                    raise ValueError(f"transaction {self._next} is missing: {name} comes next")
+                self._apply(json.loads(self._storage.read(name)))
+
+
+def _name(number: int) -> str:
+    return f"{LOG}/{number:020d}.json"
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("/")[2].partition(".")[0])
+
+
+def _schema_text(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize()).decode()
+
+
+def _schema_of(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
