@@ -32,6 +32,12 @@ class AcksLaw:
         machine = self._brokers[node_id]
         return Asked(machine, machine.starts)
 
+    def leads(self, node_id: int, partition: tuple[str, int]) -> bool:
+        """Whether the broker leads the partition now, as far as it knows."""
+        node = self._brokers[node_id].node
+        opened = () if node is None or node.broker is None else node.broker.replicas.opened()
+        return any(replica.is_leader for replica in opened if (replica.topic, replica.index) == partition)
+
     def acknowledged(self, asked: Asked, partition: tuple[str, int], end: int) -> None:
         """Check a response that acknowledges the records below `end`, unless the process has ended since."""
         machine = asked.machine

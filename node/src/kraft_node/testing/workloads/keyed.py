@@ -169,9 +169,10 @@ class Keyed:
         answer = await session.ask(leader, ApiKey.FETCH, FETCH_VERSION, request)
         if answer is not None and not answer.error_code:
             data = answer.responses[0].partitions[0]
-            if data.error_code == ErrorCode.NONE:
-                return _whole(data)
-            session.expect(data.error_code, *LEADER_GONE, what=f"fetch of {self.partition[0]}")
+            if data.error_code != ErrorCode.NONE:
+                session.expect(data.error_code, *LEADER_GONE, what=f"fetch of {self.partition[0]}")
+            elif self._acks_law.leads(leader, self.partition):
+                return _whole(data)  # a follower may answer, too, but its high watermark may be older
         session.forget_leader(*self.partition)
         await session.sleep(PAUSE_MS)
         return None
