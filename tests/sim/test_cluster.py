@@ -43,6 +43,8 @@ FAILED_ONCE = (
     1200215,
     # A write-back left out the closed segments, but counted their bytes: too much was appended to a full memory.
     1100425,
+    # A voter was removed while another had moved and its disk was stalled: nobody could be elected. A fault of the law.
+    720062,
 )
 """Seeds beyond the everyday ones that found a bug."""
 

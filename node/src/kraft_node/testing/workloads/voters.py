@@ -75,9 +75,14 @@ class VotersOperator:
         return next((machine for machine in self._cluster.controllers if machine.config.node_id == node_id), None)
 
     def _may_remove(self) -> bool:
-        """Whether all controllers run and no voter must stay. With a voter down, a removal would need both of the other
-        two."""
-        return not self._cluster.voters_stay and all(machine.running for machine in self._cluster.controllers)
+        """Whether all controllers run, no disk of theirs is stalled, and no voter must stay.
+
+        If one of three voters cannot append, a removal needs it, and nothing commits. A stall may outlast the faults.
+        If that voter has also moved, its new address is not in the log: when the leader resigns, nobody is elected.
+        """
+        now_ms = self._cluster.world.now_ms
+        able = all(each.running and each.host.stalled_until_ms <= now_ms for each in self._cluster.controllers)
+        return able and not self._cluster.voters_stay
 
     def _lives(self, voter: Voter) -> bool:
         machine = self._machine(voter[0])
