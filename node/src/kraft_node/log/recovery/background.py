@@ -252,7 +252,8 @@ class Recovery:
         opening = self._manager.opening(directory, *key)
         apart = _Apart(directory, lambda: self._stopped)
         was_clean = key not in directory.unrecovered
-        logger.info("opening log in a lane partition=%s-%d clean=%s bytes=%d", *key, was_clean, self._bytes.get(key, 0))
+        event = "opening log in a lane" if was_clean else "recovering log"
+        logger.info("%s partition=%s-%d bytes=%d", event, *key, self._bytes.get(key, 0))
 
         def work() -> Log:
             log = opening(apart)
@@ -299,6 +300,7 @@ class Recovery:
             log.producers.awaited = refused
         if is_asked or refused or log.producers.know_more_than_snapshots():
             log.held = True  # the requests will be retried; a closed log would forget the awaited batches
-        logger.info("opened log partition=%s-%d end_offset=%d", *key, log.end_offset)
+        event = "opened log" if was_clean else "recovered log"
+        logger.info("%s partition=%s-%d end_offset=%d", event, *key, log.end_offset)
         manager.on_recovered(*key)
         manager.housekeeping.settle(log)
