@@ -65,7 +65,7 @@ def test_the_next_topic_is_created_after_the_active_controller_was_killed(member
     wait_for("all brokers have seen it", lambda: all("after-a-kill" in members.topics(n) for n in members.broker_ids))
     members.start(before)
     _whole(members)
-    assert members.metadata_log(before)[:4000] == members.metadata_log(after)[:4000]
+    wait_for("equal logs", lambda: members.metadata_log(before)[:4000] == members.metadata_log(after)[:4000])
 
 
 def test_a_silent_active_controller_is_replaced_and_follows_when_it_speaks_again(members: Members) -> None:
