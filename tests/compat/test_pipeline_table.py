@@ -257,7 +257,7 @@ def test_small_files_are_merged_and_a_table_begins_anew(cluster: Target, name: s
         assert run(given) == []
         assert maintenance.reset(parsed) > 0
         assert [p.rows for p in run(given)] == [len(before)]
-    with pytest.raises(ValueError, match="is no delta table: nothing is removed"):
+    with pytest.raises(ValueError, match="is not a delta table: nothing is removed"):
         maintenance.reset(table_spec.parse(document(cluster, name, tmp_path, "delta")))
 
 
