@@ -6,9 +6,8 @@ records and must fetch them again. `metadata.client_quotas` decides which quota 
 share it.
 
 `server.connections.connection` charges every answer except that of a Fetch. The fetch handler charges those, because
-the answer
-depends on the quota. Followers and other replication requests are free. If the cluster has no quotas, `is_active` is
-False and nothing else is checked.
+the answer depends on the quota. Followers and other replication requests are free. If the cluster has no quotas,
+`is_active` is False and nothing else is checked.
 
 Time is measured in whole milliseconds, which is right on average: a quota covers some thousand requests.
 """

@@ -287,7 +287,7 @@ class Brokers:
         return (yield from self._departures.fence(broker))
 
     def fence_one_stale(self) -> Plan | None:
-        """Begin to fence one broker whose lease has expired; None if there is none."""
+        """Begin to fence one broker whose lease has expired; None if no lease has expired."""
         cluster = self._cluster
         expired = cluster.sessions.take_expired(cluster.clock.monotonic_ms())
         if expired is None:

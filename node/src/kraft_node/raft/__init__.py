@@ -1,12 +1,11 @@
 """The Raft core of the metadata quorum: elections, commits, and the order of disk writes and messages.
 
-Kafka's Raft (KIP-595) is pull-based: followers and observers fetch, the leader never pushes records. This package makes
-decisions. It does no I/O, reads no clock and draws random numbers only from the `Rng` it is given.
+Kafka's Raft (KIP-595) is pull-based: followers and observers fetch, the leader never pushes records. This package
+makes decisions. It does no I/O, reads no clock and draws random numbers only from the `Rng` it is given.
 `RaftNode.step(event, now_ms)` takes one event (`events`) and returns one `Ready`, which lists all work of that step.
 `ready.carry_out` does this work on a host in the safe order. Hosts are `server.quorum.host` on the real or the
-simulated
-`Env`, the Raft simulator, the exhaustive search and tests. Messages are `messages` values; `wire_form` converts them
-from and to the protocol's requests.
+simulated `Env`, the Raft simulator, the exhaustive search and tests. Messages are `messages` values; `wire_form`
+converts them from and to the protocol's requests.
 
 | file | question it answers |
 |-|-|

@@ -3,8 +3,7 @@
 `runtime` and `cli.server_start` call it. It is sans-IO: sockets, clocks and threads come from `base.env.Env`.
 
 - `connections`: the connections of clients. `connection` splits buffers into frames, handles all requests of a read,
-  and
-  sends responses in request order in one write; `listener` has what the connections of one listening socket share;
+  and sends responses in request order in one write; `listener` has what the connections of one listening socket share;
   `buffers` lends receive memory, so that an idle connection has none; `api_versions` answers ApiVersions (KIP-35,
   KIP-511, KIP-584, KIP-896).
 - `channels`: the client side, towards other nodes, and towards this process's own controller (a combined node sends

@@ -14,9 +14,8 @@ controller may resign after any turn:
 Apache Kafka 4.3 writes these records in the same order, in several batches that are not one transaction, so it relies
 on the same prefixes. But it plans all of them in one event.
 
-While the partitions come first, nothing in the metadata bars the broker. `ControllerState.leaving` does: such a
-broker is
-neither elected nor accepted into an ISR, and new partitions treat it like a fenced one. So no partition behind the
+While the partitions come first, nothing in the metadata bars the broker. `ControllerState.leaving` does: such a broker
+is neither elected nor accepted into an ISR, and new partitions treat it like a fenced one. So no partition behind the
 search can name the broker again, and one search is enough. If the controller resigns, this soft state is lost together
 with the plan. A partition whose only in-sync replica is on such a broker may have lost its leader then, so a new
 controller looks for leaders once (`Leaders.broker_unfenced`).

@@ -101,7 +101,7 @@ class Futures:
                 yield topic, partition, found.log.size_bytes, found.log.end_offset
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """The copy, opened (and truncated to what is proven) if necessary; None if there is none.
+        """The copy, opened (and truncated to what is proven) if necessary; None if the partition has no copy.
 
         Raises CutLater while the truncation waits or has more to do: try again. KafkaError KAFKA_STORAGE_ERROR.
         """

@@ -1,8 +1,8 @@
 """The error codes in a response: Kafka's `ErrorsPerSec`, with NONE for successes.
 
-The positions of codes are compiled from the response's schema when its API first answers: one list comprehension, which
-costs some tenths of a microsecond per request. `server.monitoring.metrics` uses it; the rules are those of Kafka's
-response classes.
+The positions of codes are compiled from the response's schema when its API first answers: one list comprehension,
+which costs some tenths of a microsecond per request. `server.monitoring.metrics` uses it; the rules are those of
+Kafka's response classes.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class VotersOperator:
         """Whether all controllers run, no disk of theirs is stalled, and no voter must stay.
 
         If one of three voters cannot append, a removal needs it, and nothing commits. A stall may outlast the faults.
-        If that voter has also moved, its new address is not in the log: when the leader resigns, nobody is elected.
+        If that voter has also moved, its new address is not in the log: if the leader resigns, no voter can win.
         """
         now_ms = self._cluster.world.now_ms
         able = all(each.running and each.host.stalled_until_ms <= now_ms for each in self._cluster.controllers)

@@ -205,7 +205,7 @@ class Situation:
         return frozenset(volume.size_bytes.keys() - pool.size_bytes.keys() - volume.unmarked)
 
     def kept(self, node: Node) -> frozenset[str]:
-        """Removed volumes that the node's next pod must mount, because nobody knows that they are empty."""
+        """Removed volumes that the node's next pod must mount, because no broker has proven that they are empty."""
         return frozenset(name for name in self.removed(node) if not self._empty(node, name))
 
     def _empty(self, node: Node, name: str) -> bool:
