@@ -109,6 +109,6 @@ def test_a_large_snapshot_does_not_make_a_small_append_wait() -> None:
         snapshot.pwrite(snapshot.size(), [bytes(16_000)])
     assert not append(100), "allowed before the snapshot"
     assert not any(append(1000) for _ in range(8)), "within the overshoot"
-    assert sum(append(1000) for _ in range(60)) > 10, "far beyond the ceiling without the snapshot"
+    assert sum(append(1000) for _ in range(80)) > 10, "far beyond the ceiling without the snapshot"
     snapshot.fsync()
     assert append(100), "a clean snapshot excuses nothing"

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 GROUPS_TOPIC_NAME: Final = "__consumer_offsets"
 OVERSHOOT: Final = 2
 """The allowed multiple of the ceiling before an event. The ceiling here is smaller than some batches, and not all
-writes wait. The bytes of the largest event come on top: a whole fetch response is appended after one check, and may
-exceed the ceiling here; on real machines the ceiling is a hundred times larger."""
+writes wait. The bytes of fetch responses come on top (`IN_FLIGHT`)."""
+IN_FLIGHT: Final = 2
+"""The number of fetch responses that may arrive after the memory is full: a follower checks before it sends a fetch,
+and has one fetch at each of two leaders. A response may exceed the ceiling here; on real machines the ceiling is a
+hundred times larger."""
 
 
 class Spent:
@@ -118,7 +121,7 @@ class DirtyMemory:
             self._unheld += size
             return False
         self._largest = max(self._largest, by_event)
-        return self.size - self._largest - self._unheld > OVERSHOOT * self.ceiling
+        return self.size - IN_FLIGHT * self._largest - self._unheld > OVERSHOOT * self.ceiling
 
     def cleaned(self, inode: Inode) -> None:
         """Note that a file has been written back."""
