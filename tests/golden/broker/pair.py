@@ -152,8 +152,9 @@ class Side:
         for topic_id, name in self._topics.items():
             value = value.replace(uuid_text(Uuid(topic_id)), f"<id of {name}>")
         value = value.replace(str(self.target.data), "<data>").replace(str(self.target.folder), "<folder>")
-        value = re.sub(rf"\b{self.target.port}\b", "<port>", value)
-        value = re.sub(rf"\b{self.target.controller_port}\b", "<cport>", value)
+        # Ports stand behind the colon of an address. The same number elsewhere is a value, such as 15000 ms.
+        value = re.sub(rf"(?<=:){self.target.port}\b", "<port>", value)
+        value = re.sub(rf"(?<=:){self.target.controller_port}\b", "<cport>", value)
         value = re.sub(r"-?\b\d{19}\b", "<beyond all times>", re.sub(r"\b1[678]\d{11}\b", _about_now, value))
         return UUID.sub("<uuid>", value)
 
