@@ -1,8 +1,12 @@
-"""The last line of a run: how many tests were skipped because a program is missing, and how to get the program."""
+"""The last lines of a run: the tests that failed, and how many were skipped because a program is missing.
+
+A log that keeps only its end still names the tests that failed, however long their messages are.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 
 import pytest
 
@@ -12,8 +16,12 @@ SKIPPED = "Skipped: "
 """pytest puts it in front of the reason."""
 
 
-@pytest.hookimpl(trylast=True)  # below the table of durations
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # below pytest's own summary
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
+    yield
+    for kind in ("failed", "error"):
+        for report in terminalreporter.getreports(kind):
+            terminalreporter.write_line(f"{kind}: {report.nodeid}", red=True)
     skipped = Counter(_reason(report) for report in terminalreporter.getreports("skipped"))
     wanting = {reason: count for reason, count in skipped.items() if IS_MISSING in reason}
     if wanting:
