@@ -1,11 +1,11 @@
-# docker build --target node -t kraftcluster:dev .      a node, and all of Kafka's tools that there are
+# docker build --target node -t kraftcluster:dev .      a node, with our versions of Kafka's tools
 # docker build --target operator -t kraft-operator:dev .
 # docker build --target pipeline -t kraft-pipeline:dev .  kraft-pipeline with Spark (1.4 GB)
 #
-# BASE is Python on Debian. Everything else comes from deploy/locks, by hash.
+# BASE is Python on Debian. All packages come from deploy/locks, by hash.
 ARG BASE=python:3.13-slim
 
-# What changes least comes first: tini, what each target depends on, then the wheel, once for both.
+# Rarely changed layers come first: tini, the dependencies of each target, then the wheel, once for all targets.
 FROM ${BASE} AS tools
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends tini >/dev/null \
     && cp /usr/bin/tini-static /usr/local/bin/tini && rm -rf /var/lib/apt/lists/*

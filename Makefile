@@ -1,4 +1,4 @@
-# make run | test | check; `make help` lists the rest. Needs Python >= 3.11 and nothing else.
+# make run | test | check; `make help` lists the rest. Needs Python >= 3.11 only.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,13 +12,13 @@ MINUTES ?= 10
 PICK ?=
 PORT ?= 9092
 
-# What was compiled is kept, whatever the shell says: without it each of the tests' hundreds of processes compiles all.
+# Keep compiled files, also if the shell forbids them: otherwise each of the tests' hundreds of processes compiles all.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-bare test-random test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft planted-operator exhaustive bench bench-quick faults peers clean fuzz-pipeline e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-random test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-groups sim-secured sim-transactions sim-operator sim-night planted planted-raft planted-migration planted-operator exhaustive bench bench-quick faults soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
 
-help: ## what can be made
+help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(VENV)/.node: pyproject.toml
@@ -36,40 +36,42 @@ $(VENV)/.dev: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.node $(VENV)/.cli
 
-run: $(VENV)/.cli ## the cluster of FILE (three controllers, three brokers from localhost:9092 on; data in .kraft); Ctrl-C stops it
+run: $(VENV)/.cli ## start the cluster of FILE: three controllers, three brokers from localhost:9092 on, data in .kraft; Ctrl-C stops it
 	@exec $(BIN)/kraftcluster up --file $(FILE) --data $(DATA)
 
-cluster: run ## the same
+cluster: run ## the same as run
 
 $(VENV)/.pipeline: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,pipeline,delta,report]'
 	@touch $@ $(VENV)/.node $(VENV)/.cli
 
-pipeline-demo: $(VENV)/.pipeline ## a cluster, data in, a table and reports out (in .kraft/demo), all stopped at the end; needs Java
+pipeline-demo: $(VENV)/.pipeline ## start a cluster, write data, make a table and reports in .kraft/demo, stop everything; needs Java
 	@$(BIN)/python -m tools.pipeline_demo --out $(DATA)/demo --port $(PORT)
 
-node: $(VENV)/.node ## one node on localhost:9092 (data in .kraft/data); Ctrl-C stops it
+node: $(VENV)/.node ## start one node on localhost:9092, data in .kraft/data; Ctrl-C stops it
 	@exec $(BIN)/python -m kraft_node.cli.local --data $(NODE_DATA)
 
-ON_SPARK := tests/compat/test_pipeline_*.py tests/pipeline
+ON_SPARK := tests/compat/pipeline tests/pipeline
+FOREIGN := .pytest_cache/foreign-files
 
-test: $(VENV)/.dev ## the everyday tests: all but those of the pipeline on Spark
+test: $(VENV)/.dev ## run the everyday tests: all but the tests of the pipeline on Spark
 	-@$(BIN)/python tools/peers.py suite
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not slow' --durations=15 $(ON_SPARK:%=--ignore-glob='%') tests
+	$(BIN)/python -m pytest -p tests.foreign --foreign-files $(FOREIGN) -n $(JOBS) --dist loadgroup -m 'not slow' --durations=15 \
+		$(ON_SPARK:%=--ignore-glob='%') tests
 
-test-bare: $(VENV)/.dev ## the everyday tests as on a machine with Python and make, without Java, Maven, kcat and Apache Kafka
+test-bare: $(VENV)/.dev ## run the everyday tests as on a machine with Python and make only: without Java, Maven, kcat and Apache Kafka
 	$(BIN)/python -m tools.bare $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not slow' $(ON_SPARK:%=--ignore-glob='%') $(or $(PICK),tests)
 
 ORDER ?= 1
-test-random: $(VENV)/.dev ## the everyday tests in the random order ORDER=n, or PICK of them: no test may need another one
+test-random: $(VENV)/.dev ## run the everyday tests, or PICK of them, in the random order ORDER=n: no test may need another test
 	$(BIN)/python -m pytest -p randomly --randomly-seed=$(ORDER) --randomly-dont-reset-seed -n $(JOBS) --dist loadgroup -m 'not slow' \
 		$(ON_SPARK:%=--ignore-glob='%') $(or $(PICK),tests)
 
-test-alone: $(VENV)/.dev ## each of the everyday tests alone, in a process of its own, or PICK of them
+test-alone: $(VENV)/.dev ## run each of the everyday tests, or PICK of them, in a process of its own
 	$(BIN)/python -m pytest -p tests.alone -n $(JOBS) --dist loadgroup -m 'not slow' $(ON_SPARK:%=--ignore-glob='%') $(or $(PICK),tests)
 
-test-pipeline: $(VENV)/.dev ## the everyday tests of the pipeline: Spark, tables, archive and scrub beside both servers
+test-pipeline: $(VENV)/.dev ## run the tests of the pipeline against both servers: Spark, tables, archive, scrub; needs Java
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' -rs --durations=15 $(ON_SPARK)
 
 SPARK42 := .spark/4.2
@@ -77,88 +79,107 @@ $(SPARK42)/.installed: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(SPARK42) 'pyspark==4.2.*'
 	@touch $@
 
-test-spark42: $(SPARK42)/.installed peers ## the everyday tests of the pipeline on PySpark 4.2
+test-spark42: $(SPARK42)/.installed peers ## run the tests of the pipeline on PySpark 4.2
 	PYTHONPATH=$(SPARK42) $(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' -rs $(PICK) \
-		tests/compat/test_pipeline_spark.py tests/compat/test_pipeline_connector.py
+		tests/compat/pipeline/test_pipeline_spark.py tests/compat/pipeline/test_pipeline_connector.py
 
-test-lake: peers ## what KafkaTable writes, as Spark with Delta's and Iceberg's own jars reads it
-	$(BIN)/python -m pytest -n 1 -rs tests/compat/test_pipeline_lake.py
+test-lake: peers ## read tables of KafkaTable by a Spark with Delta's and Iceberg's own jars
+	$(BIN)/python -m pytest -n 1 -rs tests/compat/pipeline/test_pipeline_lake.py
 
-table-kills: $(VENV)/.dev ## the writer of a KafkaTable killed fifty times for each format, in folders and in an object store; brokers, too
-	KRAFT_KILLS=50 $(BIN)/python -m pytest -n 2 -rs -k 'killed or away' tests/compat/test_pipeline_table.py \
-		tests/compat/test_pipeline_table_life.py tests/pipeline
+table-kills: $(VENV)/.dev ## kill the writer of a KafkaTable, and brokers, fifty times for each format, in folders and in an object store
+	KRAFT_KILLS=50 $(BIN)/python -m pytest -n 2 -rs -k 'killed or away' tests/compat/pipeline/test_pipeline_table.py \
+		tests/compat/pipeline/test_pipeline_table_life.py tests/pipeline
 
 FUZZ_VALUES ?= 100000
 FUZZ_SEED ?= 0
-fuzz-pipeline: $(VENV)/.dev ## FUZZ_VALUES=n random values of each format from FUZZ_SEED=n into each kind of table: none stops it
+fuzz-pipeline: $(VENV)/.dev ## write FUZZ_VALUES=n random values of each format, from FUZZ_SEED=n, into each kind of table
 	$(BIN)/python -m tests.fuzz.pipeline.tables --values $(FUZZ_VALUES) --seed $(FUZZ_SEED)
 
-matrix: $(VENV)/.dev peers ## docs/compatibility.md from a run of every client against us and Apache Kafka
+FUZZ_INPUTS ?= 1000000
+fuzz-early: $(VENV)/.dev ## send FUZZ_INPUTS=n hostile inputs of FUZZ_SEED=n to listeners of SASL and TLS before authentication
+	$(BIN)/python -m tests.fuzz.security.early --inputs $(FUZZ_INPUTS) --seed $(FUZZ_SEED)
+
+matrix: $(VENV)/.dev peers ## run every client against us and Apache Kafka, and write docs/compatibility.md
 	$(BIN)/python tools/peers.py suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --matrix docs/compatibility.md tests/compat
 
-check: $(VENV)/.dev ## ruff, mypy, import contracts, tidy tests
+check: $(VENV)/.dev ## run ruff, mypy, import contracts and tidy tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/tidy
 
-format: $(VENV)/.dev ## mend what ruff can
+format: $(VENV)/.dev ## format the sources with ruff, and apply its automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-sim: $(VENV)/.dev ## the raft core, a node and a cluster of nodes under SEEDS=n seeds of simulated faults
+sim: $(VENV)/.dev ## simulate the raft core, a node and a cluster of nodes under SEEDS=n seeds of faults
 	$(BIN)/python -m kraft_node.testing.raft --seeds $(SEEDS)
 	$(BIN)/python -m kraft_node.testing.sim --seeds $(SEEDS)
 	$(BIN)/python -m kraft_node.testing.sim --scenario cluster --seeds $(SEEDS)
 
-planted: $(VENV)/.dev ## plant known bugs into copies of the node: which law finds which, alone and in a cluster
+sim-groups: $(VENV)/.dev ## simulate clusters with consumer groups of both protocols under SEEDS=n seeds of faults
+	$(BIN)/python -m kraft_node.testing.sim --scenario groups --seeds $(SEEDS)
+
+sim-secured: $(VENV)/.dev ## simulate clusters with SASL on all listeners, changing passwords and intruders under SEEDS=n seeds of faults
+	$(BIN)/python -m kraft_node.testing.sim --scenario secured --seeds $(SEEDS)
+
+sim-transactions: $(VENV)/.dev ## simulate clusters with transactional producers, copiers and readers under SEEDS=n seeds of faults
+	$(BIN)/python -m kraft_node.testing.sim --scenario transactions --seeds $(SEEDS)
+
+planted: $(VENV)/.dev ## plant known bugs into copies of the node: the laws must find each, alone and in a cluster
 	$(BIN)/python -m tests.sim.planted_bugs
 
-exhaustive: $(VENV)/.dev ## every order of events of three voters, up to bounds (two million states: a minute or two)
+exhaustive: $(VENV)/.dev ## try every order of events of three voters, up to bounds: two million states, a minute or two
 	$(BIN)/python -m kraft_node.testing.raft.exhaustive
 
-planted-raft: $(VENV)/.dev ## plant known bugs into a copy of the raft core: each must be noticed
+planted-raft: $(VENV)/.dev ## plant known bugs into copies of the raft core: the simulator must find each
 	$(BIN)/python -m tools.planted tests/sim/raft/planted
 
-planted-operator: $(VENV)/.dev ## plant known bugs into a copy of the operator: each must be noticed
+planted-migration: $(VENV)/.dev ## plant known bugs into copies of the migration: the simulator must find each
+	$(BIN)/python -m tools.planted tests/sim/migration/planted
+
+planted-operator: $(VENV)/.dev ## plant known bugs into copies of the operator: the tests must find each
 	$(BIN)/python -m tools.planted tests/sim/operator/planted
 
-sim-operator: $(VENV)/.dev ## the operator's planner over real Raft cores under SEEDS=n seeds: chaos, then deaths after every write
+sim-operator: $(VENV)/.dev ## simulate the operator's planner over real Raft cores under SEEDS=n seeds: chaos, then deaths after every write
 	$(BIN)/python -m tests.sim.operator --seeds $(SEEDS)
 	$(BIN)/python -m tests.sim.operator --seeds 3 --crashes
 
-sim-night: $(VENV)/.dev ## seeds of the raft core, of nodes and of clusters without end, from SEED_FROM on; Ctrl-C stops it
+sim-night: $(VENV)/.dev ## simulate seeds of the raft core, of nodes and of clusters without end, from SEED_FROM on; Ctrl-C stops it
 	@$(BIN)/python -m kraft_node.testing.raft --seeds 0 --seed-from $(SEED_FROM) & raft=$$!; \
 	trap 'kill $$raft 2>/dev/null' INT TERM EXIT; \
 	$(BIN)/python -m kraft_node.testing.sim --scenario both --seeds 0 --first $(SEED_FROM) --jobs 1
 
-peers: $(VENV)/.dev ## Apache Kafka, Spark's connector, and a Spark with Delta and Iceberg into .peers (needs Java and Maven)
-	$(BIN)/python tools/peers.py install
+peers: $(VENV)/.dev ## fetch Apache Kafka (4.3.1, and 3.9.2 with ZooKeeper), Connect, Spark's connector, a Spark with Delta and Iceberg, Azurite and sslyze into .peers; needs Java, Maven, npm
+	$(BIN)/python tools/peers.py install 4.3.1 3.9.2
+	$(BIN)/python tools/peers.py connect
 	$(BIN)/python tools/peers.py connector
 	$(BIN)/python tools/peers.py lakehouse
+	-$(BIN)/python tools/peers.py azurite
+	$(BIN)/python tools/peers.py sslyze
 
-faults: $(VENV)/.dev ## real processes under real faults for MINUTES=n
+faults: $(VENV)/.dev ## run real processes under real faults for MINUTES=n
 	$(BIN)/python -m tests.faults --minutes $(MINUTES)
 
-bench: $(VENV)/.dev peers ## ours beside Apache Kafka on this machine: two hours; bench-quick: does every row work?
+bench: $(VENV)/.dev peers ## measure our server beside Apache Kafka on this machine: two hours; bench-quick checks that every row works
 	$(BIN)/python -m bench run
 	$(BIN)/python -m bench page
 
 bench-quick: $(VENV)/.dev peers
 	$(BIN)/python -m bench quick
 
-e2e: $(VENV)/.dev ## the operator on the lab: every behaviour, with clients working through it (half an hour)
+e2e: $(VENV)/.dev ## test the operator on the lab: every behaviour, with clients at work; half an hour
 	e2e/lab.sh
 
-e2e-smoke: $(VENV)/.dev ## of that, from nothing to Ready and a roll: a few minutes
+e2e-smoke: $(VENV)/.dev ## test a first start and a roll on the lab: a few minutes
 	e2e/lab.sh smoke
 
-e2e-chaos: $(VENV)/.dev ## the operator on the lab under MINUTES=n of chaos, SEED=n: nothing is lost, all settles (MINUTES=60 for the proof)
+e2e-chaos: $(VENV)/.dev ## test the operator on the lab under MINUTES=n of chaos, SEED=n: no record is lost, the cluster settles (60 for the proof)
 	E2E_CHAOS_MINUTES=$(MINUTES) E2E_CHAOS_SEED=$(SEED) e2e/lab.sh chaos
 
-e2e-kind: $(VENV)/.dev ## the same as e2e on kind (PICK=smoke: test_smoke.py alone); brings Docker along where there is none
+e2e-kind: $(VENV)/.dev ## run e2e on kind (PICK=smoke: test_smoke.py alone); starts its own Docker on a machine without Docker
 	e2e/kind.sh $(PICK)
 
 $(VENV)/.docs: pyproject.toml
@@ -166,13 +187,13 @@ $(VENV)/.docs: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
-docs: $(VENV)/.docs ## the documentation's site into build/site, links checked; open build/site/index.html
+docs: $(VENV)/.docs ## build the documentation's site in build/site and check links; open build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
 
-olm-bundle: $(VENV)/.dev ## a bundle of the operator for OLM into build/olm-bundle; needs Helm
+olm-bundle: $(VENV)/.dev ## write a bundle of the operator for OLM to build/olm-bundle; needs Helm
 	$(BIN)/python -m tools.olm
 
-reference: $(VENV)/.dev ## the generated pages and pictures of the documentation, anew
+reference: $(VENV)/.dev ## write the generated pages and pictures of the documentation again
 	$(BIN)/python -m tools.config_docs
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.diagrams
@@ -183,20 +204,23 @@ $(VENV)/.release: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'
 	@touch $@
 
-release-check: $(VENV)/.release ## do all files state one version, and does the changelog have it?
+release-check: $(VENV)/.release ## check that all files state one version, and that the changelog has it
 	@$(BIN)/python -m tools.release check
 
-release: $(VENV)/.release ## wheel, charts, bills of materials and sums into build/release; docs/project/releases.md has the rest
+release: $(VENV)/.release ## build wheel, charts, bills of materials and sums in build/release; see docs/project/releases.md
 	rm -rf build/release
 	@for step in wheel charts sbom sums; do $(BIN)/python -m tools.release $$step || exit 1; done
 
-release-images: $(VENV)/.release ## the three images, tagged with the version; needs Docker
+release-images: $(VENV)/.release ## build the three images, tagged with the version; needs Docker
 	@$(BIN)/python -m tools.release images
 
-locks: ## what the images are made of, by hash, anew
+locks: ## write the locks of the images' packages, with hashes, again
 	$(PYTHON) -m venv .locks && .locks/bin/pip install --quiet pip-tools
 	$(PYTHON) tools/locks.py .locks/bin/pip-compile
 	rm -rf .locks
 
-clean: ## forget the virtual environment and caches (never the data)
+soak: $(VENV)/.dev ## load three controllers and three brokers for MINUTES=n as users do, roll them, draw memory and latencies to build/soak
+	$(BIN)/python -m tests.soak --minutes $(MINUTES)
+
+clean: ## delete the virtual environment and caches, never the data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

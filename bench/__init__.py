@@ -2,12 +2,13 @@
 
 Parts:
 
-- a `row.Row` is a line of the page; a `row.Scenario` measures some rows on a server that it starts itself. Scenarios
-  are files in `bench.scenarios`, found by `registry`; to add rows, add a file;
-- a `server.Server` starts nodes and clusters of this project, of Kafka, and of variants of both;
-- a run (`runner`, `journal`) draws the order from a seed and appends every sample to an append-only file;
-- the page (`page`, `picture`, `intervals`) is made only from the files of runs.
+- `scenarios`: each measures some rows of the page on a server that it starts itself. To add rows, add a file;
+- `runs`: rows and scenarios (`row`, `registry`), and a run (`runner`, `journal`), which draws the order from a seed and
+  appends every sample to an append-only file;
+- `servers`: nodes and clusters of this project, of Kafka, and of variants of both (`server.Server`);
+- `clients`: the load generators, also those in C, and hostile clients;
+- `report`: the page, made only from the files of runs;
+- `measurements`: programs that also run alone, such as `python -m bench.measurements.compaction`.
 
-`python -m bench` is the command line. `bench.codec`, `bench.image`, `bench.hostile` and `bench.compaction` also run
-alone; `bench.pipeline*` measure the pipeline.
+`python -m bench` is the command line.
 """

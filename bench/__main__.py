@@ -21,10 +21,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import environment, page, preflight, runner
-from bench.journal import Journal, JournalError, Run
-from bench.registry import scenarios_by_name
-from bench.row import Scenario
+from bench.report import page
+from bench.runs import environment, preflight, runner
+from bench.runs.journal import Journal, JournalError, Run
+from bench.runs.registry import scenarios_by_name
+from bench.runs.row import Scenario
 from tools import peers
 
 DOCS = environment.ROOT / "docs" / "benchmarks"

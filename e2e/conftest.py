@@ -9,7 +9,7 @@ import pytest
 from e2e.kube import Cluster, install_operator
 
 TEST_S_MAX = 1200
-"""The deadlines inside a test come first, and say what was waited for."""
+"""The deadlines inside a test come first, and name the expected condition."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

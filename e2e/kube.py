@@ -22,9 +22,16 @@ OPERATOR_IMAGE = os.environ.get("E2E_OPERATOR_IMAGE", "localhost/kraft-operator:
 OTHER_OPERATOR_IMAGE = os.environ.get("E2E_OTHER_OPERATOR_IMAGE", "localhost/kraft-operator:other")
 NODE_IMAGE = os.environ.get("E2E_NODE_IMAGE", "localhost/kraftcluster:dev")
 OTHER_IMAGE = os.environ.get("E2E_OTHER_IMAGE", "localhost/kraftcluster:other")
-"""The same under other names: what a roll of the image needs, and an upgrade."""
+"""The same under other names: for a roll of the image, and for an upgrade."""
 CLIENT_IMAGE = os.environ.get("E2E_CLIENT_IMAGE", "localhost/kraft-e2e-client:dev")
 LOOK_S = 0.25
+TLS_OPTIONS = {
+    "security.protocol": "ssl",
+    "ssl.ca.location": "/etc/trust/ca.crt",
+    "ssl.certificate.location": "/etc/user/user.crt",
+    "ssl.key.location": "/etc/user/user.key",
+}
+"""Options of librdkafka for a client with a certificate."""
 Object = dict[str, Any]
 
 needs_kubernetes = pytest.mark.skipif(
@@ -44,7 +51,7 @@ def kubectl(
 
 
 def get(kind: str, name: str = "", selector: str = "", namespace: str = NAMESPACE) -> Any:
-    """An object, None if it does not exist; or a list of objects."""
+    """An object (None if it does not exist), or a list of objects."""
     words = ["get", kind, "-o", "json", "--ignore-not-found"]
     words += ["-n", namespace] if namespace else []  # machines have no namespace
     words += [name] if name else ["-l", selector]
@@ -54,7 +61,7 @@ def get(kind: str, name: str = "", selector: str = "", namespace: str = NAMESPAC
 
 
 def until(what: str, check: Callable[[], Any], timeout_s: float = 240, every_s: float = LOOK_S) -> Any:
-    """The first answer that is true. Fails with the last one."""
+    """The first answer that is true. Fails with the last error."""
     end = time.monotonic() + timeout_s
     while not (found := check()):
         assert time.monotonic() < end, f"{what}: not within {timeout_s:g} s, but {found!r}"
@@ -209,8 +216,15 @@ def operator_log(namespace: str = NAMESPACE, lines: int = 40) -> str:
 class Workload:
     """A producer and a consumer in their own pod; `report` after the block."""
 
-    def __init__(self, cluster: Cluster, *, partitions: int = 6, rate: float = 200, machine: str = "") -> None:
-        """Prepare a workload; `machine`: where its pod runs; None for anywhere."""
+    def __init__(
+        self, cluster: Cluster, *, partitions: int = 6, rate: float = 200, machine: str = "", secret: str = ""
+    ) -> None:
+        """Prepare a workload. Its pod runs on `machine`, or anywhere if it is empty.
+
+        With `secret`, it authenticates by the `user.crt` and `user.key` of this Secret.
+        """
+        self._secret = secret
+        self._cluster = cluster.name
         self.name = f"{cluster.name}-client"
         self.namespace = cluster.namespace
         self._machine = {"kubernetes.io/hostname": machine} if machine else {}
@@ -220,20 +234,27 @@ class Workload:
 
     def __enter__(self) -> Workload:
         security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-        container = {
+        container: Object = {
             "name": "client",
             "image": CLIENT_IMAGE,
             "imagePullPolicy": "IfNotPresent",
             "args": self._arguments,
             "securityContext": security,
         }
-        spec = {
+        spec: Object = {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "nodeSelector": self._machine,
             "securityContext": {"runAsNonRoot": True, "runAsUser": 10001, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [container],
         }
+        if self._secret:
+            container["env"] = [{"name": "CLIENT_OPTIONS", "value": json.dumps(TLS_OPTIONS)}]
+            container["volumeMounts"] = [{"name": one, "mountPath": f"/etc/{one}"} for one in ("user", "trust")]
+            spec["volumes"] = [
+                {"name": "user", "secret": {"secretName": self._secret}},
+                {"name": "trust", "configMap": {"name": f"{self._cluster}-trust"}},
+            ]
         metadata = {"name": self.name, "namespace": self.namespace}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         self._remove()
@@ -285,7 +306,7 @@ class Phases:
         self.took_s: dict[str, float] = {}
 
     def passed(self, phase: str) -> None:
-        """End the phase and begin the next."""
+        """End the phase and start the next."""
         now = time.monotonic()
         self.took_s[phase], self._at = now - self._at, now
 

@@ -42,7 +42,7 @@ def _upstream(folder: Path) -> tuple[str, str]:
     return cluster["server"], str(ca)
 
 
-def test_an_hour_of_chaos_loses_nothing_and_settles(operator: None, tmp_path: Path) -> None:
+def test_chaos_loses_no_record_and_the_cluster_settles(operator: None, tmp_path: Path) -> None:
     print(f"\nseed {SEED}, {MINUTES:g} minutes, operator's log {tmp_path / 'operator.log'}")
     rng = Random(SEED)
     cluster = Cluster("chaos")

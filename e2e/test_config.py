@@ -1,4 +1,4 @@
-"""A mistake in a specification stops at the first node, or is refused. It is named; after a correction all goes on."""
+"""A mistake in a specification is refused, or stops at the first node. After a correction the roll continues."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from e2e.kube import Cluster, Workload, needs_kubernetes, until
 pytestmark = needs_kubernetes
 
 
-def test_a_value_that_nodes_do_not_start_with_stops_the_roll_at_its_first(cluster: Cluster) -> None:
+def test_a_value_that_prevents_starts_stops_the_roll_at_its_first_node(cluster: Cluster) -> None:
     """The operator accepts each value; the combination keeps a node from starting."""
     before, right = cluster.uids(), cluster.spec["config"]
     with Workload(cluster) as work:
@@ -35,7 +35,7 @@ def test_a_mistake_is_named_before_any_node_is_restarted(cluster: Cluster) -> No
 
 
 def test_a_dynamic_value_that_the_cluster_refuses_is_named(cluster: Cluster) -> None:
-    """A node that was killed meanwhile, and cannot start with the value, also comes back after the correction."""
+    """A node that was killed and cannot start with the value also returns after the correction."""
     right = cluster.spec["config"]
     with Workload(cluster) as work:
         cluster.change(config={**right, "log.retention.ms": "0"})

@@ -36,7 +36,7 @@ def test_a_dynamic_voter_gets_an_empty_disk(cluster: Cluster) -> None:
     work.assert_nothing_lost()
 
 
-def test_more_voters_join_without_a_restart_of_the_others(cluster: Cluster) -> None:
+def test_new_voters_join_without_restarts_of_others(cluster: Cluster) -> None:
     before = cluster.uids()
     pools = copy.deepcopy(cluster.spec["nodePools"])
     pools[0]["replicas"] = 5

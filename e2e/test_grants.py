@@ -16,7 +16,7 @@ ACCOUNT = "kraft-pipeline"
 
 @pytest.fixture
 def table(operator: None) -> Iterator[Object]:
-    """A table whose driver reads a Secret. Its image does not exist."""
+    """A table with a driver that reads a Secret. Its image does not exist."""
     _forget()
     key = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "lake-keys", "key": "k"}}}
     spec = {
@@ -45,7 +45,7 @@ def _degraded() -> Object:
     return next((one for one in found if one["type"] == "Degraded"), {})
 
 
-def test_secrets_and_claims_are_used_only_where_they_are_allowed(table: Object) -> None:
+def test_secrets_and_claims_are_used_only_if_permitted(table: Object) -> None:
     kubectl("apply", "--server-side", "-f", "-", stdin=table, check=True)
     until("the Secret is refused", lambda: _degraded().get("reason") == "SecretNotAllowed", 60)
     account = get("serviceaccount", ACCOUNT)

@@ -1,6 +1,6 @@
 """Unsafe or impossible changes are not made, and are named.
 
-The cases are an under-replicated topic, resources that no machine has, and a volume of somebody else.
+The cases are an under-replicated topic, resources that no machine has, and a volume of another owner.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_a_topic_of_one_replica_blocks_the_roll_and_is_named(cluster: Cluster) -
     assert not set(before.values()) & set(cluster.uids().values())
 
 
-def test_a_partition_that_has_none_to_spare_blocks_the_roll_and_is_named(cluster: Cluster) -> None:
+def test_a_partition_at_its_minimum_isr_blocks_the_roll_and_is_named(cluster: Cluster) -> None:
     before = cluster.uids()
     with Workload(cluster) as work:
         cluster.annotate("skip", "103")
@@ -102,7 +102,7 @@ def test_a_partition_that_has_none_to_spare_blocks_the_roll_and_is_named(cluster
     work.assert_nothing_lost()
 
 
-def test_resources_that_no_machine_has_recover_when_corrected(cluster: Cluster) -> None:
+def test_impossible_resource_requests_recover_after_a_correction(cluster: Cluster) -> None:
     pools = copy.deepcopy(cluster.spec["nodePools"])
     before = cluster.uids()
     pools[1]["resources"] = {"requests": {"cpu": "1000"}}
@@ -114,7 +114,7 @@ def test_resources_that_no_machine_has_recover_when_corrected(cluster: Cluster) 
     cluster.settle()
 
 
-def test_a_new_cluster_whose_image_does_not_exist_recovers_when_corrected(operator: None) -> None:
+def test_a_new_cluster_with_a_missing_image_recovers_after_a_correction(operator: None) -> None:
     one = Cluster("typo", image="localhost/kraftcluster:no-such")
     one.delete()
     try:
@@ -126,7 +126,7 @@ def test_a_new_cluster_whose_image_does_not_exist_recovers_when_corrected(operat
         one.delete()
 
 
-def test_somebody_elses_volume_is_left_alone(operator: None) -> None:
+def test_a_foreign_volume_is_left_alone(operator: None) -> None:
     one = Cluster("foreign", clusterId="AAAAAAAAAAAAAAAAAAAAAA")
     one.delete()
     claim = {
@@ -156,7 +156,7 @@ def test_somebody_elses_volume_is_left_alone(operator: None) -> None:
         one.delete()
 
 
-def test_deleting_works_with_the_operator_gone(operator: None) -> None:
+def test_a_cluster_can_be_deleted_without_the_operator(operator: None) -> None:
     one = Cluster("orphan")
     one.delete()
     one.apply()

@@ -54,7 +54,7 @@ def namespace() -> Iterator[None]:
     kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", check=True)
 
 
-def test_installed_upgraded_and_uninstalled(operator: None) -> None:
+def test_the_chart_is_installed_upgraded_and_uninstalled(operator: None) -> None:
     until("the namespace has its account", lambda: "serviceaccount/default" in _everything())
     empty = _everything()
     _operator("install", OPERATOR_IMAGE)
@@ -67,9 +67,12 @@ def test_installed_upgraded_and_uninstalled(operator: None) -> None:
     with Workload(cluster) as work:
         with timed("the operator is upgraded"):
             _operator("upgrade", OTHER_OPERATOR_IMAGE)
-        until("the former ones are gone", lambda: _images() == {OTHER_OPERATOR_IMAGE})
+        until("the former pods are gone", lambda: _images() == {OTHER_OPERATOR_IMAGE})
         _helm("upgrade", "my", str(ROOT / "charts/kraftcluster"), "--set-string=config.log\\.retention\\.ms=86400000")
-        until("the new one does what is asked", lambda: "log.retention.ms" in cluster.status.get("managedConfig", ()))
+        until(
+            "the new operator carries out requests",
+            lambda: "log.retention.ms" in cluster.status.get("managedConfig", ()),
+        )
         cluster.settle()
         assert cluster.uids() == before, "nobody was restarted"
         _helm("uninstall", "kraft", "--wait")

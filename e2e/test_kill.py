@@ -7,7 +7,7 @@ from e2e.kube import NAMESPACE, Cluster, Workload, kubectl, needs_kubernetes, op
 pytestmark = needs_kubernetes
 
 
-def test_killed_pods_come_back_and_nothing_is_lost(cluster: Cluster) -> None:
+def test_killed_pods_return_and_no_record_is_lost(cluster: Cluster) -> None:
     with Workload(cluster) as work:
         for number in (102, cluster.status["leader"], 103):
             before = cluster.uids()
@@ -19,7 +19,7 @@ def test_killed_pods_come_back_and_nothing_is_lost(cluster: Cluster) -> None:
     work.assert_nothing_lost()
 
 
-def test_a_roll_goes_on_when_the_operator_is_killed(cluster: Cluster) -> None:
+def test_a_roll_continues_after_the_operator_is_killed(cluster: Cluster) -> None:
     before = cluster.uids()
     with Workload(cluster) as work, timed("roll of six nodes, the operator killed after each"):
         cluster.change(config={**cluster.spec["config"], "queued.max.requests": "600"})
@@ -43,7 +43,7 @@ def test_controllers_that_start_cold_find_one_another(cluster: Cluster) -> None:
         cluster.settle()
 
 
-def test_hibernated_and_woken(cluster: Cluster) -> None:
+def test_a_cluster_hibernates_and_wakes_up(cluster: Cluster) -> None:
     cluster.change(hibernated=True)
     until("no pods", lambda: not cluster.pods())
     until("it says so", lambda: cluster.condition("Ready").get("reason") == "Hibernated")

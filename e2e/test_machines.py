@@ -1,4 +1,4 @@
-"""Machines: nodes spread over them and know their racks; one machine is cut off, and comes back.
+"""Machines: nodes spread over them and know their racks; one machine is disconnected, and returns.
 
 `E2E_MACHINES` is a program that makes and removes machines: `add N`, `cut N`, `heal N`, `del N` for the machine `labN`.
 """
@@ -81,7 +81,7 @@ def test_nodes_spread_and_brokers_know_their_racks(cluster: Cluster, zones: dict
         assert f"broker.rack={rack}\n" in properties
 
 
-def test_a_machine_that_is_cut_off_comes_back_and_nothing_is_lost(cluster: Cluster, zones: dict[str, str]) -> None:
+def test_a_disconnected_machine_returns_and_no_record_is_lost(cluster: Cluster, zones: dict[str, str]) -> None:
     """No pod is replaced: a machine that does not answer may still run."""
     first, before = next(iter(zones)), cluster.uids()
     lost = [number for number, pod in cluster.pods().items() if pod["spec"]["nodeName"] == f"lab{MORE[0]}"]

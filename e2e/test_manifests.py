@@ -25,7 +25,7 @@ def namespace() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("one", MANIFESTS, ids=[f"{m['kind']}-{m['metadata']['name']}" for m in MANIFESTS])
-def test_the_api_server_takes_it(one: dict[str, object]) -> None:
+def test_the_api_server_accepts_every_manifest(one: dict[str, object]) -> None:
     words = ("apply", "--server-side", "--field-manager=kraft-operator", "--dry-run=server", "--validate=strict")
     answer = kubectl(*words, "-f", "-", stdin=one)
     assert answer.returncode == 0, answer.stderr

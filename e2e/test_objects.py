@@ -1,4 +1,4 @@
-"""Objects of a cluster that somebody deletes, copies or spoils; refusals by Kubernetes, before a node is restarted."""
+"""Objects of a cluster that a user deletes, copies or damages; refusals by Kubernetes, before a node is restarted."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_copy_of_a_pod_is_left_alone(cluster: Cluster) -> None:
     assert cluster.uids() == uids
 
 
-def test_an_image_that_cannot_be_pulled_is_degraded(cluster: Cluster) -> None:
+def test_a_missing_image_degrades_the_cluster(cluster: Cluster) -> None:
     cluster.change(image="localhost/no-such-image:1")
     until("it is named", lambda: cluster.condition("Degraded").get("reason") == "PodFails")
     assert "ImagePull" in cluster.condition("Degraded")["message"]
@@ -69,7 +69,7 @@ def test_an_image_that_cannot_be_pulled_is_degraded(cluster: Cluster) -> None:
     cluster.settle()
 
 
-def test_a_port_that_kubernetes_refuses_restarts_nobody(cluster: Cluster) -> None:
+def test_a_refused_port_causes_no_restart(cluster: Cluster) -> None:
     """Three controllers were restarted and a broker was stopped first."""
     uids, right = cluster.uids(), copy.deepcopy(cluster.spec["listeners"])
     wrong = [*right, {"name": "more", "port": 9095, "type": "NodePort", "firstNodePort": 80}]
@@ -81,7 +81,7 @@ def test_a_port_that_kubernetes_refuses_restarts_nobody(cluster: Cluster) -> Non
     cluster.settle()
 
 
-def test_a_cluster_that_is_deleted_and_applied_anew_begins_anew(operator: None) -> None:
+def test_a_cluster_deleted_and_applied_again_starts_empty(operator: None) -> None:
     """It adopted claims that the garbage collector was about to delete."""
     one = Cluster("anew")
     for pool in one.document["spec"]["nodePools"]:

@@ -31,7 +31,7 @@ def test_a_voter_gets_an_empty_disk(cluster: Cluster) -> None:
 
 
 def test_the_disk_of_the_active_controller_is_lost_with_its_host(cluster: Cluster) -> None:
-    """Pod and claim are lost at once: the operator names them, and makes new ones only on request."""
+    """Pod and claim are lost at once: the operator names them, and makes new objects only on request."""
     leader = cluster.status["leader"]
     disk = next(node["disk"] for node in cluster.status["nodes"] if node["id"] == leader)
     claim = f"data-{cluster.name}-{leader}-{disk}"
@@ -62,7 +62,7 @@ def test_a_broker_gets_an_empty_disk(cluster: Cluster) -> None:
     work.assert_nothing_lost()
 
 
-def test_refused_while_another_voter_is_down(cluster: Cluster) -> None:
+def test_a_replacement_is_refused_while_another_voter_is_down(cluster: Cluster) -> None:
     voters = cluster.status["voters"]
     down, asked = voters[0], voters[1]
     cluster.annotate("skip", str(down))

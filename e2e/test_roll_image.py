@@ -14,7 +14,7 @@ def _images(cluster: Cluster) -> set[str]:
     return {pod["spec"]["containers"][0]["image"] for pod in cluster.pods().values()}
 
 
-def test_another_image_is_rolled_out_and_nothing_is_lost(cluster: Cluster) -> None:
+def test_a_new_image_is_rolled_out_without_losing_a_record(cluster: Cluster) -> None:
     with Workload(cluster) as work, timed("roll of six nodes"):
         cluster.change(image=OTHER_IMAGE)
         cluster.settle()
@@ -22,7 +22,7 @@ def test_another_image_is_rolled_out_and_nothing_is_lost(cluster: Cluster) -> No
     work.assert_nothing_lost()
 
 
-def test_an_image_that_does_not_exist_takes_one_node_down_and_no_more(cluster: Cluster) -> None:
+def test_a_missing_image_stops_only_one_node(cluster: Cluster) -> None:
     before = cluster.uids()
     cluster.change(image="localhost/kraftcluster:no-such")
 

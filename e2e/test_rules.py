@@ -1,4 +1,4 @@
-"""The API server itself refuses what may never change, and names the alternative.
+"""The API server itself refuses changes that are never allowed, and names the alternative.
 
 Needs `kubectl` and a cluster (KUBECONFIG) that accepts custom resource definitions; the operator need not run.
 """
@@ -159,7 +159,7 @@ REFUSED: dict[str, tuple[Callable[[Spec], object], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_change_is_refused_with_what_to_do_instead(case: str) -> None:
+def test_a_refused_change_names_the_remedy(case: str) -> None:
     change, said = REFUSED[case]
     document = copy.deepcopy(sample())
     change(document["spec"])
@@ -193,7 +193,7 @@ GRANTED: dict[str, Callable[[Spec], object]] = {
 
 
 @pytest.mark.parametrize("case", GRANTED)
-def test_a_change_is_granted(case: str) -> None:
+def test_a_permitted_change_is_accepted(case: str) -> None:
     document = copy.deepcopy(sample())
     GRANTED[case](document["spec"])
     answer = kubectl("apply", "--dry-run=server", "-f", "-", stdin=document)
@@ -236,7 +236,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_that_services_and_pods_could_not_have_are_refused(name: str) -> None:
+def test_names_invalid_for_services_and_pods_are_refused(name: str) -> None:
     document = sample()
     document["metadata"]["name"] = name
     document["spec"]["listeners"].append({"name": "l" * 20, "port": 9093, "type": "NodePort"})
@@ -244,7 +244,7 @@ def test_names_that_services_and_pods_could_not_have_are_refused(name: str) -> N
     assert NAMES[name] in answer.stderr
 
 
-def test_the_id_that_a_cluster_was_given_is_not_another_ones() -> None:
+def test_a_cluster_id_cannot_be_changed() -> None:
     document = sample()
     document["metadata"]["name"] = "given"
     del document["spec"]["clusterId"]

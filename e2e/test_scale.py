@@ -13,7 +13,7 @@ def _evictions(cluster: Cluster) -> dict[str, int]:
     return {one["metadata"]["name"]: one.get("status", {}).get("disruptionsAllowed") for one in found}
 
 
-def test_brokers_come_and_go_and_nothing_is_lost(cluster: Cluster) -> None:
+def test_brokers_are_added_and_removed_without_losing_a_record(cluster: Cluster) -> None:
     with Workload(cluster) as work:
         with timed("one broker more"):
             kubectl("scale", "kc", cluster.name, "-n", "kraft-operator", "--replicas=4", check=True)
@@ -32,7 +32,7 @@ def test_brokers_come_and_go_and_nothing_is_lost(cluster: Cluster) -> None:
     work.assert_nothing_lost()
 
 
-def test_an_id_is_not_given_again(cluster: Cluster) -> None:
+def test_ids_are_not_reused(cluster: Cluster) -> None:
     kubectl("scale", "kc", cluster.name, "-n", "kraft-operator", "--replicas=4", check=True)
     until("the next broker", lambda: cluster.ready(105))
     cluster.settle()

@@ -47,7 +47,7 @@ def test_an_applied_cluster_becomes_ready(cluster: Cluster) -> None:
     assert not get("jobs", selector="app.kubernetes.io/instance=smoke"), "jobs that are done are cleared away"
 
 
-def test_a_roll_of_the_configuration_loses_nothing(cluster: Cluster) -> None:
+def test_a_roll_of_the_configuration_loses_no_record(cluster: Cluster) -> None:
     before = cluster.uids()
     with Workload(cluster) as work, timed("roll of six nodes"):
         cluster.change(config={**cluster.spec["config"], "num.replica.fetchers": "1", "queued.max.requests": "600"})
@@ -58,7 +58,7 @@ def test_a_roll_of_the_configuration_loses_nothing(cluster: Cluster) -> None:
     work.assert_nothing_lost()
 
 
-def test_a_dynamic_value_restarts_nobody(cluster: Cluster) -> None:
+def test_a_dynamic_value_causes_no_restart(cluster: Cluster) -> None:
     before = cluster.uids()
     cluster.change(config={**cluster.spec["config"], "log.retention.ms": "86400000"})
     cluster.settle()

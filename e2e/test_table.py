@@ -123,7 +123,7 @@ class Table:
 
 
 @pytest.mark.parametrize("engine", MODES)
-def test_a_driver_that_is_killed_loses_nothing_and_writes_nothing_twice(cluster: Cluster, engine: str) -> None:
+def test_a_killed_driver_loses_and_duplicates_no_row(cluster: Cluster, engine: str) -> None:
     kills: dict[str, Callable[[Table], object]] = {
         "the process": lambda table: table.run(KILL),
         "the pod": lambda table: table.kill(DRIVER),

@@ -37,7 +37,7 @@ def test_a_pod_that_kubernetes_refuses_stops_no_node(cluster: Cluster) -> None:
     assert cluster.uids() == before
 
 
-def test_a_secret_is_granted_and_reaches_the_node_and_a_sidecar_runs_beside_it(cluster: Cluster) -> None:
+def test_a_granted_secret_reaches_the_node_beside_a_sidecar(cluster: Cluster) -> None:
     for words in (("serviceaccount", "kraft-node"), ("secret", "node-keys")):
         kubectl("delete", *words, "-n", NAMESPACE, "--ignore-not-found", check=True)
     kubectl("create", "secret", "generic", "node-keys", "-n", NAMESPACE, "--from-literal=k=v", check=True)

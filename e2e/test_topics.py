@@ -52,7 +52,7 @@ def test_many_topics_are_made_changed_and_deleted(cluster: Cluster) -> None:
         until("they are gone", lambda: not cluster.status.get("topics"))
 
 
-def test_what_cannot_be_is_said(cluster: Cluster) -> None:
+def test_an_impossible_topic_is_reported(cluster: Cluster) -> None:
     _apply([_topic(cluster, 0, config={"no.such.key": "1"})])
 
     def refused() -> bool:
@@ -111,7 +111,7 @@ def _passes(cluster: Cluster) -> None:
         time.sleep(4)
 
 
-def test_a_topic_outlives_a_policy_that_the_operator_does_not_know(cluster: Cluster) -> None:
+def test_a_topic_outlives_an_unknown_policy(cluster: Cluster) -> None:
     """It was deleted with its data within 8 s."""
     before = _settled(cluster, "keep-me")
     with definition(lambda spec: spec["properties"]["deletionPolicy"]["enum"].append("Retain")):
@@ -146,7 +146,7 @@ def test_topics_outlive_a_definition_that_lacks_a_field(cluster: Cluster) -> Non
     assert all(any(topic_id in text for text in events) for topic_id in before.values()), events
 
 
-def test_topics_are_not_taken_over_unless_the_resource_says_so(cluster: Cluster) -> None:
+def test_topics_are_adopted_only_on_request(cluster: Cluster) -> None:
     topic = _topic(cluster, 0, topicName="__consumer_offsets")
     refused = kubectl("apply", "--server-side", "-f", "-", stdin=topic)
     assert "the topic is internal" in refused.stderr

@@ -26,7 +26,7 @@ def _helm(*words: str) -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """A cluster whose nodes all run on one machine: a voter may follow the others to it."""
+    """A cluster with all nodes on one machine: a voter may follow the others to it."""
     kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", check=True)
     kubectl("create", "namespace", NAMESPACE, check=True)
     chart = str(ROOT / "charts/kraftcluster-operator")
@@ -65,7 +65,7 @@ def _uncordon(cluster: Cluster) -> None:
         kubectl("uncordon", machine, check=True)
 
 
-def test_a_mistake_is_refused_when_it_is_applied(cluster: Cluster) -> None:
+def test_a_mistake_is_refused_at_admission(cluster: Cluster) -> None:
     for config, words in (
         ({"min.insync.replica": "2"}, "did you mean min.insync.replicas?"),
         ({"queued.max.requests": "many"}, "a whole number"),
@@ -74,7 +74,7 @@ def test_a_mistake_is_refused_when_it_is_applied(cluster: Cluster) -> None:
     assert not _refused(cluster, {"queued.max.requests": "600"})
 
 
-def test_a_drained_broker_is_restarted_by_plan_and_nothing_is_lost(cluster: Cluster) -> None:
+def test_a_drained_broker_restarts_by_plan_without_losing_a_record(cluster: Cluster) -> None:
     before = cluster.uids()
     with Workload(cluster) as work:
         with timed("a broker is drained", NAMESPACE):
@@ -88,8 +88,8 @@ def test_a_drained_broker_is_restarted_by_plan_and_nothing_is_lost(cluster: Clus
     work.assert_nothing_lost()
 
 
-def test_of_two_drained_brokers_the_second_waits_for_the_first(cluster: Cluster) -> None:
-    """Their machine accepts no pods: the first one cannot come back, so the second one must stay."""
+def test_the_second_of_two_drained_brokers_waits(cluster: Cluster) -> None:
+    """Their machine accepts no pods: the first broker cannot return, so the second must stay."""
     before = cluster.uids()
     with Workload(cluster) as work:
         answer = _drain(cluster, "102,103", 30)

@@ -1,4 +1,4 @@
-"""The last lines of a run: the tests that failed, and how many were skipped because a program is missing.
+"""Settings of all tests, and the last lines of a run: failed tests, and how many were skipped for want of a program.
 
 A log that keeps only its end still names the tests that failed, however long their messages are.
 """
@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 
+import hypothesis
 import pytest
 
 from tests.peer import IS_MISSING
+
+hypothesis.settings.register_profile("everyday", deadline=None)  # no test asserts a duration
+hypothesis.settings.load_profile("everyday")
 
 SKIPPED = "Skipped: "
 """pytest puts it in front of the reason."""

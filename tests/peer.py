@@ -22,6 +22,8 @@ QUICK_JVM = (
     *(f"-XX:SharedArchiveFile={peers.archive()}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"),
 )
 """Short programs start faster without the optimising compiler, and with classes from an archive, if it is there."""
+OTHER_JVM = QUICK_JVM[:2]
+"""For the jars of another release, which have no archive."""
 
 
 IS_MISSING = " is missing: "
@@ -58,11 +60,13 @@ def run_java(
     timeout_s: float = 120,
     classpath: tuple[Path, ...] = (),
     check: bool = True,
+    version: str = peers.VERSION,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a main class (or a .java source file) with the peer's jars; output captured."""
-    jars = require_peer()
+    """Run a main class (or a .java source file) with the jars of the peer of `version`; output captured."""
+    jars = require_peer(version)
     path = ":".join([f"{jars}/*", *map(str, classpath)])
-    command = ["java", *QUICK_JVM, "-cp", path, main_class, *args]
+    options = QUICK_JVM if version == peers.VERSION else OTHER_JVM
+    command = ["java", *options, "-cp", path, main_class, *args]
     done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_s, check=False)
     if check and done.returncode != 0:
         raise AssertionError(
@@ -76,7 +80,7 @@ SHELL_TIMEOUT_S = 40.0
 
 
 def run_metadata_shell(*args: str, is_whole: Callable[[str], bool]) -> str:
-    """What Apache Kafka's metadata shell prints; runs again until the output is `is_whole`, or for the last time.
+    """The output of Apache Kafka's metadata shell. It runs again until the output is `is_whole`, or for the last time.
 
     On a busy machine the shell may run the command before it has loaded the snapshot, as if it were empty, or never
     end.

@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
+from unittest import mock
+
+from kraft_pipeline.tables.formats import registry
 
 KEPT = ("schemaType", "references")
 
@@ -45,11 +48,13 @@ class RegistryServer:
         self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     @contextmanager
-    def serving(self) -> Iterator[Self]:
+    def serving(self, *, lag_s: float = 0.0) -> Iterator[Self]:
+        """`lag_s`: how long clients wait for unknown ids."""
         thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
-            yield self
+            with mock.patch.object(registry, "LAG_S", lag_s):
+                yield self
         finally:
             self._server.shutdown()
             self._server.server_close()
@@ -102,7 +107,7 @@ class RegistryServer:
         return 404, {"error_code": 40403, "message": "not found"}
 
 
-def _handler(registry: RegistryServer) -> type[BaseHTTPRequestHandler]:
+def _handler(server: RegistryServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self._answer("GET", None)
@@ -110,15 +115,15 @@ def _handler(registry: RegistryServer) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.path == "/token":
-                self._send(*registry.token(self.headers.get("Authorization", ""), body))
+                self._send(*server.token(self.headers.get("Authorization", ""), body))
             else:
                 self._answer("POST", json.loads(body))
 
         def _answer(self, method: str, body: Any) -> None:
-            if not registry.allowed(dict(self.headers)):
+            if not server.allowed(dict(self.headers)):
                 self._send(401, {"error_code": 401, "message": "Unauthorized"})
             else:
-                self._send(*registry.answer(method, self.path, body))
+                self._send(*server.answer(method, self.path, body))
 
         def _send(self, status: int, found: Any) -> None:
             text = json.dumps(found).encode()

@@ -1,4 +1,4 @@
-"""A `kraft-pipeline table run` on Spark as a process of its own, with its child processes as victims of kills."""
+"""A program on Spark, such as `kraft-pipeline table run`, as a process whose child processes can be killed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
 from tests.spark import QUICK
 
+ROOT: Final = Path(__file__).parents[1]
 VICTIMS: Final = {
     "executor": "CoarseGrainedExecutorBackend",
     "worker": "pyspark.daemon",
@@ -32,6 +34,7 @@ CLUSTER: Final = {
     "spark.task.maxFailures": "8",
 }
 """Settings of Spark with two executors as processes of this machine."""
+PROGRAM: Final = ("kraft_pipeline.cli.main", "--debug", "table", "run")
 SPECULATION: Final = {
     "spark.default.parallelism": "4",
     "spark.speculation": "true",
@@ -46,15 +49,21 @@ SPECULATION: Final = {
 class SparkRun:
     """The process, its output lines, and its child processes. All of them end with the block."""
 
-    def __init__(self, file: Path, *more: str) -> None:
+    def __init__(self, file: Path, *more: str, program: Sequence[str] = PROGRAM) -> None:
+        """`program`: the module, and arguments before `file`; it prints a line that begins with "batch " for each."""
         self.lines: list[str] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kraft_pipeline.cli.main", "--debug", "table", "run", str(file), *more],
+            [sys.executable, "-m", *program, str(file), *more],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             cwd=file.parent,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", "SPARK_LOCAL_DIRS": str(file.parent / "spark")},
+            env={
+                **os.environ,
+                "PYTHONUNBUFFERED": "1",
+                "SPARK_LOCAL_DIRS": str(file.parent / "spark"),
+                "PYTHONPATH": os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]),
+            },
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)

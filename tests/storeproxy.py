@@ -89,7 +89,7 @@ def _cut(one: socket.socket) -> None:
 
 @contextmanager
 def proxy_of(options: dict[str, str]) -> Iterator[tuple[Proxy, dict[str, str]]]:
-    """A proxy of an object store, and the options for the store behind it."""
+    """A proxy of an object store, and the options to reach the store through it."""
     host, port = options["AWS_ENDPOINT_URL"].removeprefix("http://").split(":")
     proxy = Proxy((host, int(port)))
     try:

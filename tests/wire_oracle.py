@@ -5,24 +5,66 @@ from __future__ import annotations
 import base64
 import io
 import struct
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kraft_protocol.ids import Uuid, uuid_text
+from kraft_protocol.wire.api import API, ApiSpec
 from kraft_protocol.wire.classes import Message
 from kraft_protocol.wire.schema import Field, Struct, block, snake_case
 from tests.peer import run_java
+from tools import peers
 
 JAVA = Path(__file__).parent / "java"
 Question = tuple[str, int, bytes | None]
 """Message name, version, bytes."""
+IN_OLDER_RELEASES = {
+    "record.internal.MemoryRecords": "record.MemoryRecords",
+    "new ByteBufferAccessor(ByteBuffer.wrap(raw))": "ByteBuffer.wrap(raw)",
+    "type.fields().entrySet()": "new TreeMap<Integer, Field>().entrySet()",
+}
+"""What WireOracle.java writes for this release, and for the last one with ZooKeeper."""
+
+
+def served_specs() -> list[ApiSpec]:
+    """The APIs that servers of this release answer."""
+    return [spec for spec in API.values() if "zkBroker" not in spec.listeners]
+
+
+@cache
+def steering() -> frozenset[str]:
+    """The messages that only the last release with ZooKeeper has."""
+    specs = [spec for spec in API.values() if "zkBroker" in spec.listeners]
+    return frozenset(kind.SCHEMA.name for spec in specs for kind in (spec.request, spec.response))
 
 
 def ask(mode: str, questions: list[Question], *args: str) -> list[bytes | str]:
-    """Java's bytes for each question, or its error's text."""
+    """Java's bytes for each question, or its error's text. Each message is asked of a release that has it."""
+    old = [index for index, question in enumerate(questions) if question[0] in steering()]
+    if not old:
+        return _ask(JAVA / "WireOracle.java", peers.VERSION, mode, questions, *args)
+    new = [index for index in range(len(questions)) if index not in set(old)]
+    answers: list[bytes | str] = [b""] * len(questions)
+    with tempfile.TemporaryDirectory() as folder:
+        source = (JAVA / "WireOracle.java").read_text()
+        for text, older in IN_OLDER_RELEASES.items():
+            source = source.replace(text, older)
+        program = Path(folder) / "WireOracle.java"
+        program.write_text(source)
+        for path, version, some in (
+            (JAVA / "WireOracle.java", peers.VERSION, new),
+            (program, peers.LAST_WITH_ZOOKEEPER, old),
+        ):
+            for index, answer in zip(some, _ask(path, version, mode, [questions[i] for i in some], *args), strict=True):
+                answers[index] = answer
+    return answers
+
+
+def _ask(program: Path, release: str, mode: str, questions: list[Question], *args: str) -> list[bytes | str]:
     asked = b"".join(_written(*question) for question in questions)
-    stream = io.BytesIO(run_java(str(JAVA / "WireOracle.java"), mode, *args, stdin=asked).stdout)
+    stream = io.BytesIO(run_java(str(program), mode, *args, stdin=asked, version=release).stdout)
     found: list[bytes | str] = []
     while head := stream.read(4):
         (length,) = struct.unpack(">i", head)

@@ -2,8 +2,8 @@
 
     python -m tools.bare COMMAND [ARG ...]
 
-CI installs everything that tests judge by. This program shows what a user without these programs sees.
-The exit code is the command's.
+CI installs everything that tests judge by. This program shows the result for a user without these programs. The exit
+code is the command's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-HIDDEN = frozenset({"java", "javac", "mvn", "kcat", "helm", "go", "node", "npm"})
+HIDDEN = frozenset({"java", "javac", "keytool", "mvn", "kcat", "helm", "go", "node", "npm", "sslyze"})
 KEPT_OUT = ("CI", "JAVA_HOME")
 
 

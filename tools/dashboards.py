@@ -66,7 +66,7 @@ QUORUM: Final = (
         "Metadata log behind its leader",
         "none",
         {"{{node}}": f"max by () ({of(RAFT + 'log_end_offset')}) - on () group_right {of(RAFT + 'log_end_offset')}"},
-        description="records that a node has not fetched yet, as far as scrapes tell",
+        description="records that a node has not fetched yet, by the latest scrapes",
     ),
     Panel("Committed and not yet applied", "none", {"{{node}}": of(CONTROLLER + "metadatalag")}),
     Panel(
@@ -146,7 +146,7 @@ PARTITIONS: Final = (
 
 WORKS: Final = (
     Panel("Clusters", "none", {"": f"sum({OPERATOR}clusters)"}, "stat"),
-    Panel("Who holds the Lease", "none", {"{{pod}}": f"{OPERATOR}leader == 1"}, "stat"),
+    Panel("Holder of the Lease", "none", {"{{pod}}": f"{OPERATOR}leader == 1"}, "stat"),
     Panel("Not ready", "none", {"": f'count({OPERATOR}condition{{type="Ready"}} < 1) or vector(0)'}, "stat", bad=1),
     Panel("Degraded", "none", {"": f'count({OPERATOR}condition{{type="Degraded"}} == 1) or vector(0)'}, "stat", bad=1),
     Panel(

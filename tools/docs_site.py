@@ -1,9 +1,9 @@
 """Hooks for the documentation site, named by `mkdocs.yml`.
 
 - Decision records are added to the navigation automatically.
-- A link that leaves `docs/` points to the file in the repository, if `[project.urls]` of `pyproject.toml` has its
-  address as `Repository`; otherwise it becomes plain text. A link to a missing file is an error.
-- A picture replaces each Mermaid diagram that has one: the site loads no external script.
+- A link that leaves `docs/` points to the file in the repository, if `[project.urls]` of `pyproject.toml` has a
+  `Repository`. Otherwise it becomes plain text. A link to a missing file is an error.
+- A picture replaces each Mermaid diagram that has a picture: the site loads no external script.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         if target.is_relative_to(DOCS) and not target.is_dir():
             return found[0]
         if not target.exists():
-            log.warning("%s: no such file: %s", page.file.src_uri, found[2])
+            log.warning("%s: missing file: %s", page.file.src_uri, found[2])
         if not config["repo_url"]:
             return found[1]
         kind = "tree" if target.is_dir() else "blob"

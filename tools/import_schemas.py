@@ -2,10 +2,11 @@
 
     python tools/import_schemas.py [--version V | --jars FOLDER] [--out FOLDER]
 
-A new Kafka release is this one command with its version, fetched by Maven (default: the release that we are compatible
-with), and a look at the difference. Only facts are taken over: names, numbers, types, versions, defaults. The notation
-is described in `kraft_protocol.wire.schema`: a file for each API and each family of stored records (named by the jar),
-and `index.txt`, which says which file has which message and repeats the messages' first lines.
+For a new Kafka release, run this command with its version and look at the difference. Maven fetches the jars. Default:
+the release that we are compatible with. Only facts are taken over: names, numbers, types, versions, defaults. The APIs
+by which a controller steers brokers of ZooKeeper clusters come from the last release that has them (`STEERING`).
+`kraft_protocol.wire.schema` describes the notation. Each API and each family of stored records (named by the jar) has
+a file. `index.txt` lists the messages with file and first line.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ STORED_JARS = (
     "storage",
 )
 Json = dict[str, Any]
+STEERING = {4: "4-7", 5: "3-4", 6: "5-8", 7: "2-3"}
+"""API key -> versions that brokers with topic ids or later use. Kafka 4.0 removed these APIs (KIP-866)."""
 
 
 def load(text: str) -> Json:
@@ -45,10 +48,10 @@ def load(text: str) -> Json:
     return parsed
 
 
-def read_schemas(folder: Path) -> dict[str, tuple[str, Json]]:
-    """Schema name -> (jar, schema), from all Kafka jars in `folder`."""
+def read_schemas(folder: Path, modules: tuple[str, ...] = STORED_JARS) -> dict[str, tuple[str, Json]]:
+    """Schema name -> (jar, schema), from the Kafka jars of `modules` in `folder`."""
     found: dict[str, tuple[str, Json]] = {}
-    for module in STORED_JARS:
+    for module in modules:
         (jar,) = sorted(folder.glob(f"kafka-{module}-[0-9]*.jar"))
         with zipfile.ZipFile(jar) as archive:
             for entry in sorted(archive.namelist()):
@@ -56,6 +59,16 @@ def read_schemas(folder: Path) -> dict[str, tuple[str, Json]]:
                     schema = load(archive.read(entry).decode())
                     assert schema["name"] not in found, f"{schema['name']} is in two jars: classes need other names"
                     found[schema["name"]] = (module, schema)
+    return found
+
+
+def read_all(folder: Path, last_with_zookeeper: Path) -> dict[str, tuple[str, Json]]:
+    """The schemas of the jars in `folder`, with those of `STEERING` from the other folder."""
+    found = read_schemas(folder)
+    for name, (module, schema) in read_schemas(last_with_zookeeper, ("clients",)).items():
+        versions = STEERING.get(schema.get("apiKey", -1))
+        if versions is not None and schema["type"] in API_TYPES:
+            found[name] = (module, {**schema, "validVersions": versions})
     return found
 
 
@@ -77,6 +90,7 @@ def notate(module: str, schema: Json) -> str:
 
 
 def fields(items: list[Json], depth: int) -> list[str]:
+    """The lines of a message's fields, with nested structs two spaces deeper."""
     lines = []
     for item in items:
         words = [item["name"], item["type"], item.get("versions", item.get("taggedVersions", "0+"))]
@@ -134,12 +148,11 @@ def main() -> int:
     source.add_argument("--jars", type=Path, help="a folder with a release's jars")
     parser.add_argument("--out", type=Path, help="write the notation there, and no stubs")
     options = parser.parse_args()
-    folder = options.jars
-    if folder is None:
-        if not peers.installed(options.version):
-            peers.install(options.version)
-        folder = peers.lib(options.version)
-    schemas = read_schemas(folder)
+    for version in {options.version, peers.LAST_WITH_ZOOKEEPER}:
+        if not peers.installed(version) and not (options.jars and version == options.version):
+            peers.install(version)
+    folder = options.jars or peers.lib(options.version)
+    schemas = read_all(folder, peers.lib(peers.LAST_WITH_ZOOKEEPER))
     texts = files(schemas)
     write(options.out or WIRE / "schemas", texts)
     print(f"{len(schemas)} messages in {len(texts) - 1} files")

@@ -24,18 +24,18 @@ FLAGS = (
 PIPELINE = ("pipeline", "delta", "iceberg", "avro", "protobuf", "jsonschema")
 """The extras of the pipeline's image."""
 TESTED = ("python-dateutil<3",)
-"""Limits by which the image has the versions of the tests: botocore, which moto needs, excludes later ones."""
+"""Limits that give the image the same versions as the tests: botocore, which moto needs, excludes later versions."""
 
 
 def wanted() -> dict[str, list[str]]:
-    """Requirements of each image. Of the node, the operator needs only what serves its metrics; the pipeline also needs
+    """Requirements of each image. Of the node's packages, the operator needs only the metrics; the pipeline also needs
     the codecs."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     node = project["project"]["dependencies"]
     extras = project["project"]["optional-dependencies"]
     metrics = [one for one in node if one.startswith("prometheus-client")]
     return {
-        "node": node,
+        "node": [*node, *extras["oauth"]],
         "operator": extras["operator"] + metrics,
         "pipeline": [*node, *(one for name in PIPELINE for one in extras[name]), *TESTED],
         "build": [*project["build-system"]["requires"], "setuptools", "wheel"],  # the last two build PySpark's wheel
@@ -43,6 +43,7 @@ def wanted() -> dict[str, list[str]]:
 
 
 def main() -> None:
+    """Write all lock files, by the `pip-compile` in the first argument."""
     # The lock files must not contain this machine's wheel folder.
     environment = {name: value for name, value in os.environ.items() if name != "PIP_FIND_LINKS"}
     for name, requirements in wanted().items():
@@ -55,7 +56,7 @@ def main() -> None:
             check=True,
             env=environment,
         ).stdout
-        target.write_text(f"# What the {name} image is made of: make locks\n{made}")
+        target.write_text(f"# The packages of the {name} image: make locks\n{made}")
 
 
 if __name__ == "__main__":

@@ -28,16 +28,16 @@ RELEASE: Final = "kraftcluster-operator"
 LAB: Final = Path(os.environ.get("K8S_LAB", "~/.cache/k8s-lab")).expanduser() / "bin" / "helm"
 HEADER: Final = f"""\
 # The operator in the namespace {NAMESPACE}, for {{what}}: kubectl apply --server-side -f deploy/{{name}}
-# Written by `python -m tools.manifests` from charts/kraftcluster-operator; do not edit. Deleting what is in here also
+# Written by `python -m tools.manifests` from charts/kraftcluster-operator; do not edit. Deleting these objects also
 # deletes the CustomResourceDefinitions, and with them all clusters; their volumes stay.
 """
 
 
 EXECUTORS: Final = "executors.yaml"
 EXECUTORS_HEADER: Final = f"""\
-# What drivers of pipelines need for `engine.mode: kubernetes` in the namespace {NAMESPACE} (for another one:
-# sed s/{NAMESPACE}/OTHER/): kubectl apply -f deploy/{EXECUTORS}
-# Whoever may write a KafkaTable in this namespace then makes pods in it, too.
+# The rights that drivers of pipelines need for `engine.mode: kubernetes` in the namespace {NAMESPACE}. For another
+# namespace: sed s/{NAMESPACE}/OTHER/. Apply: kubectl apply -f deploy/{EXECUTORS}
+# Users that may write a KafkaTable in this namespace can then create pods in it, too.
 # Written by `python -m tools.manifests` from charts/kraftcluster-operator; do not edit.
 """
 
@@ -94,6 +94,7 @@ def forget_helm(node: Any) -> None:
 
 
 def main(words: list[str]) -> None:
+    """Write the plain manifests to `deploy` or to the folder in the arguments."""
     folder = Path(words[0]) if words else FOLDER
     for name in FILES:
         (folder / name).write_text(plain(name))

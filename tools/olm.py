@@ -3,8 +3,8 @@
 Everything comes from the operator's chart and its definitions: rights, Deployment, images, version, samples. The bundle
 is not kept in the repository. Its layout is operator-framework's format `registry+v1`.
 
-Two parts of the chart are left out: the webhook, because OLM issues certificates in its own way, and the NetworkPolicy,
-because OLM versions before 0.32 refuse it in a bundle.
+Two parts of the chart are left out: the webhook, because OLM issues certificates in its own way, and the
+NetworkPolicy. OLM versions before 0.32 refuse a NetworkPolicy in a bundle.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ DROPPED: Final = frozenset({"NetworkPolicy", "Lease", "ServiceAccount", "RoleBin
 """Kinds that OLM or the operator creates, or that OLM does not accept."""
 TARGETS: Final = "metadata.annotations['olm.targetNamespaces']"
 """The annotation in which OLM writes the namespaces of its OperatorGroup; empty for all."""
-SAMPLES: Final = ("kraftcluster.yaml", "topic.yaml", "pipelines.yaml")
+SAMPLES: Final = ("kraftcluster.yaml", "topic.yaml", "user.yaml", "pipelines.yaml")
 MODES: Final = ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
 TEXTS: Final = {
     "KRaftCluster": "A Kafka-compatible cluster: node pools, listeners, configuration",
     "KRaftTopic": "A topic of a KRaftCluster",
+    "KRaftUser": "A user of a KRaftCluster: credentials, ACLs, quotas",
     "KafkaTable": "Topics as a table in Delta, Iceberg or Parquet",
     "KafkaMetadataArchive": "The metadata log of a cluster as tables",
     "KafkaScrub": "A check of every byte of the replicas",
@@ -169,6 +170,7 @@ def _text(document: Object) -> str:
 
 
 def main(words: list[str]) -> None:
+    """Write the bundle."""
     folder = Path(words[0]) if words else FOLDER
     for part in ("manifests", "metadata"):
         shutil.rmtree(folder / part, ignore_errors=True)

@@ -1,10 +1,14 @@
 """Brings Apache Kafka from Maven Central into `.peers/<version>/lib` and runs its programs.
 
-    python tools/peers.py install [VERSION ...]       (default: the release that we are compatible with)
+    python tools/peers.py install [VERSION ...]       (default: the release that we are compatible with; 3.9.2 is the
+                                                       last one with ZooKeeper, which comes with it)
     python tools/peers.py run [--version V] MAIN_CLASS [ARG ...]
     python tools/peers.py suite                       (kafka-python's source with its tests, of the installed version)
     python tools/peers.py connector                   (Spark's own connector to Kafka: the jars that PySpark lacks)
+    python tools/peers.py connect                     (Kafka Connect's worker and its connector for files)
     python tools/peers.py lakehouse                   (a Spark with Delta's and Iceberg's own jars: 550 MB)
+    python tools/peers.py azurite                     (an emulator of Azure's blob storage; needs npm)
+    python tools/peers.py sslyze                      (a scanner of TLS servers, in a virtual environment of its own)
 
 Tests and benchmarks judge by these; nothing of them is part of the product. Another folder: KRAFT_PEER_HOME.
 """
@@ -29,9 +33,10 @@ VERSION = "4.3.1"
 LAST_WITH_ZOOKEEPER = "3.9.2"
 LOG4J = {VERSION: ("log4j-core", "log4j-slf4j-impl"), LAST_WITH_ZOOKEEPER: ()}
 LOG4J_VERSION = "2.25.3"
-MODULES = ("kafka_2.13", "kafka-tools", "kafka-shell")
+MODULES = ("kafka_2.13", "kafka-tools", "kafka-shell", "kafka-streams")
 CONNECTOR_VERSION = "4.2.0"
-"""The version of spark-sql-kafka-0-10; Maven Central does not have the one for Spark 4.3 yet. This one works there."""
+"""The version of spark-sql-kafka-0-10; Maven Central does not have the version for Spark 4.3 yet. This one works
+there."""
 CONNECTOR = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", CONNECTOR_VERSION),
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),  # the latest on Maven Central
@@ -39,6 +44,8 @@ CONNECTOR = (
     ("org.apache.commons", "commons-pool2", "2.13.1"),
 )
 """The connector, and its POM's dependencies beyond Spark's own jars."""
+CONNECT = tuple(("org.apache.kafka", module, VERSION) for module in ("connect-runtime", "connect-file"))
+"""Kafka Connect, which is not among the dependencies of `MODULES`."""
 LAKEHOUSE_SPARK = "4.1"
 """The latest Spark that Delta and Iceberg support; on 4.3 neither of them starts."""
 LAKEHOUSE = (
@@ -46,6 +53,8 @@ LAKEHOUSE = (
     ("io.delta", "delta-storage", "4.4.0"),
     ("org.apache.iceberg", f"iceberg-spark-runtime-{LAKEHOUSE_SPARK}_2.13", "1.12.0"),
 )
+AZURITE_VERSION = "3.37.0"
+SSLYZE_VERSION = "6.3.1"
 COMPLETE = ".complete"
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAA"
 START_S = 120
@@ -64,7 +73,13 @@ def lib(version: str = VERSION) -> Path:
 
 def installed(version: str = VERSION) -> bool:
     """Whether a complete set of jars and a Java to run them exist."""
-    return (lib(version) / COMPLETE).exists() and shutil.which("java") is not None
+    return _has_all(version) and shutil.which("java") is not None
+
+
+def _has_all(version: str) -> bool:
+    """Whether the jars are the jars of `_wanted`; an earlier release of this program may have left fewer."""
+    marker = lib(version) / COMPLETE
+    return marker.exists() and marker.read_text() == _names(_wanted(version))
 
 
 def archive(version: str = VERSION) -> Path:
@@ -133,6 +148,24 @@ def install_connector() -> None:
     print(f"spark-sql-kafka-0-10 {CONNECTOR_VERSION}: {len(CONNECTOR)} jars in {connector()}")
 
 
+def connect() -> Path:
+    """The folder of Kafka Connect's jars; it may not exist."""
+    return home() / f"connect-{VERSION}" / "lib"
+
+
+def connect_installed() -> bool:
+    """Whether all jars of Connect exist, and a Java to run them."""
+    return (connect() / COMPLETE).exists() and shutil.which("java") is not None
+
+
+def install_connect() -> None:
+    """Download Connect's jars if they are missing. Raises CalledProcessError with Maven's message."""
+    if (connect() / COMPLETE).exists():
+        return
+    _download(list(CONNECT), connect())
+    print(f"Kafka Connect {VERSION}: {len(list(connect().glob('*.jar')))} jars in {connect()}")
+
+
 def lakehouse() -> Path:
     """The folder of a Spark (`python`) and the jars for tables (`lib`); it may not exist."""
     return home() / f"lakehouse-{LAKEHOUSE_SPARK}"
@@ -161,6 +194,10 @@ def _wanted(version: str) -> list[tuple[str, str, str]]:
     return wanted
 
 
+def _names(wanted: list[tuple[str, str, str]]) -> str:
+    return "\n".join(":".join(one) for one in wanted)
+
+
 def _pom(wanted: list[tuple[str, str, str]], *, transitive: bool) -> str:
     alone = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
     dependencies = "".join(
@@ -175,21 +212,61 @@ def _pom(wanted: list[tuple[str, str, str]], *, transitive: bool) -> str:
     )
 
 
+def azurite() -> Path:
+    """The emulator's main file; it may not exist."""
+    return home() / f"azurite-{AZURITE_VERSION}" / "node_modules/azurite/dist/src/blob/main.js"
+
+
+def azurite_installed() -> bool:
+    """Whether it exists, and a Node.js to run it."""
+    return azurite().exists() and shutil.which("node") is not None
+
+
+def install_azurite() -> None:
+    """Download it if it is missing. Raises CalledProcessError with npm's message."""
+    if azurite().exists():
+        return
+    target = home() / f"azurite-{AZURITE_VERSION}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        npm = ["npm", "install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", folder]
+        subprocess.run([*npm, f"azurite@{AZURITE_VERSION}"], check=True)
+        shutil.copytree(folder, target, symlinks=True, dirs_exist_ok=True)
+    print(f"Azurite {AZURITE_VERSION} in {target}")
+
+
+def sslyze() -> Path:
+    """The scanner's program; it needs other versions of packages than we."""
+    return home() / f"sslyze-{SSLYZE_VERSION}" / "bin/sslyze"
+
+
+def install_sslyze() -> None:
+    """Install it if it is missing. Raises CalledProcessError with pip's message."""
+    if sslyze().exists():
+        return
+    target = sslyze().parents[1]
+    subprocess.run([sys.executable, "-m", "venv", str(target)], check=True)
+    pip = [str(target / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, f"sslyze=={SSLYZE_VERSION}"], check=True)
+    print(f"sslyze {SSLYZE_VERSION} in {target}")
+
+
 def _download(wanted: list[tuple[str, str, str]], target: Path, *, transitive: bool = True) -> None:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "pom.xml").write_text(_pom(wanted, transitive=transitive))
         command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
         subprocess.run(command, cwd=folder, check=True)
-    (target / COMPLETE).touch()
+    (target / COMPLETE).write_text(_names(wanted))
 
 
 def install(version: str) -> None:
     """Download the jars of `version` if they are missing. Raises CalledProcessError with Maven's message."""
     target = lib(version)
-    if (target / COMPLETE).exists():
+    if _has_all(version):
         print(f"Apache Kafka {version}: already in {target}")
     else:
         _download(_wanted(version), target)
+        archive(version).unlink(missing_ok=True)  # it is of other jars
         print(f"Apache Kafka {version}: {len(list(target.glob('*.jar')))} jars in {target}")
     if version == VERSION and not archive().exists() and shutil.which("java") is not None:
         _share()
@@ -234,20 +311,33 @@ def main() -> int:
     running.add_argument("args", nargs=argparse.REMAINDER)
     commands.add_parser("suite", help="download kafka-python's source with its integration tests")
     commands.add_parser("connector", help="download Spark's connector to Kafka")
+    commands.add_parser("connect", help="download Kafka Connect")
     commands.add_parser("lakehouse", help="download a Spark with Delta and Iceberg")
+    commands.add_parser("azurite", help="download an emulator of Azure's blob storage")
+    commands.add_parser("sslyze", help="install a scanner of TLS servers")
     options = parser.parse_args()
+    if options.command == "sslyze":
+        install_sslyze()
+        return 0
     if options.command == "suite":
         if kafka_python_version() == "?":
             print("peers: kafka-python is not installed here", file=sys.stderr)
             return 1
         install_kafka_python()
         return 0
-    if options.command in {"install", "connector", "lakehouse"}:
+    if options.command == "azurite":
+        if shutil.which("npm") is None:
+            print("peers: npm is not on the PATH", file=sys.stderr)
+            return 1
+        install_azurite()
+        return 0
+    by_maven = {"connect": install_connect, "connector": install_connector, "lakehouse": install_lakehouse}
+    if options.command in {"install", *by_maven}:
         if shutil.which("mvn") is None:
             print("peers: Maven (mvn) is not on the PATH", file=sys.stderr)
             return 1
         if options.command != "install":
-            {"connector": install_connector, "lakehouse": install_lakehouse}[options.command]()
+            by_maven[options.command]()
             return 0
         for version in options.versions:
             install(version)

@@ -33,7 +33,7 @@ from kraft_protocol.wire import messages
 ROOT: Final = Path(__file__).parents[1]
 SAMPLE: Final = ROOT / "deploy" / "samples" / "kraftcluster.yaml"
 MARK: Final = "demo.json"
-"""The file that marks a folder as a demo's; the next demo may remove such a folder."""
+"""The file that marks a folder as a demo's; the next demo may remove a marked folder."""
 TOPIC: Final = "orders"
 PARTITIONS: Final = 6
 CUSTOMERS: Final = ("ada", "bob", "cleo", "dan", "eve", "fay")
@@ -61,10 +61,10 @@ class Demo:
             self.reports()
         finally:
             self.command("kraftcluster", "down", "--wipe", *cluster)
-        print(f"\n{time.monotonic() - began:.0f} s. What is left:")
+        print(f"\n{time.monotonic() - began:.0f} s. Results:")
         for path, what in (
             (self.table, "the Delta table"),
-            (self.out / "orders_dead_letters", "what was no order, with the reason"),
+            (self.out / "orders_dead_letters", "records that are not orders, with the reason"),
             (self.out / "report", "the metadata's report: open report.html"),
             (self.out / "scrub.json", "the scrub's report: every byte of every replica was read"),
         ):
@@ -78,6 +78,7 @@ class Demo:
         subprocess.run([program, *words[1:]], check=True, cwd=ROOT, env=env)
 
     def data_in(self) -> None:
+        """Create the topic and write the orders; three of them are not JSON."""
         print(
             f"\n{self.records:,} orders into {PARTITIONS} partitions of the topic {TOPIC}, three of them no JSON",
             flush=True,
@@ -93,7 +94,9 @@ class Demo:
     async def _create(self) -> None:
         topic = messages.CreateTopicsRequest.CreatableTopic(TOPIC, PARTITIONS, 3)
         async with new_client() as client:
-            answer = await client.ask(Address("localhost", self.port), messages.CreateTopicsRequest([topic], 30_000))
+            answer = await client.request(
+                Address("localhost", self.port), messages.CreateTopicsRequest([topic], 30_000)
+            )
         assert not answer.topics[0].error_code, answer
 
     def _orders(self) -> Iterator[pa.RecordBatch]:
@@ -115,6 +118,7 @@ class Demo:
         self.command("kraftcluster", "roll", *cluster, "101")
 
     def table_out(self) -> None:
+        """Write the topic into a Delta table, and show its status."""
         file = self.out / "orders.yaml"
         file.write_text(
             f"""\
@@ -142,6 +146,7 @@ spec:
             print(f"  {row['customer']:6} {row['cents_count']:8,} orders  {row['cents_sum'] / 100:14,.2f}")
 
     def reports(self) -> None:
+        """Archive the metadata, write its report, and scrub all replicas."""
         archive = str(self.out / "metadata")
         self.command("kraft-pipeline", "meta", "archive", "--bootstrap-server", self.bootstrap, "--table", archive)
         sizes = ("--sizes-from", self.bootstrap)
@@ -152,7 +157,7 @@ spec:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROOT / ".kraft" / "demo", help="folder of what it makes")
+    parser.add_argument("--out", type=Path, default=ROOT / ".kraft" / "demo", help="folder of the results")
     parser.add_argument("--port", type=int, default=9092, help="of the first broker")
     parser.add_argument("--records", type=int, default=300_000)
     options = parser.parse_args()

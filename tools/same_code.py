@@ -4,7 +4,7 @@
     python -m tools.same_code OLD NEW          # two commits
     python -m tools.same_code OLD NEW --texts  # list the string literals that differ, too
 
-String literals of messages may differ; everything else must be equal. Comments are not part of a syntax tree. Returns 1
+String literals of messages may differ; all other code must be equal. Comments are not part of a syntax tree. Returns 1
 and names the files if code differs, or if a Python file exists in one commit only.
 """
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Comparison:
-    """Differences between two commits: files whose code differs, and pairs of differing string literals."""
+    """Differences between two commits: files with different code, and pairs of differing string literals."""
 
     differing: list[str] = field(default_factory=list)
     texts: list[tuple[str, str, str]] = field(default_factory=list)
@@ -87,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
     found = compare(asked.old, asked.new)
     for name in found.differing:
         print(f"code differs: {name}")
-    print(f"{len(found.differing)} files whose code differs, {len(found.texts)} string literals that differ")
+    print(f"{len(found.differing)} files with different code, {len(found.texts)} string literals that differ")
     if asked.texts:
         for name, before, after in found.texts:
             print(f"{name}\n  - {before!r}\n  + {after!r}")

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from typing import Any
 
-from bench import codec, compaction, image
-from bench.environment import ROOT
-from bench.row import Measured, Row, Scenario, Step
+from bench.measurements import codec, compaction, image
+from bench.runs.environment import ROOT
+from bench.runs.row import Measured, Row, Scenario, Step
 
 SECTION = "Parts of the node alone"
 ONE_TOPIC = "one topic planned, committed and removed, beside 100,000 topics against 1,000"
@@ -55,8 +55,10 @@ def one_topic(_step: Step) -> Measured:
 
 
 def many(step: Step) -> Measured:
-    """The image of a million partitions, in a separate process, so that nothing else is in memory."""
-    program = "import json, sys; from bench import image; print(json.dumps(image.beside_many(int(sys.argv[1]))))"
+    """The image of a million partitions, in a separate process, so that no other data is in memory."""
+    program = (
+        "import json, sys; from bench.measurements import image; print(json.dumps(image.beside_many(int(sys.argv[1]))))"
+    )
     command = [sys.executable, "-c", program, str(step.size(1_000_000, 20_000))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1800)
     assert done.returncode == 0, done.stderr

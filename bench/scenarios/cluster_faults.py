@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from bench import asking, members
-from bench.quorum import until_caught_up
-from bench.row import Figures, Life, Measured, Row, Scenario, Step
+from bench.clients import asking
+from bench.runs.row import Figures, Life, Measured, Row, Scenario, Step
+from bench.servers import members
+from bench.servers.quorum import until_caught_up
 from kraft_node.cli.client import Client
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import ElectLeadersRequest
@@ -58,7 +59,7 @@ def _brokers(cluster: Members, count: int, signals: dict[str, signal.Signals]) -
 
     def back(client: Client) -> None:
         wait("all in sync", lambda p: len(p.isr_nodes) == 3)
-        client.ask(ApiKey.ELECT_LEADERS, ElectLeadersRequest(0, None, 60_000))
+        client.request(ApiKey.ELECT_LEADERS, ElectLeadersRequest(0, None, 60_000))
         wait("preferred leaders", lambda p: p.leader_id == first)
 
     with Client("127.0.0.1", cluster.nodes[second].port, 120) as client:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
-from bench import asking, frames, members
-from bench.process import live_mib, rss_mib
-from bench.row import Measured, Row, Scenario, Step
+from bench.clients import asking, frames
+from bench.runs.row import Measured, Row, Scenario, Step
+from bench.servers import members
+from bench.servers.process import live_mib, rss_mib
 
 FIRST = "cluster 3+3: formatted disks to first acks=all record"
 RSS, LIVE = "cluster 3+3: memory of the six processes: RSS", "cluster 3+3: memory of the six processes: live sets"

@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from bench import asking, etcd, frames, load, members, steady
-from bench.many import answers_a_second
-from bench.process import MIB, cpu_s, settle, warm_memory
-from bench.row import Figures, Life, Measured, Row, Scenario, Step
+from bench.clients import asking, etcd, frames, load
+from bench.clients.many import answers_a_second
+from bench.runs import steady
+from bench.runs.row import Figures, Life, Measured, Row, Scenario, Step
+from bench.servers import members
+from bench.servers.process import MIB, cpu_s, settle, warm_memory
 from kraft_node.cli.client import Client
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.frames import encode_request
@@ -85,7 +87,7 @@ def _commits_of_one(made: Members, seconds: float) -> list[float]:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             begun = time.monotonic()
-            answer = client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, members.config_change("ready", len(taken)))
+            answer = client.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, members.config_change("ready", len(taken)))
             taken.append((time.monotonic() - begun) * 1000)
             assert answer.responses[0].error_code == 0, answer
     return taken
@@ -179,7 +181,7 @@ def _caught_up(step: Step, made: Members) -> Figures:
         spent = cpu_s(first, second)
         seconds = members.reassigned(client, topic, made.broker_ids[:2], 1)
         cpu = cpu_s(first, second) - spent
-        client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest(topic_names=[topic], timeout_ms=60_000))
+        client.request(ApiKey.DELETE_TOPICS, DeleteTopicsRequest(topic_names=[topic], timeout_ms=60_000))
     size = bytes_each // len(batch) * len(batch)
     return {CAUGHT_UP: size / 1e6 / seconds, CAUGHT_UP_CPU: cpu / size * 1e9}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from bench import asking, frames, load
-from bench.process import MIB, cpu_s, settle
-from bench.row import Measured, Row, Scenario, Step
+from bench.clients import asking, frames, load
+from bench.runs.row import Measured, Row, Scenario, Step
 from bench.scenarios.storage import altered, honest_during, p99, spread
+from bench.servers.process import MIB, cpu_s, settle
 
 KEYS = 100_000
 VALUE_BYTES = 250
@@ -24,7 +24,7 @@ RATE, CPU, BESIDE = (
 
 
 def compacted(step: Step) -> Measured:
-    """A log of 512 MiB with 100,000 keys becomes compacted; an honest producer works meanwhile."""
+    """A log of 512 MiB with 100,000 keys is compacted while an honest producer works."""
     rng = random.Random(1)
     total = step.size(512, 130) * MIB
     requests = []

@@ -1,4 +1,4 @@
-"""An honest client's waiting times while others send hostile input (`bench.hostile`), compared with those without."""
+"""Waiting times of an honest client with and without hostile input by others (`bench.clients.hostile`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from bench import asking, hostile, steady
-from bench.row import Figures, Life, Measured, Row, Scenario, Step
+from bench.clients import asking, hostile
+from bench.runs import steady
+from bench.runs.row import Figures, Life, Measured, Row, Scenario, Step
 from bench.scenarios.storage import p99, spread
 from tests.compat.targets import Target
 

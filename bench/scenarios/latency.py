@@ -6,9 +6,10 @@ import statistics
 import time
 from typing import Any
 
-from bench import asking, frames, steady
-from bench.process import MIB
-from bench.row import Measured, Row, Scenario, Step
+from bench.clients import asking, frames
+from bench.runs import steady
+from bench.runs.row import Measured, Row, Scenario, Step
+from bench.servers.process import MIB
 from tests.compat.targets import Target
 
 RATE = 200

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from bench import asking, frames, load, steady
-from bench.process import MIB, cpu_s, settle, warm_memory
-from bench.row import Figures, Life, Measured, Row, Scenario, Step
+from bench.clients import asking, frames, load
+from bench.runs import steady
+from bench.runs.row import Figures, Life, Measured, Row, Scenario, Step
 from bench.scenarios.produce import LESS_READ, VALIDATED
+from bench.servers.process import MIB, cpu_s, settle, warm_memory
 from tests.compat.targets import Target
 
 SECTION = "One node, by librdkafka"
@@ -56,7 +57,7 @@ TOPIC, READ = "bulk", "read"
 
 @contextmanager
 def produce(step: Step) -> Iterator[Life]:
-    """MB of values per second. Kafka reads every record of either topic: its figure stands in both rows."""
+    """MB of values per second. Kafka reads every record of either topic, so both rows have its figure."""
     with step.started(**asking.TRIMMED_OFTEN) as target:
         asking.create(target, [TOPIC], configs=asking.BOUNDED)
         asking.create(target, [READ], configs={**asking.BOUNDED, **VALIDATED})
@@ -109,7 +110,7 @@ def one_by_one(step: Step, target: Target) -> steady.Part:
         return load.rdkafka(target, "rate", "client", "100", seconds, str(RATE), NO_LINGER)
 
     def medians(seconds: float) -> list[float]:
-        """The median latency of each five-second run, once per second; the rate is fixed, so it is no figure."""
+        """The median latency of each five-second run, once per second; the rate is fixed, so it is not a figure."""
         found: list[float] = []
         while len(found) < seconds:
             found += [at_rate("1+4")["p50_us"]] * 5

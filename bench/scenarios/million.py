@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import asking, members
-from bench.image import LEVEL, directories, opening, topic_records
-from bench.process import live_mib, rss_mib
-from bench.quorum import until_caught_up
-from bench.row import Life, Measured, Row, Scenario, Step
+from bench.clients import asking
+from bench.measurements.image import LEVEL, directories, opening, topic_records
+from bench.runs.row import Life, Measured, Row, Scenario, Step
+from bench.servers import members
+from bench.servers.process import live_mib, rss_mib
+from bench.servers.quorum import until_caught_up
 from kraft_node.cli.client import Client
 from kraft_node.cli.common import ToolError
 from kraft_node.log.checkpoints import quorum_state
@@ -216,7 +217,7 @@ def _commits(target: Target, step: Step) -> tuple[float, list[float], list[float
                 last = begun
                 break
             assert begun < deadline, f"no snapshot within {asking.WAIT_S} s: {target.tail()}"
-            client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, members.config_change("first", number))
+            client.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, members.config_change("first", number))
             (beside if writing else without).append(time.monotonic() - begun)
     without = without[len(without) // 2 :]
     assert len(without) >= step.size(COMMITS_MIN, 1), f"only {len(without)} commits before the snapshot"

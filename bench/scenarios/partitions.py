@@ -6,10 +6,10 @@ import resource
 import time
 from pathlib import Path
 
-from bench import asking, frames
-from bench.process import live_mib
-from bench.row import ImpossibleError, Measured, Row, Scenario, Step
+from bench.clients import asking, frames
+from bench.runs.row import ImpossibleError, Measured, Row, Scenario, Step
 from bench.scenarios.topics import until_all_answered
+from bench.servers.process import live_mib
 
 PARTITIONS = 100
 """Partitions per topic."""

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from bench import asking, frames, load, steady
-from bench.process import cpu_s, live_mib, rss_mib, settle
-from bench.row import Figures, Life, Measured, Row, Scenario, Step
+from bench.clients import asking, frames, load
+from bench.runs import steady
+from bench.runs.row import Figures, Life, Measured, Row, Scenario, Step
+from bench.servers.process import cpu_s, live_mib, rss_mib, settle
 from tests.compat.targets import Target
 
 LIBRDKAFKA_BATCH_RECORDS = 10_000
@@ -73,7 +74,7 @@ class Bulk:
 
 @contextmanager
 def produce(step: Step) -> Iterator[Life]:
-    """All shapes on one server. Kafka reads every record of either topic: its figure stands in both rows."""
+    """All shapes on one server. Kafka reads every record of either topic, so both rows have its figure."""
     is_ours = step.server.kind == "ours"
     with step.started(**asking.TRIMMED_OFTEN) as target:
         asking.create(target, [TOPIC], configs=asking.BOUNDED)

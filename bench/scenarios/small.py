@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from bench import asking, frames, load, steady
-from bench.process import MIB, cpu_s, settle, warm_memory
-from bench.row import Figures, Life, Measured, Row, Scenario, Step
+from bench.clients import asking, frames, load
+from bench.runs import steady
+from bench.runs.row import Figures, Life, Measured, Row, Scenario, Step
 from bench.scenarios import latency, librdkafka
+from bench.servers.process import MIB, cpu_s, settle, warm_memory
 from tests.compat.targets import Target
 
 MEASURED_S = 3

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import time
 
-from bench import asking, frames, load
-from bench.process import live_mib, rss_mib
-from bench.row import Measured, Row, Scenario, Step
+from bench.clients import asking, frames, load
+from bench.runs.row import Measured, Row, Scenario, Step
+from bench.servers.process import live_mib, rss_mib
 from tests.compat.targets import Target
 
 IDLE_S = 3.0

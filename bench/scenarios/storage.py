@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import asking, frames, hostile, load
-from bench.process import MIB, settle, warm_memory
-from bench.row import Life, Measured, Row, Scenario, Step
+from bench.clients import asking, frames, hostile, load
+from bench.runs.row import Life, Measured, Row, Scenario, Step
+from bench.servers.process import MIB, settle, warm_memory
 from kraft_node.cli.client import Client
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import IncrementalAlterConfigsRequest
@@ -97,7 +97,7 @@ def _refused(target: Target, request: bytes, seconds: float) -> float:
 
 
 def retention(step: Step) -> Measured:
-    """Limit the bytes of a partition with many segments; an honest producer works meanwhile."""
+    """Limit the bytes of a partition with many segments while an honest producer works."""
     segments = step.size(10_000, 20)
     with step.started(**asking.TRIMMED_OFTEN) as target:
         configs = {"segment.bytes": str(SEGMENT), "file.delete.delay.ms": "1000"}
@@ -131,12 +131,12 @@ def altered(target: Target, topic: str, configs: dict[str, str]) -> None:
     changes = [kind.AlterableConfig(name, 0, value) for name, value in configs.items()]
     resource = kind.AlterConfigsResource(2, topic, changes)
     with Client("127.0.0.1", target.port) as client:
-        answer = client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, kind(resources=[resource]))
+        answer = client.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, kind(resources=[resource]))
     assert answer.responses[0].error_code == 0, answer
 
 
 def honest_during(target: Target, work: Callable[[], object]) -> tuple[float, list[float]]:
-    """Seconds of `work` in another thread, and milliseconds of an honest producer's records meanwhile."""
+    """Seconds of `work` in another thread, and milliseconds of an honest producer's records during it."""
     errors: list[BaseException] = []
     taken: list[float] = []
 
@@ -161,7 +161,7 @@ def honest_during(target: Target, work: Callable[[], object]) -> tuple[float, li
 
 @contextmanager
 def cold_fetch(step: Step) -> Iterator[Life]:
-    """Read a log that is not in the page cache, one part per round; an honest producer works meanwhile."""
+    """Read a log outside the page cache, one part per round, while an honest producer works."""
     part = step.size(COLD_GIB * 1024, 64) * MIB // PARTS
     with step.started() as target:
         asking.create(target, ["cold", "honest"])

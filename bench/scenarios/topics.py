@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from bench import asking, frames
-from bench.row import Measured, Row, Scenario, Step
+from bench.clients import asking, frames
+from bench.runs.row import Measured, Row, Scenario, Step
 from tests.compat.targets import Target
 
 PARTITIONS = 10

@@ -4,7 +4,8 @@
 - A ready broker is deleted only if two other brokers are ready: the sample's min.insync.replicas.
 - A volume is deleted only after a request for its node's replacement.
 
-What the chaos itself did within GRACE_S is excused, because the operator cannot look and act at the same moment.
+Faults that the chaos itself caused within GRACE_S are excused, because the operator cannot look and act at the same
+moment.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from e2e.chaos.proxy import Proxy
 from e2e.kube import NAMESPACE
 
 GRACE_S: Final = 6.0
-"""As much as the operator's fence permits, and a moment for the kubelet to tell."""
+"""The time that the operator's fence permits, and a moment for the report of the kubelet."""
 BROKERS_MIN: Final = 2
 PATH: Final = re.compile(r"/api/v1/namespaces/[^/]+/(pods|persistentvolumeclaims)/([^/]+)$")
 NODE: Final = "kraftcluster.io/node"
@@ -34,7 +35,7 @@ class Law:
         self.struck_at = float("-inf")
         """When the chaos last harmed a node."""
         self.given_up: set[int] = set()
-        """Nodes whose replacement was asked for."""
+        """Nodes with a requested replacement."""
 
     async def judge(self, verb: str, path: str) -> None:
         """Called before each write of the operator."""
@@ -44,7 +45,7 @@ class Law:
         if found[1] == "persistentvolumeclaims":
             node = re.search(r"-(\d+)-\d+$", found[2])
             if node is None or int(node[1]) not in self.given_up:
-                self.broken.append(f"volume {found[2]} is deleted, and nobody asked for that")
+                self.broken.append(f"volume {found[2]} is deleted without a request")
             return
         selector = f"app.kubernetes.io/instance={self._name},app.kubernetes.io/name=kraftcluster"
         listed = await self._proxy.get(f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={selector}", self._headers)

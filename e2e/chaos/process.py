@@ -17,7 +17,7 @@ import yaml
 from e2e.kube import NAMESPACE, NODE_IMAGE, kubectl
 
 PAUSE_S: Final = 0.5
-"""Between an end and the next start: a kubelet waits longer, and hides what a quick one shows."""
+"""Between an end and the next start: a kubelet waits longer, and hides faults that a quick restart shows."""
 
 
 class Process:

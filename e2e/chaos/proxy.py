@@ -1,7 +1,8 @@
 """Stands between the operator and the API server: refuses, throttles, delays, loses answers, and checks deletions.
 
-`Mood` holds the present probabilities; one seed feeds all randomness. Every request of the operator passes here. So the
-operator can be killed right after a chosen write, and a pod's deletion is judged by the true state at that moment.
+`Mood` holds the present probabilities; one seed feeds all randomness. Every request of the operator passes here. So
+the operator can be killed right after a chosen write, and a pod's deletion is judged by the true state at the same
+moment.
 """
 
 from __future__ import annotations

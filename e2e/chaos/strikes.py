@@ -1,6 +1,6 @@
 """Faults of a cluster under one seed: in nodes, objects, the API server and the operator; and edits.
 
-At most one volume is lost at a time, and the next fault waits until its node is whole again: a second loss could
+At most one volume is lost at a time, and the next fault waits until its node is whole again. A second loss could
 legitimately lose records.
 """
 
@@ -34,7 +34,7 @@ class Strikes:
     """Faults of one cluster."""
 
     def __init__(self, cluster: Cluster, proxy: Proxy, process: Process, law: Law, rng: Random, machine: str) -> None:
-        """Prepare the faults; `machine`: the number of one that may be cut off; empty for none."""
+        """Prepare the faults. `machine`: the number of a machine that may be disconnected; empty for none."""
         self._cluster, self._proxy, self._process, self._law, self._rng = cluster, proxy, process, law, rng
         self._machine = machine
         self.done: Counter[str] = Counter()

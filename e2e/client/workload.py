@@ -19,6 +19,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 STOP = "/tmp/stop"
+OPTIONS = json.loads(os.environ.get("CLIENT_OPTIONS", "{}"))
+"""Options of librdkafka for all clients, such as those of TLS."""
 READ_MAX_S = 60.0
 
 
@@ -35,6 +37,7 @@ class Producing:
         self._last = time.monotonic()
         self._producer = Producer(
             {
+                **OPTIONS,
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 1,
@@ -91,6 +94,7 @@ class Consuming(threading.Thread):
         self.enough: list[int] | None = None
         self._consumer = Consumer(
             {
+                **OPTIONS,
                 "bootstrap.servers": bootstrap,
                 "group.id": "workload",
                 "enable.auto.commit": False,
@@ -116,7 +120,7 @@ class Consuming(threading.Thread):
 def main() -> None:
     bootstrap, topic, partitions, replicas = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     rate = float(sys.argv[5]) if len(sys.argv) > 5 else 200.0
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({**OPTIONS, "bootstrap.servers": bootstrap})
     new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas)
     for future in admin.create_topics([new], operation_timeout=30).values():
         try:

@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Add the name of the test's row to its report, so that reports of xdist's workers carry it."""
     for item in items:
-        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
+        if isinstance(item, pytest.Function) and item.path.is_relative_to(Path(__file__).parent):
             params = item.callspec.params if hasattr(item, "callspec") else {}
             own = getattr(item.cls, "CLIENT", None) or getattr(item.module, "CLIENT", None)
             client = own or matrix.title(item.path.stem)

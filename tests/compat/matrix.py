@@ -38,8 +38,9 @@ def title(function: str) -> str:
 
 
 def expected(folder: Path = FOLDER) -> list[Row]:
-    """The rows of all tests in the folder, in their order there."""
-    return [row for path in sorted(folder.glob("test_*.py")) for row in _rows(path, ast.parse(path.read_text()))]
+    """The rows of all tests in the folder and its rooms, in the order of the files' names."""
+    files = sorted(folder.rglob("test_*.py"), key=lambda path: path.name)
+    return [row for path in files for row in _rows(path, ast.parse(path.read_text()))]
 
 
 def _rows(path: Path, module: ast.Module) -> Iterator[Row]:
@@ -130,12 +131,9 @@ def _page(cells: dict[Row, tuple[str, str]]) -> str:
         "| --- | --- |",
         *(f"| {name} | {version} |" for name, version in versions()),
     ]
-    last = None
-    for row, (our, their) in sorted(cells.items(), key=lambda item: list(cells).index(item[0])):
-        if row.client != last:
-            lines += ["", f"## {row.client}", "", "| what | kraftcluster | Apache Kafka 4.3.1 |", "| --- | --- | --- |"]
-            last = row.client
-        lines.append(f"| {row.what} | {our} | {their} |")
+    for client in dict.fromkeys(row.client for row in cells):  # several files may add to a section
+        lines += ["", f"## {client}", "", "| what | kraftcluster | Apache Kafka 4.3.1 |", "| --- | --- | --- |"]
+        lines += [f"| {row.what} | {our} | {their} |" for row, (our, their) in cells.items() if row.client == client]
     return "\n".join(lines) + "\n"
 
 
@@ -153,9 +151,9 @@ def versions() -> list[tuple[str, str]]:
 
 def _pinned() -> Iterator[tuple[str, str]]:
     """The clients in Go and JavaScript, with the versions that their files here pin."""
-    go = (FOLDER / "go/go.mod").read_text()
+    go = (FOLDER / "clients/go/go.mod").read_text()
     yield from re.findall(r"^\t\S+/(franz-go|sarama|kafka-go) v(\S+)$", go, re.MULTILINE)
-    yield from json.loads((FOLDER / "js/package.json").read_text())["dependencies"].items()
+    yield from json.loads((FOLDER / "clients/js/package.json").read_text())["dependencies"].items()
 
 
 def _said(program: str, flag: str) -> str:

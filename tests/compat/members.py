@@ -21,7 +21,7 @@ WAIT_S = 120.0
 
 
 def wait_for(what: str, question: Callable[[], Any], timeout_s: float = WAIT_S) -> Any:
-    """Ask until the answer is true; returns the answer."""
+    """Repeat until the answer is true. Returns the answer."""
     deadline = time.monotonic() + timeout_s
     while True:
         answer = question()
@@ -154,7 +154,7 @@ class Members:
         node = self.nodes[node_id]
         port = node.port if node_id in self.broker_ids else node.controller_port
         with Client("127.0.0.1", port, timeout_s) as client:
-            return client.ask(key, request)
+            return client.request(key, request)
 
     def quorum(self, node_id: int | None = None) -> Any:
         """The quorum as the first running broker describes it; None while the quorum has no leader."""
@@ -200,3 +200,7 @@ class Members:
         running = {n for n in self.nodes if self.runs(n)}
         seen = {replica.replica_id for replica in replicas if replica.log_end_offset >= offset}
         return bool(replicas) and running <= seen
+
+
+MakeMembers = Callable[..., Members]
+"""Members from the kinds of the controllers and of the brokers."""

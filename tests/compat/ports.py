@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import socket
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -72,3 +74,16 @@ def _is_free(port: int) -> bool:
 
 
 OURS: Final = PortBlock(Path(tempfile.gettempdir()) / "kraftcluster-test-ports")
+
+
+def first_of_a_cluster(brokers: int = 4) -> int:
+    """A port for `kraftcluster up --port` with free ports for its nodes: each broker and controller has its hundred."""
+    while True:
+        first = random.randrange(FIRST, LAST - 100 * brokers)
+        with ExitStack() as stack:
+            try:
+                for port in (first + 100 * number + other for number in range(brokers) for other in (0, 1, 2)):
+                    stack.enter_context(socket.create_server(("localhost", port)))
+            except OSError:
+                continue
+        return first

@@ -43,6 +43,9 @@ class Target:
     format_options: tuple[str, ...] = ()
     """Of kafka-storage format."""
 
+    jvm_options: tuple[str, ...] = ()
+    """More options of the virtual machine of an Apache Kafka."""
+
     def __post_init__(self) -> None:
         if not self.port:
             self.port, self.controller_port = free_ports(2)
@@ -59,7 +62,7 @@ class Target:
 
     @property
     def log(self) -> Path:
-        """What the process printed."""
+        """The output of the process."""
         return self.folder / "server.log"
 
     def properties(self) -> Path:
@@ -175,7 +178,7 @@ class Apache(Target):
 
     def _command(self, program: str, *args: str) -> list[str]:
         main = {"storage": "kafka.tools.StorageTool", "server": "kafka.Kafka"}[program]
-        options = (*QUICK_JVM, "-Xmx512m", f"-Dlog4j2.configurationFile={self._log4j()}")
+        options = (*QUICK_JVM, *self.jvm_options, "-Xmx512m", f"-Dlog4j2.configurationFile={self._log4j()}")
         return peers.java_command(main, *args, options=options)
 
     def _log4j(self) -> Path:
@@ -190,7 +193,7 @@ class Apache(Target):
 
 
 def _names_a_broker(port: int) -> bool:
-    """Ask for Metadata v1 of no topic, with bytes written here, so that no client library takes part."""
+    """Request Metadata v1 of no topic. The bytes are written here, so that no client library is involved."""
     header = b"\x00\x03\x00\x01\x00\x00\x00\x07\x00\x04test"
     body = b"\x00\x00\x00\x00"
     request = header + body

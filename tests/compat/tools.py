@@ -34,7 +34,9 @@ class Done:
 class ToolServer:
     """The JVM that runs them; started on first use, replaced if a tool hangs."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        """`options` of the virtual machine."""
+        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, main_class: str, *args: str, stdin: str = "", timeout_s: float = TIMEOUT_S) -> Done:
@@ -65,7 +67,7 @@ class ToolServer:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             jars = require_peer()
-            command = ["java", *QUICK_JVM, "-Xmx384m", "-cp", f"{jars}/*", str(SOURCE)]
+            command = ["java", *QUICK_JVM, *self._options, "-Xmx384m", "-cp", f"{jars}/*", str(SOURCE)]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
             )

@@ -26,6 +26,10 @@ COMMON = {
     "controller.listener.names": "CONTROLLER",
     "offsets.topic.replication.factor": "3",
     "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.min.isr": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "group.initial.rebalance.delay.ms": "0",
@@ -209,14 +213,14 @@ class Cluster:
                 raise AssertionError(f"{member.name} ended with {member.process.returncode}:\n{member.tail()}")
 
     def close(self) -> None:
-        """Stop everything, in whatever state it is."""
+        """Stop all members, in any state."""
         for member in self.members.values():
             member.kill()
         self.proxy.close()
 
 
 def wait_until(what: str, question: Callable[[], bool], timeout_s: float, pause_s: float = 0.1) -> float:
-    """Ask until the answer is true; returns the seconds. Raises AssertionError with the missing condition."""
+    """Repeat until the answer is true. Returns the seconds. Raises AssertionError with the missing condition."""
     begun = time.monotonic()
     while not question():
         if time.monotonic() - begun > timeout_s:

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -22,10 +23,13 @@ from kraft_node.testing.histories.logs import Verdict, judge
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import DescribeQuorumRequest
 from tests.faults import nemesis
+from tests.faults.copying import Copying, copies_wrong
+from tests.faults.epochs import Forgiveness, batches_of
 from tests.faults.members import Cluster, wait_until
 from tests.faults.workload import QUIET, Administering, Clients, Consuming, Producing, read_all
 
 TOPIC = "histories"
+COPIES = "copies"
 PARTITIONS = 6
 START_S = 60.0
 HEAL_S = 60.0
@@ -49,8 +53,12 @@ class Round:
     verdict: Verdict = field(default_factory=Verdict)
     violations: list[str] = field(default_factory=list)
     operations: int = 0
+    transactions: int = 0
+    """Committed transactions of the applications that copy the topic."""
     unexpected: Counter[str] = field(default_factory=Counter)
     """Answers to administrators that leave the outcome open."""
+    refusals: list[str] = field(default_factory=list)
+    """Batches that were refused as out of order behind a stored batch: the first place to look, if records repeat."""
     seconds: float = 0.0
 
     @property
@@ -63,10 +71,11 @@ class Round:
         lines = [
             f"seed {self.seed}: {len(self.faults)} faults in {self.seconds:.0f} s; {v.acknowledged} acknowledged, "
             f"{v.unknown} unknown, {v.read} read; lost {v.count('lost')}, phantom {v.count('phantom')}, duplicates "
-            f"{v.count('duplicate')}; {self.operations} metadata operations, open: {dict(self.unexpected)}"
+            f"{v.count('duplicate')}, repeated by their client {v.repeated_by_client}; "
+            f"{self.transactions} transactions; {self.operations} metadata operations, open: {dict(self.unexpected)}"
         ]
         lines += [f"  {finding}" for finding in v.findings[:50]]
-        return "\n".join([*lines, *self.violations])
+        return "\n".join([*lines, *self.violations, *self.refusals])
 
 
 def play(
@@ -90,10 +99,13 @@ def play(
     try:
         cluster.start()
         admin = AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
-        wait_until("a topic with three replicas", lambda: _create(admin), START_S)
+        for topic in (TOPIC, COPIES):
+            wait_until("a topic with three replicas", partial(_create, admin, topic), START_S)
         clients = Clients()
         producers = [Producing(clients, f"p{n}", cluster.bootstrap, TOPIC, PARTITIONS, rate=75) for n in range(2)]
         consumers = [Consuming(clients, f"g{n}", cluster.bootstrap, TOPIC, PARTITIONS) for n in range(2)]
+        protocol = rng.choice(("classic", "consumer"))
+        copiers = [Copying(clients, f"t{n}", cluster.bootstrap, TOPIC, COPIES, protocol) for n in range(2)]
         ports = [m.known_port for m in cluster.controllers]
         admins = [Administering(clients, f"a{n}", ports, ["x", "y", "z"], 0.2) for n in range(3)]
         wait_until("first acknowledged record", lambda: producers[0].acknowledged > 0, START_S)
@@ -106,15 +118,20 @@ def play(
             say(f"healed after {took:.1f} s")
             time.sleep(rng.uniform(*CALM_S))
         clients.stop(90)
+        log = read_all(cluster.bootstrap, TOPIC, PARTITIONS, 60)
+        logs = {name: each for p in producers for name, each in p.logs.items()}
+        result.refusals = [text for each in logs.values() for text in each.unfounded]
         result.verdict = judge(
             [record for p in producers for record in p.sent],
             [read for c in consumers for read in c.reads],
-            read_all(cluster.bootstrap, TOPIC, PARTITIONS, 60),
+            log,
+            Forgiveness(logs, batches_of(cluster.brokers[0].data, TOPIC, PARTITIONS)),
         )
+        result.transactions = sum(copier.transactions for copier in copiers)
         history = [operation for a in admins for operation in a.history]
         result.operations = len(history)
         result.unexpected = sum((a.unexpected for a in admins), Counter())
-        result.violations = violations(history, topic_model)
+        result.violations = violations(history, topic_model) + copies_wrong(cluster.bootstrap, COPIES, log)
         _write(folder, result)
     finally:
         cluster.close()
@@ -139,8 +156,8 @@ def _strike(
         time.sleep(rng.uniform(*FAULT_S))
 
 
-def _create(admin: AdminClient) -> bool:
-    future = admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)], request_timeout=5)[TOPIC]
+def _create(admin: AdminClient, topic: str) -> bool:
+    future = admin.create_topics([NewTopic(topic, PARTITIONS, 3)], request_timeout=5)[topic]
     try:
         future.result(10)
     except KafkaException as e:
@@ -151,13 +168,13 @@ def _create(admin: AdminClient) -> bool:
 def _healed(cluster: Cluster, admin: AdminClient) -> bool:
     cluster.check_running()
     try:
-        topics = admin.list_topics(TOPIC, timeout=5).topics
+        topics = admin.list_topics(timeout=5).topics
     except KafkaException:
         return False
-    partitions = topics[TOPIC].partitions.values() if TOPIC in topics else ()
+    partitions = [p for name in (TOPIC, COPIES) if name in topics for p in topics[name].partitions.values()]
     if not _quorum_is_whole(cluster):
         return False
-    return len(partitions) == PARTITIONS and all(p.leader >= 0 and len(p.isrs) == 3 for p in partitions)
+    return len(partitions) == 2 * PARTITIONS and all(p.leader >= 0 and len(p.isrs) == 3 for p in partitions)
 
 
 def _all_remember(cluster: Cluster) -> bool:
@@ -174,7 +191,7 @@ def _quorum_is_whole(cluster: Cluster) -> bool:
     for member in cluster.controllers:
         try:
             with Client("127.0.0.1", member.port, 5) as client:
-                answer = client.ask(ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest([asked]))
+                answer = client.request(ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest([asked]))
         except ToolError:
             return False
         if answer.error_code == 0 and answer.topics and answer.topics[0].partitions[0].error_code == 0:

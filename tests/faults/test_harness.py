@@ -1,4 +1,4 @@
-"""The proxy cuts what the test names, in that direction, and leaks nothing."""
+"""The proxy cuts the named connections in the named direction, and leaks nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def echo() -> Iterator[int]:
-    """The port of a server that sends back whatever it receives."""
+    """The port of a server that sends back all bytes that it receives."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -70,7 +70,7 @@ def _silent(connection: socket.socket) -> bool:
         connection.settimeout(10)
 
 
-def test_what_is_cut_waits_and_comes_after_the_healing(proxy: Proxy, echo: int) -> None:
+def test_data_held_by_a_cut_arrives_after_healing(proxy: Proxy, echo: int) -> None:
     with socket.create_connection(("127.0.0.1", proxy.route("a", echo)), timeout=10) as connection:
         connection.sendall(b"one")
         assert connection.recv(100) == b"one"
@@ -82,7 +82,7 @@ def test_what_is_cut_waits_and_comes_after_the_healing(proxy: Proxy, echo: int) 
             assert connection.recv(100) == b"two"
 
 
-def test_a_cut_between_members_leaves_clients_alone(proxy: Proxy, echo: int) -> None:
+def test_a_cut_between_members_does_not_affect_clients(proxy: Proxy, echo: int) -> None:
     port = proxy.route("a", echo)
     member = subprocess.Popen(
         [sys.executable, "-c", ASK, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
@@ -113,7 +113,7 @@ def test_a_cut_between_members_leaves_clients_alone(proxy: Proxy, echo: int) -> 
         member.stdout.close()
 
 
-def test_two_cuts_of_one_pair_need_two_healings(proxy: Proxy, echo: int) -> None:
+def test_two_cuts_of_a_pair_need_two_healings(proxy: Proxy, echo: int) -> None:
     with socket.create_connection(("127.0.0.1", proxy.route("a", echo)), timeout=10) as connection:
         pair = [(CLIENT, "a")]
         proxy.cut(pair)
@@ -162,7 +162,7 @@ def _connect_until_refused(port: int, made: list[socket.socket]) -> None:
             made.append(socket.create_connection(("127.0.0.1", port), timeout=10))
 
 
-def test_the_owner_of_a_connection_is_found_without_reading_all_there_are(echo: int) -> None:
+def test_the_owner_of_a_connection_is_found_without_reading_all_connections(echo: int) -> None:
     """A suite of tests leaves twenty thousand connections: reading the table for each new one stopped the proxy."""
     with socket.create_connection(("127.0.0.1", echo)) as connection:
         port = connection.getsockname()[1]

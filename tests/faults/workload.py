@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import random
 import socket
+import sys
 import threading
 import time
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import closing
@@ -32,6 +34,7 @@ from kraft_protocol.wire import messages
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.errors import WireError
 from kraft_protocol.wire.frames import decode_response, encode_request
+from tests.faults.epochs import ProducerLog, producer_logger
 
 REFUSALS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.TOPIC_AUTHORIZATION_FAILED}
 """Errors of a delivery after which the record is certainly nowhere; all others leave it open."""
@@ -67,9 +70,15 @@ class Clients:
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-            assert not thread.is_alive(), f"client {thread.name} does not end"
+            assert not thread.is_alive(), f"client {thread.name} does not end:\n{_place(thread)}"
         if self.errors:
             raise self.errors[0]
+
+
+def _place(thread: threading.Thread) -> str:
+    """Where a thread is."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return "" if frame is None else "".join(traceback.format_stack(frame)[-3:])
 
 
 class Producing:
@@ -77,6 +86,8 @@ class Producing:
 
     def __init__(self, clients: Clients, name: str, bootstrap: str, topic: str, partitions: int, rate: float) -> None:
         self.sent: list[Sent] = []
+        self.logs: dict[str, ProducerLog] = {}
+        """By producer."""
         self._clients = clients
         self._name = name
         self._bootstrap = bootstrap
@@ -103,9 +114,12 @@ class Producing:
             if error.fatal():
                 fatal.set()
 
+        log = self.logs[name] = ProducerLog()
         producer = Producer(
             {
                 **QUIET,
+                "log_level": 7,
+                "debug": "eos,msg",
                 "bootstrap.servers": self._bootstrap,
                 "client.id": name,
                 "enable.idempotence": True,
@@ -115,7 +129,8 @@ class Producing:
                 "request.timeout.ms": 5_000,
                 "retry.backoff.max.ms": 300,
                 "error_cb": on_error,
-            }
+            },
+            logger=producer_logger(log),
         )
         while not self._clients.stopping.is_set() and not fatal.is_set():
             partition = self._rng.randrange(self._partitions)

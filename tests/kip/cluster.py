@@ -68,7 +68,7 @@ class Cluster:
     # Time
 
     def until(self, condition: Callable[[], bool], limit_ms: float = LIMIT_MS) -> None:
-        """Let time pass until the condition is true; fails if it does not become true."""
+        """Let time pass until the condition is true. Fails if it stays false."""
         states = ", ".join(f"{name}: {machine.broken or 'well'}" for name, machine in self.machines.items())
 
         def looking() -> bool:
@@ -138,7 +138,7 @@ class Cluster:
         client = self.client(name, controller=controller)
         key = key_of(request)
         answers: list[Any] = []
-        client.ask(key, API[key].max_version if version is None else version, request, answers.append)
+        client.request(key, API[key].max_version if version is None else version, request, answers.append)
         self.until(lambda: bool(answers))
         return answers[0]
 

@@ -9,7 +9,7 @@ from tests.unit.controller.harness import Quorum, directory
 from tests.unit.controller.test_brokers import code_of
 
 
-def test_each_instance_of_a_broker_id_has_an_incarnation_of_its_own() -> None:
+def test_each_instance_of_a_broker_id_has_a_distinct_incarnation() -> None:
     cluster = Cluster(1, 1)
     first = cluster.image.brokers.get(1)
     cluster["b1"].kill()
@@ -31,7 +31,7 @@ def test_a_heartbeat_of_an_old_incarnation_is_refused() -> None:
     assert code_of(answer) == ErrorCode.STALE_BROKER_EPOCH == 77
 
 
-def test_a_higher_incarnation_becomes_the_valid_one_by_registering() -> None:
+def test_a_higher_incarnation_becomes_valid_by_registering() -> None:
     """In the draft the controller learns it from heartbeats; the release assigns epochs and refuses unknown ones."""
     quorum = Quorum()
     quorum.start(1)
@@ -64,7 +64,7 @@ def test_inactive_brokers_are_not_in_the_metadata_for_clients() -> None:
     assert cluster.brokers_shown("b1") == {1}
 
 
-def test_a_heartbeat_says_which_state_the_broker_wants_and_is_answered_with_the_one_that_it_has() -> None:
+def test_a_heartbeat_names_the_target_state_and_returns_the_current_state() -> None:
     """target_state and current_state are WantFence, WantShutDown and IsFenced, ShouldShutDown in the release."""
     quorum = Quorum()
     quorum.register(1)
@@ -73,7 +73,7 @@ def test_a_heartbeat_says_which_state_the_broker_wants_and_is_answered_with_the_
     assert quorum.heartbeat(1, want_shut_down=True).should_shut_down
 
 
-def test_a_broker_that_targets_active_becomes_active_and_one_that_targets_stopping_stops() -> None:
+def test_a_broker_that_targets_active_or_stopping_reaches_that_state() -> None:
     quorum = Quorum()
     quorum.start(1, 2)
     quorum.create("foo", [[1, 2]])
@@ -84,7 +84,7 @@ def test_a_broker_that_targets_active_becomes_active_and_one_that_targets_stoppi
     assert registration.in_controlled_shutdown
 
 
-def test_stopping_brokers_have_their_leaders_moved_and_go_on_handling_traffic() -> None:
+def test_stopping_brokers_handle_traffic_while_their_leaders_move() -> None:
     quorum = Quorum()
     quorum.start(1, 2)
     quorum.create("foo", [[1, 2]])

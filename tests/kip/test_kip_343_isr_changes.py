@@ -41,7 +41,7 @@ def rows(quorum: Quorum, message: Any) -> list[Any]:
     return list(quorum.respond(message).topics[0].partitions)
 
 
-def test_the_leader_of_a_partition_asks_the_controller_for_a_change_of_the_isr() -> None:
+def test_the_leader_of_a_partition_requests_an_isr_change_from_the_controller() -> None:
     cluster = Cluster(1, 3)
     cluster.create("foo", [1, 2, 3])
     cluster.network.cut("b1", "b3")
@@ -76,7 +76,7 @@ def test_a_controller_that_is_not_active_answers_not_controller() -> None:
     assert answer.error_code == ErrorCode.NOT_CONTROLLER
 
 
-def test_who_no_longer_leads_the_partition_is_refused() -> None:
+def test_a_former_leader_of_the_partition_is_refused() -> None:
     """NOT_LEADER_FOR_PARTITION in the draft; in the release an older leader epoch is FENCED_LEADER_EPOCH (74)."""
     quorum = with_topic()
     late = request(quorum, 1, {0: [1]})
@@ -86,14 +86,14 @@ def test_who_no_longer_leads_the_partition_is_refused() -> None:
     assert row.error_code == ErrorCode.FENCED_LEADER_EPOCH == 74
 
 
-def test_an_isr_of_no_broker_is_an_invalid_request() -> None:
+def test_an_empty_isr_is_an_invalid_request() -> None:
     quorum = with_topic()
     (row,) = rows(quorum, request(quorum, 1, {0: []}))
     assert row.error_code == ErrorCode.INVALID_REQUEST
     assert quorum.partition("foo", 0).isr == (1, 2, 3)
 
 
-def test_a_successful_change_is_applied_and_answered_with_none() -> None:
+def test_a_successful_change_is_applied_and_answered_without_an_error() -> None:
     quorum = with_topic()
     (row,) = rows(quorum, request(quorum, 1, {0: [1, 2]}))
     assert (row.error_code, row.isr) == (0, [1, 2])

@@ -36,7 +36,7 @@ def test_a_broker_that_cannot_contact_the_controller_for_long_enough_fences_itse
     assert cluster.produce("b1", "foo", b"y", acks=1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_new_requests_to_a_fenced_broker_are_refused_with_an_error_upon_which_clients_look_elsewhere() -> None:
+def test_a_fenced_broker_refuses_new_requests_with_an_error_that_redirects_clients() -> None:
     cluster = Cluster(1, 1)
     topic_id = cluster.create("foo", [1])
     cluster.produce("b1", "foo", b"x")
@@ -58,7 +58,7 @@ def test_existing_requests_are_completed() -> None:
     data = m.ProduceRequest.TopicProduceData(
         topic_id=topic_id, partition_data=[m.ProduceRequest.PartitionProduceData(index=0, records=batch)]
     )
-    cluster.client("b1").ask(0, 13, m.ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]), answers.append)
+    cluster.client("b1").request(0, 13, m.ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]), answers.append)
     cluster.rest(100)
     node.broker.fence.fenced = True
     assert not answers
@@ -96,7 +96,7 @@ def test_an_inactive_broker_that_heartbeats_again_is_active_again() -> None:
     cluster.until(lambda: not cluster.image.brokers.get(1).fenced)
 
 
-def test_a_broker_does_not_fence_itself_before_the_controller_has_declared_it_inactive() -> None:
+def test_a_broker_fences_itself_only_after_the_controller_has_declared_it_inactive() -> None:
     cluster = Cluster(1, 2)
     cluster.create("foo", [1, 2])
     cut_off(cluster, "b1")
@@ -106,14 +106,14 @@ def test_a_broker_does_not_fence_itself_before_the_controller_has_declared_it_in
     cluster.until(lambda: cluster.node("b1").broker.fence.fenced)
 
 
-def test_the_broker_side_timeout_must_be_longer_than_the_controller_side_one() -> None:
+def test_the_timeout_of_the_broker_must_exceed_that_of_the_controller() -> None:
     assert timeout_of("", CONTROLLER_MS) == BROKER_MS
     with pytest.raises(ValueError, match="longer"):
         timeout_of(str(CONTROLLER_MS), CONTROLLER_MS)
 
 
 def test_a_broker_without_a_controller_does_not_serve_arbitrarily_old_data() -> None:
-    """The KIP's motivation: a fenced broker cannot know what the others did meanwhile."""
+    """The KIP's motivation: a fenced broker cannot know later changes by other brokers."""
     cluster = Cluster(1, 2)
     topic_id = cluster.create("foo", [1, 2])
     cluster.produce("b1", "foo", b"before")
@@ -126,7 +126,7 @@ def test_a_broker_without_a_controller_does_not_serve_arbitrarily_old_data() -> 
     assert cluster.values("b2", topic_id) == [b"before", b"after"]
 
 
-def test_it_can_be_switched_off() -> None:
+def test_self_fencing_can_be_turned_off() -> None:
     cluster = Cluster(1, 1, overrides={"broker.heartbeat.timeout.ms": "0"})
     cluster.create("foo", [1])
     cut_off(cluster, "b1")
@@ -134,7 +134,7 @@ def test_it_can_be_switched_off() -> None:
     assert cluster.produce("b1", "foo", b"x", acks=1).error_code == 0
 
 
-def test_it_is_shown_in_metrics_and_readiness() -> None:
+def test_self_fencing_is_shown_in_metrics_and_readiness() -> None:
     cluster = Cluster(1, 1)
     assert cluster.metrics("b1")["kraft_broker_self_fenced"] == 0
     cut_off(cluster, "b1")

@@ -36,7 +36,7 @@ def test_the_name_is_left_out_of_fetches_by_id() -> None:
     assert b"foo" not in encode(named, 13)
 
 
-def test_an_unknown_id_is_told_apart_from_an_unknown_partition() -> None:
+def test_an_unknown_id_and_an_unknown_partition_get_different_errors() -> None:
     cluster = Cluster(1, 1)
     topic_id = cluster.create("foo", [1])
     assert cluster.fetch("b1", Uuid(b"n" * 16)).error_code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -53,7 +53,7 @@ def test_list_offsets_and_offset_for_leader_epoch_still_name_topics(key: ApiKey)
     assert API[key].max_version > 0
 
 
-def test_metadata_can_be_asked_for_by_id_and_tells_ids() -> None:
+def test_metadata_can_be_requested_by_id_and_returns_ids() -> None:
     cluster = Cluster(1, 1)
     topic_id = cluster.create("foo", [1])
     assert bytes(cluster.metadata("b1", ["foo"]).topics[0].topic_id) == topic_id
@@ -83,14 +83,14 @@ def test_topics_can_be_deleted_by_id() -> None:
     assert cluster.ask("b1", request).responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_every_topic_has_an_id_of_its_own_that_is_none_of_the_reserved_ones() -> None:
+def test_every_topic_has_a_unique_id_outside_the_reserved_ones() -> None:
     cluster = Cluster(1, 1)
     ids = {cluster.create(f"topic-{number}", [1]) for number in range(8)}
     assert len(ids) == 8
     assert not ids & {ZERO_UUID, ONE_UUID}
 
 
-def test_update_metadata_leader_and_isr_and_stop_replica_are_served_to_nobody() -> None:
+def test_update_metadata_leader_and_isr_and_stop_replica_are_not_served() -> None:
     """Their versions with topic ids serve clusters that migrate from ZooKeeper (KIP-866), which is not implemented."""
     cluster = Cluster(1, 1)
     assert not {ApiKey.UPDATE_METADATA, ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA} & cluster.served("b1")
@@ -99,13 +99,13 @@ def test_update_metadata_leader_and_isr_and_stop_replica_are_served_to_nobody() 
 # The metadata topic
 
 
-def test_the_metadata_topic_has_a_sentinel_id_that_no_other_topic_can_have() -> None:
+def test_the_metadata_topic_has_a_reserved_sentinel_id() -> None:
     """Of the draft's two proposals the release keeps the sentinel permanently."""
     assert uuid_text(METADATA_TOPIC_ID) == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert int.from_bytes(METADATA_TOPIC_ID, "big") == 1
 
 
-def test_the_first_fetch_of_the_metadata_goes_by_the_sentinel_id() -> None:
+def test_the_first_fetch_of_the_metadata_uses_the_sentinel_id() -> None:
     cluster = Cluster(1, 1)
     answer = cluster.ask(cluster.active.name, metadata_fetch(METADATA_TOPIC_ID, cluster.node("c1").raft.epoch), 17)
     assert answer.error_code == 0
@@ -137,7 +137,7 @@ def metadata_fetch(topic_id: Uuid, epoch: int) -> m.FetchRequest:
 # Deletion
 
 
-def test_a_deletion_is_answered_at_once_whatever_replicas_do() -> None:
+def test_a_deletion_is_answered_at_once_without_waiting_for_replicas() -> None:
     cluster = Cluster(1, 2)
     cluster.create("foo", [1, 2])
     cluster["b2"].kill()
@@ -154,7 +154,7 @@ def test_a_topic_of_the_same_name_can_be_created_right_after() -> None:
     assert first != second
 
 
-def test_a_recreated_topic_never_serves_what_the_old_one_held() -> None:
+def test_a_recreated_topic_never_serves_records_of_the_old_one() -> None:
     cluster = Cluster(1, 2)
     first = cluster.create("foo", [1, 2])
     cluster.produce("b1", "foo", b"old")
@@ -165,7 +165,7 @@ def test_a_recreated_topic_never_serves_what_the_old_one_held() -> None:
     assert cluster.fetch("b2", first).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_stale_reads_a_leader_that_has_not_heard_of_the_deletion_is_not_followed_under_the_new_id() -> None:
+def test_stale_reads_a_leader_of_the_old_id_is_not_followed() -> None:
     """The KIP's first scenario: broker 1 still has A of id 0 when broker 2 begins to follow A of id 1."""
     cluster = Cluster(1, 2)
     cluster.create("foo", [1, 2])
@@ -191,7 +191,7 @@ def test_stale_reads_a_leader_that_has_not_heard_of_the_deletion_is_not_followed
     assert cluster.values(leader, second) == [b"new"]
 
 
-def test_stale_state_a_replica_that_missed_the_deletion_moves_the_old_log_aside() -> None:
+def test_stale_state_a_replica_that_missed_the_deletion_sets_the_log_aside() -> None:
     """The KIP's second scenario: broker 1 was down for both the deletion and the creation."""
     cluster = Cluster(1, 2)
     cluster.create("foo", [1, 2])
@@ -208,7 +208,7 @@ def test_stale_state_a_replica_that_missed_the_deletion_moves_the_old_log_aside(
     assert cluster.values("b1", second) == [b"new"]
 
 
-def test_deletions_that_a_broker_missed_are_reconciled_when_it_starts() -> None:
+def test_deletions_that_a_broker_missed_are_reconciled_at_its_start() -> None:
     """This replaces retried StopReplica requests and a FULL LeaderAndIsr: the metadata is complete."""
     cluster = Cluster(3, 2)
     cluster.create("foo", [1, 2])
@@ -254,7 +254,7 @@ def test_each_partition_directory_names_its_topic_id_in_a_readable_file() -> Non
     file.close()
 
 
-def test_the_broker_knows_the_topic_id_of_a_directory_again_after_a_failure() -> None:
+def test_the_broker_reads_the_topic_id_of_a_directory_after_a_failure() -> None:
     cluster = Cluster(1, 1)
     topic_id = cluster.create("foo", [1])
     cluster.produce("b1", "foo", b"x")
@@ -271,7 +271,7 @@ def test_the_metadata_topic_cannot_be_created_by_clients() -> None:
     assert quorum.create(METADATA_TOPIC_NAME, [[1]]).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_replicas_are_told_in_which_directory_they_are_by_topic_id() -> None:
+def test_brokers_report_the_directory_of_replicas_by_topic_id() -> None:
     quorum = Quorum()
     quorum.start(1, directories=[directory(1, 0), directory(1, 1)])
     quorum.create("foo", [[1]])

@@ -55,7 +55,7 @@ FOR_NODES_ALONE: list[Any] = [
 ]
 
 
-def test_controllers_demand_cluster_action_of_whoever_calls_them() -> None:
+def test_controllers_demand_cluster_action_of_every_caller() -> None:
     cluster = guarded()
     for request in FOR_NODES_ALONE:
         assert cluster.ask("c1", request).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED, request
@@ -83,7 +83,7 @@ def test_a_controller_that_starts_again_demands_the_same() -> None:
     assert not any(broker.fenced for broker in cluster.image.brokers.values())
 
 
-def test_controllers_among_themselves_are_super_users() -> None:
+def test_controllers_are_super_users_for_each_other() -> None:
     """Without a leader no controller knows the ACLs, so only super users can be voters, as in the release."""
     cluster = Cluster(3, 1, overrides={**SETTINGS, "super.users": "User:ANONYMOUS"})
     old = cluster.active.name

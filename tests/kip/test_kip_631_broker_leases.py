@@ -19,7 +19,7 @@ def test_a_broker_that_has_just_registered_is_fenced() -> None:
     assert registration.fenced
 
 
-def test_a_broker_that_wants_to_be_fenced_stays_fenced_while_it_recovers() -> None:
+def test_a_broker_that_wants_to_be_fenced_stays_fenced_during_its_recovery() -> None:
     """The draft's prose says ShouldFence, its schema and the release WantFence."""
     quorum = Quorum()
     quorum.register(1)
@@ -28,7 +28,7 @@ def test_a_broker_that_wants_to_be_fenced_stays_fenced_while_it_recovers() -> No
         assert quorum.heartbeat(1, want_fence=True).is_fenced
 
 
-def test_a_broker_is_unfenced_once_it_wants_to_be_and_its_metadata_is_current() -> None:
+def test_a_broker_is_unfenced_on_request_if_its_metadata_is_current() -> None:
     """In the release, current means that the broker has replayed its own registration."""
     quorum = Quorum()
     epoch = quorum.register(1).response.broker_epoch
@@ -38,14 +38,14 @@ def test_a_broker_is_unfenced_once_it_wants_to_be_and_its_metadata_is_current() 
     assert (current.is_fenced, current.is_caught_up) == (False, True)
 
 
-def test_a_fenced_broker_that_never_asks_for_it_is_not_unfenced() -> None:
+def test_a_fenced_broker_is_not_unfenced_without_a_request() -> None:
     quorum = Quorum()
     quorum.register(1)
     quorum.heartbeat(1, want_fence=True)
     assert [r for r in quorum.written("BrokerRegistrationChangeRecord") if r.fenced == -1] == []
 
 
-def test_a_lease_ends_when_no_heartbeat_renews_it_and_the_broker_is_fenced() -> None:
+def test_without_heartbeats_a_lease_ends_and_the_broker_is_fenced() -> None:
     """18 s in the draft, broker.session.timeout.ms = 9000 in the release."""
     quorum = Quorum()
     quorum.start(1)
@@ -85,7 +85,7 @@ def test_brokers_heartbeat_at_the_configured_interval() -> None:
     assert all(2_000 <= pause < 2_200 for pause in pauses)
 
 
-def test_a_broker_that_is_cut_off_is_fenced_and_comes_back_by_itself() -> None:
+def test_a_disconnected_broker_is_fenced_and_returns_by_itself() -> None:
     cluster = Cluster(1, 2)
     cluster.create("foo", [1, 2])
     cluster.network.cut("b1", "c1")

@@ -31,7 +31,7 @@ def test_the_broker_epoch_is_the_next_available_offset_of_the_log() -> None:
     assert quorum.register(1).response.broker_epoch == next_offset
 
 
-def test_a_new_epoch_is_higher_than_any_that_the_broker_id_has_had() -> None:
+def test_a_new_epoch_is_higher_than_any_earlier_one_of_the_broker() -> None:
     quorum = Quorum()
     epochs = []
     for incarnation in range(1, 5):
@@ -68,7 +68,7 @@ def test_a_broker_id_in_use_is_refused_as_duplicate_broker_registration() -> Non
     assert code_of(answer) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
-def test_a_broker_id_can_be_reused_when_nothing_was_heard_of_the_previous_incarnation_for_long_enough() -> None:
+def test_a_broker_id_can_be_reused_after_the_previous_lease() -> None:
     quorum = Quorum()
     first = quorum.register(1).response.broker_epoch
     elsewhere = [directory(1, 5)]
@@ -92,7 +92,7 @@ def test_registrations_and_heartbeats_both_count_as_contact_even_of_a_fenced_bro
     assert code_of(quorum.register(1, incarnation=2, directories=elsewhere)) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
-def test_a_restarted_broker_that_holds_the_same_directories_needs_not_wait() -> None:
+def test_a_restarted_broker_with_the_same_directories_need_not_wait() -> None:
     """Ours: the lock of the directories proves that the former process has ended."""
     quorum = Quorum()
     quorum.start(1)
@@ -110,7 +110,7 @@ def test_a_broker_of_another_cluster_is_refused() -> None:
     assert code_of(answer) == ErrorCode.INCONSISTENT_CLUSTER_ID == 104
 
 
-def test_a_broker_that_is_refused_says_why_and_tries_again_until_it_is_taken() -> None:
+def test_a_refused_broker_names_the_reason_and_retries_until_it_is_accepted() -> None:
     cluster = Cluster(1, 1, start=False)
     cluster["c1"].start()
     cluster.until(lambda: cluster.active.name == "c1")
@@ -128,7 +128,7 @@ def test_only_the_active_controller_registers_brokers() -> None:
     assert register_stranger(cluster, standby).error_code == ErrorCode.NOT_CONTROLLER
 
 
-def test_a_broker_that_is_asked_to_register_another_closes_the_connection() -> None:
+def test_a_broker_that_receives_a_registration_closes_the_connection() -> None:
     """The draft lets brokers answer NOT_CONTROLLER; in the release their listeners lack these requests."""
     cluster = Cluster(1, 1)
     assert register_stranger(cluster, "b1") is None

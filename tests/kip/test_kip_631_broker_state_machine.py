@@ -58,7 +58,7 @@ def test_the_state_is_a_metric() -> None:
     assert cluster.metrics("b1")[METRIC] == 3
 
 
-def test_a_broker_is_starting_until_it_has_caught_up_with_the_metadata() -> None:
+def test_a_broker_is_starting_until_it_has_read_the_metadata() -> None:
     cluster = Cluster(1, 1, start=False)
     cluster["b1"].start()
     cluster.rest(20_000)

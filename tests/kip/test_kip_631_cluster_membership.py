@@ -8,7 +8,7 @@ from tests.kip.cluster import Cluster
 from tests.unit.controller.harness import Quorum
 
 
-def test_an_unregistered_broker_is_no_part_of_the_cluster() -> None:
+def test_an_unregistered_broker_is_not_part_of_the_cluster() -> None:
     quorum = Quorum()
     quorum.start(1)
     assert quorum.image.brokers.get(2) is None
@@ -35,7 +35,7 @@ def test_only_active_brokers_appear_in_metadata_responses() -> None:
     assert cluster.brokers_shown("b1") == {1, 2}
 
 
-def test_a_fenced_broker_is_told_of_by_who_asks_for_fenced_ones() -> None:
+def test_a_fenced_broker_is_described_on_request() -> None:
     """DescribeCluster v2 of the release: the registration survives the fencing and is visible."""
     cluster = Cluster(1, 2)
     cluster["b2"].kill()
@@ -45,7 +45,7 @@ def test_a_fenced_broker_is_told_of_by_who_asks_for_fenced_ones() -> None:
     assert {(one.broker_id, one.is_fenced) for one in shown} == {(1, False), (2, True)}
 
 
-def test_topics_with_three_replicas_can_be_created_while_one_of_three_brokers_is_down() -> None:
+def test_three_replicas_can_be_created_while_one_of_three_brokers_is_down() -> None:
     cluster = Cluster(1, 3)
     cluster["b3"].kill()
     cluster.until(lambda: cluster.image.brokers.get(3).fenced)
@@ -71,7 +71,7 @@ def test_the_racks_of_fenced_brokers_are_still_known() -> None:
     assert (registration.fenced, registration.rack) == (True, "b")
 
 
-def test_registration_is_permanent_and_survives_a_failover_and_a_snapshot_while_fencing_may_change() -> None:
+def test_a_registration_survives_a_failover_and_a_snapshot_while_fencing_may_change() -> None:
     cluster = Cluster(3, 2)
     cluster["b2"].kill()
     cluster.until(lambda: cluster.image.brokers.get(2).fenced)

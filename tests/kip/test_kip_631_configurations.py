@@ -111,7 +111,7 @@ def test_node_id_replaces_broker_id() -> None:
     assert NodeConfig.parse({**without("node.id"), "broker.id": "7"}).node_id == 7
 
 
-def test_the_metadata_log_is_in_its_own_directory_or_in_the_first_log_directory() -> None:
+def test_the_metadata_log_is_in_its_directory_or_the_first_log_directory() -> None:
     assert NodeConfig.parse(BROKER).metadata_log_dir == "/a"
     assert NodeConfig.parse({**BROKER, "metadata.log.dir": "/m"}).metadata_log_dir == "/m"
     cluster = Cluster(1, 1, per_machine={"b1": {"metadata.log.dir": "/m"}})
@@ -119,7 +119,7 @@ def test_the_metadata_log_is_in_its_own_directory_or_in_the_first_log_directory(
     assert "__cluster_metadata-0" not in cluster["b1"].disk.listdir(DIR)
 
 
-@pytest.mark.parametrize("name", ["control.plane.listener.name", "broker.id.generation.enable", "zookeeper.connect"])
+@pytest.mark.parametrize("name", ["control.plane.listener.name", "broker.id.generation.enable", "zookeeper.set.acl"])
 def test_deprecated_configurations_have_no_effect(name: str) -> None:
     config = NodeConfig.parse({**BROKER, name: "true"})
     assert name in config.unknown

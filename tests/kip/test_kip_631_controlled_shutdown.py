@@ -5,11 +5,11 @@ from __future__ import annotations
 from kraft_node.broker.lifecycle import BrokerState
 from kraft_protocol.wire.api import ApiKey
 from tests.kip.cluster import Cluster
-from tests.unit.broker.test_lifecycle import Rig, running
+from tests.unit.broker.lifecycle.test_lifecycle import Rig, running
 from tests.unit.controller.harness import Quorum
 
 
-def test_a_broker_asks_for_its_shutdown_by_want_shut_down_in_its_heartbeats() -> None:
+def test_a_broker_requests_its_shutdown_by_want_shut_down_in_its_heartbeats() -> None:
     rig = Rig()
     running(rig)
     rig.lifecycle.begin_shutdown(lambda: None)
@@ -26,7 +26,7 @@ def test_the_controller_moves_all_leaders_off_the_broker() -> None:
     assert all(1 not in quorum.partition("foo", number).isr for number in range(3))
 
 
-def test_once_all_are_moved_the_controller_answers_should_shut_down() -> None:
+def test_after_all_leaders_have_moved_the_controller_answers_should_shut_down() -> None:
     """ControlledShutdownOk in the draft's prose. The release also waits for all other brokers to see it."""
     quorum = Quorum()
     quorum.start(1, 2)
@@ -42,7 +42,7 @@ def test_a_broker_without_leaderships_is_cleared_at_once() -> None:
     assert quorum.heartbeat(1, want_shut_down=True).should_shut_down
 
 
-def test_a_broker_goes_on_serving_until_it_is_cleared() -> None:
+def test_a_broker_serves_until_it_is_cleared() -> None:
     rig = Rig()
     running(rig)
     done: list[bool] = []
@@ -68,12 +68,12 @@ def test_a_stopped_broker_leaves_its_partitions_led_and_is_fenced() -> None:
     assert cluster.values("b2", topic_id) == [b"kept"]
 
 
-def test_the_controlled_shutdown_request_is_gone() -> None:
+def test_the_controlled_shutdown_request_does_not_exist() -> None:
     cluster = Cluster(1, 1)
     assert ApiKey.CONTROLLED_SHUTDOWN not in cluster.served("b1") | cluster.served("c1")
 
 
-def test_requests_that_pushed_metadata_to_brokers_are_gone() -> None:
+def test_requests_that_push_metadata_to_brokers_do_not_exist() -> None:
     """LeaderAndIsr, StopReplica and UpdateMetadata: brokers fetch the metadata log instead."""
     cluster = Cluster(1, 1)
     gone = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}

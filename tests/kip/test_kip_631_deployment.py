@@ -20,7 +20,7 @@ def test_storage_directories_must_be_formatted_before_a_node_starts() -> None:
     assert cluster.active.name == "c1"
 
 
-def test_controllers_are_a_pool_of_their_own_and_only_they_become_active() -> None:
+def test_controllers_are_a_separate_pool_and_only_they_become_active() -> None:
     cluster = Cluster(3, 2)
     assert cluster.active.name in {"c1", "c2", "c3"}
     for name in ("b1", "b2"):
@@ -38,7 +38,7 @@ def test_controllers_may_be_co_located_with_brokers_in_one_process() -> None:
     assert node.controller is not None
 
 
-def test_a_co_located_process_is_two_nodes_with_listeners_and_apis_of_their_own() -> None:
+def test_a_co_located_process_is_two_nodes_with_separate_listeners_and_apis() -> None:
     cluster = Cluster(combined=1)
 
     clients, controllers = cluster.served("k1"), cluster.served("k1", controller=True)
@@ -47,7 +47,7 @@ def test_a_co_located_process_is_two_nodes_with_listeners_and_apis_of_their_own(
     assert CLIENT_PORT != CONTROLLER_PORT
 
 
-def test_a_broker_starts_as_long_as_one_configured_controller_address_works() -> None:
+def test_a_broker_starts_if_one_configured_controller_address_works() -> None:
     wrong = f"3003@nowhere:9,3002@c2:9,3001@c1:{CONTROLLER_PORT}"
     cluster = Cluster(1, 1, per_machine={"b1": {"controller.quorum.voters": wrong}}, start=False)
     cluster["c1"].start()
@@ -56,7 +56,7 @@ def test_a_broker_starts_as_long_as_one_configured_controller_address_works() ->
     assert cluster.brokers_shown("b1") == {1}
 
 
-def test_one_bootstrap_server_that_works_is_enough_as_well() -> None:
+def test_one_working_bootstrap_server_suffices() -> None:
     bootstrap = {
         "controller.quorum.voters": "",
         "controller.quorum.bootstrap.servers": f"nowhere:9,c3:{CONTROLLER_PORT}",
@@ -65,7 +65,7 @@ def test_one_bootstrap_server_that_works_is_enough_as_well() -> None:
     assert cluster.brokers_shown("b1") == {1}
 
 
-def test_once_in_contact_a_broker_needs_the_configured_addresses_no_more() -> None:
+def test_after_the_first_contact_a_broker_no_longer_needs_the_configured_addresses() -> None:
     """It learns the leader's endpoint from the quorum: here the only configured controller ends."""
     bootstrap = {
         "controller.quorum.voters": "",
@@ -83,7 +83,7 @@ def test_once_in_contact_a_broker_needs_the_configured_addresses_no_more() -> No
     assert cluster.brokers_shown("b1") == {1}
 
 
-def test_a_broker_gives_up_after_the_registration_timeout_and_says_whom_it_tried() -> None:
+def test_a_broker_gives_up_after_the_registration_timeout_and_names_the_addresses() -> None:
     cluster = Cluster(1, 1, start=False, overrides={"initial.broker.registration.timeout.ms": "5000"})
     cluster["b1"].start()
     cluster.until(lambda: cluster["b1"].broken is not None)

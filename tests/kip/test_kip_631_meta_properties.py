@@ -64,11 +64,11 @@ def test_version_0_has_broker_id_and_may_lack_the_cluster_id() -> None:
     assert (found.version, found.node_id, found.cluster_id) == (0, 7, None)
 
 
-def test_a_node_whose_directory_has_no_meta_properties_does_not_start() -> None:
+def test_a_node_with_a_directory_without_meta_properties_does_not_start() -> None:
     assert "meta.properties" in refused("b1", None)
 
 
-def test_every_log_directory_must_have_it() -> None:
+def test_every_log_directory_must_have_meta_properties() -> None:
     overrides = {"log.dirs": f"{DIR},/more"}
     cluster = Cluster(1, 1, per_machine={"b1": overrides}, start=False)
     cluster["b1"].disk.remove("/more/meta.properties")
@@ -78,7 +78,7 @@ def test_every_log_directory_must_have_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["b1", "c1"])
-def test_a_node_whose_id_differs_from_the_configured_one_does_not_start(name: str) -> None:
+def test_a_node_with_another_id_than_the_configured_one_does_not_start(name: str) -> None:
     assert "node 77" in refused(name, f"version=1\ncluster.id={CLUSTER}\nnode.id=77\n")
 
 

@@ -15,8 +15,8 @@ from kraft_protocol.wire import stored
 from kraft_protocol.wire.stored import FeatureLevelRecord
 from tests.kip.cluster import Cluster
 from tests.unit.controller.harness import Quorum, uuid
-from tests.unit.server.raft_world import Node as RaftWorld
-from tests.unit.server.raft_world import append
+from tests.unit.server.quorum.raft_world import Node as RaftWorld
+from tests.unit.server.quorum.raft_world import append
 
 
 def test_the_metadata_is_one_partition_of_an_internal_topic_on_every_node() -> None:
@@ -45,7 +45,7 @@ def test_followers_are_hot_standbys_with_the_metadata_in_memory() -> None:
     assert {topic.name for topic in cluster.image.topics} == {"foo", "bar"}
 
 
-def test_a_change_is_visible_only_once_it_is_committed() -> None:
+def test_a_change_is_visible_only_after_its_commit() -> None:
     """Two of three controllers are down: the last one may plan, but no node sees or applies the change."""
     cluster = Cluster(3, 1)
     active = cluster.active
@@ -58,7 +58,7 @@ def test_a_change_is_visible_only_once_it_is_committed() -> None:
     answers: list[object] = []
     topic = m.CreateTopicsRequest.CreatableTopic(name="foo", num_partitions=1, replication_factor=1)
     client = cluster.client(active.name, controller=True)
-    client.ask(19, 7, m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000), answers.append)
+    client.request(19, 7, m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000), answers.append)
     cluster.rest(300)
     assert answers == []
     assert cluster.node("b1").raft.image.topics.by_name("foo") is None
@@ -67,7 +67,7 @@ def test_a_change_is_visible_only_once_it_is_committed() -> None:
     cluster.until(lambda: bool(answers), 120_000)
 
 
-def test_the_active_controller_goes_on_planning_with_what_is_not_committed_yet() -> None:
+def test_the_active_controller_plans_with_uncommitted_records() -> None:
     quorum = Quorum()
     quorum.start(1)
     topic = m.CreateTopicsRequest.CreatableTopic(name="foo", num_partitions=1, replication_factor=1)
@@ -121,7 +121,7 @@ def test_controller_requests_are_answered_only_after_their_records_are_committed
     assert answer.response.topics[0].partitions[0].isr == [1]
 
 
-def test_records_have_no_key_and_begin_with_frame_type_and_version_as_varints() -> None:
+def test_records_have_no_key_and_start_with_frame_type_and_version() -> None:
     """The release counts frames from 1 where the draft has 0."""
     value = encode_record(stored.TopicRecord(name="foo", topic_id=uuid(7)), 0)
     assert value[:3] == b"\x01\x02\x00"
@@ -135,7 +135,7 @@ def test_records_have_no_key_and_begin_with_frame_type_and_version_as_varints() 
     assert bytes(records[0].value or b"")[:3] == b"\x01\x02\x00"
 
 
-def test_older_software_keeps_tagged_fields_that_it_does_not_know() -> None:
+def test_older_software_keeps_unknown_tagged_fields() -> None:
     known = encode_record(stored.TopicRecord(name="foo", topic_id=uuid(7)), 0)
     newer = known[:-1] + b"\x01\x2a\x02hi"
     record = decode_record(newer)
@@ -153,7 +153,7 @@ def test_the_metadata_version_decides_which_record_versions_are_written(level: i
     assert (record.log_dirs != []) == (level >= 17)
 
 
-def test_deltas_are_consolidated_into_a_snapshot_that_has_one_record_an_entity() -> None:
+def test_deltas_are_consolidated_into_a_snapshot_with_one_record_an_entity() -> None:
     node = RaftWorld(policy=SnapshotPolicy(max_new_record_bytes=1)).start()
     for number in range(20):
         append(node.driver, [stored.ConfigRecord(resource_type=2, resource_name="t", name="a", value=str(number))])
@@ -168,7 +168,7 @@ def test_deltas_are_consolidated_into_a_snapshot_that_has_one_record_an_entity()
     assert [record.value for record in values if type(record).__name__ == "ConfigRecord"] == ["19"]  # type: ignore[attr-defined]
 
 
-def test_a_new_node_loads_a_snapshot_applies_what_follows_and_is_up_to_date() -> None:
+def test_a_new_node_loads_a_snapshot_and_applies_later_records() -> None:
     cluster = Cluster(1, 2, overrides=SNAPSHOTS)
     for number in range(12):
         cluster.create(f"topic-{number}", [1])

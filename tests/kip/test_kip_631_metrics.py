@@ -8,7 +8,7 @@ from tests.kip.test_kip_631_metadata_log import SNAPSHOTS
 CONTROLLER = "kafka_controller_kafkacontroller_"
 
 
-def test_the_controllers_metadata_lag_is_what_it_has_not_replayed_of_what_is_committed() -> None:
+def test_the_metadata_lag_of_a_controller_counts_unreplayed_committed_records() -> None:
     cluster = Cluster(3, 1)
     cluster.rest(1_000)
     for name in ("c1", "c2", "c3"):
@@ -50,7 +50,7 @@ def test_the_commit_rate_counts_the_records_committed_to_the_metadata_topic() ->
     assert later - counted == node.raft.high_watermark - high >= 4
 
 
-def test_the_snapshot_offset_lag_is_the_last_stable_offset_while_there_is_no_snapshot() -> None:
+def test_without_a_snapshot_the_snapshot_offset_lag_is_the_last_stable_offset() -> None:
     cluster = Cluster(1, 1)
     node = cluster.node("c1")
     assert cluster.metrics("c1")[CONTROLLER + "metadatasnapshotoffsetlag"] == node.raft.high_watermark
@@ -67,6 +67,6 @@ def test_the_snapshot_offset_lag_is_the_distance_to_the_last_snapshot() -> None:
     assert cluster.metrics("c1")[CONTROLLER + "metadatasnapshotoffsetlag"] == raft.high_watermark - end
 
 
-def test_metrics_of_zookeeper_sessions_are_gone() -> None:
+def test_metrics_of_zookeeper_sessions_do_not_exist() -> None:
     cluster = Cluster(1, 1)
     assert not [name for name in cluster.metrics("b1") | cluster.metrics("c1") if "zookeeper" in name.lower()]

@@ -65,7 +65,7 @@ def replayed(*records: Any) -> MetadataImage:
     return image
 
 
-def test_what_a_partition_change_does_not_name_stays_as_it_is() -> None:
+def test_a_partition_change_keeps_fields_that_it_does_not_name() -> None:
     image = replayed(RECORDS[2][1], RECORDS[3][1], RECORDS[5][1])
     topic = image.topics.by_name("foo")
     assert topic is not None
@@ -102,7 +102,7 @@ def test_a_null_value_deletes_a_configuration() -> None:
     assert not replayed(RECORDS[4][1], gone).configs.get((2, "foo"))
 
 
-def test_a_removed_quota_is_gone() -> None:
+def test_a_removed_quota_no_longer_exists() -> None:
     quota = RECORDS[13][1]
     gone = stored.ClientQuotaRecord(entity=quota.entity, key=quota.key, value=0.0, remove=True)
     assert len(list(replayed(quota).quotas.values())) == 1

@@ -53,7 +53,7 @@ def config(tmp_path: Path) -> str:
 # kafka-storage
 
 
-def test_random_uuid_prints_one(tool: Tool) -> None:
+def test_random_uuid_prints_a_uuid(tool: Tool) -> None:
     found = {tool(storage.main, "random-uuid").strip() for _ in range(5)}
     assert len(found) == 5
     assert all(len(parse_uuid(text)) == 16 for text in found)
@@ -75,7 +75,7 @@ def test_format_fails_when_any_directory_is_formatted(tool: Tool, config: str) -
     assert "already formatted" in tool.err
 
 
-def test_with_ignore_formatted_it_skips_those(tool: Tool, config: str, tmp_path: Path) -> None:
+def test_with_ignore_formatted_it_skips_formatted_directories(tool: Tool, config: str, tmp_path: Path) -> None:
     tool(storage.main, "format", "-c", config, "-t", CLUSTER)
     before = (tmp_path / "a" / "meta.properties").read_text()
     (tmp_path / "b" / "meta.properties").unlink()
@@ -85,7 +85,7 @@ def test_with_ignore_formatted_it_skips_those(tool: Tool, config: str, tmp_path:
     assert (tmp_path / "b" / "meta.properties").exists()
 
 
-def test_info_tells_directories_and_metadata(tool: Tool, config: str, tmp_path: Path) -> None:
+def test_info_prints_directories_and_metadata(tool: Tool, config: str, tmp_path: Path) -> None:
     tool(storage.main, "format", "-c", config, "-t", CLUSTER)
     told = tool(storage.main, "info", "-c", config)
     assert tool.code == 0
@@ -95,7 +95,7 @@ def test_info_tells_directories_and_metadata(tool: Tool, config: str, tmp_path: 
 
 
 @pytest.mark.parametrize("command", [[], ["info"], ["format"], ["random-uuid"]], ids=str)
-def test_help_names_what_there_is(tool: Tool, command: list[str]) -> None:
+def test_help_names_every_command(tool: Tool, command: list[str]) -> None:
     text = tool(storage.main, *command, "-h")
     assert tool.code == 0
     wanted = {"info": ["--config"], "format": ["--config", "--cluster-id", "--ignore-formatted"]}

@@ -21,7 +21,7 @@ def test_a_topic_is_deleted_by_a_single_record() -> None:
     assert quorum.image.topics.partition_count == 0
 
 
-def test_a_broker_that_replays_the_record_deletes_what_it_has_of_the_topic() -> None:
+def test_a_broker_that_replays_the_record_deletes_its_replicas_of_the_topic() -> None:
     cluster = Cluster(1, 2)
     cluster.create("foo", [1, 2])
     assert cluster.produce("b1", "foo", b"x").error_code == 0
@@ -33,7 +33,7 @@ def test_a_broker_that_replays_the_record_deletes_what_it_has_of_the_topic() -> 
     assert not [file for name in ("b1", "b2") for file in cluster.files(name) if file.startswith("foo-0")]
 
 
-def test_a_broker_that_was_down_deletes_when_it_replays_the_record_later() -> None:
+def test_a_stopped_broker_deletes_its_replicas_when_it_replays_the_record_later() -> None:
     cluster = Cluster(1, 2)
     cluster.create("foo", [1, 2])
     assert cluster.produce("b1", "foo", b"x").error_code == 0
@@ -45,7 +45,7 @@ def test_a_broker_that_was_down_deletes_when_it_replays_the_record_later() -> No
     assert "foo-0" not in cluster.files("b2")
 
 
-def test_a_broker_that_never_sees_the_record_compares_its_directories_with_the_snapshot() -> None:
+def test_a_broker_without_the_record_compares_its_directories_with_the_snapshot() -> None:
     """The deletion was compacted into a snapshot: the topic is simply missing from it."""
     cluster = Cluster(1, 2, overrides=SNAPSHOTS)
     cluster.create("foo", [1, 2])

@@ -8,7 +8,7 @@ from tests.kip.cluster import Cluster
 from tests.unit.controller.harness import Quorum
 
 
-def test_an_unregistered_broker_is_gone_from_the_cluster() -> None:
+def test_an_unregistered_broker_leaves_the_cluster() -> None:
     cluster = Cluster(1, 2)
     cluster["b2"].kill()
     cluster.until(lambda: cluster.image.brokers.get(2).fenced)
@@ -19,7 +19,7 @@ def test_an_unregistered_broker_is_gone_from_the_cluster() -> None:
     assert [one.broker_id for one in shown] == [1]
 
 
-def test_unregistering_is_one_record_that_names_broker_and_epoch() -> None:
+def test_unregistering_writes_one_record_with_broker_and_epoch() -> None:
     quorum = Quorum()
     quorum.start(1)
     epoch = quorum.epoch_of(1)
@@ -36,20 +36,20 @@ def test_an_unregistered_broker_is_in_no_isr() -> None:
     assert (quorum.partition("foo").isr, quorum.partition("foo").leader) == ((2,), 2)
 
 
-def test_unregistering_twice_says_that_there_is_no_such_broker() -> None:
+def test_unregistering_twice_returns_an_unknown_broker() -> None:
     """NONE in the draft; BROKER_ID_NOT_REGISTERED (102) in the release."""
     cluster = Cluster(1, 1)
     answer = cluster.ask("b1", m.UnregisterBrokerRequest(broker_id=7))
     assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED == 102
 
 
-def test_a_controller_that_is_not_active_says_so() -> None:
+def test_a_standby_controller_answers_not_controller() -> None:
     cluster = Cluster(3, 1)
     standby = next(name for name in ("c1", "c2", "c3") if name != cluster.active.name)
     assert cluster.ask(standby, m.UnregisterBrokerRequest(broker_id=1)).error_code == ErrorCode.NOT_CONTROLLER
 
 
-def test_a_living_broker_that_was_unregistered_registers_no_more_by_itself_but_may_be_started_again() -> None:
+def test_a_live_unregistered_broker_registers_again_only_after_a_restart() -> None:
     cluster = Cluster(1, 2)
     cluster["b2"].kill()
     assert cluster.ask("b1", m.UnregisterBrokerRequest(broker_id=2)).error_code == 0

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +21,8 @@ import pytest
 import yaml
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.compat.ports import first_of_a_cluster
 
 pytestmark = [pytest.mark.xdist_group("kraftcluster"), pytest.mark.timeout(1200)]
 
@@ -45,7 +44,7 @@ class Cluster:
         self.data = folder / "data"
         self.document: dict[str, Any] = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
         self.write()
-        self.port = _room()
+        self.port = first_of_a_cluster()
 
     def write(self) -> None:
         """Write the file atomically, because it may be read at any time."""
@@ -165,19 +164,6 @@ def _wait(what: str, done: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
-def _room() -> int:
-    """A first port with enough free ports for brokers and controllers, below the range that the system assigns."""
-    while True:
-        first = random.randrange(12_000, 31_000)
-        with ExitStack() as stack:
-            try:
-                for port in (first + 100 * number + other for number in range(4) for other in (0, 1, 2)):
-                    stack.enter_context(socket.create_server(("localhost", port)))
-            except OSError:
-                continue
-        return first
-
-
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     made = Cluster(tmp_path)
@@ -194,7 +180,7 @@ def _settled(cluster: Cluster) -> bool:
     return ready == "True" and not any(node.get("needsRestart") for node in nodes)
 
 
-def test_nothing_is_lost_through_rolls_replacements_scaling_and_a_supervisor_that_is_killed(cluster: Cluster) -> None:
+def test_no_record_is_lost_in_rolls_replacements_scaling_and_a_killed_supervisor(cluster: Cluster) -> None:
     assert cluster.bootstrap() in cluster.up()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(PATIENCE_S)

@@ -23,7 +23,7 @@ from kraft_protocol.client.cluster import Cluster, Settings
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import MetadataRequest
 from tests.compat.members import Members, wait_for
-from tests.compat.test_pipeline_table import document, rows
+from tests.compat.pipeline.test_pipeline_table import document, rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication"), pytest.mark.timeout(1800)]
 

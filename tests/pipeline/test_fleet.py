@@ -17,9 +17,9 @@ from kraft_pipeline.tables import fleet, runner
 from kraft_pipeline.tables.engines.engine import Engine, InlineEngine, SparkEngine
 from kraft_pipeline.tables.specs import routes
 from kraft_pipeline.tables.stores.committer import FencedError
+from tests.compat.pipeline.test_pipeline_client import create, produced
+from tests.compat.pipeline.test_pipeline_table import document, rows, send
 from tests.compat.targets import Ours
-from tests.compat.test_pipeline_client import create, produced
-from tests.compat.test_pipeline_table import document, rows, send
 from tests.spark import spark
 
 __all__ = ["spark"]
@@ -56,7 +56,7 @@ def offsets(path: Path) -> Counter[int]:
     return Counter(row["offset"] for row in rows(path, "delta"))
 
 
-def test_commands_are_for_all_tables(cluster: Ours, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_apply_to_all_tables(cluster: Ours, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for topic, count in (("orders", 20), ("log-a", 5), ("log-b", 7)):
         create(cluster, topic)
         produced(cluster, topic, count)
@@ -84,7 +84,7 @@ def test_commands_are_for_all_tables(cluster: Ours, tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize("where", ["inline", "spark"])
-def test_topics_that_come_later_get_a_table(
+def test_a_table_is_made_for_each_later_topic(
     request: pytest.FixtureRequest, cluster: Ours, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet, "LOOK_S", 1.0)

@@ -23,6 +23,7 @@ from kraft_pipeline.tables.formats.registry import Registered
 from kraft_pipeline.tables.specs import table_spec
 from kraft_protocol.records.batch import build_batch
 from tests.debezium import event, key
+from tests.documents import table_document
 from tests.feed import Feed
 from tests.lake import Lake
 from tests.registry import RegistryServer
@@ -74,19 +75,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
 
 
 def feed(path: Path, kind: str, value: dict[str, Any], **table: Any) -> tuple[table_spec.TableSpec, Feed]:
-    document = {
-        "apiVersion": table_spec.API_VERSION,
-        "kind": table_spec.KIND,
-        "metadata": {"name": "t"},
-        "spec": {
-            "bootstrapServers": "nowhere:1",
-            "topics": {"names": ["t"]},
-            "engine": {"mode": "inline"},
-            "value": {"evolve": "additive", **value},
-            "table": {"path": str(path), "format": kind, **table},
-        },
-    }
-    given = table_spec.parse(document)
+    sections = {"value": {"evolve": "additive", **value}, "table": {"path": str(path), "format": kind, **table}}
+    given = table_spec.parse(table_document(name="t", engine={"mode": "inline"}, **sections))
     return given, Feed(given)
 
 

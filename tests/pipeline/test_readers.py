@@ -16,6 +16,7 @@ from pyiceberg.table import StaticTable
 
 from kraft_pipeline.tables.specs import table_spec
 from kraft_pipeline.tables.stores.parquet import SCHEMA
+from tests.documents import table_document
 from tests.feed import Feed
 from tests.peer import missing
 from tests.spark import spark
@@ -27,19 +28,9 @@ TEXTS = ["plain", "a b", "q/=", "100%", "\u00e4", "\u65e5\u672c", "", None, "a+b
 
 def written(folder: Path, kind: str) -> Path:
     """A table of two batches, partitioned by texts of every kind; the second batch adds a field."""
-    document: dict[str, Any] = {
-        "apiVersion": table_spec.API_VERSION,
-        "kind": table_spec.KIND,
-        "metadata": {"name": "t"},
-        "spec": {
-            "bootstrapServers": "nowhere:1",
-            "topics": {"names": ["t"]},
-            "value": {"format": "json", "evolve": "additive"},
-            "table": {"path": str(folder / kind), "format": kind, "partitionBy": ["c"]},
-            "engine": {"mode": "inline"},
-        },
-    }
-    feed = Feed(table_spec.parse(document))
+    table = {"path": str(folder / kind), "format": kind, "partitionBy": ["c"]}
+    sections = {"value": {"format": "json", "evolve": "additive"}, "table": table, "engine": {"mode": "inline"}}
+    feed = Feed(table_spec.parse(table_document(name="t", **sections)))
     feed.values(*(json.dumps({"n": n, "c": text}).encode() for n, text in enumerate(TEXTS)))
     feed.values(b'{"n":100,"c":"plain","more":"new"}')
     return folder / kind

@@ -16,9 +16,9 @@ from kraft_pipeline.tables.engines.engine import SparkEngine
 from kraft_pipeline.tables.engines.tasks import Job, Result
 from kraft_pipeline.tables.specs import table_spec
 from kraft_protocol.client.fetch import Range
+from tests.compat.pipeline.test_pipeline_client import create, produced
+from tests.compat.pipeline.test_pipeline_table import FORMATS, document, rows, written_files
 from tests.compat.targets import Ours
-from tests.compat.test_pipeline_client import create, produced
-from tests.compat.test_pipeline_table import FORMATS, document, rows, written_files
 from tests.objectstore import object_store
 from tests.spark import spark
 from tests.storeproxy import Proxy, proxy_of
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("stores"), pytest.mark.t
 
 
 class Losing(SparkEngine):
-    """The store stops when a batch's tasks begin: the driver has just read the table."""
+    """The store stops at the start of a batch's tasks: the driver has just read the table."""
 
     def __init__(self, session: Any, proxy: Proxy) -> None:
         super().__init__(session)

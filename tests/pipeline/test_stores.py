@@ -15,10 +15,10 @@ from kraft_pipeline.tables.stores import intents
 from kraft_pipeline.tables.stores.committer import stem
 from kraft_pipeline.tables.stores.parquet import ParquetTable
 from kraft_pipeline.tables.stores.storage import ObjectStore
+from tests.compat.pipeline.test_pipeline_client import create, produced
+from tests.compat.pipeline.test_pipeline_table import FORMATS, document, kill_often, rows, run
+from tests.compat.pipeline.test_pipeline_table_life import KEYED, kill_often_by_key
 from tests.compat.targets import Ours
-from tests.compat.test_pipeline_client import create, produced
-from tests.compat.test_pipeline_table import FORMATS, document, kill_often, rows, run
-from tests.compat.test_pipeline_table_life import KEYED, kill_often_by_key
 from tests.objectstore import object_store
 
 KILLS = int(os.environ.get("KRAFT_KILLS", "5"))
@@ -44,7 +44,7 @@ def stored(target: Ours, topic: str, kind: str, store: dict[str, str], **more: A
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_on_an_object_store(server: Ours, store: dict[str, str], kind: str) -> None:
+def test_tables_on_an_object_store_have_every_row(server: Ours, store: dict[str, str], kind: str) -> None:
     create(server, kind)
     values = produced(server, kind, 200)
     given = stored(server, kind, kind, store, commit={"maxRows": 120})
@@ -66,7 +66,7 @@ def test_on_an_object_store(server: Ours, store: dict[str, str], kind: str) -> N
     assert sum(p.rows for p in run(given)) == 205
 
 
-def test_of_two_transactions_at_once_the_store_takes_one(store: dict[str, str]) -> None:
+def test_of_two_simultaneous_transactions_the_store_accepts_one(store: dict[str, str]) -> None:
     files = ObjectStore("s3://lake/contested", store)
     assert files.create("a/1", b"one")
     assert not files.create("a/1", b"two")

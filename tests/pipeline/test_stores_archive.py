@@ -24,7 +24,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         yield options
 
 
-def test_a_writer_that_is_refused_replaces_nothing(store: dict[str, str]) -> None:
+def test_a_refused_writer_replaces_no_file(store: dict[str, str]) -> None:
     """Another writer puts the file after this one has looked at it: the put fails, and the check runs again."""
     files = ObjectStore("s3://lake/contested", store)
     asked: list[str] = []

@@ -1,4 +1,4 @@
-"""KafkaTable as a query of Structured Streaming: what Spark shows, how it ends, its reaction to failures."""
+"""KafkaTable as a query of Structured Streaming: its progress, its end, its reaction to failures."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from kraft_pipeline.tables.errors import TaskError
 from kraft_pipeline.tables.specs import table_spec
 from kraft_pipeline.tables.stores.committer import FencedError
 from kraft_protocol.client.fetch import Range
+from tests.compat.pipeline.test_pipeline_client import create, produced
+from tests.compat.pipeline.test_pipeline_table import document, rows, send, written_files
 from tests.compat.targets import Ours
-from tests.compat.test_pipeline_client import create, produced
-from tests.compat.test_pipeline_table import document, rows, send, written_files
 from tests.spark import spark
 
 __all__ = ["spark"]
@@ -42,7 +42,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 class Writing:
-    """A run in a thread: what it committed and waited for, and its exception."""
+    """A run in a thread: its commits, its waits and its exception."""
 
     def __init__(self, given: dict[str, Any], engine: SparkEngine) -> None:
         self.told: list[runner.Progress] = []
@@ -118,7 +118,7 @@ def test_batches_are_micro_batches_that_listeners_see(spark: Any, cluster: Ours,
     assert Counter(row["offset"] for row in rows(tmp_path / "t", "delta")) == Counter(range(107))
 
 
-def test_a_table_goes_on_where_it_stands_without_a_checkpoint(
+def test_a_table_continues_from_its_own_offsets_without_a_checkpoint(
     spark: Any, cluster: Ours, name: str, tmp_path: Path
 ) -> None:
     """Runs with and without Spark alternate: the table holds the offsets."""
@@ -156,7 +156,7 @@ def test_a_failure_to_plan_keeps_its_type(spark: Any, cluster: Ours, name: str, 
         runner.Runner(table_spec.parse(given), SparkEngine(spark), backfill=True).run()
 
 
-def test_a_writer_that_was_replaced_ends_while_it_idles(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
+def test_a_replaced_writer_ends_while_idle(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
     create(cluster, name)
     produced(cluster, name, 10)
     given = document(cluster, name, tmp_path / "t", "delta", commit={"maxDelay": "1ms"})
@@ -167,7 +167,7 @@ def test_a_writer_that_was_replaced_ends_while_it_idles(spark: Any, cluster: Our
     assert isinstance(run.raised, FencedError)
 
 
-def test_new_fields_and_dead_letters_as_without_spark(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
+def test_spark_makes_the_same_fields_and_dead_letters(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
     create(cluster, name)
     value = {"format": "json", "evolve": "additive"}
     sent = [b'{"n": 1}', b"no object", b'{"n": 2, "more": {"a": [1]}}', b'{"n": "text"}']

@@ -18,10 +18,11 @@ import pytest
 
 from kraft_pipeline.tables import runner
 from kraft_pipeline.tables.specs import table_spec
-from tests.compat.targets import Ours
-from tests.compat.test_pipeline_client import create
-from tests.compat.test_pipeline_table import document, rows, send, written_files
-from tests.compat.test_pipeline_table_life import keyed
+from tests.compat.pipeline.test_pipeline_client import create
+from tests.compat.pipeline.test_pipeline_table import document, rows, send, written_files
+from tests.compat.pipeline.test_pipeline_table_life import keyed
+from tests.compat.security.sessions import short_sessions
+from tests.compat.targets import Ours, Target
 from tests.lake import Lake
 from tests.sparkrun import CLUSTER, SPECULATION, VICTIMS, SparkRun
 
@@ -47,7 +48,7 @@ def server(tmp_path: Path) -> Iterator[Ours]:
 class Sent:
     """The content of the topic: rows and dead letters, or the last value of each key."""
 
-    def __init__(self, server: Ours, mode: str, chance: random.Random) -> None:
+    def __init__(self, server: Target, mode: str, chance: random.Random) -> None:
         self._server, self._mode, self._chance = server, mode, chance
         self.count = 0
         self.last: dict[bytes, int] = {}
@@ -78,7 +79,7 @@ def judged(found: list[dict[str, Any]], mode: str) -> int:
     return len(found)
 
 
-def specification(server: Ours, folder: Path, kind: str, mode: str) -> tuple[Path, dict[str, Any]]:
+def specification(server: Target, folder: Path, kind: str, mode: str) -> tuple[Path, dict[str, Any]]:
     """A table of small batches on Spark with its own executors."""
     given = document(server, "t", folder / "t", kind)
     given["spec"] |= {
@@ -94,7 +95,20 @@ def specification(server: Ours, folder: Path, kind: str, mode: str) -> tuple[Pat
 
 @pytest.mark.parametrize(("kind", "mode"), TABLES)
 def test_processes_of_spark_are_killed(server: Ours, tmp_path: Path, kind: str, mode: str) -> None:
+    check_kills(server, tmp_path, kind, mode, {})
+
+
+def test_processes_of_spark_are_killed_on_a_secured_cluster(tmp_path: Path) -> None:
+    """Tokens and sessions are shorter than the run, and the driver's and the executors' files have no secret."""
+    with short_sessions(tmp_path) as (node, secured):
+        check_kills(node.target, tmp_path, "delta", "append", secured)
+
+
+def check_kills(server: Target, tmp_path: Path, kind: str, mode: str, more: dict[str, Any]) -> None:
+    """Kill processes, then compare the table with the topic; `more`: fields of the specification."""
     file, given = specification(server, tmp_path, kind, mode)
+    given["spec"] |= more
+    file.write_text(json.dumps(given))
     parsed, chance = table_spec.parse(given), random.Random(f"{kind}{mode}{KILLS}")
     create(server, "t", 2 if mode == "append" else 1)
     sent, killed, read = Sent(server, mode, chance), Counter[str](), 0

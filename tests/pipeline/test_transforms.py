@@ -1,4 +1,4 @@
-"""SQL and user functions over the decoded rows: the table's content, and what is refused at the start."""
+"""SQL and user functions over the decoded rows: the table's content, and refusals at the start."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kraft_pipeline.tables import maintenance, runner
 from kraft_pipeline.tables.engines.engine import InlineEngine, SparkEngine
 from kraft_pipeline.tables.errors import TaskError
 from kraft_pipeline.tables.specs import table_spec
+from tests.compat.pipeline.test_pipeline_client import create
+from tests.compat.pipeline.test_pipeline_table import FORMATS, document, rows, send, written_files
+from tests.compat.pipeline.test_pipeline_table_life import keyed
 from tests.compat.targets import Ours
-from tests.compat.test_pipeline_client import create
-from tests.compat.test_pipeline_table import FORMATS, document, rows, send, written_files
-from tests.compat.test_pipeline_table_life import keyed
 from tests.spark import spark
 
 __all__ = ["spark"]
@@ -50,7 +50,7 @@ def run(given: dict[str, Any], engine: SparkEngine, folder: Path | None = None) 
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_table_of_a_select(spark: Any, cluster: Ours, name: str, tmp_path: Path, kind: str) -> None:
+def test_a_select_defines_the_rows_of_a_table(spark: Any, cluster: Ours, name: str, tmp_path: Path, kind: str) -> None:
     """Rows filtered, exploded and computed. Dead letters are those of the records; no file is left over."""
     create(cluster, name, 2)
     sent = [b'{"id": %d, "name": "N%d", "tags": ["a", "b"], "at": "2024-02-29T10:00:00Z"}' % (n, n) for n in range(40)]
@@ -76,7 +76,7 @@ def test_a_table_of_a_select(spark: Any, cluster: Ours, name: str, tmp_path: Pat
     assert len(rows(tmp_path / "t", kind)) == 41
 
 
-def test_a_function_of_the_user(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
+def test_a_user_function_is_called_in_a_select(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
     (tmp_path / "my_masks.py").write_text("def hide(text):\n    return None if text is None else text[0] + '***'\n")
     create(cluster, name)
     send(cluster, name, [b'{"name": "ada"}', b'{"id": 1}'])
@@ -107,7 +107,7 @@ def test_a_value_on_which_a_transform_fails_ends_the_run(spark: Any, cluster: Ou
 
 
 def test_an_expression_that_fails_under_ansi_ends_the_run(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
-    """Without ANSI it is null, whatever the session of the other queries sets."""
+    """Without ANSI it is null, independent of the session of other queries."""
     create(cluster, name)
     send(cluster, name, [b'{"id": 0, "name": "x"}'])
     for text in ("1 div id", "CAST(name AS BIGINT)"):
@@ -188,7 +188,7 @@ def test_a_wrong_select_is_refused_at_the_start(
         runner.Runner(table_spec.parse(given), SparkEngine(spark))
 
 
-def test_a_select_whose_columns_the_table_does_not_have(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
+def test_a_select_adds_columns_but_cannot_change_types(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
     """New columns are added; another type of a column is refused."""
     create(cluster, name)
     send(cluster, name, [b'{"id": 1}'])
@@ -204,14 +204,14 @@ def test_a_select_whose_columns_the_table_does_not_have(spark: Any, cluster: Our
         run(given, SparkEngine(spark))
 
 
-def test_what_a_specification_with_a_select_may_not_have() -> None:
+def test_wrong_specifications_with_a_select_are_refused() -> None:
     def given(**more: Any) -> Any:
         base = {"bootstrapServers": "a:1", "topics": {"names": ["t"]}, "table": {"path": "/t"}, "value": VALUE}
         document = {"apiVersion": table_spec.API_VERSION, "kind": table_spec.KIND, "metadata": {"name": "t"}}
         return table_spec.parse(json.loads(json.dumps({**document, "spec": {**base, "transform": "SELECT 1", **more}})))
 
     for more, message in (
-        ({"engine": {"mode": "inline"}}, "SQL runs on Spark"),
+        ({"engine": {"mode": "inline"}}, "SQL needs Spark"),
         (
             {
                 "table": {"path": "/t", "mode": "upsert", "key": ["id"]},
@@ -226,5 +226,5 @@ def test_what_a_specification_with_a_select_may_not_have() -> None:
     ):
         with pytest.raises(table_spec.SpecError, match=message):
             given(**more)
-    with pytest.raises(table_spec.SpecError, match="SQL runs on Spark"):
+    with pytest.raises(table_spec.SpecError, match="SQL needs Spark"):
         InlineEngine().transform(given())

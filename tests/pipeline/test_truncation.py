@@ -15,7 +15,7 @@ from kraft_pipeline.tables.engines.engine import InlineEngine
 from kraft_pipeline.tables.specs import table_spec
 from kraft_protocol.client.errors import DataLossError
 from tests.compat.members import Members, wait_for
-from tests.compat.test_pipeline_table import document, rows
+from tests.compat.pipeline.test_pipeline_table import document, rows
 
 pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -132,7 +132,7 @@ def test_new_records_are_read_where_the_log_was_cut(cut: Cut) -> None:
 
 
 @pytest.mark.parametrize("name", ["strict", "during"])
-def test_a_table_that_must_lose_nothing_stops_until_it_is_acknowledged(cut: Cut, name: str) -> None:
+def test_a_strict_table_stops_at_a_loss_until_it_is_acknowledged(cut: Cut, name: str) -> None:
     """It also stops if it starts after the log has passed the old end, and at every start."""
     assert len(cut.during) == 1
     given = cut.table(name)
@@ -146,7 +146,7 @@ def test_a_table_that_must_lose_nothing_stops_until_it_is_acknowledged(cut: Cut,
     assert maintenance.status(table_spec.parse(given))["losses"] == []
 
 
-def test_a_stream_stops_or_goes_on_where_the_log_was_cut(cut: Cut) -> None:
+def test_a_stream_stops_or_continues_where_the_log_was_truncated(cut: Cut) -> None:
     """Spark asks for it at each micro-batch, and when it repeats one after a restart."""
     strict, loose = (cut.reader(fail_on_data_loss=fails) for fails in (True, False))
     with pytest.raises(DataLossError, match=r"t-0: offsets 30 to 99 .* cut off"):

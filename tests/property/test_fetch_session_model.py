@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kraft_protocol.wire import stored
 from kraft_protocol.wire.messages import FetchRequest
-from tests.unit.broker.test_fetching import Rig, rows
+from tests.unit.broker.fetching.test_fetching import Rig, rows
 from tests.unit.broker.world import topic_id, topic_records
 
 PARTITIONS = 5
@@ -74,7 +74,7 @@ class Reader:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(actions, max_size=60))
-def test_a_session_misses_nothing(steps: list[tuple[str, Any]]) -> None:
+def test_a_session_misses_no_change(steps: list[tuple[str, Any]]) -> None:
     rig = Rig()
     rig.commit(topic_records("a", 1, PARTITIONS))
     reader = Reader(rig)

@@ -1,4 +1,4 @@
-"""Does the simulation see what it should? Plants wrong lines in a copy of the node, one bug at a time.
+"""Checks that the simulation finds known bugs. Plants wrong lines in a copy of the node, one bug at a time.
 
 `python -m tests.sim.planted_bugs` (`make planted`) prints which bugs were found, by which law and after how many seeds.
 A bug is a file in `planted/`: a sentence, the file, perhaps `scenario: cluster`, the right lines and the wrong ones.
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 NODE = ROOT / "node" / "src" / "kraft_node"
 PLANTED = Path(__file__).parent / "planted"
 FOUND = PLANTED / "found.json"
-SEEDS = {"node": 200, "cluster": 300}
+SEEDS = {"node": 200, "cluster": 300, "transactions": 150, "groups": 60, "secured": 40}
 """The everyday budget of each scenario."""
 
 

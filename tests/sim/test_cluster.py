@@ -1,4 +1,4 @@
-"""Controllers, brokers and clients under 300 seeds of faults; `make sim SEEDS=n` runs more, `--story` prints one."""
+"""Controllers, brokers and clients under 150 seeds of faults; `make sim SEEDS=n` runs more, `--story` prints one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 from kraft_node.metadata.features import MINIMUM_METADATA_VERSION, metadata_version
 from kraft_node.testing import sim
 from kraft_node.testing.machine import SimMachine
-from kraft_node.testing.scenario import Result, run
+from tests.sim.seeds import checked
 
-SEEDS = 300
-CHUNKS = 12
+SEEDS = 150
+CHUNKS = 6
 EVENTS_MIN = 2_000
 """Of a seed, on average: quiet ones have less."""
 
@@ -43,6 +43,8 @@ FAILED_ONCE = (
     1730137,
     # The last known leader lost its disk, then the last eligible replica returned from a kill: no leader was elected.
     1200215,
+    # With two names in LastKnownElr the first led: a fault of the law `elected`.
+    1810048,
     # A write-back left out the closed segments, but counted their bytes: too much was appended to a full memory.
     1100425,
     # A voter was removed while another had moved and its disk was stalled: nobody could be elected. A fault of the law.
@@ -51,18 +53,11 @@ FAILED_ONCE = (
 """Seeds beyond the everyday ones that found a bug."""
 
 
-def check(result: Result) -> None:
-    story = "\n".join(result.story[-sim.STORY_TAIL :])
-    findings = "\n".join(map(str, result.findings))
-    assert result.good, f"{story}\n{findings}\n{sim.replay_line(result.seed, kind=sim.CLUSTER)}"
-
-
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_law_is_broken(chunk: int) -> None:
     events = acknowledged = read = 0
     for seed in range(chunk, SEEDS, CHUNKS):
-        result = run(seed, kind=sim.CLUSTER)
-        check(result)
+        result = checked(seed, sim.CLUSTER)
         events += result.events
         acknowledged += result.acknowledged
         read += result.read
@@ -73,7 +68,7 @@ def test_no_law_is_broken(chunk: int) -> None:
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_seeds_that_failed_once(seed: int) -> None:
-    check(run(seed, kind=sim.CLUSTER))
+    checked(seed, sim.CLUSTER)
 
 
 @pytest.mark.parametrize("seed", range(70100, 70104))
@@ -87,7 +82,7 @@ def test_no_law_is_broken_at_the_oldest_metadata_version(seed: int, monkeypatch:
         format_machine(machine, *of_it)
 
     monkeypatch.setattr(SimMachine, "format", formatted)
-    check(run(seed, kind=sim.CLUSTER))
+    checked(seed, sim.CLUSTER)
 
 
 def test_a_seed_does_the_same_in_every_process() -> None:
@@ -107,7 +102,7 @@ def test_a_seed_does_the_same_in_every_process() -> None:
     assert traces[0] == traces[1]
 
 
-def test_a_seed_tells_its_story_and_how_to_replay_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_seed_prints_its_story_and_the_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert sim.main(["--scenario", "cluster", "--seed", "3", "--story"]) == 0
     text = capsys.readouterr().out
     assert "is active in epoch" in text

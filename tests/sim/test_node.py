@@ -1,4 +1,4 @@
-"""The whole node under 200 seeds of simulated faults; `make sim SEEDS=n` runs more, `--seed S --story` prints one."""
+"""The whole node under 100 seeds of simulated faults; `make sim SEEDS=n` runs more, `--seed S --story` prints one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 
 from kraft_node.testing import sim
 from kraft_node.testing.scenario import Result, run
+from tests.sim.seeds import checked
 
-SEEDS = 200
-CHUNKS = 8
+SEEDS = 100
+CHUNKS = 4
 
 FAILED_ONCE = (
     # A cold fetch kept the file of a segment open that compaction had replaced.
@@ -48,18 +49,11 @@ FAILED_ONCE = (
 """Seeds that found a bug when they were first run, most of them beyond the everyday ones by now."""
 
 
-def check(result: Result) -> None:
-    story = "\n".join(result.story[-sim.STORY_TAIL :])
-    findings = "\n".join(map(str, result.findings))
-    assert result.good, f"{story}\n{findings}\n{sim.replay_line(result.seed)}"
-
-
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_law_is_broken(chunk: int) -> None:
     acknowledged = read = 0
     for seed in range(chunk, SEEDS, CHUNKS):
-        result = run(seed)
-        check(result)
+        result = checked(seed)
         acknowledged += result.acknowledged
         read += result.read
     assert acknowledged > 1000, "clients got on"
@@ -68,7 +62,7 @@ def test_no_law_is_broken(chunk: int) -> None:
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_seeds_that_failed_once(seed: int) -> None:
-    check(run(seed))
+    checked(seed)
 
 
 def test_a_seed_does_the_same_in_every_process() -> None:
@@ -87,7 +81,7 @@ def test_a_seed_does_the_same_in_every_process() -> None:
     assert traces[0] == traces[1]
 
 
-def test_a_failing_seed_says_how_to_replay_it(
+def test_a_failing_seed_prints_the_replay_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(seed: int, nodes: int, kind: str) -> Result:
@@ -102,7 +96,7 @@ def test_a_failing_seed_says_how_to_replay_it(
     assert "replay: python -m kraft_node.testing.sim --seed 3 --story" in text
 
 
-def test_one_seed_tells_its_story(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_seed_prints_its_story(capsys: pytest.CaptureFixture[str]) -> None:
     assert sim.main(["--seed", "3", "--story"]) == 0
     text = capsys.readouterr().out
     assert "starts, process 1" in text
@@ -111,7 +105,7 @@ def test_one_seed_tells_its_story(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("count", ["--seeds", "--nodes", "--jobs"])
-def test_a_run_of_nothing_is_refused(count: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_run_is_refused(count: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An empty run would break no law."""
     with pytest.raises(SystemExit) as stopped:
         sim.main([count, "0"])

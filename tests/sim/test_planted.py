@@ -10,14 +10,15 @@ BUGS = all_bugs()
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_the_right_lines_are_where_a_bug_is_to_be_planted(bug: Bug) -> None:
+def test_a_planted_bug_changes_its_source(bug: Bug) -> None:
     assert bug.plant((NODE / bug.file).read_text()) != (NODE / bug.file).read_text()
     assert bug.what
 
 
-def test_there_are_bugs_to_find() -> None:
+def test_there_are_enough_planted_bugs_in_each_scenario() -> None:
     assert sum(bug.scenario == "node" for bug in BUGS) >= 12
     assert sum(bug.scenario == "cluster" for bug in BUGS) >= 20
+    assert sum(bug.scenario == "transactions" for bug in BUGS) >= 15
 
 
 @pytest.mark.slow

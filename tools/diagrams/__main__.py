@@ -12,7 +12,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "images"
 
 
 def stale() -> list[str]:
-    """The pictures that differ from what would be drawn."""
+    """The pictures that differ from their sources."""
     return [
         name
         for name, draw in PICTURES.items()
@@ -21,6 +21,7 @@ def stale() -> list[str]:
 
 
 def main() -> int:
+    """Write or check the pictures."""
     parser = argparse.ArgumentParser(prog="python -m tools.diagrams", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a picture would change")
     options = parser.parse_args()

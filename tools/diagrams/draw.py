@@ -92,8 +92,8 @@ class Picture:
     def arrow(
         self, start: Box, end: Box, label: str = "", *, shift: float = 0, both: bool = False, at: float = 0.5
     ) -> None:
-        """A straight arrow between two boxes, moved `shift` pixels to its right; the label stands at the fraction `at`
-        of it."""
+        """A straight arrow between two boxes, moved `shift` pixels to its right; the label is at the fraction `at` of
+        its length."""
         (x1, y1), (x2, y2) = start.center, end.center
         length = max(((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5, 1)
         aside = (-(y2 - y1) / length * shift, (x2 - x1) / length * shift)

@@ -157,7 +157,7 @@ def operator_pass() -> str:
 
 
 def simulation() -> str:
-    """What a seed decides, which code runs, and what judges it."""
+    """The decisions of a seed, the code that runs, and the laws that judge it."""
     picture = Picture(892, 330, "The simulation")
     seed = picture.box(20, 130, 120, 64, "seed", ["one number"], "warm")
     world = picture.group(190, 20, 220, 290, "the simulated world")

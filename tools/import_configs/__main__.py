@@ -21,12 +21,13 @@ HEAD = '''"""The configuration keys of Apache Kafka {version}, as facts. Written
 
 One key a line: name, type, default, constraint, flags. The node's `base.config.definitions` reads it.
 
-- default: `!` none (the key must be given), `~` null, otherwise `=` and the text.
-- constraint: `-` none; `range:A..B` (either may be missing); `in:A,B`; `ci:A,B` (in any case); `list:A,B` a list
-  without duplicates or empty entries whose values are among these (all when none are named), `e` after list = may be
-  empty, `n` = may be null; otherwise the name of a rule in the node's `base.config.validators`.
-- flags: `h` `m` `l` the importance; `p` may change at run time per broker, `c` for one broker or the whole cluster;
-  `i` internal, not shown by DescribeConfigs.
+- default: `!` no default (the key must be given), `~` null, otherwise `=` and the text.
+- constraint: `-` no constraint; `range:A..B` (either may be missing); `in:A,B`; `ci:A,B` (in any case).
+  `list:A,B`: a list of these values (of any values if no value is named), without duplicates or empty entries.
+  After `list`, `e` means that the list may be empty, `n` that it may be null.
+  Another text is the name of a rule in the node's `base.config.validators`.
+- flags: `h` `m` `l` the importance. `p`: may change at run time per broker; `c`: for one broker or the whole cluster.
+  `i`: internal, not shown by DescribeConfigs.
 """
 
 # ruff: noqa: E501
@@ -82,6 +83,7 @@ def constraint(text: str) -> str:
 
 
 def key_line(fields: list[str], modes: dict[str, str]) -> str:
+    """A line of the notation for a dumped key. Exits if a field has a space."""
     name, kind, default, importance, validator, internal = fields
     mode = {"per-broker": "p", "cluster-wide": "c"}[modes[name]] if name in modes else ""
     flags = importance[0] + mode + ("i" if internal == "true" else "")
@@ -111,7 +113,7 @@ def render(dump: str, version: str) -> str:
     groups = [f"{row[1]} {row[2]}" for row in rows if row[0] == "group"]
     synonyms = [" ".join(row[1:]) for row in rows if row[0] == "broker"]
     for constant, lines, meaning in (
-        ("TOPIC_SYNONYMS", topics, "Topic key, then the broker keys whose value (times the factor) is its default."),
+        ("TOPIC_SYNONYMS", topics, "Topic key, then the broker keys that provide its default (times the factor)."),
         ("GROUP_SYNONYMS", groups, "Group key, then the broker key that is its default."),
         ("BROKER_SYNONYMS", synonyms, "Broker key, then all spellings of it; the first that is set wins."),
     ):
@@ -124,6 +126,7 @@ def render(dump: str, version: str) -> str:
 
 
 def main() -> int:
+    """Write the keys from the jars, or check them."""
     parser = argparse.ArgumentParser(prog="import_configs", description="Import Kafka's configuration definitions.")
     parser.add_argument("lib", type=pathlib.Path, help="the directory of the release's jars")
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
@@ -139,7 +142,7 @@ def main() -> int:
     if args.check:
         if TARGET.read_text(encoding="utf-8") == text:
             return 0
-        print(f"{TARGET} is not what Apache Kafka {versions[0]} says: run this without --check")
+        print(f"{TARGET} differs from Apache Kafka {versions[0]}: run this without --check")
         return 1
     TARGET.write_text(text, encoding="utf-8")
     print(f"{TARGET}: {text.count(chr(10))} lines from Apache Kafka {versions[0]}")

@@ -23,6 +23,9 @@ PAGE: Final = "docs/reference/metrics.md"
 SOURCES: Final = (
     "node/src/kraft_node/server/monitoring/metrics.py",
     "node/src/kraft_node/server/monitoring/node_metrics.py",
+    "node/src/kraft_node/server/monitoring/coordinator_metrics.py",
+    "node/src/kraft_node/server/monitoring/security_metrics.py",
+    "node/src/kraft_node/server/monitoring/migration_metrics.py",
     "node/src/kraft_node/runtime/process.py",
 )
 ALERTS: Final = "charts/kraftcluster-operator/rules/alerts.yaml"

@@ -33,7 +33,7 @@ def check() -> None:
 
 
 def notes() -> None:
-    """Print what the changelog says of this version."""
+    """Print the changelog's section of this version."""
     print(changes(version()))
 
 

@@ -12,16 +12,19 @@ PLACES: Final = {
     "node/src/kraft_node/base/version.py": r'^VERSION = "(?P<version>[^"]+)"$',
     "charts/kraftcluster/Chart.yaml": r"^(?:version|appVersion): (?P<version>\S+)$",
     "charts/kraftcluster-operator/Chart.yaml": r"^(?:version|appVersion): (?P<version>\S+)$",
+    "charts/kraftcluster-operator/values.yaml": r"^(?:image|nodeImage|pipelineImage): \S+:(?P<version>[^:\s]+)$",
 }
 """File -> patterns of the lines that state it."""
 VERSION: Final = re.compile(r"\d+\.\d+\.\d+(rc\d+)?")
-"""The version format that PyPI, Helm and image registries all accept."""
+"""The version format that PyPI and image registries accept. Charts have `1.2.3-rc1`, because Helm requires SemVer."""
 
 
 def stated(root: Path = ROOT) -> dict[str, list[str]]:
     """File -> the versions in it. Raises ValueError for a file without a version."""
     found = {
-        name: [one["version"] for one in re.finditer(pattern, (root / name).read_text(), re.MULTILINE)]
+        name: [
+            one["version"].replace("-rc", "rc") for one in re.finditer(pattern, (root / name).read_text(), re.MULTILINE)
+        ]
         for name, pattern in PLACES.items()
     }
     for name, versions in found.items():
@@ -47,9 +50,10 @@ def state(new: str, root: Path = ROOT) -> None:
     for name, pattern in PLACES.items():
         path = root / name
         text = path.read_text()
+        wanted = new.replace("rc", "-rc") if path.name == "Chart.yaml" else new
         spans = [found.span("version") for found in re.finditer(pattern, text, re.MULTILINE)]
         for start, end in reversed(spans):
-            text = text[:start] + new + text[end:]
+            text = text[:start] + wanted + text[end:]
         path.write_text(text)
 
 

@@ -29,7 +29,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* What the operator may do where it has clusters. No wildcard; the API server is asked for nothing else. */}}
 {{- define "operator.rules" -}}
 - apiGroups: [kraftcluster.io]
-  resources: [kraftclusters, krafttopics, kafkatables, kafkametadataarchives, kafkascrubs]
+  resources: [kraftclusters, krafttopics, kraftusers, kafkatables, kafkametadataarchives, kafkascrubs]
   verbs: [get, list, watch]
 {{- /* Annotations that ask for a replacement are removed once it is done. */}}
 - apiGroups: [kraftcluster.io]
@@ -39,6 +39,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   resources:
     - kraftclusters/status
     - krafttopics/status
+    - kraftusers/status
     - kafkatables/status
     - kafkametadataarchives/status
     - kafkascrubs/status
@@ -46,6 +47,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [""]
   resources: [configmaps, persistentvolumeclaims, pods, services]
   verbs: [get, list, watch, create, patch, delete]
+{{- if .Values.rbac.secrets }}
+- apiGroups: [""]
+  resources: [secrets] # certificates of clusters with spec.security
+  verbs: [get, list, create, patch, delete]
+{{- end }}
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get, create]

@@ -199,12 +199,12 @@ def _unsettled(resource: Mapping[str, Any]) -> str | None:
     """Describe which nodes have to restart or are not ready."""
     late = [one for one in resource.get("status", {}).get("nodes", ()) if one.get("needsRestart")]
     if late:
-        blocked = _says(resource, "Degraded") or _says(resource, "Paused")
+        blocked = _condition_message(resource, "Degraded") or _condition_message(resource, "Paused")
         return f"{len(late)} nodes have to restart" + (f": {blocked}" if blocked else "")
     return _not_ready(resource)
 
 
-def _says(resource: Mapping[str, Any], kind: str) -> str:
+def _condition_message(resource: Mapping[str, Any], kind: str) -> str:
     found = resource.get("status", {}).get("conditions", ())
     return next((str(one["message"]) for one in found if one["type"] == kind and one["status"] == "True"), "")
 
@@ -238,7 +238,7 @@ def _replace(group: click.Group, selects: Selects[Any], find: Find) -> None:
         resource = target.resource()
         _node(resource, node)
         item = {"name": _free_name(resource, node), "node": node, "by": "NewId" if new_id else "EmptyDisk"}
-        target.ask_replacement({**item, "accept": sorted(set(accept))})
+        target.request_replacement({**item, "accept": sorted(set(accept))})
         click.echo(f"{target.name}: replacement {item['name']} is requested")
         if wait:
             _until_replaced(target, str(item["name"]), timeout)
@@ -262,17 +262,21 @@ def _until_replaced(target: Target, name: str, timeout: float) -> None:
         if begun is not None:
             refused_since = None
             if not begun.get("done"):
-                return _says(resource, "Degraded") or _says(resource, "Progressing") or "it has begun"
+                return (
+                    _condition_message(resource, "Degraded")
+                    or _condition_message(resource, "Progressing")
+                    or "it has begun"
+                )
             return _unsettled(resource)
-        told = _says(resource, "Degraded")
-        if f"replacement {name} " not in told:
+        message = _condition_message(resource, "Degraded")
+        if f"replacement {name} " not in message:
             refused_since = None
-            return _says(resource, "Paused") or "the request was not read yet"
+            return _condition_message(resource, "Paused") or "the request was not read yet"
         refused_since = refused_since or time.monotonic()
         if time.monotonic() - refused_since > REFUSED_S:
             target.withdraw_replacement(name)
-            raise failure(REFUSED, f"refused, and withdrawn: {told}")
-        return told
+            raise failure(REFUSED, f"refused, and withdrawn: {message}")
+        return message
 
     wait_for(target, timeout, waits)
     click.echo(f"{target.name}: replacement {name} is done")
@@ -294,8 +298,8 @@ def _rebalance(group: click.Group, selects: Selects[Any], find: Find) -> None:
         def waits(resource: dict[str, Any]) -> str | None:
             if resource.get("status", {}).get("balancedFor") == token:
                 return None
-            told = (_says(resource, kind) for kind in ("Degraded", "Paused", "Progressing"))
-            return next(filter(None, told), "the request was not read yet")
+            message = (_condition_message(resource, kind) for kind in ("Degraded", "Paused", "Progressing"))
+            return next(filter(None, message), "the request was not read yet")
 
         if wait:
             wait_for(target, timeout, waits)

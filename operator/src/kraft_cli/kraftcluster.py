@@ -2,6 +2,8 @@
 
 kraftcluster up -f kraftcluster.yaml     until Ctrl-C; --detach leaves it running
 kraftcluster status | plan | logs | top | roll | replace | approve | pause | resume | hibernate | wake | skip
+kraftcluster user add | list | remove | rotate, client-config
+kraftcluster migrate status HOST:PORT...     of a cluster that comes from ZooKeeper
 kraftcluster down [--wipe]
 """
 
@@ -21,7 +23,9 @@ from typing import Any, Final
 import click
 
 from kraft_cli.commands import named, output, shared, show
+from kraft_cli.migrate import migrate
 from kraft_cli.target import FAILED, NOT_THERE, REFUSED, WRONG, failure, wait_for
+from kraft_cli.users import users
 
 READY_S: Final = 120.0
 DOWN_S: Final = 120.0
@@ -41,7 +45,7 @@ FILE: Final = click.option("-f", "--file", type=PATH, help="the cluster's file (
 
 def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select a cluster."""
-    command = click.option("-c", "--cluster", help="its name, if there are several")(command)
+    command = click.option("-c", "--cluster", help="its name, if several exist")(command)
     short = () if command.__name__ == "logs" else ("-f",)  # there -f means "follow", as in kubectl
     return click.option(*short, "--file", type=PATH, help="the cluster's file")(DATA(command))
 
@@ -87,12 +91,12 @@ def up(detach: bool, timeout: float, port: int | None, data: Path | None, file: 
 
 async def _driven(folder: Any, file: Path, port: int | None) -> int:
     """Run until a signal, or until the reader of the output is gone. Returns the exit code."""
-    from kraft_cli.screen import Heard, Lines, Screen
+    from kraft_cli.screen import Lines, Screen, WhileRead
     from kraft_local.resource import BadResourceError
     from kraft_local.supervisor import Supervisor
 
     stop, at_once = asyncio.Event(), asyncio.Event()
-    screen = Heard(Screen(HINT) if sys.stdout.isatty() else Lines(HINT), stop.set)
+    screen = WhileRead(Screen(HINT) if sys.stdout.isatty() else Lines(HINT), stop.set)
 
     def signalled() -> None:
         (at_once if stop.is_set() else stop).set()
@@ -120,7 +124,7 @@ async def _driven(folder: Any, file: Path, port: int | None) -> int:
 
 
 def _offset(supervisor: Any, file: Path, port: int | None) -> int:
-    """The difference between all ports and those in the file."""
+    """The difference between all ports and the ports in the file."""
     if port is None:
         return int(supervisor.memory.offset)
     from kraft_cli.local import read
@@ -219,7 +223,7 @@ def _running(folder: Any) -> list[int]:
 
 
 def _ended(folder: Any, holder: tuple[int, str], timeout: float) -> bool:
-    """Ask the supervisor to stop itself and its nodes. Returns whether it did in time."""
+    """Make the supervisor stop itself and its nodes. Returns whether it did in time."""
     from kraft_local.processes import send
 
     send(*holder, signal.SIGTERM)
@@ -270,7 +274,7 @@ def preview(output: str, data: Path | None, file: Path | None) -> None:
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script of this program for SHELL. Put it where your shell looks for such scripts."""
+    """Print the completion script of this program for SHELL. Put it where your shell looks for completion scripts."""
     print_completion(main, "kraftcluster", shell)
 
 
@@ -284,6 +288,8 @@ def print_completion(group: click.Command, name: str, shell: str) -> None:
 
 
 shared(main, _selects, _find)
+users(main, _selects, _find)
+migrate(main)
 
 
 def entry() -> None:

@@ -1,7 +1,7 @@
 """`kubectl-kraft`, which kubectl runs as `kubectl kraft`: the state of a KRaftCluster, and requests to its operator.
 
 It runs kubectl, with its login and context. It needs the rights to read and patch KRaftClusters. `logs` and `top` need
-those of `kubectl logs` and `kubectl top`.
+the rights of `kubectl logs` and `kubectl top`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MANAGER: Final = "kubectl-kraft"
 INSTANCE: Final = "app.kubernetes.io/instance"
 NODE: Final = "kraftcluster.io/node"
 _LOGGED: Final = re.compile(r"[EWIF]\d{4} \d\d:\d\d:\d\d\.")
-_SAYS: Final = {
+_CODES: Final = {
     NOT_THERE: ("NotFound", "not found", "was refused", "Unable to connect", "does not exist", "no configuration"),
     REFUSED: ("Forbidden", "is invalid", "Unauthorized", "be logged in"),
 }
@@ -71,7 +71,7 @@ def _complaint(stderr: str, code: int) -> click.ClickException:
     said = "\n".join(lines).strip().removeprefix("error: ") or f"kubectl ended with {code}"
     if "have a resource type" in said:
         return failure(NOT_THERE, f"{said}: the operator's definitions are not installed, see charts/README.md")
-    found = next((ours for ours, words in _SAYS.items() if any(word in said for word in words)), FAILED)
+    found = next((ours for ours, words in _CODES.items() if any(word in said for word in words)), FAILED)
     return failure(found, said)
 
 
@@ -83,6 +83,7 @@ class KubeTarget:
         self.name = name
 
     def resource(self) -> dict[str, Any]:
+        """The KRaftCluster with its status, from the API server. Fails with our exit code."""
         found: dict[str, Any] = json.loads(self._kubectl.run("get", KIND, self.name, "-o", "json"))
         return found
 
@@ -98,12 +99,14 @@ class KubeTarget:
         """Do nothing: users may lack the right to see the operator. A request stays until an operator runs."""
 
     def annotate(self, values: Mapping[str, str]) -> None:
+        """Set annotations of the resource."""
         self._patch({"metadata": {"annotations": dict(values)}})
 
     def flag(self, name: str, value: bool) -> None:
+        """Set a field of the specification to true or false."""
         self._patch({"spec": {name: value}})
 
-    def ask_replacement(self, item: Mapping[str, Any]) -> None:
+    def request_replacement(self, item: Mapping[str, Any]) -> None:
         """Write an annotation. The operator removes it, so that no later `kubectl apply` repeats the request."""
         self.annotate({f"{REPLACE}{item['name']}": request_text(item)})
 
@@ -115,10 +118,12 @@ class KubeTarget:
         self._kubectl.run(*words)
 
     def log(self, node: Mapping[str, Any], lines: int, follow: bool) -> Iterator[str]:
+        """The lines of the log of a node's pod; with `follow`, without end."""
         pod = node.get("pod") or f"{self.name}-{node['id']}"
         return self._kubectl.lines("logs", pod, f"--tail={lines}", *(["--follow"] if follow else []))
 
     def use(self, nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
+        """Rows of node id, roles, processor time and memory, by `kubectl top`; empty texts for unknown values."""
         said = self._kubectl.run("top", "pod", "--no-headers", "-l", f"{INSTANCE}={self.name},{NODE}")
         use = {words[0]: words[1:3] for line in said.splitlines() if len(words := line.split()) >= 3}
         rows = []
@@ -131,7 +136,7 @@ class KubeTarget:
 def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select a cluster."""
     for option in (
-        click.option("-c", "--cluster", help="its name, if there are several in the namespace"),
+        click.option("-c", "--cluster", help="its name, if several exist in the namespace"),
         click.option("-n", "--namespace", help="as of kubectl"),
         click.option("--context", help="as of kubectl"),
         click.option("--kubeconfig", help="as of kubectl"),

@@ -50,18 +50,20 @@ class LocalTarget:
     def resource(self) -> dict[str, Any]:
         """The resource with the last status of its supervisor. Without a supervisor, the status is computed here."""
         holder = self.folder.lock.holder()
-        told = self.folder.status()
-        if holder is not None and told is not None and told["local"]["driver"] == holder[0]:
-            return told
-        found = asyncio.run(looked(self.folder, Path(told["local"]["file"] if told is not None else "")))
+        last_status = self.folder.status()
+        if holder is not None and last_status is not None and last_status["local"]["driver"] == holder[0]:
+            return last_status
+        found = asyncio.run(looked(self.folder, Path(last_status["local"]["file"] if last_status is not None else "")))
         return found if holder is not None else _kept_by_nobody(found)
 
     def driven(self) -> None:
+        """Fail with NOT_THERE unless a supervisor drives the cluster."""
         if self.folder.lock.holder() is None:
             raise failure(NOT_THERE, f"{self.name} does not run: `kraftcluster up` first")
 
     def annotate(self, values: Mapping[str, str]) -> None:
-        with self.folder.asking() as requests:
+        """Set annotations in `requests.json`."""
+        with self.folder.changing_requests() as requests:
             requests.annotations.update(values)
 
     def flag(self, name: str, value: bool) -> None:
@@ -69,18 +71,23 @@ class LocalTarget:
         spec = self.folder.memory().accepted or {}
         if not value and spec.get(name):
             raise failure(WRONG, f"the file of {self.name} has spec.{name}: true; change it there")
-        with self.folder.asking() as requests:
+        with self.folder.changing_requests() as requests:
             setattr(requests, name, value)
 
-    def ask_replacement(self, item: Mapping[str, Any]) -> None:
-        with self.folder.asking() as requests:
+    def request_replacement(self, item: Mapping[str, Any]) -> None:
+        with self.folder.changing_requests() as requests:
             requests.replacements = [*requests.replacements, dict(item)]
 
     def withdraw_replacement(self, name: str) -> None:
-        with self.folder.asking() as requests:
+        """Remove a requested replacement from `requests.json`."""
+        with self.folder.changing_requests() as requests:
             requests.replacements = [one for one in requests.replacements if one["name"] != name]
 
     def log(self, node: Mapping[str, Any], lines: int, follow: bool) -> Iterator[str]:
+        """The last `lines` lines of a node's log; with `follow`, then new lines without end.
+
+        Fails with NOT_THERE if no log exists.
+        """
         path = self.folder.log(node["id"])
         try:
             file = path.open(errors="replace")
@@ -96,6 +103,7 @@ class LocalTarget:
                     time.sleep(FOLLOW_S)
 
     def use(self, nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
+        """Rows of node id, roles, share of a processor and resident memory, measured over `USE_S` seconds."""
         pids = {int(node_id): pid for node_id, pid in self.resource()["local"]["pids"].items()}
         before, began = _cpu_s(pids), time.monotonic()
         time.sleep(USE_S)
@@ -125,13 +133,16 @@ def _kept_by_nobody(resource: dict[str, Any]) -> dict[str, Any]:
 
 
 async def looked(folder: Folder, file: Path, preview: Path | None = None) -> dict[str, Any]:
-    """Compute situation and plan; with `preview`, as if that file were in force."""
+    """Compute situation and plan; with `preview`, as if the file were in force."""
     looker = Supervisor(folder, file, Silent(), acts=False)
     if preview is not None:
         memory = looker.memory
-        resource = parsed(read(preview), str(preview), memory.accepted, memory.topics, memory.record.cluster_id)
+        resource = parsed(
+            read(preview), str(preview), memory.accepted, memory.topics, memory.users, memory.record.cluster_id
+        )
         looker.memory.accepted = resource.spec.model_dump(by_alias=True, exclude_none=True)
         looker.memory.annotations, looker.memory.topics = resource.annotations, resource.topics
+        looker.memory.users = resource.users
     async with looker.client:
         return await looker.look()
 
@@ -177,7 +188,7 @@ def name_of(file: Path) -> str:
                 if re.fullmatch(CLUSTER_NAME, name):  # the name becomes a folder
                     return str(name)
                 break
-        parsed(read(file), str(file))  # raises an error that says what is wrong
+        parsed(read(file), str(file))  # raises an error that names the fault
     except BadResourceError as error:
         raise failure(WRONG, str(error)) from None
     except (yaml.YAMLError, KeyError, TypeError):

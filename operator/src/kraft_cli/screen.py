@@ -17,14 +17,17 @@ LASTS_S: Final = 3.0
 def greeting(resource: dict[str, Any]) -> str:
     """The first lines for a new user: bootstrap servers and a command to try."""
     servers = resource["local"]["bootstrap"]
-    if shutil.which("kcat"):
+    security = resource["spec"].get("security")
+    if security and security.get("tls") != "Disabled":
+        line = "kraftcluster user add ann --produce '*' --consume '*' && kraftcluster client-config ann"
+    elif shutil.which("kcat"):
         line = f"echo hello | kcat -b {servers} -P -t greetings && kcat -b {servers} -C -t greetings -e"
     else:
         line = f"kafka-console-producer.sh --bootstrap-server {servers} --topic greetings"
     return f"\n  bootstrap servers: {servers}\n  try in another terminal: {line}"
 
 
-class Heard:
+class WhileRead:
     """Forwards output while it has a reader: a terminal, a pipe or a connection may close."""
 
     def __init__(self, shown: Lines, lost: Callable[[], None]) -> None:
@@ -62,16 +65,16 @@ class Lines:
 
     def status(self, resource: dict[str, Any]) -> None:
         ready = tables.condition(resource, "Ready")
-        self._tell_blocked(tables.condition(resource, "Degraded"))
+        self._show_blocked(tables.condition(resource, "Degraded"))
         if ready.get("status") == "True" and not self._greeted:
             self._greeted = True
             click.echo(greeting(resource) + f"\n  {self._hint}\n")
 
-    def _tell_blocked(self, degraded: Mapping[str, Any]) -> None:
+    def _show_blocked(self, degraded: Mapping[str, Any]) -> None:
         """Print a wait once, and only if it lasts: right after a change, views are too old to permit the next step."""
         message = degraded["message"] if degraded.get("status") == "True" else ""
-        told, since = self._blocked
-        if message != told:
+        last_message, since = self._blocked
+        if message != last_message:
             self._blocked = (message, time.monotonic())
         elif message and since and time.monotonic() - since > LASTS_S:
             self._blocked = (message, 0.0)
@@ -97,7 +100,7 @@ class Screen(Lines):
         self._console.print(f"  {text}", markup=False, style="dim")
 
     def status(self, resource: dict[str, Any]) -> None:
-        self._tell_blocked(tables.condition(resource, "Degraded"))
+        self._show_blocked(tables.condition(resource, "Degraded"))
         if tables.is_ready(resource) and not self._greeted:
             self._greeted = True
             self._console.print(greeting(resource) + f"\n  {self._hint}\n", markup=False, soft_wrap=True)

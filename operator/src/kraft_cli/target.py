@@ -56,7 +56,7 @@ class Target(Protocol):
         """Set the field `paused` or `hibernated`."""
         ...
 
-    def ask_replacement(self, item: Mapping[str, Any]) -> None: ...
+    def request_replacement(self, item: Mapping[str, Any]) -> None: ...
 
     def withdraw_replacement(self, name: str) -> None: ...
 
@@ -76,7 +76,8 @@ pause: Callable[[float], None] = time.sleep
 def wait_for(
     target: Target, timeout_s: float, check: Callable[[dict[str, Any]], str | None], looks_s: float = LOOK_S
 ) -> None:
-    """Wait until `check` returns None for the resource; a text is what the command waits for.
+    """Wait until `check` returns None for the resource. Until then it returns the text of the condition that the
+    command waits for.
 
     Raises after the time-out.
     """

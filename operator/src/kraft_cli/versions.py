@@ -65,7 +65,7 @@ def store(kubectl: Kubectl, version: str) -> int:
     _apply(kubectl, version, _client(kubectl))
     if any(one["status"].get("storedVersions") != [version] for one in there.values()):
         # Every API server learns of it by its own watch. Until then it stores the former version. An earlier run may
-        # have ended in this pause, so the definition alone is no proof.
+        # have ended in this pause, so the definition alone does not prove that.
         pause(SETTLES_S)
     written = 0
     for name in there:
@@ -169,7 +169,7 @@ def register(main: click.Group, kubectl_of: Callable[[], Kubectl]) -> None:
     @versions.command("store")
     @click.argument("version", type=click.Choice(VERSIONS))
     def store_as(version: str) -> None:
-        """Store all objects as VERSION, and rewrite those that are stored as another version."""
+        """Store all objects as VERSION, and rewrite objects that are stored as another version."""
         click.echo(f"{store(kubectl_of(), version)} objects are stored as {version}")
 
     @versions.command("withdraw")

@@ -1,7 +1,7 @@
 """Local clusters: processes on one machine, controlled by the same planner as on Kubernetes.
 
-The command line `kraftcluster` calls it. It runs the node's programs as processes and does not import them. The planner
-decides what is safe.
+The command line `kraftcluster` calls it. It runs the node's programs as processes and does not import them. The
+planner decides which steps are safe.
 
 - `resource`   the file, checked by the schema and all rules of the API server;  `cel` the language of the rules
 - `folder`     `.kraft/NAME` and its files;  `ports` ports of listeners, assigned once
@@ -14,7 +14,7 @@ decides what is safe.
 Laws, in addition to the planner's own:
 
 1. A cluster has at most one supervisor, which holds a lock. A node has at most one process, which holds a lock for its
-   whole life, whoever started it.
+   whole life. It does not matter which program started it.
 2. State is on disk before anything relies on it: ids, voters and ports before a process gets them.
 3. A supervisor that is killed at any point continues after a restart. Nodes run meanwhile.
 4. A process is signalled only if its id and start time match the started process.

@@ -13,8 +13,9 @@ from kraft_local.ports import CONTROLLER, HOST, HTTP, key
 from kraft_operator.api.pools import NodePool
 from kraft_operator.plan.model.record import Node
 from kraft_operator.plan.model.wanted import STARTS_WITH
-from kraft_operator.specs.cluster import NamedCluster
-from kraft_operator.specs.properties import CONTROLLER_LISTENER, aspects, listener_name, properties, text
+from kraft_operator.specs import security
+from kraft_operator.specs.cluster import NamedCluster, listener_name
+from kraft_operator.specs.properties import CONTROLLER_LISTENER, aspects, properties, text
 
 START: Final = "kraft_node.cli.server_start"
 STORAGE: Final = "kraft_node.cli.storage"
@@ -46,10 +47,14 @@ def node_file(
     ports: Ports,
     disk: Path,
     *,
+    tls: Path,
     static: bool = True,
 ) -> str:
-    """The text of `server.properties`. `voters` are the static voters, or the bootstrap servers of a dynamic quorum."""
-    listeners = {one.name: listener_name(one) for one in cluster.spec.listeners} if "broker" in roles else {}
+    """The text of `server.properties`. `voters` are the static voters, or the bootstrap servers of a dynamic quorum.
+
+    `tls` is the folder with the node's keys and certificates.
+    """
+    listeners = {one.name: listener_name(one) for one in cluster.listeners} if "broker" in roles else {}
     urls = [f"{shown}://{HOST}:{ports[key(node_id, name)]}" for name, shown in listeners.items()]
     own = {}
     if "broker" in roles:
@@ -64,6 +69,7 @@ def node_file(
         "log.dirs": ",".join(str(path) for path in log_dirs(pool, disk)),
         "http.listener": f"{HOST}:{ports[key(node_id, HTTP)]}",
     }
+    own |= security.properties(cluster, str(tls))
     return text({**QUIET, **properties(cluster, pool, node_id, roles, *known), **own})
 
 
@@ -73,7 +79,8 @@ def log_dirs(pool: NodePool, disk: Path) -> list[Path]:
 
 
 def environment(pool: NodePool) -> Mapping[str, str]:
-    """Additional environment variables of nodes, without `valueFrom`, whose sources exist on Kubernetes only."""
+    """Additional environment variables of nodes. Variables with `valueFrom` are left out: their sources exist on
+    Kubernetes only."""
     return {one.name: one.value for one in pool.pod.env if one.value_from is None}
 
 

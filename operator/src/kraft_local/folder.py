@@ -4,6 +4,8 @@
     cluster.json    the memory: record, ports, the specification in force; durable before anything relies on it
     requests.json   requests of the command line beyond the file: replacements, restarts, pauses
     status.json     the resource with its status, as the last pass saw it
+    security/NAME/  authorities, keys and certificates of nodes, trusted certificates (with TLS)
+    users/NAME/     credentials and client configurations of users
     nodes/ID/       server.properties, node.log, format.log, process.json, lock, disk-N/VOLUME/
 
 Beside the folder is `ports.lock`, which a supervisor holds while it assigns ports.
@@ -25,6 +27,7 @@ from typing import Any
 from kraft_local.processes import Lock
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.plan.model.record import Record
+from kraft_operator.security.names import node_name
 from kraft_operator.specs.remembered import record_of, remembered
 
 Ports = dict[str, int]
@@ -45,6 +48,10 @@ class Memory:
     """The specifications of its KRaftTopics, by name."""
     topic_states: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Their statuses."""
+    users: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Its KRaftUsers by name: `spec` and `annotations`."""
+    user_states: dict[str, dict[str, Any]] = field(default_factory=dict)
+    user_claims: list[dict[str, Any]] = field(default_factory=list)
     generation: int = 0
     uid: str = ""
     offset: int = 0
@@ -57,6 +64,10 @@ class Requests:
 
     annotations: dict[str, str] = field(default_factory=dict)
     replacements: list[dict[str, Any]] = field(default_factory=list)
+    users: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """KRaftUsers beyond the file, by name: `spec` and `annotations`."""
+    rotations: dict[str, str] = field(default_factory=dict)
+    """The last requested rotation of users, by name."""
     paused: bool = False
     hibernated: bool = False
 
@@ -75,12 +86,27 @@ class Folder:
         return self.root / "nodes" / str(node_id)
 
     def disk(self, node_id: int, disk: int) -> Path:
+        """The folder of a node's disk with this number."""
         return self.node(node_id) / f"disk-{disk}"
 
+    def security(self, name: str) -> Path:
+        """The folder of a stored authority, of a node's certificate or of the trusted certificates."""
+        return self.root / "security" / name
+
+    def tls(self, node_id: int) -> Path:
+        """The folder with a node's key and certificate, and the certificates that it trusts."""
+        return self.security(node_name(node_id))
+
+    def user(self, name: str) -> Path:
+        """The folder with the credentials and the client configurations of a KRaftUser."""
+        return self.root / "users" / name
+
     def log(self, node_id: int) -> Path:
+        """The file with the standard output of a node."""
         return self.node(node_id) / "node.log"
 
     def supervisor_log(self) -> Path:
+        """The file with the log of a detached supervisor."""
         return self.root / "supervisor.log"
 
     def node_ids(self) -> list[int]:
@@ -101,9 +127,11 @@ class Folder:
     # Memory, requests and status
 
     def exists(self) -> bool:
+        """Whether a cluster was created here."""
         return (self.root / "cluster.json").exists()
 
     def memory(self) -> Memory:
+        """The memory of the supervisor, from `cluster.json`; empty for a new cluster."""
         found = _read(self.root / "cluster.json")
         if found is None:
             return Memory()
@@ -119,6 +147,9 @@ class Folder:
             "annotations": memory.annotations,
             "topics": memory.topics,
             "topic_states": memory.topic_states,
+            "users": memory.users,
+            "user_states": memory.user_states,
+            "user_claims": memory.user_claims,
             "generation": memory.generation,
             "uid": memory.uid,
             "offset": memory.offset,
@@ -126,10 +157,11 @@ class Folder:
         _write(self.root / "cluster.json", values, durable=True)
 
     def requests(self) -> Requests:
+        """The requests of the command line; empty without requests."""
         return Requests(**(_read(self.root / "requests.json") or {}))
 
     @contextmanager
-    def asking(self) -> Iterator[Requests]:
+    def changing_requests(self) -> Iterator[Requests]:
         """The requests, to be changed. They are written if the block ends without an error."""
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / "requests.lock").open("a") as lock:
@@ -140,9 +172,10 @@ class Folder:
             _write(self.root / "requests.json", values, durable=True)
 
     def status(self) -> dict[str, Any] | None:
+        """The resource with its status, from the last pass; None before the first."""
         return _read(self.root / "status.json")
 
-    def tell(self, document: Mapping[str, Any]) -> None:
+    def write_status(self, document: Mapping[str, Any]) -> None:
         """Write the status. It is only informative, so the write does not wait for the disk."""
         _write(self.root / "status.json", document, durable=False)
 
@@ -171,3 +204,12 @@ def _write(path: Path, values: Mapping[str, Any], *, durable: bool) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def stamp(path: Path) -> object:
+    """A value that differs once the file has changed; None if it does not exist."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

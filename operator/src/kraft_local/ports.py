@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kraft_local.folder import Ports
+from kraft_operator.api.security import NODES_LISTENER
 from kraft_operator.plan.model.record import Node
 from kraft_operator.specs.cluster import NamedCluster
 
@@ -45,19 +46,21 @@ def given(
     ports: Ports,
     offset: int,
     free: Callable[[int], bool] = is_free,
-    say: Callable[[str], None] = lambda _text: None,
+    warn: Callable[[str], None] = lambda _text: None,
 ) -> Ports:
-    """Return `ports` with all missing ports added. Calls `say` for ports in use by others. Raises NoPortError."""
-    found, told = dict(ports), set[str]()
+    """Return `ports` with all missing ports added. Calls `warn` for ports in use by others. Raises NoPortError."""
+    found, warned = dict(ports), set[str]()
 
     def once(text: str) -> None:
-        if text not in told:
-            say(text)
-        told.add(text)
+        if text not in warned:
+            warn(text)
+        warned.add(text)
 
     first = cluster.spec.listeners[0].port
     for node in nodes:
         wanted = {one.name: one.port for one in cluster.spec.listeners} if node.broker else {}
+        if node.broker and cluster.secure:
+            wanted[NODES_LISTENER] = first - 1
         if node.controller:
             wanted[CONTROLLER] = first + 1
         wanted[HTTP] = cluster.spec.metrics.port
@@ -68,11 +71,11 @@ def given(
     return found
 
 
-def _next(taken: Ports, first: int, apart: int, free: Callable[[int], bool], say: Callable[[str], None]) -> int:
+def _next(taken: Ports, first: int, apart: int, free: Callable[[int], bool], warn: Callable[[str], None]) -> int:
     used = set(taken.values())
     for port in range(first, PORT_MAX + 1, apart):
         if port not in used:
             if free(port):
                 return port
-            say(f"port {port} is used by another program: the node gets the next port, permanently")
+            warn(f"port {port} is used by another program: the node gets the next port, permanently")
     raise NoPortError(f"no port from {first} on is free, in steps of {apart}")

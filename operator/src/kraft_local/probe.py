@@ -16,14 +16,14 @@ BYTES_MAX: Final = 16 * 1024
 async def not_ready(address: Address) -> str | None:
     """Why a node is not ready; None if it is ready."""
     try:
-        return await asyncio.wait_for(_ask(address), ANSWER_S)
+        return await asyncio.wait_for(_query(address), ANSWER_S)
     except TimeoutError:
         return f"no answer on {address} in {ANSWER_S:g} s"
     except OSError:
         return "starts"
 
 
-async def _ask(address: Address) -> str | None:
+async def _query(address: Address) -> str | None:
     reader, writer = await asyncio.open_connection(*address)
     try:
         writer.write(f"GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
@@ -37,6 +37,6 @@ async def _ask(address: Address) -> str | None:
 
 
 async def all_not_ready(nodes: Mapping[int, Address]) -> dict[int, str]:
-    """The nodes that are not ready, with the reasons. All nodes are asked at the same time."""
+    """The nodes that are not ready, with the reasons. All nodes get the request at the same time."""
     answers = await asyncio.gather(*(not_ready(address) for address in nodes.values()))
     return {node_id: why for node_id, why in zip(nodes, answers, strict=True) if why is not None}

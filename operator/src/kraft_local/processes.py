@@ -62,7 +62,7 @@ class Processes:
             )
 
     def look(self, folder: Path) -> Process | None:
-        """The process that runs in a folder, or ran there last; None if there was none or it was forgotten."""
+        """The process that runs in a folder, or ran there last; None if no process ran, or if it was forgotten."""
         child = self._children.get(folder)
         code = child.poll() if child is not None else None
         if code == launch.BUSY:
@@ -150,6 +150,7 @@ class Lock:
         return True
 
     def release(self) -> None:
+        """Release the lock; harmless if it is not held."""
         if self._handle is not None:
             os.ftruncate(self._handle, 0)
             os.close(self._handle)

@@ -9,7 +9,7 @@ from kraft_operator.plan.model.observed import Aged, Disks, Metadata, Quorum
 from kraft_protocol.client.aio import Address
 
 
-class Tells(Protocol):
+class Display(Protocol):
     """Shows events and the status to the user."""
 
     def event(self, text: str) -> None: ...
@@ -17,7 +17,7 @@ class Tells(Protocol):
     def status(self, resource: dict[str, Any]) -> None: ...
 
 
-class Sees(Protocol):
+class ViewSource(Protocol):
     """The interface of `observe.kafka.View`. Tests have an implementation without views."""
 
     async def look(

@@ -1,4 +1,4 @@
-"""Parsing of a file with a `KRaftCluster` and its `KRaftTopic`s, with all checks of the API server.
+"""Parsing of a file with a `KRaftCluster`, its `KRaftTopic`s and `KRaftUser`s, with all checks of the API server.
 
 The checks are the schema and all rules, including rules about changes. The supervisor and the command line call it. It
 does no I/O.
@@ -14,15 +14,18 @@ import yaml
 from pydantic import ValidationError
 
 from kraft_local.cel import CelError, compiled
+from kraft_local.folder import Requests
 from kraft_operator.api.base import GROUP, VERSION, rules_of
 from kraft_operator.api.cluster import KRaftClusterSpec
-from kraft_operator.api.crd import CLUSTER_RULES, cluster_crd, topic_crd
+from kraft_operator.api.crd import CLUSTER_RULES, cluster_crd, topic_crd, user_crd
 from kraft_operator.api.problems import problems as problems_of
 from kraft_operator.api.topic import KRaftTopicSpec
+from kraft_operator.api.user import KRaftUserSpec
 from kraft_operator.api.versions import RENAMED, ConversionError, converted
 
 KIND: Final = "KRaftCluster"
 TOPIC: Final = "KRaftTopic"
+USER: Final = "KRaftUser"
 OBJECT_NAME: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 OBJECT_NAME_CHARS_MAX: Final = 253
 """The limit for any resource. The rules of a cluster are stricter."""
@@ -45,6 +48,8 @@ class Resource(NamedTuple):
     spec: KRaftClusterSpec
     topics: dict[str, dict[str, Any]] = {}
     """The specifications of its KRaftTopics, by name."""
+    users: dict[str, dict[str, Any]] = {}
+    """Its KRaftUsers by name: `spec` and `annotations`."""
     other_kinds: tuple[str, ...] = ()
     """Kinds of other resources in the file, which only the operator on Kubernetes handles."""
 
@@ -54,12 +59,13 @@ def parsed(
     where: str,
     before: Mapping[str, Any] | None = None,
     topics_before: Mapping[str, Mapping[str, Any]] | None = None,
+    users_before: Mapping[str, Mapping[str, Any]] | None = None,
     cluster_id: str | None = None,
 ) -> Resource:
     """Parse the only `KRaftCluster` of a file named `where`, with its topics. Raises BadResourceError.
 
-    `before` are the former `values` of the cluster, if any, and `topics_before` those of its topics. `cluster_id` is
-    the assigned id of the cluster.
+    `before` are the former `values` of the cluster, if any, `topics_before` and `users_before` those of its topics and
+    users. `cluster_id` is the assigned id of the cluster.
     """
     try:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
@@ -73,7 +79,7 @@ def parsed(
     if len(found) != 1:
         kinds = ", ".join(str(document.get("kind")) for document in documents) or "nothing"
         raise BadResourceError(f"{where}: one {KIND} is expected, {len(found)} found (there is: {kinds})")
-    others = tuple(sorted({str(document.get("kind")) for document in documents} - {KIND, TOPIC}))
+    others = tuple(sorted({str(document.get("kind")) for document in documents} - {KIND, TOPIC, USER}))
     cluster = _resource(found[0], where, before, cluster_id)
     topics = {}
     for document in documents:
@@ -82,7 +88,31 @@ def parsed(
             if name in topics:
                 raise BadResourceError(f"{where}: two {TOPIC}s are named {name}")
             topics[name] = spec
-    return cluster._replace(topics=topics, other_kinds=others)
+    users = _users(documents, where, cluster.name, users_before or {})
+    return cluster._replace(topics=topics, users=users, other_kinds=others)
+
+
+def _users(
+    documents: list[dict[str, Any]], where: str, cluster: str, before: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    users: dict[str, dict[str, Any]] = {}
+    for document in documents:
+        if document.get("kind") == USER:
+            name, user = parsed_user(document, where, cluster, before)
+            if name in users:
+                raise BadResourceError(f"{where}: two {USER}s are named {name}")
+            users[name] = user
+    return users
+
+
+def parsed_user(
+    document: dict[str, Any], where: str, cluster: str, before: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, dict[str, Any]]:
+    """Name of a KRaftUser, and its `spec` and `annotations`. Raises BadResourceError."""
+    name, metadata = _metadata(document, where)
+    former = before.get(name, {}).get("spec")
+    found = _valid_spec(document, f"{where}: {USER} {name}", KRaftUserSpec, _USER_SCHEMA, cluster, former)
+    return name, {"spec": found, "annotations": _annotations(metadata)}
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
@@ -120,17 +150,29 @@ def _topic(
     """Name and specification of a KRaftTopic."""
     name, _ = _metadata(document, where)
     at = f"{where}: {TOPIC} {name}"
+    return name, _valid_spec(document, at, KRaftTopicSpec, _TOPIC_SCHEMA, cluster, before.get(name))
+
+
+def _valid_spec(
+    document: dict[str, Any],
+    at: str,
+    model: type[KRaftTopicSpec] | type[KRaftUserSpec],
+    schema: dict[str, Any],
+    cluster: str,
+    before: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """The specification of a topic or a user; `before` is its former one. Raises BadResourceError, naming it `at`."""
     try:
-        spec = KRaftTopicSpec.model_validate(document.get("spec") or {})
+        spec = model.model_validate(document.get("spec") or {})
     except ValidationError as error:
         raise BadResourceError(*(f"{at}: {line}" for line in problems_of(error))) from None
     if spec.cluster != cluster:
         raise BadResourceError(f"{at}: spec.cluster: the cluster of this file is {cluster}, not {spec.cluster}")
     found = spec.model_dump(by_alias=True, exclude_none=True)
-    problems = list(_broken(_TOPIC_SCHEMA, found, before.get(name), "spec"))
+    problems = list(_broken(schema, found, before, "spec"))
     if problems:
         raise BadResourceError(*(f"{at}: {line}" for line in problems))
-    return name, found
+    return found
 
 
 def _resource(
@@ -147,13 +189,26 @@ def _resource(
     problems += broken_rules(found, before)
     if problems:
         raise BadResourceError(*(f"{where}: {line}" for line in problems))
-    annotations = {str(key): str(value) for key, value in (metadata.get("annotations") or {}).items()}
-    return Resource(name, str(metadata.get("namespace") or "default"), annotations, spec)
+    return Resource(name, str(metadata.get("namespace") or "default"), _annotations(metadata), spec)
+
+
+def _annotations(metadata: dict[str, Any]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in (metadata.get("annotations") or {}).items()}
 
 
 def values(spec: KRaftClusterSpec) -> dict[str, Any]:
     """The specification as the API server stores it: with all defaults, without omitted fields."""
     return spec.model_dump(by_alias=True, exclude_none=True)
+
+
+def with_requests(spec: KRaftClusterSpec, requests: Requests) -> KRaftClusterSpec:
+    """The specification of the file, with the requests of the command line."""
+    found: dict[str, Any] = values(spec)
+    names = {item["name"] for item in found["replacements"]}
+    found["replacements"] += [item for item in requests.replacements if item["name"] not in names]
+    found["paused"] = found["paused"] or requests.paused
+    found["hibernated"] = found["hibernated"] or requests.hibernated
+    return KRaftClusterSpec.model_validate(found)
 
 
 # Rules
@@ -167,6 +222,7 @@ def _schema_of(crd: dict[str, Any]) -> dict[str, Any]:
 _SCHEMA: Final = _schema_of(cluster_crd())
 _ROOT: Final = rules_of(CLUSTER_RULES)
 _TOPIC_SCHEMA: Final = _schema_of(topic_crd())
+_USER_SCHEMA: Final = _schema_of(user_crd())
 
 
 def broken_rules(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""The supervisor of a local cluster: it observes, plans, acts and reports in a loop until it is asked to stop.
+"""The supervisor of a local cluster: it observes, plans, acts and reports in a loop until it must stop.
 
 It uses the same planner as on Kubernetes, and the same rules for changes. If it is killed, nodes run on, and the next
 supervisor continues from the memory and new observations. `kraftcluster up` calls it.
@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from kraft_local.files import local_aspects
-from kraft_local.folder import Folder, Requests
+from kraft_local.folder import Folder, stamp
 from kraft_local.ports import CONTROLLER, HOST, HTTP, NoPortError, key
 from kraft_local.probe import all_not_ready
 from kraft_local.processes import Processes
-from kraft_local.protocols import Sees, Tells
-from kraft_local.resource import API_VERSION, KIND, BadResourceError, parsed, values
+from kraft_local.protocols import Display, ViewSource
+from kraft_local.resource import API_VERSION, KIND, BadResourceError, parsed, values, with_requests
+from kraft_local.security import LocalSecurity
 from kraft_local.topics import LocalTopics
+from kraft_local.users import LocalUsers
 from kraft_local.world import Starts, World, unclean
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.status import KRaftClusterStatus
@@ -39,13 +41,13 @@ from kraft_operator.plan.model.record import Record
 from kraft_operator.plan.model.situation import Situation, is_controller, situation
 from kraft_operator.plan.model.steps import Plan
 from kraft_operator.plan.model.wanted import Wanted
-from kraft_operator.plan.nodes.volumes import brokers_to_ask
+from kraft_operator.plan.nodes.volumes import brokers_to_query
 from kraft_operator.plan.planner import plan
 from kraft_operator.plan.topics import replicas_of
 from kraft_operator.protocol import new_client
-from kraft_operator.report.status import document, said, status
+from kraft_operator.report.status import document, status, step_text
 from kraft_operator.specs.cluster import NamedCluster
-from kraft_operator.specs.planner_input import wishes
+from kraft_operator.specs.planner_input import wanted_of
 from kraft_protocol.client.aio import Address, UnreachableError
 
 BUSY_S: Final = 0.2
@@ -70,13 +72,13 @@ class Supervisor:
         self,
         folder: Folder,
         file: Path,
-        shown: Tells,
+        shown: Display,
         *,
         processes: Starts | None = None,
         offset: int = 0,
         clock: Callable[[], float] = time.monotonic,
         acts: bool = True,
-        view: Sees | None = None,
+        view: ViewSource | None = None,
         probe: Probe = all_not_ready,
     ) -> None:
         self.folder = folder
@@ -86,9 +88,10 @@ class Supervisor:
         self.memory = folder.memory()
         if not folder.exists():
             self.memory.offset, self.memory.uid = offset, str(uuid.uuid4())
-        self.world = World(folder, self.memory, processes or Processes(), clock, say=shown.event, acts=acts)
-        self.client = new_client()
-        self._view: Sees = view or View(self.client, clock)
+        self.world = World(folder, self.memory, processes or Processes(), clock, show=shown.event, acts=acts)
+        self._security = LocalSecurity(folder, self.memory, shown.event)
+        self.client = new_client(security=self._security.client)
+        self._view: ViewSource = view or View(self.client, clock)
         self._probe = probe
         self._text: str | None = None
         self._newer: str | None = None
@@ -103,7 +106,8 @@ class Supervisor:
         if not self.memory.topic_states:  # an older version kept them in the status
             self.memory.topic_states = (folder.status() or {}).get("topics", {})
         self._topics = LocalTopics(folder, self.memory, self.name, shown.event)
-        self._topics_change = False
+        self._users = LocalUsers(folder, self.memory, shown.event, self._bootstrap)
+        self._objects_change = False
         self.ready = False
         self.last = Plan()
         self._tried: tuple[do.Step, ...] = ()
@@ -138,19 +142,20 @@ class Supervisor:
 
     def _take_over(self, text: str) -> None:
         memory = self.memory
-        resource = parsed(text, str(self.file), memory.accepted, memory.topics, memory.record.cluster_id)
+        resource = parsed(text, str(self.file), memory.accepted, memory.topics, memory.users, memory.record.cluster_id)
         if resource.name != self.name:
             raise BadResourceError(f"{self.file}: metadata.name: it is {self.name} that runs here, not {resource.name}")
         if resource.other_kinds:
             kinds = ", ".join(resource.other_kinds)
             self._shown.event(f"{self.file}: only the operator on Kubernetes acts on {kinds}")
         accepted = values(resource.spec)
-        in_force = (memory.accepted, memory.annotations, memory.topics)
-        if (accepted, resource.annotations, resource.topics) != in_force:
+        in_force = (memory.accepted, memory.annotations, memory.topics, memory.users)
+        if (accepted, resource.annotations, resource.topics, resource.users) != in_force:
             self.memory.generation += 1
             if self.memory.accepted is not None:
                 self._shown.event(f"{self.file} has changed: generation {self.memory.generation}")
-            memory.accepted, memory.annotations, memory.topics = accepted, resource.annotations, resource.topics
+            memory.accepted, memory.annotations = accepted, resource.annotations
+            memory.topics, memory.users = resource.topics, resource.users
             self.folder.remember(self.memory)
 
     def _reload(self) -> None:
@@ -170,14 +175,16 @@ class Supervisor:
 
     @property
     def cluster(self) -> NamedCluster:
+        """The cluster by the specification in force."""
         return NamedCluster(self.name, "default", self.memory.uid, self._spec())
 
     def _spec(self) -> KRaftClusterSpec:
         """The specification of the file, with the requests of the command line."""
         assert self.memory.accepted is not None, "load comes first"
-        return asked_for(KRaftClusterSpec.model_validate(self.memory.accepted), self._requests)
+        return with_requests(KRaftClusterSpec.model_validate(self.memory.accepted), self._requests)
 
     def annotations(self) -> dict[str, str]:
+        """The annotations of the file and of the requests."""
         return {**self.memory.annotations, **self._requests.annotations}
 
     # A pass
@@ -191,7 +198,7 @@ class Supervisor:
         kube = self.world.kube(cluster, not_ready)
         self._note(kube, {node_id: process.started for node_id, process in running.items()})
         await self._view.look(self.controllers(kube), self.brokers(kube), statuses)
-        ask = brokers_to_ask(self.memory.record, self.wanted(), kube)
+        ask = brokers_to_query(self.memory.record, self.wanted(), kube)
         if ask:
             asked = {i: one for i, one in self.brokers(kube).items() if i in ask and kube.pods[i].ready}
             await self._view.look_at_disks(asked, lambda path: Path(path).name)
@@ -207,7 +214,7 @@ class Supervisor:
         )
 
     def _note(self, kube: Kube, starts: dict[int, str]) -> None:
-        """Note when a pod last became ready or went away."""
+        """Note when a pod last became ready or disappeared."""
         pods = {i: (pod.ready, starts.get(i, "")) for i, pod in kube.pods.items()}
         was = {i: start for i, (ready, start) in self._pods.items() if ready}
         is_ = {i: start for i, (ready, start) in pods.items() if ready}
@@ -226,7 +233,7 @@ class Supervisor:
 
     def brokers(self, kube: Kube) -> dict[int, Address]:
         """Addresses of running brokers by node id: their internal listeners."""
-        inner = next(one.name for one in self.cluster.spec.listeners if one.type == "Internal")
+        inner = next(one.name for one in self.cluster.listeners if one.type == "Internal")
         running = [i for i, pod in kube.pods.items() if pod.running and "broker" in pod.aspects.get("roles", "")]
         return {i: address for i in running if (address := self.address(i, inner)) is not None}
 
@@ -236,8 +243,8 @@ class Supervisor:
     def wanted(self) -> Wanted:
         """The wanted state, as on Kubernetes, without aspects that do not apply to processes."""
         cluster = self.cluster
-        topic_replicas = replicas_of(self._topics.declared().wishes)
-        wanted = replace(wishes(cluster, self.annotations(), datetime.now(UTC)), topic_replicas=topic_replicas)
+        topic_replicas = replicas_of(self._topics.declared().desired_topics)
+        wanted = replace(wanted_of(cluster, self.annotations(), datetime.now(UTC)), topic_replicas=topic_replicas)
         pools = []
         for one in wanted.pools:
             pool = cluster.pool(one.name)
@@ -248,9 +255,10 @@ class Supervisor:
     async def once(self) -> Plan:
         """Run one pass. Returns its plan."""
         self._reload()
+        await self._secure()
         observed, wanted = await self.observe(), self.wanted()
         before = self.memory.record
-        self.last = plan(before, wanted, observed, _fresh_id())
+        self.last = self._security.report(plan(before, wanted, observed, _fresh_id()))
         if self.last.guarded is not None:
             await self._look_again(wanted)
         else:
@@ -260,9 +268,9 @@ class Supervisor:
             if not await self._do(step, observed):
                 break
         self._withdraw()
-        await self._reconcile_topics(observed)
-        resource = self._told(observed, wanted, before)
-        self.folder.tell(resource)
+        await self._reconcile_objects(observed)
+        resource = self._status_document(observed, wanted, before)
+        self.folder.write_status(resource)
         self._shown.status(resource)
         return self.last
 
@@ -281,6 +289,13 @@ class Supervisor:
         else:
             self.last = permit.plan
 
+    async def _secure(self) -> None:
+        """Keep the certificates. New authorities are recorded before any node trusts them."""
+        record, running = self.memory.record, [i for i, p in self.world.processes().items() if p.alive]
+        await self._security.keep(self.cluster, self.annotations(), running)
+        if self.memory.record != record:
+            self.folder.remember(self.memory)
+
     def _withdraw(self) -> None:
         """Remove requests of the command line for replacements that are done."""
         done = {(item.name, item.node, item.by) for item in self.memory.record.replacements if item.done}
@@ -289,20 +304,26 @@ class Supervisor:
             return (one["name"], one["node"], one["by"]) not in done
 
         if not all(map(is_open, self._requests.replacements)):
-            with self.folder.asking() as requests:
+            with self.folder.changing_requests() as requests:
                 requests.replacements = list(filter(is_open, requests.replacements))
             self._requests = self.folder.requests()
 
-    async def _reconcile_topics(self, observed: Observed) -> None:
-        """Carry out one batch of topic changes per pass, once a broker is ready, as on Kubernetes."""
+    async def _reconcile_objects(self, observed: Observed) -> None:
+        """Carry out one batch of changes of topics and users per pass, once a broker is ready, as on Kubernetes."""
         brokers, spec = self._ready_brokers(observed.kube.value or Kube()), self._spec()
-        self._topics_change = bool(self._topics.resources or self._topics.claims)
-        if not brokers or spec.paused or spec.hibernated or not self._topics_change:
+        self._objects_change = self._topics.any or self._users.any
+        if not brokers or spec.paused or spec.hibernated or not self._objects_change:
             return
         try:
-            self._topics_change = await self._topics.run(self.client, brokers[0])
+            topics = await self._topics.run(self.client, brokers[0])
+            self._objects_change = await self._users.run(self.client, brokers[0], self.cluster) or topics
         except (RefusedError, UnreachableError) as error:
-            self.last.waits.append(f"topics: {error}")
+            self.last.waits.append(f"topics and users: {error}")
+
+    def _bootstrap(self, listener: str) -> str:
+        """The addresses of all brokers at a listener."""
+        brokers = [node.id for node in self.memory.record.nodes if node.broker and not node.stopped]
+        return ",".join(str(found) for i in brokers if (found := self.address(i, listener)) is not None)
 
     async def look(self) -> dict[str, Any]:
         """Observe and plan without acting. Returns the resource with its status and the plan."""
@@ -324,36 +345,37 @@ class Supervisor:
             record = self.last.steps[-1].record
         self.last.steps[:0] = [step for step in decided if step not in self.last.steps]
         self.memory.record = record
-        resource = self._told(observed, wanted, record)
+        resource = self._status_document(observed, wanted, record)
         resource["status"]["plan"] = [*resource["status"].get("plan", []), *await self._topic_lines(observed)]
         return resource
 
     async def _topic_lines(self, observed: Observed) -> list[str]:
-        """Messages about planned topic changes; empty if no broker is ready."""
+        """Messages about planned changes of topics and users; empty if no broker is ready."""
         brokers = self._ready_brokers(observed.kube.value or Kube())
-        if not brokers or not (self._topics.resources or self._topics.claims):
+        if not brokers:
             return []
         try:
-            return await self._topics.lines(self.client, brokers[0])
+            users = await self._users.lines(self.client, brokers[0], self.cluster)
+            return [*await self._topics.lines(self.client, brokers[0]), *users]
         except UnreachableError as error:
-            return [f"topics: {error}"]
+            return [f"topics and users: {error}"]
 
     async def _do(self, step: do.Step, observed: Observed) -> bool:
         """Carry out a step. Returns whether it was done; if not, the next pass plans it again."""
         cluster = self.cluster
         try:
             if not self.world.carry_out(cluster, step):
-                await self._ask(step, observed)
+                await self._send(step, observed)
         except (RefusedError, UnreachableError, NoPortError, OSError) as error:
-            self.last.block("StepFailed", f"{said(step)}: {error}")
+            self.last.block("StepFailed", f"{step_text(step)}: {error}")
             return False
         finally:
             self._wrote_at = self._clock()
         if not isinstance(step, do.CreateVolume | do.MarkFormatted):
-            self._shown.event(said(step))
+            self._shown.event(step_text(step))
         return True
 
-    async def _ask(self, step: do.Step, observed: Observed) -> None:
+    async def _send(self, step: do.Step, observed: Observed) -> None:
         kube = observed.kube.value or Kube()
         controllers = self.controllers(kube)
         ask = [*self._ready_brokers(kube), *controllers.values()]
@@ -367,7 +389,7 @@ class Supervisor:
             controllers=controllers,
         )
 
-    def _told(self, observed: Observed, wanted: Wanted, before: Record) -> dict[str, Any]:
+    def _status_document(self, observed: Observed, wanted: Wanted, before: Record) -> dict[str, Any]:
         found = status(
             self.cluster,
             self.memory.record,
@@ -396,10 +418,8 @@ class Supervisor:
     def local(self) -> dict[str, Any]:
         """Status of local clusters only: addresses and processes of nodes, and the problems of the file."""
         listener = self.cluster.spec.listeners[0].name
-        brokers = [node for node in self.memory.record.nodes if node.broker and not node.stopped]
-        addresses = [address for node in brokers if (address := self.address(node.id, listener)) is not None]
         return {
-            "bootstrap": ",".join(map(str, addresses)),
+            "bootstrap": self._bootstrap(listener),
             "folder": str(self.folder.root),
             "file": str(self.file),
             "trouble": self._trouble,
@@ -419,7 +439,7 @@ class Supervisor:
                 self._shown.event(f"this pass has failed; the next one follows\n{traceback.format_exc()}")
                 await self._pause(SETTLED_S, stop)
                 continue
-            changes = self._topics_change or self._newer != self._text
+            changes = self._objects_change or self._newer != self._text
             busy = bool(done.steps or done.waits or not self.ready or changes)
             await self._pause(BUSY_S if busy else SETTLED_S, stop)
 
@@ -434,7 +454,7 @@ class Supervisor:
 
     def _signature(self) -> object:
         alive = frozenset((i, p.pid) for i, p in self.world.processes().items() if p.alive)
-        return alive, _stamp(self.file), _stamp(self.folder.root / "requests.json")
+        return alive, stamp(self.file), stamp(self.folder.root / "requests.json")
 
     async def stop_all(self, at_once: asyncio.Event) -> bool:
         """Stop all nodes, brokers first, because their clean stop needs the controllers.
@@ -461,16 +481,6 @@ class Supervisor:
         return [i for i, p in found if p.alive and ("broker" in p.what.get("roles", "")) is brokers]
 
 
-def asked_for(spec: KRaftClusterSpec, requests: Requests) -> KRaftClusterSpec:
-    """The specification of the file, with the requests of the command line."""
-    found: dict[str, Any] = values(spec)
-    names = {item["name"] for item in found["replacements"]}
-    found["replacements"] += [item for item in requests.replacements if item["name"] not in names]
-    found["paused"] = found["paused"] or requests.paused
-    found["hibernated"] = found["hibernated"] or requests.hibernated
-    return KRaftClusterSpec.model_validate(found)
-
-
 def _version(observed: Observed) -> str:
     """The finalized metadata.version by name; empty when unknown."""
     metadata = observed.metadata.value
@@ -485,11 +495,3 @@ def _fresh_id() -> str:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
             return text
-
-
-def _stamp(path: Path) -> object:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size

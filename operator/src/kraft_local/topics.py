@@ -17,11 +17,11 @@ from kraft_protocol.client.aio import Address, Client
 class LocalTopics:
     """The `Keeper` of a local cluster. Resources have no uid; their names identify them."""
 
-    def __init__(self, folder: Folder, memory: Memory, name: str, say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Folder, memory: Memory, name: str, show: Callable[[str], None]) -> None:
         self._folder = folder
         self._memory = memory
         self._name = name
-        self._say = say
+        self._show = show
 
     @property
     def resources(self) -> list[dict[str, Any]]:
@@ -37,32 +37,40 @@ class LocalTopics:
 
     @property
     def claims(self) -> dict[str, Claim]:
+        """The claims on topics, by topic, from the memory."""
         return {claim.topic: claim for claim in self._memory.record.topics}
+
+    @property
+    def any(self) -> bool:
+        """Whether the cluster has KRaftTopics, or topics that are deleted with a former one."""
+        return bool(self.resources or self.claims)
 
     def declared(self) -> Declared:
         """The declared topics. All are valid, because an invalid file is refused."""
         return topics.declared(self.resources, self._name)[0]
 
     async def run(self, client: Client, broker: Address) -> bool:
-        """Carry out a batch. Returns whether there is more to do. Raises UnreachableError."""
+        """Carry out a batch. Returns whether more work is due. Raises UnreachableError."""
         one = topics.Pass(client, broker, self, self._memory.record.cluster_id)
         return await one.run(self.declared(), self.claims)
 
     async def lines(self, client: Client, broker: Address) -> list[str]:
         """Messages about the planned changes, which are not carried out. Raises UnreachableError."""
         declared, claims = self.declared(), self.claims
-        names = sorted({*claims, *(wish.topic for wish in declared.wishes)})
+        names = sorted({*claims, *(desired.topic for desired in declared.desired_topics)})
         seen = await topics.look(client, broker, names, self._memory.record.cluster_id)
         return plan_topics(declared, seen, claims).lines
 
     # The keeper
 
     async def remember(self, claims: Mapping[str, Claim]) -> None:
+        """Store the claims, durably."""
         owned = tuple(claims[topic] for topic in sorted(claims))
         self._memory.record = replace(self._memory.record, topics=owned)
         self._folder.remember(self._memory)
 
-    async def tell(self, states: Mapping[str, TopicState]) -> None:
+    async def report_states(self, states: Mapping[str, TopicState]) -> None:
+        """Store the statuses of the KRaftTopics of the file, if they differ."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         found = {
             one["metadata"]["name"]: topics.status(states[one["metadata"]["name"]], one, now)
@@ -76,9 +84,9 @@ class LocalTopics:
 
     async def gone(self, claims: Collection[Claim]) -> set[str]:
         for claim in claims:
-            self._say(f"topic {claim.topic} is deleted: KRaftTopic {claim.resource} has left the file")
+            self._show(f"topic {claim.topic} is deleted: KRaftTopic {claim.resource} has left the file")
         return {claim.topic for claim in claims}
 
     async def kept(self, claims: Collection[Claim]) -> None:
         for claim in claims:
-            self._say(f"topic {claim.topic} stays, although its KRaftTopic has left the file")
+            self._show(f"topic {claim.topic} stays, although its KRaftTopic has left the file")

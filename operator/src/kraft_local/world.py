@@ -39,7 +39,7 @@ VOLUME_MARK: Final = ".mark"
 """Suffix of the file with the mark of a volume that was removed from its pool."""
 STOPPING: Final = "stopping.json"
 UNCLEAN: Final = "unclean"
-"""The file that says that a node's last process crashed or was killed."""
+"""The file that marks a crash or a kill of a node's last process."""
 PROPERTIES: Final = "server.properties"
 RESTART_S: Final = 1.0
 """Seconds until an ended node starts again: long enough to see that it is missing."""
@@ -48,9 +48,9 @@ RESTART_S_MAX: Final = 30.0
 WELL_S: Final = 60.0
 """A node that ran for this many seconds started successfully."""
 GRACE_S: Final = 60.0
-"""Grace period in seconds for a node whose pool was removed."""
+"""Grace period in seconds for a node of a removed pool."""
 ROOM: Final = 2**62
-"""The size of a folder in bytes: in effect unlimited, whatever the resource says."""
+"""The size of a folder in bytes: in effect unlimited. The size in the resource has no effect."""
 FORMAT_AGAIN_S: Final = 10.0
 LINE_CHARS_MAX: Final = 300
 
@@ -87,7 +87,7 @@ class World:
         processes: Starts,
         clock: Callable[[], float],
         *,
-        say: Callable[[str], None],
+        show: Callable[[str], None],
         free: Callable[[int], bool] = is_free,
         acts: bool = True,
     ) -> None:
@@ -95,7 +95,7 @@ class World:
         self.memory = memory
         self._processes = processes
         self._clock = clock
-        self._say = say
+        self._show = show
         self._free = free
         self._acts = acts
         """If False, it only observes, because another supervisor may drive the cluster."""
@@ -177,7 +177,7 @@ class World:
         code = process.exit_code
         how = "has ended" if code is None else f"has ended by signal {-code}" if code < 0 else f"ended with code {code}"
         why = f"{how}: {_last_line(self.folder.log(node_id))}" if code is not None and code > 0 else how
-        self._say(f"node {node_id} {why}; it starts again in {wait_s:.0f} s")
+        self._show(f"node {node_id} {why}; it starts again in {wait_s:.0f} s")
         ended = self._ended[node_id] = _Ended(now + wait_s, why)
         return ended
 
@@ -248,7 +248,7 @@ class World:
                 return port not in others and self._free(port)
 
             memory = self.memory
-            memory.ports = given(cluster, record.nodes, memory.ports, memory.offset, free, self._say)
+            memory.ports = given(cluster, record.nodes, memory.ports, memory.offset, free, self._show)
             memory.record = record
             self.folder.remember(memory)
 
@@ -327,7 +327,17 @@ class World:
         pool = keeping(self._node(cluster, node_id)[1], aspects or {})
         path = self.folder.node(node_id) / name
         where = self.folder.disk(node_id, disk)
-        text = node_file(cluster, pool, node_id, list(roles), list(voters), self.memory.ports, where, static=static)
+        text = node_file(
+            cluster,
+            pool,
+            node_id,
+            list(roles),
+            list(voters),
+            self.memory.ports,
+            where,
+            tls=self.folder.tls(node_id),
+            static=static,
+        )
         path.write_text(text)
         return path
 
@@ -373,7 +383,7 @@ class World:
     # Stopping
 
     def stop(self, cluster: NamedCluster, nodes: Iterable[int]) -> None:
-        """Ask nodes to stop cleanly. `kube` kills them once their grace period is over."""
+        """Make nodes stop cleanly. `kube` kills them once their grace period is over."""
         for node_id in nodes:
             process = self._processes.look(self.folder.node(node_id))
             if process is None or not process.alive:
@@ -397,12 +407,12 @@ class World:
         return float(pool.pod.termination_grace_seconds if pool is not None else GRACE_S)
 
     def _stopping(self, node_id: int, process: Process) -> float | None:
-        """The deadline of a node that was asked to stop; None if it was not asked."""
+        """The deadline of a node that is being stopped; None if it is not."""
         try:
             found = json.loads((self.folder.node(node_id) / STOPPING).read_text())
         except FileNotFoundError:
             return None
-        except ValueError:  # a crash interrupted the write, before the node was asked
+        except ValueError:  # a crash interrupted the write, before SIGTERM was sent
             return None
         # Files of older versions have no process id.
         same = found["started"] == process.started and found.get("pid", process.pid) == process.pid
@@ -418,7 +428,7 @@ class World:
 
 
 def unclean(folder: Folder, nodes: Iterable[int]) -> list[int]:
-    """Those of `nodes` whose last process crashed or was killed."""
+    """The ids among `nodes` with a last process that crashed or was killed."""
     return [node_id for node_id in nodes if (folder.node(node_id) / UNCLEAN).exists()]
 
 

@@ -1,8 +1,8 @@
 """Events on the resource, which `kubectl describe` shows. A failed event does not stop a step.
 
-Events aggregate like those of Kubernetes' own controllers. A repeated event increases the count of the first one. If
-more than ten events within ten minutes differ in their message only, they are combined into one event with the latest
-message.
+Events aggregate like the events of Kubernetes' own controllers. A repeated event increases the count of the first
+event. If more than ten events within ten minutes differ in their message only, they are combined into one event with
+the latest message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 from kraft_operator.api.base import GROUP, VERSION
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.plan.model import steps as do
-from kraft_operator.report.status import said_together
+from kraft_operator.report.status import step_texts
 from kraft_operator.specs.cluster import MANAGER
 
 log = logging.getLogger("kraft_operator.events")
@@ -32,7 +32,7 @@ NAME_CHARS_MAX: Final = 230
 SIMILAR_MAX: Final = 10
 SIMILAR_S: Final = 600.0
 SAME_S: Final = 3000.0
-"""After this many seconds, a repeated event is posted as a new one. The API server deletes events after an hour."""
+"""After this many seconds, a repeated event is posted as a new event. The API server deletes events after an hour."""
 KNOWN_MAX: Final = 4096
 COMBINED: Final = "(combined from similar events): "
 NOT_FOUND: Final = 404
@@ -42,7 +42,7 @@ Kind = tuple[str, str, str]
 
 
 @dataclass(slots=True)
-class _Told:
+class _Emitted:
     """An event that was posted."""
 
     name: str
@@ -55,7 +55,7 @@ class _Similar:
     """Events of one kind: when they were posted, and the posted event of each message."""
 
     times: deque[float] = field(default_factory=deque)
-    by_message: OrderedDict[str, _Told] = field(default_factory=OrderedDict)
+    by_message: OrderedDict[str, _Emitted] = field(default_factory=OrderedDict)
 
 
 class Events:
@@ -69,10 +69,10 @@ class Events:
 
     async def steps(self, resource: dict[str, Any], steps: Sequence[do.Step]) -> None:
         """Post steps of one kind. Steps that differ in their node only share one event."""
-        for text in said_together(steps):
-            await self.tell(resource, "Normal", type(steps[0]).__name__, text)
+        for text in step_texts(steps):
+            await self.emit(resource, "Normal", type(steps[0]).__name__, text)
 
-    async def tell(
+    async def emit(
         self, resource: dict[str, Any], kind: str, reason: str, message: str, *, combine: bool = True
     ) -> None:
         """Post an event on a resource; `kind` is Normal or Warning. Events about lost data must not be combined."""
@@ -98,7 +98,7 @@ class Events:
         while len(similar.by_message) > SIMILAR_MAX + 1:
             similar.by_message.popitem(last=False)
 
-    async def _again(self, metadata: dict[str, Any], known: _Told, message: str) -> bool:
+    async def _again(self, metadata: dict[str, Any], known: _Emitted, message: str) -> bool:
         """Increase the count of an event. Returns False if the event no longer exists."""
         patch = {"count": known.count + 1, "lastTimestamp": _now(), "message": message}
         try:
@@ -111,7 +111,7 @@ class Events:
         known.at = self._clock()
         return True
 
-    async def _new(self, resource: dict[str, Any], kind: str, reason: str, message: str) -> _Told:
+    async def _new(self, resource: dict[str, Any], kind: str, reason: str, message: str) -> _Emitted:
         metadata, now = resource["metadata"], _now()
         name = f"{metadata['name'][:NAME_CHARS_MAX].rstrip('-.')}.{uuid.uuid4().hex[:16]}"
         event = {
@@ -137,7 +137,7 @@ class Events:
             "count": 1,
         }
         await self._api.create(event)
-        return _Told(name, self._clock())
+        return _Emitted(name, self._clock())
 
 
 def _now() -> str:

@@ -1,8 +1,9 @@
 """Evictions as planned restarts (`kubectl drain`), through the optional webhook.
 
 The webhook marks the pod of a node and refuses its eviction with 429, so `kubectl drain` tries again. A pass then
-restarts the marked node through the same gates as any change. The new pod has no mark, and Kubernetes does not place it
-on a cordoned machine. Without the webhook, disruption budgets refuse what the gates would refuse, and allow the rest.
+restarts the marked node through the same gates as any change. The new pod has no mark, and Kubernetes does not place
+it on a cordoned machine. Without the webhook, disruption budgets refuse the evictions that the gates would refuse, and
+allow the rest.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kraft_operator.plan.model.situation import EVICTED
 from kraft_operator.specs.pods import ASPECT
 
 MARK: Final = ASPECT + EVICTED
-"""Annotation of a pod that somebody tries to evict."""
+"""Annotation of a pod with a pending eviction."""
 NODES: Final = "kraftcluster"
 """The label `app.kubernetes.io/name` of nodes' pods."""
 TOO_MANY: Final = 429

@@ -13,6 +13,8 @@ import kopf
 
 from kraft_operator.admission import configure_webhooks, register_webhooks
 from kraft_operator.api.base import GROUP, VERSION
+from kraft_operator.api.user import ROTATE
+from kraft_operator.apply.record import name_of_users
 from kraft_operator.evictions import register_evictions
 from kraft_operator.kube.access import access
 from kraft_operator.observe.visible import mark
@@ -55,10 +57,13 @@ TOLD_S: Final = 1.0
 
 
 class Works(Protocol):
-    """The operator, as the handlers use it."""
+    """The interface of the operator for the handlers."""
 
-    def wake(self, key: Key, after_s: float = 0.0) -> None:
-        """Note a change of a cluster: a pass is due in `after_s` seconds."""
+    def wake(self, key: Key, after_s: float = 0.0, *, users: bool = True) -> None:
+        """Note a change of a cluster: a pass is due in `after_s` seconds.
+
+        `users` is False if neither a KRaftUser nor a claim of a user has changed.
+        """
 
     def wake_pipeline(self, key: Key) -> None:
         """Note a change of a pipeline: a pass is due."""
@@ -71,7 +76,7 @@ class Works(Protocol):
 
 
 def register(made: kopf.OperatorRegistry, operator: Works, ours: Settings | None = None) -> None:
-    """Register all handlers of the operator, and those of the webhook if `ours` enables it."""
+    """Register all handlers of the operator, and the handlers of the webhook if `ours` enables it."""
     _cluster_wakers(made, operator.wake)
     _pipeline_wakers(made, operator.wake_pipeline)
     webhook = ours is not None and bool(ours.webhook_port)
@@ -104,7 +109,7 @@ def register(made: kopf.OperatorRegistry, operator: Works, ours: Settings | None
 
 
 class _Echoes:
-    """Tells changes from echoes of the operator's own status writes."""
+    """Distinguishes changes from echoes of the operator's own status writes."""
 
     def __init__(self) -> None:
         self.seen: dict[Key, object] = {}
@@ -141,24 +146,27 @@ def _cluster_wakers(made: kopf.OperatorRegistry, wake: Callable[..., None]) -> N
         type: str | None,  # noqa: A002
         **_: Any,
     ) -> None:
-        if not labels.get(INSTANCE):  # the name of a list would be asked for otherwise
+        if not labels.get(INSTANCE):  # otherwise kopf would request the name of a list
             return
         key, seen = Key(namespace or "", f"{resource.plural}/{name}"), mark(resource.plural, body)
         at_once, at_all = acts.changed(key, hash(repr(seen.acts)), type), tells.changed(key, hash(repr(seen)), type)
         if at_once or at_all:
-            wake(Key(namespace or "", labels[INSTANCE]), 0.0 if at_once else TOLD_S)
+            cluster = labels[INSTANCE]
+            is_claims = resource.plural == "configmaps" and name == name_of_users(cluster)
+            wake(Key(namespace or "", cluster), 0.0 if at_once else TOLD_S, users=is_claims)
 
-    async def of_topic(
+    async def of_declared(
         namespace: str | None,
         name: str | None,
         meta: Any,
         spec: Any,
+        resource: kopf.Resource,
         type: str | None,  # noqa: A002
         **_: Any,
     ) -> None:
-        """Wake the cluster of a topic, and its former cluster."""
-        key = Key(namespace or "", f"topic/{name}")
-        before, now = echoes.seen.get(key), (meta.get("uid"), spec.get("cluster"), meta.get("generation"))
+        """Wake the cluster of a topic or a user, and its former cluster."""
+        key, rotation = Key(namespace or "", f"{resource.plural}/{name}"), meta.get("annotations", {}).get(ROTATE)
+        before, now = echoes.seen.get(key), (meta.get("uid"), spec.get("cluster"), meta.get("generation"), rotation)
         if echoes.changed(key, now, type):
             owners = {now[1], before[1] if isinstance(before, tuple) else None}
             for cluster in sorted(filter(None, owners)):
@@ -168,7 +176,8 @@ def _cluster_wakers(made: kopf.OperatorRegistry, wake: Callable[..., None]) -> N
         return value in APPS
 
     kopf.on.event(GROUP, VERSION, "kraftclusters", registry=made)(of_cluster)
-    kopf.on.event(GROUP, VERSION, "krafttopics", registry=made)(of_topic)
+    for plural in ("krafttopics", "kraftusers"):
+        kopf.on.event(GROUP, VERSION, plural, registry=made)(of_declared)
     for group, version, plural in OBJECTS:
         kopf.on.event(group, version, plural, labels={NAME: is_clusters}, registry=made)(of_object)
 
@@ -199,7 +208,8 @@ def _pipeline_wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None]) -
 
 
 async def login(**_: Any) -> kopf.ConnectionInfo:
-    """The login that the `kubernetes` package loads. kopf asks for another login if the API server refuses this one."""
+    """The login that the `kubernetes` package loads. kopf requests another login if the API server refuses this
+    login."""
     found = (await access()).configuration
     scheme, _blank, token = (await found.get_api_key_with_prefix("BearerToken") or "").partition(" ")
     return kopf.ConnectionInfo(

@@ -58,10 +58,10 @@ class Operator:
 
     # Called by kopf's handlers
 
-    def wake(self, key: Key, after_s: float = 0.0) -> None:
-        """Note a change of a cluster and enqueue it."""
+    def wake(self, key: Key, after_s: float = 0.0, *, users: bool = True) -> None:
+        """Note a change of a cluster and enqueue it. `users` is False if nothing of its users has changed."""
         if self._reconciler is not None:
-            self._reconciler.touched(key)
+            self._reconciler.touched(key, users=users)
         if self._queue is not None:
             self._queue.put(key, after_s)
 
@@ -218,7 +218,8 @@ class Operator:
     async def _resync(self, api: Api, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Enqueue clusters and pipelines without events regularly, because a failed watch must not hide them.
 
-        A new leader enqueues everything that it has not listed before at once, whatever its watches reported.
+        A new leader enqueues at once all objects that it has not listed before, independent of the reports of its
+        watches.
         """
         assert self._queue is not None
         assert self._others is not None

@@ -25,6 +25,7 @@ class Json(Lines):
     """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """One line of JSON: time, level, logger, message, and the trace of an exception."""
         fields: dict[str, Any] = {
             "time": f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03d}Z",
             "level": record.levelname,

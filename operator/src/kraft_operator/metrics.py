@@ -69,7 +69,7 @@ class Metrics:
             "kraft_operator_pipeline_lag_records", "not in the table yet", PIPELINE, registry=self.registry
         )
         self.pipeline_dead = Gauge(
-            "kraft_operator_pipeline_dead_letters", "records that are no rows", PIPELINE, registry=self.registry
+            "kraft_operator_pipeline_dead_letters", "records that are not rows", PIPELINE, registry=self.registry
         )
         self._add_times()
         self._reasons: dict[tuple[str, str], dict[str, float]] = {}
@@ -91,7 +91,7 @@ class Metrics:
         )
 
     def passed(
-        self, namespace: str, cluster: str, plan: Plan, told: list[Condition], *, took_s: float, now_s: float
+        self, namespace: str, cluster: str, plan: Plan, current: list[Condition], *, took_s: float, now_s: float
     ) -> None:
         """Count a pass without an error. `took_s` is its duration, `now_s` the time in seconds since the epoch."""
         result = "blocked" if plan.blocked else "changed" if plan.steps else "waiting" if plan.waits else "unchanged"
@@ -99,7 +99,7 @@ class Metrics:
         self.duration_s.observe(took_s)
         self.last_success.labels(namespace, cluster).set(now_s)
         self.waiting.labels(namespace, cluster).set(len(plan.waits))
-        for one in told:
+        for one in current:
             self.condition.labels(namespace, cluster, one.type).set(VALUES[one.status])
         self._note_gates((namespace, cluster), plan, now_s)
         for step in plan.steps:

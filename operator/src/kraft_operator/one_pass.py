@@ -16,30 +16,45 @@ from typing import Any, Final
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import kafka as by_kafka
 from kraft_operator.apply import topics as by_topics
+from kraft_operator.apply import users as by_users
 from kraft_operator.apply.fence import Think, looked_again
-from kraft_operator.apply.kubernetes import Hands, KubeStep, NotYetError, PodRefusedError, ServiceRefusedError
+from kraft_operator.apply.kubernetes import (
+    Hands,
+    InTheWayError,
+    KubeStep,
+    NotYetError,
+    PodRefusedError,
+    ServiceRefusedError,
+)
 from kraft_operator.apply.objects import difference
-from kraft_operator.apply.record import RecordObject
+from kraft_operator.apply.record import KIND as RECORD
+from kraft_operator.apply.record import BadRecordError, RecordObject, UserRecord, name_of_users
 from kraft_operator.apply.topic_objects import TopicObjects
+from kraft_operator.apply.user_objects import UserObjects, all_users
 from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.observe import objects
 from kraft_operator.observe.cluster import Found, ListedObjects, Look, Machines
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.observed import Kube, Observed
-from kraft_operator.plan.model.record import Claim, Record
+from kraft_operator.plan.model.record import Claim, Record, UserClaim
 from kraft_operator.plan.model.situation import Situation
 from kraft_operator.plan.nodes.replace import done_before
+from kraft_operator.plan.users import UserState
 from kraft_operator.specs.cluster import NamedCluster, digest
 from kraft_operator.specs.planner_input import REPLACE, requests_of
 from kraft_operator.specs.pods import rehearsal
+from kraft_operator.specs.user_access import internal_users
 
 log = logging.getLogger("kraft_operator.reconcile")
 
 SHARED_S: Final = 300.0
 """Seconds between two checks of services and budgets without changes. The check reverts manual edits."""
 
-Tell = Callable[[Sequence[do.Step]], Awaitable[None]]
+USERS_S: Final = 60.0
+"""Seconds between two looks for KRaftUsers of a cluster without users. A reported change of a user ends them."""
+
+NotifySteps = Callable[[Sequence[do.Step]], Awaitable[None]]
 """Called with steps of one kind that were carried out together."""
 KAFKA_STEPS: Final = (
     do.SetConfig,
@@ -60,13 +75,33 @@ def only_remembers(plan_: do.Plan) -> bool:
 
 
 @dataclass(slots=True)
+class NoUsers:
+    """Whether a cluster certainly has neither KRaftUsers nor claims of users, so that a pass need not read them."""
+
+    changes: int = 0
+    """How many changes of KRaftUsers or claims the watches have reported."""
+    until: float = float("-inf")
+
+    def changed(self) -> None:
+        """Note a change that a watch has reported: the next pass reads."""
+        self.changes += 1
+        self.until = float("-inf")
+
+    def found(self, changes: int, until: float) -> None:
+        """Note a look that found nothing and began after `changes` changes. A later change makes it void."""
+        if self.changes == changes:
+            self.until = until
+
+
+@dataclass(slots=True)
 class Shared:
-    """When, and for which state, the shared objects were last written."""
+    """What passes over a cluster share: when, and for which state, the shared objects were last written."""
 
     marks: str = ""
     at: float = float("-inf")
     rehearsed: str = ""
     """Digest of the pods that Kubernetes has accepted in a dry run."""
+    no_users: NoUsers = field(default_factory=NoUsers)
 
 
 @dataclass(slots=True)
@@ -89,7 +124,7 @@ class Pass:
     """The record in force."""
     kept: RecordObject
     ask: Callable[[Kube], Collection[int]]
-    """Returns the brokers whose log directories must be known."""
+    """Returns the brokers that must report their log directories."""
     seen: ListedObjects = field(default_factory=ListedObjects)
     found: Found | None = None
 
@@ -120,11 +155,11 @@ class Pass:
         self.found, self.seen = await self.look.objects(self.api, self.cluster, self.machines)
         return await self.look.observed(self.found, listed_at, self.ask(self.found.kube))
 
-    async def act(self, plan_: do.Plan, tell: Tell) -> None:
+    async def act(self, plan_: do.Plan, notify: NotifySteps) -> None:
         """Write the shared objects, then carry out the plan's steps in order, steps of one kind together.
 
-        A lasting refusal (a volume that cannot grow, a quota) or a missing precondition does not delay other steps,
-        because the steps of a plan do not depend on each other. It is raised at the end.
+        A lasting refusal (a volume that cannot grow, a quota) or a missing precondition does not delay other steps.
+        The steps of a plan do not depend on each other. It is raised at the end.
         """
         refused: ApiError | NotYetError | None = None
         if not self.cluster.spec.paused and not only_remembers(plan_) and not self.stopping():
@@ -137,14 +172,14 @@ class Pass:
         if plan_.guarded is not None:
             if isinstance(refused, ServiceRefusedError | PodRefusedError):
                 raise refused
-            await self._guarded(plan_, tell)
+            await self._guarded(plan_, notify)
         else:
             self.look.tried = tuple(plan_.steps)
-            refused = await self._each(plan_.steps, tell) or refused
+            refused = await self._each(plan_.steps, notify) or refused
         if refused is not None:
             raise refused
 
-    async def _guarded(self, plan_: do.Plan, tell: Tell) -> None:
+    async def _guarded(self, plan_: do.Plan, notify: NotifySteps) -> None:
         """Carry out a guarded step once: after a second look, and before the views are too old."""
 
         permit = await looked_again(plan_, self.observe, self.think, self.clock)
@@ -158,7 +193,7 @@ class Pass:
             raise ApiError(0, "TooLate", late)
         try:
             async with asyncio.timeout(left_s):
-                refused = await self._each(plan_.steps, tell)
+                refused = await self._each(plan_.steps, notify)
         except TimeoutError:
             raise ApiError(0, "TooLate", late) from None
         if refused is not None:
@@ -172,7 +207,7 @@ class Pass:
             was.get(key) != now.get(key) for key in ("uid", "generation", "annotations")
         )
 
-    async def _each(self, planned: Iterable[do.Step], tell: Tell) -> ApiError | NotYetError | None:
+    async def _each(self, planned: Iterable[do.Step], notify: NotifySteps) -> ApiError | NotYetError | None:
         """Carry out steps in order, steps of one kind together. Returns the first lasting refusal or wait, or None."""
         refused: ApiError | NotYetError | None = None
         for kind, steps in itertools.groupby(planned, key=type):
@@ -184,14 +219,14 @@ class Pass:
                         assert isinstance(step, do.Remember)
                         self.record = await self._remember(step)
                 else:
-                    await self._all(list(steps), tell)
+                    await self._all(list(steps), notify)
             except (ApiError, NotYetError) as error:
                 if kind is do.Remember or (isinstance(error, ApiError) and not error.lasting):
                     raise
                 refused = refused or error
         return refused
 
-    async def _all(self, steps: Sequence[do.Step], tell: Tell) -> None:
+    async def _all(self, steps: Sequence[do.Step], notify: NotifySteps) -> None:
         """Carry out steps of one kind at once. Reports the completed steps, even if others fail."""
         hands = Hands(self.api, self.cluster, self.record, self.seen)
 
@@ -209,7 +244,7 @@ class Pass:
             self.look.written_at = self.clock()
         done = [step for step, result in zip(steps, results, strict=True) if result is None]
         if done:
-            await tell(done)
+            await notify(done)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -235,7 +270,7 @@ class Pass:
         claims = {claim.topic: claim for claim in record.topics}
         declared, states = by_topics.declared(found, self.cluster.name, record.topics)
         brokers = list(objects.brokers(self.seen.pods.values()).values())
-        if not (declared.wishes or states or claims):
+        if not (declared.desired_topics or states or claims):
             return False
 
         async def remember(now: Mapping[str, Claim]) -> None:
@@ -243,11 +278,67 @@ class Pass:
             await self._remember(do.Remember(owned, "topics that are deleted with their resources"))
 
         keeper = TopicObjects(self.api, events, self.cluster.namespace, found, self.resource, remember)
-        await keeper.tell(states)
-        if not brokers or not (declared.wishes or claims):
-            return bool(declared.wishes or claims)
+        await keeper.report_states(states)
+        if not brokers or not (declared.desired_topics or claims):
+            return bool(declared.desired_topics or claims)
         one = by_topics.Pass(self.look.client, brokers[0], keeper, record.cluster_id)
         return await one.run(declared, claims)
+
+    async def objects(
+        self, topics: list[dict[str, Any]], record: Record, events: Events, waits: list[str]
+    ) -> by_users.AtRest | None:
+        """Reconcile the KRaftTopics and KRaftUsers of the namespace, and add to `waits` what changes.
+
+        Returns the users at rest; None if the cluster may not rest.
+        """
+        topics_change = await self.topics(topics, record, events)
+        users_change, at_rest = await self.users(events)
+        waits += ["topics change"] * topics_change + ["users change"] * users_change
+        return None if topics_change else at_rest
+
+    async def users(self, events: Events) -> tuple[bool, by_users.AtRest | None]:
+        """Reconcile the namespace's KRaftUsers. Returns whether the next pass is due soon, and users at rest.
+
+        The users are None if the cluster may not rest. Claims that cannot be read stop only the work on users, and the
+        KRaftUsers say so.
+        """
+        namespace, began, changes = self.cluster.namespace, self.clock(), self.shared.no_users.changes
+        if began < self.shared.no_users.until:
+            return False, by_users.NOTHING
+        found, there = await asyncio.gather(
+            all_users(self.api, namespace), self.api.get(RECORD, namespace, name_of_users(self.cluster.name))
+        )
+        if found is None:
+            return False, by_users.NOTHING
+        kept = UserRecord(self.api, self.cluster, there)
+        try:
+            claims = kept.read()
+        except (BadRecordError, InTheWayError, NotYetError) as error:
+            await self._without_claims(found, str(error), events)
+            return True, None
+        if not (found or claims):
+            self.shared.no_users.found(changes, began + USERS_S)
+            return False, by_users.NOTHING
+        internal = internal_users(self.cluster)
+        declared, states = by_users.declared(found, self.cluster.name, claims.values(), internal)
+        keeper = UserObjects(self.api, events, self.cluster, found, self.resource, kept.keep)
+        await keeper.report_states(states)
+        if not (declared.desired_users or claims):
+            return False, by_users.NOTHING
+        brokers = list(objects.brokers(self.seen.pods.values()).values())
+        if not brokers:
+            return True, None
+        return await by_users.UserPass(self.look.client, brokers[0], keeper).run(declared, claims)
+
+    async def _without_claims(self, found: list[dict[str, Any]], why: str, events: Events) -> None:
+        """Report that the claims of users cannot be read: nothing of a user may change."""
+        declared, states = by_users.declared(found, self.cluster.name)
+        states |= {one.resource: UserState(False, "RecordNotUnderstood", why) for one in declared.desired_users}
+
+        async def keep(_: Mapping[str, UserClaim]) -> None:
+            raise AssertionError("law: unread claims are not replaced")
+
+        await UserObjects(self.api, events, self.cluster, found, self.resource, keep).report_states(states)
 
     async def withdraw(self, s: Situation) -> None:
         """Remove the annotations that requested replacements which are done."""
@@ -257,7 +348,7 @@ class Pass:
             patch = {"metadata": {"annotations": dict.fromkeys(keys)}}
             try:
                 self.resource = await self.api.patch("KRaftCluster", self.cluster.namespace, self.cluster.name, patch)
-            except ApiError as error:  # the request has no effect any more, and the next pass removes it
+            except ApiError as error:  # the request no longer has an effect, and the next pass removes it
                 log.warning(
                     "%s/%s: finished requests could not be removed: %s",
                     self.cluster.namespace,
@@ -267,6 +358,10 @@ class Pass:
 
     # The status
 
+    async def recorded(self, record: Record, why: str) -> None:
+        """Write the record, and put it in force. Raises ApiError 409 if another writer has changed it."""
+        self.record = await self._remember(do.Remember(record, why))
+
     async def _remember(self, step: do.Remember) -> Record:
         """Write the record. Raises ApiError 409 if another writer has changed it."""
         log.info("%s/%s: Remember: %s", self.cluster.namespace, self.cluster.name, step.why)
@@ -274,7 +369,7 @@ class Pass:
         return step.record
 
     async def report(self, after: dict[str, Any], now: str) -> None:
-        """Write the status if it differs. The time of the pass alone is no difference."""
+        """Write the status if it differs. The time of the pass alone does not count as a difference."""
         there = self.resource.get("status", {})
         stamp = after.pop("lastReconcileTime", None)
         change = difference({k: v for k, v in there.items() if k != "lastReconcileTime"}, after)

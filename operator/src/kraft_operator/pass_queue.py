@@ -1,9 +1,9 @@
 """A queue of passes: which clusters or pipelines are due, and when. Each is queued at most once, so it is bounded.
 
 An event enqueues a key at once, and a pass enqueues it again for later; the earlier time wins. A key is never in two
-passes at a time. If an event arrives during a pass, another pass follows. Events that arrive together, such as events
-of a pass's own writes, cause a single pass, because a pass begins at least PACE_S after the previous one. Failed passes
-are retried with growing delays.
+passes at a time. If an event arrives during a pass, another pass follows. A pass begins at least PACE_S after the
+previous pass. So events that arrive together, such as events of a pass's own writes, cause a single pass. Failed
+passes are retried with growing delays.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ Work = Callable[[Key], Awaitable[float | None]]
 class Queue:
     """The queue and its workers."""
 
-    def __init__(self, work: Work, clock: Callable[[], float], told: Callable[[int], None] = lambda _: None) -> None:
-        """`work` runs a pass and returns the seconds until the next one, or None. `told` gets the queue's length."""
+    def __init__(
+        self, work: Work, clock: Callable[[], float], on_length: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """`work` runs a pass and returns the seconds until the next pass, or None. `on_length` gets the length."""
         self._work = work
         self._clock = clock
-        self._told = told
+        self._on_length = on_length
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, Key]] = []
         self._busy: dict[Key, float] = {}
@@ -124,7 +126,7 @@ class Queue:
                 del self._due[key]
         for item in waiting:
             heapq.heappush(self._heap, item)
-        self._told(len(self._due))
+        self._on_length(len(self._due))
         return found
 
     async def _wait(self) -> None:

@@ -3,7 +3,7 @@
 The queue's workers call it, one pass per cluster at a time. The planner makes the decisions. The state in memory
 (views, last writes, last changes of pods) is found again after a crash.
 
-A cluster without steps rests. While no watch reports a change, its objects are not read again: a pass only asks the
+A cluster without steps rests. Until a watch reports a change, its objects are not read again. A pass only queries the
 cluster's own nodes, and plans with the objects of the last whole pass. If a step is due or the status would change,
 everything is read again, and only the new objects are acted upon.
 """
@@ -27,6 +27,7 @@ from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.problems import VERSIONS, problems
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import topics as by_topics
+from kraft_operator.apply import users as by_users
 from kraft_operator.apply.grants import UngrantedError, check_templates
 from kraft_operator.apply.kafka import RefusedError
 from kraft_operator.apply.kubernetes import InTheWayError, NotYetError
@@ -37,7 +38,7 @@ from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.observe.cluster import Found, Look, Machines
-from kraft_operator.one_pass import Pass, Shared, Tell, only_remembers
+from kraft_operator.one_pass import NotifySteps, Pass, Shared, only_remembers
 from kraft_operator.plan.conditions import conditions
 from kraft_operator.plan.gates import voters_committed
 from kraft_operator.plan.model import steps as do
@@ -46,15 +47,17 @@ from kraft_operator.plan.model.observed import Observed
 from kraft_operator.plan.model.record import Record
 from kraft_operator.plan.model.situation import Situation, situation
 from kraft_operator.plan.model.wanted import Wanted
-from kraft_operator.plan.nodes.volumes import brokers_to_ask
+from kraft_operator.plan.nodes.volumes import brokers_to_query
 from kraft_operator.plan.planner import plan
 from kraft_operator.plan.topics import Declared, TopicState, replicas_of
 from kraft_operator.protocol import new_client
 from kraft_operator.report.status import document, status
-from kraft_operator.reporting import Reporter, now_text, topics_without_cluster
+from kraft_operator.reporting import Reporter, now_text, objects_without_cluster
+from kraft_operator.security.keeper import Kept
+from kraft_operator.security.secrets import ClusterSecurity
 from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.config_check import cluster_config_problems
-from kraft_operator.specs.planner_input import wishes
+from kraft_operator.specs.planner_input import wanted_of
 from kraft_operator.specs.windows import window_problems, window_state
 from kraft_protocol.client.aio import UnreachableError
 
@@ -69,7 +72,7 @@ WAITING_S_MAX: Final = 5.0
 PASS_S: Final = 120.0
 """The timeout of a pass in seconds. After that, its views are too old."""
 LEAVES_S: Final = 1.0
-"""Seconds between passes over a deleted cluster whose objects the garbage collector has not deleted yet."""
+"""Seconds between passes over a deleted cluster until the garbage collector has deleted its objects."""
 BLOCKED_S: Final = 5.0
 UNKNOWN_S: Final = 10.0
 """Missing or outdated views are reported only after this many seconds."""
@@ -97,6 +100,7 @@ class _Rest:
     status: KRaftClusterStatus
     declared: Declared
     topics: Mapping[str, TopicState]
+    users: by_users.AtRest
     until: float
 
 
@@ -106,6 +110,7 @@ class _Memory:
 
     look: Look
     teller: Reporter
+    secure: ClusterSecurity
     shared: Shared = field(default_factory=Shared)
     known_at: float = float("-inf")
     """When the quorum and the metadata were last both known (monotonic seconds)."""
@@ -152,15 +157,20 @@ class Reconciler:
         """Begin no more steps: current passes end after their present step."""
         self._stopping = True
 
-    def touched(self, key: Key) -> None:
-        """Note a change of a cluster: the next pass reads its objects again."""
+    def touched(self, key: Key, *, users: bool = True) -> None:
+        """Note a change of a cluster: the next pass reads its objects again.
+
+        `users` is False if neither a KRaftUser nor a claim of a user has changed.
+        """
         memory = self._memories.get(key)
         if memory is not None:
             memory.changes += 1
             memory.rest = None
+            if users:
+                memory.shared.no_users.changed()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Run one pass. Returns the seconds until the next one, or None if the cluster is gone."""
+        """Run one pass. Returns the seconds until the next pass, or None if the cluster is gone."""
         began = self._clock()
         try:
             try:
@@ -183,6 +193,7 @@ class Reconciler:
             self._metrics.clusters.set(len(self._memories))
 
     def close(self) -> None:
+        """Forget all clusters, with their connections."""
         for key in list(self._memories):
             self.forget(key)
 
@@ -200,7 +211,7 @@ class Reconciler:
         if resource is None or "deletionTimestamp" in resource["metadata"]:
             self.forget(key)
             if resource is None:
-                await topics_without_cluster(self._api, self._events, *key)
+                await objects_without_cluster(self._api, self._events, *key)
             return None
         found = await self._understand(key, memory, resource)
         if found is None:
@@ -218,7 +229,8 @@ class Reconciler:
         await kept.keep(record)
         declared, _ = by_topics.declared(topics, key.name, record.topics)
         annotations = resource["metadata"].get("annotations", {})
-        wanted = replace(wishes(cluster, annotations, datetime.now(UTC)), topic_replicas=replicas_of(declared.wishes))
+        replicas = replicas_of(declared.desired_topics)
+        wanted = replace(wanted_of(cluster, annotations, datetime.now(UTC)), topic_replicas=replicas)
 
         def think(observed: Observed) -> tuple[do.Plan, Situation | None]:
             return plan(one.record, wanted, observed, ""), situation(one.record, wanted, observed)
@@ -236,7 +248,7 @@ class Reconciler:
             think,
             record,
             kept,
-            lambda kube: brokers_to_ask(one.record, wanted, kube),
+            lambda kube: brokers_to_query(one.record, wanted, kube),
         )
         observed = await one.observe()
         plan_, failure = await self._planned(one, memory, wanted, observed)
@@ -245,23 +257,22 @@ class Reconciler:
         s = situation(record, wanted, observed)
         if understood:
             await memory.teller.blocked(resource, plan_)
-            now = now_text()
-            generation = resource["metadata"].get("generation", 0)
+            now, generation = now_text(), resource["metadata"].get("generation", 0)
             after = self._status(cluster, record, s, plan_, before, observed, wanted, generation, now)
             await one.report(document(after), now)
             if s is not None:
                 await one.withdraw(s)
             looked_after = not cluster.spec.paused and not cluster.spec.hibernated and not self._stopping
-            if looked_after and await one.topics(topics, record, self._events):
-                plan_.waits.append("topics change")
-            elif failure is None and one.found is not None and not plan_.steps and memory.changes == changes:
+            users = await one.objects(topics, record, self._events, plan_.waits) if looked_after else by_users.NOTHING
+            changed = failure is not None or plan_.steps or memory.changes != changes
+            if users is not None and one.found is not None and not changed:
                 until = self._clock() + _rests_s(cluster)
-                rest = _Rest(cluster, record, wanted, one.found, generation, after, declared, {}, until)
+                rest = _Rest(cluster, record, wanted, one.found, generation, after, declared, {}, users, until)
                 await self._rest(memory, rest, changes)
         if failure is not None:
             raise failure
-        told = conditions(s, plan_)
-        self._metrics.passed(*key, plan_, told, took_s=self._clock() - began, now_s=time.time())
+        current = conditions(s, plan_)
+        self._metrics.passed(*key, plan_, current, took_s=self._clock() - began, now_s=time.time())
         return self._next(memory, plan_, s)
 
     def _status(
@@ -299,25 +310,42 @@ class Reconciler:
         """
         fresh_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_", 1)
         while True:
+            kept = await self._certificates(one, memory)
             record = one.record
             plan_ = plan(record, wanted, observed, fresh_id)
+            plan_.waits += kept.waits
+            for problem in kept.problems:
+                plan_.block(*problem)
             self._patience(memory, situation(record, wanted, observed), plan_)
             self._racks(one.cluster, plan_)
             failure = await self._act(one, plan_)
             if failure is not None or one.record == record or not only_remembers(plan_):
                 return plan_, failure
 
+    async def _certificates(self, one: Pass, memory: _Memory) -> Kept:
+        """Keep the certificates of a cluster with TLS. New authorities are recorded before any node trusts them."""
+        if one.cluster.spec.paused or self._stopping:
+            return Kept()
+        annotations = one.resource["metadata"].get("annotations", {})
+        kept = await memory.secure.keep(one.cluster, annotations, one.record, one.found, one.seen)
+        if kept.done:
+            await self._events.emit(one.resource, "Normal", "Certificates", "; ".join(kept.done))
+        known = tuple(sorted({**dict(one.record.authorities), **kept.fingerprints}.items()))
+        if known != one.record.authorities:
+            await one.recorded(replace(one.record, authorities=known), "certificate authorities")
+        return kept
+
     async def _act(self, one: Pass, plan_: do.Plan) -> ApiError | RefusedError | UnreachableError | None:
         """Carry out a plan. Returns its error, or None. A lasting error is added to the plan as a block."""
         try:
-            await one.act(plan_, self._told(one.resource))
+            await one.act(plan_, self._notifier(one.resource))
         except NotYetError as error:
             plan_.waits.append(str(error))
         except (ApiError, RefusedError, UnreachableError) as error:
             if isinstance(error, ApiError | RefusedError) and error.lasting:
                 plan_.block("StepRefused", str(error))
             else:
-                await self._events.tell(one.resource, "Warning", "StepFailed", str(error))
+                await self._events.emit(one.resource, "Warning", "StepFailed", str(error))
             return error
         return None
 
@@ -343,6 +371,10 @@ class Reconciler:
             return None
         try:
             await check_templates(self._api, cluster)
+            await memory.secure.prepare(cluster)
+        except InTheWayError as error:
+            await memory.teller.wrong(resource, "InTheWay", str(error))
+            return None
         except UngrantedError as error:
             await memory.teller.wrong(resource, error.reason, str(error))
             return None
@@ -363,11 +395,11 @@ class Reconciler:
             text = "spec.rack needs machines' labels, and the operator may not read them: install it with"
             plan_.block("RacksUnknown", f"{text} watch.nodes=true, or leave spec.rack out")
 
-    def _told(self, resource: dict[str, Any]) -> Tell:
-        async def tell(steps: Sequence[do.Step]) -> None:
+    def _notifier(self, resource: dict[str, Any]) -> NotifySteps:
+        async def notify(steps: Sequence[do.Step]) -> None:
             await self._events.steps(resource, steps)
 
-        return tell
+        return notify
 
     # A pass over a cluster that rests
 
@@ -381,7 +413,7 @@ class Reconciler:
         """The states of the cluster's topics; None if a topic must change or cannot be read."""
         claims = {claim.topic: claim for claim in rest.record.topics}
         spec = rest.cluster.spec
-        if spec.paused or spec.hibernated or not (rest.declared.wishes or claims):
+        if spec.paused or spec.hibernated or not (rest.declared.desired_topics or claims):
             return {}
         broker = next(iter(rest.found.brokers.values()), None)
         if broker is None:
@@ -398,7 +430,7 @@ class Reconciler:
         if memory is None or rest is None or rest.until < began or self._stopping:
             return None
         # No watch has reported a change, so the listed objects are still correct now.
-        ask = brokers_to_ask(rest.record, rest.wanted, rest.found.kube)
+        ask = brokers_to_query(rest.record, rest.wanted, rest.found.kube)
         observed = await memory.look.observed(rest.found, self._clock(), ask)
         plan_ = plan(rest.record, rest.wanted, observed, "")
         s = situation(rest.record, rest.wanted, observed)
@@ -411,11 +443,12 @@ class Reconciler:
         )
         if document(after) != document(rest.status):
             return None
-        if rest.declared.wishes or rest.record.topics:
+        if rest.declared.desired_topics or rest.record.topics:
             states = await self._topics(memory, rest)
             if states is None or states != rest.topics:
                 return None
-        if memory.rest is not rest:
+        broker = next(iter(rest.found.brokers.values()), None)
+        if not await by_users.steady(memory.look.client, broker, rest.users) or memory.rest is not rest:
             return None
         self._metrics.passed(*key, plan_, conditions(s, plan_), took_s=self._clock() - began, now_s=time.time())
         return self._next(memory, plan_, s)
@@ -445,7 +478,8 @@ class Reconciler:
     def _memory(self, key: Key) -> _Memory:
         memory = self._memories.get(key)
         if memory is None:
-            look = Look(new_client(), self._clock)
-            memory = self._memories[key] = _Memory(look, Reporter(self._api, self._events))
+            secure = ClusterSecurity(self._api)
+            look = Look(new_client(security=secure.client), self._clock, secure.names)
+            memory = self._memories[key] = _Memory(look, Reporter(self._api, self._events), secure)
             self._metrics.clusters.set(len(self._memories))
         return memory

@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.apply import topics as by_topics
+from kraft_operator.apply import users as by_users
 from kraft_operator.apply.objects import difference
 from kraft_operator.apply.topic_objects import TopicObjects, cluster_missing
+from kraft_operator.apply.user_objects import UserObjects, all_users, users_without_cluster
 from kraft_operator.events import Events
 from kraft_operator.kube.client import Api
 from kraft_operator.observe import objects
 from kraft_operator.plan.model import steps as do
-from kraft_operator.plan.model.record import Claim
+from kraft_operator.specs.cluster import NamedCluster
 
 log = logging.getLogger("kraft_operator.reconcile")
 
@@ -38,7 +41,7 @@ class Reporter:
 
     api: Api
     events: Events
-    told: Reasons = ()
+    emitted: Reasons = ()
 
     async def wrong(self, resource: Object, reason: str, message: str) -> None:
         """Report that the operator does nothing: by an event, and by the condition Degraded."""
@@ -63,24 +66,29 @@ class Reporter:
         """Post an event for each new block of a plan."""
         await self.once(resource, tuple((one.reason, one.message) for one in plan.blocked))
 
-    async def once(self, resource: Object, told: Reasons) -> None:
+    async def once(self, resource: Object, emitted: Reasons) -> None:
         """Post an event for each reason and message that the last report did not have."""
-        for reason, message in told:
-            if (reason, message) not in self.told:
+        for reason, message in emitted:
+            if (reason, message) not in self.emitted:
                 metadata = resource["metadata"]
                 log.info("%s/%s: %s: %s", metadata["namespace"], metadata["name"], reason, message)
-                await self.events.tell(resource, "Warning", reason, message)
-        self.told = told
+                await self.events.emit(resource, "Warning", reason, message)
+        self.emitted = emitted
 
 
-async def topics_without_cluster(api: Api, events: Events, namespace: str, name: str) -> None:
-    """Write the statuses of the KRaftTopics whose cluster does not exist."""
-    found = await api.list("KRaftTopic", namespace)
-    declared, states = by_topics.declared(found, name)
-    states |= cluster_missing(name, (one.resource for one in declared.wishes))
+async def objects_without_cluster(api: Api, events: Events, namespace: str, name: str) -> None:
+    """Write the statuses of the KRaftTopics and KRaftUsers without an existing cluster."""
     owner = {"metadata": {"name": name, "namespace": namespace}}
-    await TopicObjects(api, events, namespace, found, owner, _no_claims).tell(states)
+    topics = await api.list("KRaftTopic", namespace)
+    declared, states = by_topics.declared(topics, name)
+    states |= cluster_missing(name, (one.resource for one in declared.desired_topics))
+    await TopicObjects(api, events, namespace, topics, owner, _no_claims).report_states(states)
+    users = await all_users(api, namespace) or []
+    of_users, wrong = by_users.declared(users, name)
+    wrong |= users_without_cluster(name, (one.resource for one in of_users.desired_users))
+    cluster = NamedCluster(name, namespace, "", KRaftClusterSpec.model_construct())
+    await UserObjects(api, events, cluster, users, owner, _no_claims).report_states(wrong)
 
 
-async def _no_claims(_: Mapping[str, Claim]) -> None:
+async def _no_claims(_: Mapping[str, Any]) -> None:
     """Ignore claims, because a missing cluster has no record."""

@@ -1,4 +1,4 @@
-"""Kafka's error codes (org.apache.kafka.common.protocol.Errors of 4.3.1) and the exception that carries one."""
+"""Kafka's error codes (org.apache.kafka.common.protocol.Errors of 4.3.1) and the exception that carries a code."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def fitting(message: str) -> str:
 
 
 class KafkaError(Exception):
-    """An error that is sent to a client: its code, and a text that says what is wrong and where (or None)."""
+    """An error that is sent to a client: its code, and a text that names the fault and its place (or None)."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code, message)

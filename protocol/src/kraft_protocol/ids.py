@@ -54,7 +54,7 @@ class RandomBytes(Protocol):
 
 
 def random_uuid(rng: RandomBytes) -> Uuid:
-    """A version-4 UUID that is not reserved and whose text does not begin with a dash, as in Kafka."""
+    """A version-4 UUID that is not reserved and has no dash at the beginning of its text, as in Kafka."""
     while True:
         raw = bytearray(rng.random_bytes(UUID_SIZE))
         raw[6] = (raw[6] & 0x0F) | 0x40

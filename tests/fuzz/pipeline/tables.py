@@ -48,7 +48,7 @@ def registered(form: str) -> Iterator[dict[str, Any]]:
 
 
 def run(form: str, kind: str, count: int, seed: int, folder: Path) -> tuple[int, int]:
-    """Write `count` values; returns the numbers of rows and dead letters. Raises whatever stops the table."""
+    """Write `count` values; returns the numbers of rows and dead letters. Raises the exception that stops the table."""
     rng = random.Random(f"{form} {kind} {seed}")
     path = folder / f"{form}-{kind}-{seed}"
     by = rng.choice([[], ["date"], ["hour", "key" if form == "raw" else "_key"], ["year"]])

@@ -20,8 +20,8 @@ from kraft_pipeline.tables.formats import registry
 from kraft_pipeline.tables.specs.table_spec import TableSpec
 from tests.debezium import ROW, event, key
 from tests.registry import RegistryServer
-from tests.unit.pipeline.test_table_debezium import AVRO, BY_ID, table
-from tests.unit.pipeline.test_table_registry import CUSTOMER, MONEY, ORDER, PURCHASE, classes
+from tests.unit.pipeline.tables.test_table_debezium import AVRO, BY_ID, table
+from tests.unit.pipeline.tables.test_table_registry import CUSTOMER, MONEY, ORDER, PURCHASE, classes
 
 COUNT = 2_000
 PIECES = (b"null", b'""', b"{}", b"[]", b"1e999", b"-", b"9" * 25, b'"\\ud800"', b"NaN", b"\0", b"\xff\xff\xff\xff\x7f")
@@ -75,7 +75,7 @@ def decoded(given: TableSpec, some: list[bytes | None], keys: list[bytes]) -> va
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("more", [{}, BY_ID])
-def test_change_events_in_json(tmp_path: Path, more: dict[str, Any], seed: int) -> None:
+def test_change_events_in_json_are_rows_or_dead_letters(tmp_path: Path, more: dict[str, Any], seed: int) -> None:
     chosen = random.Random(seed)
     events = [
         event("c", None, {"id": 1, "name": "a"}),
@@ -93,7 +93,7 @@ def framed(number: int, value: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_change_events_in_avro(tmp_path: Path, server: RegistryServer, seed: int) -> None:
+def test_change_events_in_avro_are_rows_or_dead_letters(tmp_path: Path, server: RegistryServer, seed: int) -> None:
     chosen, out = random.Random(seed), io.BytesIO()
     row = {"id": 1, "name": "a", "price": decimal.Decimal("1.5"), "day": 1, "at": 5, "ns": 5}
     row["seen"] = "2024-02-29T10:00:00Z"
@@ -110,7 +110,7 @@ def plain(path: Path, kind: str, server: RegistryServer) -> TableSpec:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_messages_of_protobuf(tmp_path: Path, server: RegistryServer, seed: int) -> None:
+def test_values_of_protobuf_are_rows_or_dead_letters(tmp_path: Path, server: RegistryServer, seed: int) -> None:
     chosen = random.Random(seed)
     server.add("money", MONEY, schemaType="PROTOBUF")
     reference = {"name": "money.proto", "subject": "money", "version": 1}
@@ -125,7 +125,7 @@ def test_messages_of_protobuf(tmp_path: Path, server: RegistryServer, seed: int)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_json_by_a_schema(tmp_path: Path, server: RegistryServer, seed: int) -> None:
+def test_json_by_a_schema_is_a_row_or_a_dead_letter(tmp_path: Path, server: RegistryServer, seed: int) -> None:
     chosen = random.Random(seed)
     server.add("customer", CUSTOMER, schemaType="JSON")
     reference = {"name": "customer.json", "subject": "customer", "version": 1}

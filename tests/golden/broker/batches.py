@@ -39,7 +39,7 @@ def sealed(data: bytes | bytearray) -> bytes:
 
 
 def altered(data: bytes, **fields: int) -> bytes:
-    """The batch with changed header fields behind the CRC, and the right CRC."""
+    """The batch with changed header fields after the CRC, and the right CRC."""
     values = dict(zip(FIELDS, HEADER.unpack_from(data, 21), strict=True)) | fields
     made = bytearray(data)
     HEADER.pack_into(made, 21, *(values[name] for name in FIELDS))

@@ -15,6 +15,7 @@ SETTINGS = {
     "log.cleaner.enable": "false",
     "log.initial.task.delay.ms": "3600000",
     "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "5000",  # the default; set, it turns `frequent-heartbeats` off
     "message.max.bytes": "200000",
 }
 

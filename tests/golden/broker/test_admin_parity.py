@@ -71,7 +71,7 @@ def without_documentation(answer: Any) -> Any:
     return answer
 
 
-def test_describe_configs(pair: Pair) -> None:
+def test_answers_to_describe_configs_match(pair: Pair) -> None:
     for synonyms in (False, True):
         for resource in ((TOPIC, "a"), (BROKER, "1"), (BROKER, ""), (METRICS, "m"), (GROUP, "g")):
             pair.same(describe(resource, include_synonyms=synonyms), label=str(resource))
@@ -114,7 +114,7 @@ def replace(kind: int, name: str, *rows: tuple[str, str | None], **fields: Any) 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
-def test_alter_configs(pair: Pair) -> None:
+def test_answers_to_alter_configs_match(pair: Pair) -> None:
     cases: tuple[tuple[int, str, list[tuple[str, int, str | None]]], ...] = (
         (TOPIC, "a", [("retention.ms", SET, "1000")]),
         (TOPIC, "a", [("retention.ms", SET, "soon")]),
@@ -176,7 +176,7 @@ def test_alter_configs(pair: Pair) -> None:
         pair.same(ListConfigResourcesRequest(types), 1, mask=mask)
 
 
-def test_how_far_a_brokers_configs_may_change_at_once(pair: Pair) -> None:
+def test_bounds_of_dynamic_changes_of_a_broker_match(pair: Pair) -> None:
     cases: tuple[tuple[int, str, list[tuple[str, int, str | None]]], ...] = (
         (BROKER, "1", [("num.io.threads", SET, "3")]),
         (BROKER, "1", [("num.io.threads", SET, "4")]),
@@ -239,7 +239,7 @@ def test_how_far_a_brokers_configs_may_change_at_once(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("name", ["+1", " 1", "01", "1_0", "\u0661", "1.0", "-0", "2147483648", "9" * 20])
-def test_ids_of_nodes_are_what_java_takes_for_integers(pair: Pair, name: str) -> None:
+def test_ids_of_nodes_are_parsed_like_by_java(pair: Pair, name: str) -> None:
     pair.same(describe((BROKER, name), keys=["num.partitions"]), 4)
     pair.same(alter((BROKER, name, [("log.cleaner.threads", SET, "2")]), validate_only=True), 1)
     pair.same(replace(BROKER, name, ("log.cleaner.threads", "2"), validate_only=True), 2)
@@ -255,7 +255,7 @@ def only_a(answer: Any) -> Any:
     return {**answer, "config_resources": [r for r in answer["config_resources"] if r["resource_name"] == "a"]}
 
 
-def test_topics(pair: Pair) -> None:
+def test_answers_about_topics_match(pair: Pair) -> None:
     def creates(*topics: Topic, **fields: Any) -> CreateTopicsRequest:
         return CreateTopicsRequest(topics=list(topics), timeout_ms=30_000, **fields)
 
@@ -327,7 +327,7 @@ def test_names_as_long_as_names_can_be_are_answered(pair: Pair) -> None:
         assert not isinstance(pair.ours.ask(asked, version), str)
 
 
-def test_reassignment_and_election(pair: Pair) -> None:
+def test_answers_about_reassignments_and_elections_match(pair: Pair) -> None:
     moved = AlterPartitionReassignmentsRequest
     for replicas in ([1], None, [], [9], [1, 1]):
         part = moved.ReassignablePartition(partition_index=0, replicas=replicas)
@@ -344,7 +344,7 @@ def test_reassignment_and_election(pair: Pair) -> None:
             pair.same(ElectLeadersRequest(election_type=kind, topic_partitions=asked), label=str(kind))
 
 
-def test_quotas_and_users(pair: Pair) -> None:
+def test_answers_about_quotas_and_users_match(pair: Pair) -> None:
     entity, op = AlterClientQuotasRequest.EntityData, AlterClientQuotasRequest.OpData
     for kind, name, key, value in (
         ("user", "alice", "producer_byte_rate", 1000.0),
@@ -411,7 +411,7 @@ def test_quotas_and_users(pair: Pair) -> None:
     pair.same(DescribeUserScramCredentialsRequest([user("alice"), user("alice"), user("bob")]))
 
 
-def test_acls_and_tokens(pair: Pair) -> None:
+def test_answers_about_acls_and_tokens_match(pair: Pair) -> None:
     pair.same(DescribeAclsRequest(1, None, 1, None, None, 1, 1))
     pair.same(DescribeAclsRequest(99, None, 1, None, None, 1, 1))
     pair.same(CreateAclsRequest([CreateAclsRequest.AclCreation(2, "a", 3, "User:alice", "*", 3, 3)]))
@@ -424,7 +424,7 @@ def test_acls_and_tokens(pair: Pair) -> None:
     pair.same(DescribeDelegationTokenRequest(owners=None))
 
 
-def test_features_and_quorum(pair: Pair) -> None:
+def test_answers_about_features_and_the_quorum_match(pair: Pair) -> None:
     update = UpdateFeaturesRequest.FeatureUpdateKey
     for name, level, kind in (
         ("metadata.version", 30, 1), ("metadata.version", 99, 1), ("metadata.version", 25, 1), ("nonsense", 1, 1),
@@ -461,7 +461,7 @@ def test_features_and_quorum(pair: Pair) -> None:
     pair.same(DescribeQuorumRequest())
 
 
-def test_transactions(pair: Pair) -> None:
+def test_answers_about_transactions_match(pair: Pair) -> None:
     pair.same(ListTransactionsRequest())
     pair.same(ListTransactionsRequest(["Ongoing", "Nonsense"], [1], 100))
     pair.same(ListTransactionsRequest(transactional_id_pattern="a.*"), 2)

@@ -21,12 +21,6 @@ from tests.golden.broker.pair import CLOSED, SILENT, Pair, Side, frame
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("broker-parity")]
 
 NOT_SERVED = {
-    ApiKey.ADD_PARTITIONS_TO_TXN: "transactions",
-    ApiKey.ADD_OFFSETS_TO_TXN: "transactions",
-    ApiKey.END_TXN: "transactions",
-    ApiKey.WRITE_TXN_MARKERS: "transactions",
-    ApiKey.TXN_OFFSET_COMMIT: "transactions",
-    **dict.fromkeys((ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE), "KIP-848 groups"),
     **dict.fromkeys((ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE), "streams groups"),
     **{key: "share groups" for key in ApiKey if "SHARE" in key.name},
 }
@@ -46,7 +40,7 @@ def without_apis(answer: Any) -> Any:
     return {key: value for key, value in answer.items() if key != "api_keys"}
 
 
-def test_versions_are_those_of_the_release(pair: Pair) -> None:
+def test_versions_match_the_release(pair: Pair) -> None:
     kafka, ours = (side.ask(ApiVersionsRequest("a", "1"), 4) for side in pair.sides)
     theirs = {ApiKey(row.api_key): (row.min_version, row.max_version) for row in kafka.api_keys}
     mine = {ApiKey(row.api_key): (row.min_version, row.max_version) for row in ours.api_keys}
@@ -55,19 +49,19 @@ def test_versions_are_those_of_the_release(pair: Pair) -> None:
     pair.deviations.add("not-served")
 
 
-def test_api_versions(pair: Pair) -> None:
+def test_answers_to_api_versions_match(pair: Pair) -> None:
     pair.same(ApiVersionsRequest("a", "1"), mask=without_apis)
     for name, version in (("", ""), ("-a", "1"), ("a b", "1"), ("a", "1.0-"), ("ä", "1"), ("a" * 300, "1.2.3-x")):
         pair.same(ApiVersionsRequest(name, version), (3, 4), mask=without_apis)
 
 
-def test_unknown_versions_of_api_versions(pair: Pair) -> None:
+def test_unknown_versions_of_api_versions_get_the_same_answer(pair: Pair) -> None:
     for version in (5, 6, 99, 32767, -1, -32768):
         pair.raw(f"ApiVersions {version}", size(header(18, version)))
         pair.raw(f"ApiVersions {version}, flexible", size(header(18, version) + b"\0\x02a\x021\0"))
 
 
-def test_unknown_apis_and_versions(pair: Pair) -> None:
+def test_unknown_apis_and_versions_get_the_same_answer(pair: Pair) -> None:
     for key in (-1, 4, 5, 6, 7, 52, 56, 58, 59, 62, 63, 67, 70, 73, 82, 93, 999, 32767):
         pair.raw(f"api {key}", size(header(key, 0) + b"\0" * 20))
     for key in sorted(ApiKey(k) for k in set(API) - {ApiKey.API_VERSIONS}):
@@ -76,7 +70,7 @@ def test_unknown_apis_and_versions(pair: Pair) -> None:
                 pair.raw(f"{key.name} v{version}", size(header(key, version) + b"\0" * 40))
 
 
-def test_malformed_requests(pair: Pair) -> None:
+def test_malformed_requests_get_the_same_answer(pair: Pair) -> None:
     metadata = frame(MetadataRequest(topics=[]), 12)
     cases = {
         "header cut off": size(struct.pack(">hh", 3, 12)),
@@ -100,13 +94,13 @@ def test_malformed_requests(pair: Pair) -> None:
         pair.raw(label, data, wait_s=5.0)
 
 
-def test_a_request_after_a_refused_one_on_a_new_connection(pair: Pair) -> None:
+def test_a_request_after_a_refused_one_is_answered_on_a_new_connection(pair: Pair) -> None:
     for side in pair.sides:
         side.close()
     pair.check("alive", Side.is_open)
 
 
-def test_damaged_frames(pair: Pair) -> None:
+def test_damaged_frames_get_the_same_answer(pair: Pair) -> None:
     """Bits flipped in valid requests: both close, or both answer (the answer may depend on the bit)."""
     rng = random.Random(4)
     good = [frame(ApiVersionsRequest("a", "1"), 3), frame(SaslHandshakeRequest("PLAIN"), 1)]
@@ -118,7 +112,7 @@ def test_damaged_frames(pair: Pair) -> None:
             pair.check(f"damaged {data.hex()}", partial(outcome, bytes(data)))
 
 
-def test_text_that_is_no_utf_8(pair: Pair) -> None:
+def test_text_that_is_not_utf_8_is_refused(pair: Pair) -> None:
     """Kafka replaces bytes that are not UTF-8 by U+FFFD."""
     for data in (size(header(18, 0, b"\xff\xfe")), size(header(3, 1) + struct.pack(">ih", 1, 1) + b"\xff")):
         assert outcome(data, pair.kafka) == "answers"
@@ -133,7 +127,7 @@ def outcome(data: bytes, side: Side) -> str:
     return answer if answer in {CLOSED, SILENT} else "answers"
 
 
-def test_sasl_on_a_plain_listener(pair: Pair) -> None:
+def test_sasl_on_a_plain_listener_gets_the_same_answer(pair: Pair) -> None:
     pair.same(SaslHandshakeRequest("PLAIN"))
     pair.same(SaslHandshakeRequest("nonsense"))
     pair.same(SaslAuthenticateRequest(b"\0user\0password"))

@@ -36,7 +36,7 @@ def code(answer: Any) -> int:
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.LZ4, Compression.ZSTD])
-def test_batches_of_many_records(pair: Pair, codec: Compression) -> None:
+def test_batches_of_many_records_get_the_same_answers(pair: Pair, codec: Compression) -> None:
     records = [record(b"") for _ in range(MANY)]
     good = batch(*records, compression=codec)
     pair.same(produce("costs", (0, good)), 9)
@@ -48,7 +48,7 @@ def test_batches_of_many_records(pair: Pair, codec: Compression) -> None:
         pair.check(f"{codec.name}: {topic}", lambda side, topic=topic: stored(side, topic).hex())  # type: ignore[misc]
 
 
-def test_bombs(pair: Pair) -> None:
+def test_compression_bombs_get_the_same_answers(pair: Pair) -> None:
     for codec in (Compression.GZIP, Compression.ZSTD):
         below = batch(record(bytes(PLAIN_MAX - 1000)), compression=codec)
         assert len(below) < int(SETTINGS["message.max.bytes"])
@@ -59,7 +59,7 @@ def test_bombs(pair: Pair) -> None:
         )
 
 
-def test_records_of_many_headers(pair: Pair) -> None:
+def test_records_of_many_headers_get_the_same_answers(pair: Pair) -> None:
     pair.same(produce("costs", (0, batch(record(headers=[("h", b"")] * HEADERS_MAX)))), 9)
     more = batch(record(headers=[("h", b"")] * (HEADERS_MAX + 1)))
     pair.differs(
@@ -67,13 +67,13 @@ def test_records_of_many_headers(pair: Pair) -> None:
     )
 
 
-def test_metadata_of_many_names(pair: Pair) -> None:
+def test_metadata_of_many_names_gets_the_same_answers(pair: Pair) -> None:
     names = ["costs", *(f"costs.missing.{i}" for i in range(3000)), "costs.plain"]
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     pair.same(MetadataRequest(topics=topics, allow_auto_topic_creation=False), (4, 9))
 
 
-def test_configurations_of_many_resources(pair: Pair) -> None:
+def test_configurations_of_many_resources_get_the_same_answers(pair: Pair) -> None:
     some = [Resource(TOPIC_RESOURCE, "costs", [key]) for key in ("cleanup.policy", "retention.ms", "segment.ms")]
     pair.same(
         DescribeConfigsRequest(resources=[*some, *(Resource(TOPIC_RESOURCE, f"no.{i}", None) for i in range(50))]), 4

@@ -65,7 +65,7 @@ def fetch(*rows: Any, topic: str = "f", topic_id: Any = None, **fields: Any) -> 
     return made
 
 
-def test_reading(pair: Pair) -> None:
+def test_reads_return_the_same_records(pair: Pair) -> None:
     pair.same(fetch(wanted()))
     pair.same(fetch(wanted(0), wanted(1), wanted(2)), ordered=True)
     for offset in (1, 2, 5, 11, 12):
@@ -74,7 +74,7 @@ def test_reading(pair: Pair) -> None:
         pair.same(fetch(wanted(), isolation_level=isolation))
 
 
-def test_sizes(pair: Pair) -> None:
+def test_bounds_of_sizes_return_the_same_records(pair: Pair) -> None:
     for size in (0, 1, 50, 61, 100, 150, 200, 300, -1, -(2**31)):
         pair.same(fetch(wanted(0, size=size)), (4, 12, 18), label=f"partition bytes {size}")
         pair.same(fetch(wanted(0, 3, size=size), wanted(1)), (4, 12, 18), label=f"partition bytes {size}")
@@ -83,14 +83,14 @@ def test_sizes(pair: Pair) -> None:
         pair.same(fetch(wanted(2), wanted(1), wanted(0), max_bytes=size), (4, 18), label=f"max {size}", ordered=True)
 
 
-def test_offsets_out_of_range(pair: Pair) -> None:
+def test_offsets_out_of_range_get_the_same_error(pair: Pair) -> None:
     for offset in (13, 100, -1, -2, 2**63 - 1, -(2**63)):
         pair.same(fetch(wanted(0, offset)), (4, 11, 12, 18), label=f"offset {offset}")
     for offset in (0, 3, 4, 5, 12, 13):
         pair.same(fetch(wanted(0, offset), topic="f.trimmed"), (4, 12, 18), label=f"trimmed, offset {offset}")
 
 
-def test_unknown_partitions(pair: Pair) -> None:
+def test_unknown_partitions_get_the_same_error(pair: Pair) -> None:
     for index in (3, -1, 2**31 - 1):
         pair.same(fetch(wanted(index)))
         pair.same(fetch(wanted(index), wanted(0)), (4, 12, 13, 18))
@@ -104,7 +104,7 @@ def test_unknown_partitions(pair: Pair) -> None:
     pair.same(fetch(wanted(0, 0), wanted(0, 4)), (4, 12, 18))
 
 
-def test_leader_epochs(pair: Pair) -> None:
+def test_leader_epochs_get_the_same_answers(pair: Pair) -> None:
     for epoch in (0, 1, 5, -1, -2):
         pair.same(fetch(wanted(0, current_leader_epoch=epoch)), label=f"current epoch {epoch}")
         pair.same(fetch(wanted(0, 3, current_leader_epoch=epoch)), (9, 12, 16, 18), label=f"current epoch {epoch}")
@@ -115,7 +115,7 @@ def test_leader_epochs(pair: Pair) -> None:
             )
 
 
-def test_as_a_follower(pair: Pair) -> None:
+def test_fetches_of_followers_get_the_same_answers(pair: Pair) -> None:
     for replica in (-2, -3):
         pair.same(fetch(wanted(), replica_id=replica), (4, 9, 12, 14), label=f"replica {replica}")
         for epoch in (-1, 5):
@@ -125,7 +125,7 @@ def test_as_a_follower(pair: Pair) -> None:
     pair.same(fetch(wanted(), rack_id="rack"), (11, 18))
 
 
-def test_waiting(pair: Pair) -> None:
+def test_fetches_wait_under_the_same_conditions(pair: Pair) -> None:
     for asked in (
         fetch(wanted(0, 12), max_wait_ms=150, min_bytes=1),
         fetch(wanted(0, 0), max_wait_ms=150, min_bytes=100_000),
@@ -162,7 +162,7 @@ def session(name: str, epoch: int, *rows: Any, forget: list[int] | None = None, 
 
 
 @pytest.mark.parametrize("version", [7, 11, 12, 13, 18])
-def test_sessions(pair: Pair, version: int) -> None:
+def test_sessions_get_the_same_answers(pair: Pair, version: int) -> None:
     def remember(answers: tuple[Any, Any], name: str = "session") -> None:
         for side, answer in zip(pair.sides, answers, strict=True):
             side.memory[name] = answer.session_id
@@ -200,7 +200,7 @@ def test_sessions(pair: Pair, version: int) -> None:
     pair.same(session("session", 1), other, label="names and ids mixed")
 
 
-def test_whose_turn_it_is_in_a_session(pair: Pair) -> None:
+def test_partitions_of_a_session_take_turns(pair: Pair) -> None:
     """If two partitions have more than fits, ours continues with the partition that has waited longer."""
 
     def indexes(answer: Any) -> list[int]:
@@ -230,7 +230,7 @@ def largest(answer: Any) -> tuple[int, int]:
     return found.offset, found.timestamp
 
 
-def test_list_offsets(pair: Pair) -> None:
+def test_answers_to_list_offsets_match(pair: Pair) -> None:
     for timestamp in (-1, -2, -3, -4, -5, -6, -7, -100, 0, WHEN, WHEN + 25, WHEN + 47, WHEN + 50, WHEN + 51, 2**62):
         for topic in ("f", "f.trimmed", "f.times"):
             pair.same(list_offsets(timestamp, topic=topic), label=f"{timestamp} of {topic}")
@@ -258,7 +258,7 @@ def test_list_offsets(pair: Pair) -> None:
     pair.same(ListOffsetsRequest(replica_id=-1, topics=twice))
 
 
-def test_offsets_for_leader_epochs(pair: Pair) -> None:
+def test_answers_to_offsets_for_leader_epochs_match(pair: Pair) -> None:
     def asked(topic: str, index: int, current: int, epoch: int, replica: int = -1) -> OffsetForLeaderEpochRequest:
         row = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(index, current, epoch)
         topics = [OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic, [row])]
@@ -274,7 +274,7 @@ def test_offsets_for_leader_epochs(pair: Pair) -> None:
         pair.same(asked("f", 0, -1, 0, replica))
 
 
-def test_init_producer_id(pair: Pair) -> None:
+def test_answers_to_init_producer_id_match(pair: Pair) -> None:
     pair.same(InitProducerIdRequest(transaction_timeout_ms=1000), range(6))
     for producer_id, epoch in ((5, 0), (5, -1), (-1, 3), (2**40, 32767)):
         pair.same(
@@ -290,7 +290,7 @@ def delete_records(topic: str, *rows: tuple[int, int]) -> DeleteRecordsRequest:
     return DeleteRecordsRequest([DeleteRecordsRequest.DeleteRecordsTopic(topic, made)], 5000)
 
 
-def test_delete_records(pair: Pair) -> None:
+def test_answers_to_delete_records_match(pair: Pair) -> None:
     for offset in (0, 4, 2, 5, 13, -2, -5, 2**62, 6, -1, -1):
         pair.same(delete_records("f.emptied", (0, offset)), label=f"up to {offset}")
         pair.same(list_offsets(-2, topic="f.emptied"), 7)
@@ -315,7 +315,7 @@ def named_f(answer: Any) -> Any:
     return answer
 
 
-def test_describe_log_dirs(pair: Pair) -> None:
+def test_answers_to_describe_log_dirs_match(pair: Pair) -> None:
     topic = DescribeLogDirsRequest.DescribableLogDirTopic
     pair.same(DescribeLogDirsRequest(topics=None), mask=named_f)
     pair.same(DescribeLogDirsRequest(topics=[]), mask=named_f)
@@ -323,7 +323,7 @@ def test_describe_log_dirs(pair: Pair) -> None:
     pair.same(DescribeLogDirsRequest(topics=[topic("f", [9]), topic("nope", [0])]))
 
 
-def test_describe_producers(pair: Pair) -> None:
+def test_answers_to_describe_producers_match(pair: Pair) -> None:
     def asked(topic: str, *indexes: int) -> DescribeProducersRequest:
         return DescribeProducersRequest([DescribeProducersRequest.TopicRequest(topic, list(indexes))])
 

@@ -40,7 +40,7 @@ def coordinators(kind: int, *keys: str) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(key_type=kind, coordinator_keys=list(keys))
 
 
-def test_find_coordinator(pair: Pair) -> None:
+def test_answers_to_find_coordinator_match(pair: Pair) -> None:
     for key in ("group", "", "ü", "x" * 300):
         pair.same(FindCoordinatorRequest(key=key))
         pair.same(FindCoordinatorRequest(key=key, key_type=0), (1, 2, 3))
@@ -79,7 +79,7 @@ def remember(pair: Pair, answers: tuple[Any, Any], name: str) -> None:
         side.memory[name] = answer.member_id
 
 
-def test_joining(pair: Pair) -> None:
+def test_joins_get_the_same_answers(pair: Pair) -> None:
     pair.same(join(""))
     pair.same(join("j0", "nobody"))
     for version in range(10):
@@ -264,7 +264,7 @@ def test_offsets(pair: Pair) -> None:
     pair.same(OffsetFetchRequest(groups=several, topics=[]), new)
 
 
-def test_offsets_of_a_group_with_members(pair: Pair) -> None:
+def test_offsets_of_a_group_with_members_get_the_same_answers(pair: Pair) -> None:
     group = "busy"
     remember(pair, pair.same(join(group), 3), "m")
     member: dict[str, Any] = {"member_id": its("m"), "generation_id_or_member_epoch": 1}
@@ -293,7 +293,7 @@ def test_offsets_of_a_group_with_members(pair: Pair) -> None:
     pair.same(DeleteGroupsRequest([group]))
 
 
-def test_listing(pair: Pair) -> None:
+def test_groups_are_listed_alike(pair: Pair) -> None:
     pair.same(commit("only-offsets", (0, 1, "")), 5)
 
     def known(answer: Any) -> Any:

@@ -26,7 +26,7 @@ def asked(path: str | None, topic: str, *partitions: int) -> Callable[[Side], Al
     return request
 
 
-def test_what_moves_nothing(pair: Pair) -> None:
+def test_requests_that_move_nothing_get_the_same_answers(pair: Pair) -> None:
     pair.create("moves.t", 2)
     pair.create(LONG, 1)
     pair.same(asked(None, "moves.t", 0, 1), label="where they are")

@@ -44,7 +44,7 @@ def ours_only(answer: Any) -> Any:
     return {**answer, "topics": [t for t in answer["topics"] if str(t["name"]).startswith("meta")]}
 
 
-def test_metadata(pair: Pair) -> None:
+def test_answers_to_metadata_match(pair: Pair) -> None:
     pair.same(MetadataRequest(topics=None, allow_auto_topic_creation=False), mask=ours_only, settles=True)
     pair.same(metadata(), mask=ours_only)
     pair.same(metadata("meta.one", "meta.three"))
@@ -57,7 +57,7 @@ def test_metadata(pair: Pair) -> None:
     pair.same(metadata("__consumer_offsets"), 12)
 
 
-def test_metadata_by_id(pair: Pair) -> None:
+def test_answers_to_metadata_by_id_match(pair: Pair) -> None:
     pair.same(by_id("meta.one"))
     pair.same(by_id("meta.one", "meta.one"))
     pair.same(by_id("meta.one", "meta.three"))
@@ -78,7 +78,7 @@ def test_metadata_by_id(pair: Pair) -> None:
     )
 
 
-def test_metadata_creates_topics(pair: Pair) -> None:
+def test_metadata_creates_the_same_topics(pair: Pair) -> None:
     for version in (0, 1, 4, 9, 13):
         pair.same(metadata(f"meta.auto.{version}", auto=True), version)
     pair.same(metadata("bad/name", auto=True), (0, 4, 13))
@@ -100,7 +100,7 @@ def test_metadata_creates_topics(pair: Pair) -> None:
     pair.same(metadata("meta_one"), 12)
 
 
-def test_metadata_creates_topics_of_coordinators(pair: Pair) -> None:
+def test_metadata_creates_the_same_topics_of_coordinators(pair: Pair) -> None:
     names = ("__transaction_state", "__share_group_state")
     for name in names:
         pair.same(metadata(name, auto=True), 12)
@@ -127,7 +127,7 @@ def page(*names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) 
     )
 
 
-def test_describe_topic_partitions(pair: Pair) -> None:
+def test_answers_to_describe_topic_partitions_match(pair: Pair) -> None:
     names = ("meta.three", "meta.one", "meta.nope")
     pair.same(page(*names), ordered=True)
     for limit in (1, 2, 3, 4, 5, 0, -1, -5, 2**31 - 1):
@@ -154,7 +154,7 @@ def test_describe_topic_partitions(pair: Pair) -> None:
         pair.same(page(limit=2, cursor=cursor), ordered=True)
 
 
-def test_describe_cluster(pair: Pair) -> None:
+def test_answers_to_describe_cluster_match(pair: Pair) -> None:
     pair.same(DescribeClusterRequest())
     pair.same(DescribeClusterRequest(include_cluster_authorized_operations=True))
     pair.same(DescribeClusterRequest(include_fenced_brokers=True))

@@ -1,4 +1,4 @@
-"""Produce: what is accepted, refused and stored, in every version."""
+"""Produce: accepted, refused and stored batches, in every version."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _topics(servers: tuple[Side, Side]) -> None:
         made.create(f"p.{codec}.time", compression_type=codec, message_timestamp_type="LogAppendTime")
 
 
-def test_accepted(pair: Pair) -> None:
+def test_accepted_batches_are_stored_alike(pair: Pair) -> None:
     pair.same(produce("p", (0, batch())))
     pair.same(produce("p", (0, batch()), (1, batch(record(), record(at=WHEN + 5)))))
     pair.same(produce("p", (1, batch(record(None), record(b"", None), record(headers=[("h", b"x"), ("", None)])))))
@@ -54,7 +54,7 @@ def test_accepted(pair: Pair) -> None:
         pair.check(f"p-{partition}.log", lambda side, partition=partition: stored(side, "p", partition).hex())  # type: ignore[misc]
 
 
-def test_unanswered(pair: Pair) -> None:
+def test_acks_0_gets_no_answer_from_either(pair: Pair) -> None:
     pair.unanswered(produce("p", (0, batch()), acks=0), 9)
     pair.unanswered(produce("p", (77, batch()), acks=0), 9)
     pair.unanswered(produce("p", (0, b""), acks=0), 9)
@@ -62,7 +62,7 @@ def test_unanswered(pair: Pair) -> None:
     pair.unanswered(produce("p", acks=0), 9)
 
 
-def test_refused_requests(pair: Pair) -> None:
+def test_refused_requests_get_the_same_error(pair: Pair) -> None:
     for acks in (2, -2, 32767, -32768):
         pair.same(produce("p", (0, batch()), acks=acks))
     pair.same(produce("p"))
@@ -87,7 +87,7 @@ def rows(answer: Any) -> int:
     return len(answer.responses[0].partition_responses)
 
 
-def test_the_same_partition_twice(pair: Pair) -> None:
+def test_a_repeated_partition_gets_the_same_answer(pair: Pair) -> None:
     asked = produce("p.twice", (0, batch()), (0, batch(record(b"second"))))
     pair.differs("partition-twice", asked, (9, 13), kafka=lambda a: rows(a) == 1, ours=lambda a: rows(a) == 2)
     stored_values = [
@@ -97,7 +97,7 @@ def test_the_same_partition_twice(pair: Pair) -> None:
     assert stored_values == [[b"second"] * 2, [b"value", b"second"] * 2]
 
 
-def test_refused_batches(pair: Pair) -> None:
+def test_refused_batches_get_the_same_error(pair: Pair) -> None:
     good = batch(record(), record())
     cases = {
         "empty": b"",
@@ -143,7 +143,7 @@ def test_refused_batches(pair: Pair) -> None:
     pair.check("p.malformed-0.log", lambda side: stored(side, "p.malformed").hex())
 
 
-def test_records_of_null(pair: Pair) -> None:
+def test_null_records_get_the_same_answer(pair: Pair) -> None:
     """Kafka fails on them and sends no answer, nor any later answer on that connection."""
     for side, expected in ((pair.kafka, SILENT), (pair.ours, "answers")):
         side.close()
@@ -153,16 +153,14 @@ def test_records_of_null(pair: Pair) -> None:
     pair.deviations.add("records-of-null")
 
 
-def test_transactional_requests(pair: Pair) -> None:
+def test_transactional_requests_get_the_same_answers(pair: Pair) -> None:
     txn = batch(record(), transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
     pair.same(produce("p.txn", (0, txn)), (3, 10, 11, 12, 13))
-    pair.differs(
-        "transactions",
-        produce("p.txn", (0, txn), transactional_id="t"),
-        (3, 10, 11, 12, 13),
-        kafka=refused(19, 49),  # its coordinator's topic may exist by now: a metadata request creates it
-        ours=refused(48),
-    )
+    for side in (pair.kafka, pair.ours):
+        for version in (3, 10, 11, 12, 13):
+            # The coordinator's topic may exist by now: a metadata request creates it.
+            answer = side.ask(produce("p.txn", (0, txn), transactional_id="t")(side), version)
+            assert refused(19, 49)(answer), (side, version)
     for transactional_id in (None, "t"):
         pair.same(produce("p.txn", (0, batch()), transactional_id=transactional_id), (3, 11, 13))
 
@@ -211,7 +209,7 @@ def refused(*codes: int) -> Callable[[Any], bool]:
     return lambda answer: answered(answer) in codes
 
 
-def test_what_is_wrong_deep_inside_a_batch(pair: Pair) -> None:
+def test_malformed_records_deep_inside_a_batch_are_stored_alike(pair: Pair) -> None:
     """Kafka and ours check only the first lengths of many records."""
     good = [raw_record(n) for n in range(12)]
     for label, payload in {
@@ -235,7 +233,7 @@ def test_what_is_wrong_deep_inside_a_batch(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.LZ4])
-def test_malformed_records(pair: Pair, codec: Compression) -> None:
+def test_malformed_records_get_the_same_error(pair: Pair, codec: Compression) -> None:
     for label, data in MALFORMED.items():
         made = data
         if codec:
@@ -252,7 +250,7 @@ def test_malformed_records(pair: Pair, codec: Compression) -> None:
     pair.check(f"{codec.name}: log", lambda side: stored(side, "p.records").hex())
 
 
-def test_garbage_inside_a_codec(pair: Pair) -> None:
+def test_garbage_inside_a_codec_gets_the_same_error(pair: Pair) -> None:
     good = batch(record(b"v" * 100), record(), compression=Compression.GZIP)
     for codec in CODECS[1:]:
         good = batch(record(b"v" * 100), record(), compression=codec)
@@ -268,7 +266,7 @@ def test_garbage_inside_a_codec(pair: Pair) -> None:
     pair.check("p.garbage-0.log", lambda side: stored(side, "p.garbage").hex())
 
 
-def test_wrong_max_timestamps(pair: Pair) -> None:
+def test_wrong_max_timestamps_get_the_same_answers(pair: Pair) -> None:
     good = batch(record(at=WHEN), record(at=WHEN + 10), record(at=WHEN + 5))
     for label, fields in {
         "too large": {"max_timestamp": WHEN + 1000},
@@ -282,7 +280,7 @@ def test_wrong_max_timestamps(pair: Pair) -> None:
     pair.check("p.times-0.log", lambda side: stored(side, "p.times").hex())
 
 
-def test_timestamps(pair: Pair) -> None:
+def test_timestamps_get_the_same_answers(pair: Pair) -> None:
     now = int(time.time() * 1000)
     for at in (-1, 0, -5, now, now - 2 * DAY, now + 2 * DAY, now + DAY // 2, 2**62, 2**63 - 1):
         for topic in ("p.times", "p.recent", "p.append.time"):
@@ -292,7 +290,7 @@ def test_timestamps(pair: Pair) -> None:
         pair.check(f"{topic}-0.log", lambda side, topic=topic: stored(side, topic).hex())  # type: ignore[misc]
 
 
-def test_keys_on_compacted_topics(pair: Pair) -> None:
+def test_missing_keys_on_compacted_topics_get_the_same_error(pair: Pair) -> None:
     for codec in (Compression.NONE, Compression.GZIP):
         pair.same(produce("p.compact", (0, batch(record(), record(b"v", None), compression=codec))), (3, 8, 13))
         pair.same(produce("p.compact", (0, batch(*[record(b"v", None)] * 5, compression=codec))), (3, 8, 13))
@@ -300,7 +298,7 @@ def test_keys_on_compacted_topics(pair: Pair) -> None:
     pair.check("p.compact-0.log", lambda side: stored(side, "p.compact").hex())
 
 
-def test_sizes(pair: Pair) -> None:
+def test_batch_sizes_get_the_same_answers(pair: Pair) -> None:
     for size in (100, 220, 230, 231, 232, 240, 400):
         pair.same(produce("p.small", (0, batch(record(b"v" * size)))), (3, 13), label=f"value of {size}")
     pair.same(produce("p.small", (0, batch(record(b"v" * 9000), compression=Compression.GZIP))), (3, 13))
@@ -308,7 +306,7 @@ def test_sizes(pair: Pair) -> None:
     pair.check("p.small-0.log", lambda side: stored(side, "p.small").hex())
 
 
-def test_sequences(pair: Pair) -> None:
+def test_sequences_get_the_same_answers(pair: Pair) -> None:
     def sent(sequence: int, epoch: int = 0, count: int = 1, **fields: Any) -> Any:
         def made(side: Side) -> ProduceRequest:
             data = batch(
@@ -339,7 +337,7 @@ def test_sequences(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
-def test_stored_under_other_codecs(pair: Pair, codec: Compression) -> None:
+def test_batches_are_stored_under_the_same_codec(pair: Pair, codec: Compression) -> None:
     """A topic's codec and timestamp type turn a batch into the same records in the same frame."""
     records = [record(b"v%d" % n * 30, headers=[("a", b"b")], at=WHEN + n * 7 % 5) for n in range(20)]
     data = batch(*records, compression=codec)

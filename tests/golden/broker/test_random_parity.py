@@ -88,7 +88,7 @@ def some(cls: type[Message], version: int, rng: random.Random, topic_id: Any) ->
 
 
 def known(answer: Any) -> Any:
-    """The answer without what other tests left."""
+    """The answer without leftovers of other tests."""
     if isinstance(answer, dict):
         if "groups" in answer and all("protocol_type" in g and "group_state" in g for g in answer["groups"]):
             answer["groups"] = [g for g in answer["groups"] if g.get("group_id") in TEXTS]
@@ -99,7 +99,7 @@ def known(answer: Any) -> Any:
     return answer
 
 
-def test_requests_at_random(pair: Pair) -> None:
+def test_random_requests_get_the_same_answers(pair: Pair) -> None:
     pair.create("r", 3)
     warm_coordinator(pair)
     rng = random.Random(SEED)

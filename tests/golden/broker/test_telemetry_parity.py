@@ -75,13 +75,13 @@ def asked_of_a_new_client(pair: Pair, first: int, expected: list[str], client_id
             number += 1
 
 
-def test_not_advertised(pair: Pair) -> None:
+def test_telemetry_is_not_advertised(pair: Pair) -> None:
     for side in pair.sides:
         keys = {row.api_key for row in side.ask(ApiVersionsRequest("a", "1"), 4).api_keys}
         assert keys.isdisjoint({71, 72}), side
 
 
-def test_ids(pair: Pair) -> None:
+def test_client_instance_ids_get_the_same_answers(pair: Pair) -> None:
     """A new client is given an id. Any other id is accepted, but a push from the two reserved ids is refused."""
     for answer in pair.same(GetTelemetrySubscriptionsRequest(ZERO_UUID), mask=without_id):
         assert answer.client_instance_id not in (ZERO_UUID, ONE_UUID)
@@ -97,7 +97,7 @@ def without_id(answer: Any) -> Any:
     return {key: value for key, value in answer.items() if key != "subscription_id"}
 
 
-def test_one_question_an_interval(pair: Pair) -> None:
+def test_a_second_request_in_an_interval_gets_the_same_error(pair: Pair) -> None:
     subscribed(pair, 1)
     pair.same(get(1))
     pair.same(push(1, metrics=b"some"))
@@ -105,7 +105,7 @@ def test_one_question_an_interval(pair: Pair) -> None:
     pair.same(get(1))
 
 
-def test_a_push_for_another_subscription(pair: Pair) -> None:
+def test_a_push_for_another_subscription_gets_the_same_error(pair: Pair) -> None:
     pair.same(push(10, subscription_id=17))
     pair.same(get(10))
     pair.same(push(10, subscription_id=18))
@@ -115,7 +115,7 @@ def test_a_push_for_another_subscription(pair: Pair) -> None:
     pair.same(push(11, subscription_id=19, terminating=True))
 
 
-def test_the_last_push(pair: Pair) -> None:
+def test_the_last_push_gets_the_same_answer(pair: Pair) -> None:
     subscribed(pair, 20)
     pair.same(push(20, metrics=b"some"))
     pair.same(push(20, metrics=b"more", terminating=True))
@@ -125,7 +125,7 @@ def test_the_last_push(pair: Pair) -> None:
     pair.same(get(20))
 
 
-def test_codecs(pair: Pair) -> None:
+def test_codecs_of_pushes_get_the_same_answers(pair: Pair) -> None:
     """Whole, damaged and unknown codecs; a push that is too large as sent, or only after decompression."""
     number = 30
     for codec in range(5):
@@ -158,8 +158,8 @@ def test_a_client_is_forgotten_with_its_connection(pair: Pair) -> None:
             time.sleep(0.05)
 
 
-def test_subscriptions(pair: Pair) -> None:
-    """A client is asked for all subscriptions that match it, at the shortest interval; changes make it ask anew."""
+def test_subscriptions_get_the_same_answers(pair: Pair) -> None:
+    """A client is asked for all subscriptions that match it, at the shortest interval; a change makes it ask again."""
     subscribed(pair, 100)
     configure(pair, "some", metrics="org.apache.kafka.producer.,org.apache.kafka.consumer.", match="client_id=tele.*")
     asked_of_a_new_client(pair, 1000, ["org.apache.kafka.consumer.", "org.apache.kafka.producer."], "telemetry")
@@ -191,7 +191,7 @@ def test_subscriptions(pair: Pair) -> None:
     pair.same(get(140), client_id="telemetry")
 
 
-def test_garbage(pair: Pair) -> None:
+def test_garbage_in_pushes_gets_the_same_answers(pair: Pair) -> None:
     for request in (get(200), PushTelemetryRequest(uuid(BASE + 201), 1, False, 0, b"abc")):
         whole = frame(request, 0)[4:]
         for cut in (1, 5, 17):

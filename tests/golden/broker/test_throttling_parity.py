@@ -1,4 +1,4 @@
-"""Clients over their quotas: both servers answer alike, throttle equally long, and stop reading meanwhile.
+"""Clients over their quotas: both servers give the same answers, throttle for the same time, and stop reading.
 
 The quota is a byte a second, and a hundred thousand bytes are requested at once. The throttle time is hours, so a
 second more on a loaded machine does not matter.
@@ -66,7 +66,7 @@ def mutations(name: str, partitions: int) -> CreateTopicsRequest:
 
 
 def until_gone(side: Side, name: str) -> None:
-    """Delete a topic as soon as it is allowed again."""
+    """Delete a topic as soon as the quota permits it."""
     deadline = time.monotonic() + 60
     while side.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000), 5).responses[0].error_code == 89:
         assert time.monotonic() < deadline, side
@@ -96,7 +96,7 @@ def throttled_alike(pair: Pair, asked: Any, version: int, client_id: str = "pari
     return times[0], times[1]
 
 
-def test_the_rate_of_controller_mutations(pair: Pair) -> None:
+def test_controller_mutations_are_throttled_alike(pair: Pair) -> None:
     """A client that has used up its rate (KIP-599): strict and older versions, all three requests."""
     try:
         limited(pair, MUTATIONS, 0.01, ANY_CLIENT)
@@ -131,7 +131,7 @@ def test_the_rate_of_controller_mutations(pair: Pair) -> None:
                 until_gone(side, f"m.{number}")
 
 
-def test_bytes_that_are_written(pair: Pair) -> None:
+def test_written_bytes_are_throttled_alike(pair: Pair) -> None:
     """Each client's bucket counts, and then the user's, whose limit has precedence (KIP-13)."""
     write, key = produce("q", (0, MANY)), "producer_byte_rate"
     try:
@@ -151,7 +151,7 @@ def test_bytes_that_are_written(pair: Pair) -> None:
             limited(pair, key, None, *entity)
 
 
-def test_bytes_that_are_read(pair: Pair) -> None:
+def test_read_bytes_are_throttled_alike(pair: Pair) -> None:
     """A client over its rate gets no records, only the throttle time (KIP-219)."""
     key = "consumer_byte_rate"
     pair.same(produce("q", (0, MANY)), 9)

@@ -49,7 +49,7 @@ def produce(second: int) -> ProduceRequest:
     return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics)
 
 
-def test_a_topic_without_partitions_and_then_with_one(pair: Pair) -> None:
+def test_a_repeated_topic_gets_the_same_answer(pair: Pair) -> None:
     asked = produce(1)
     asked.topic_data[0].partition_data = []
     pair.same(asked, 9, label="produce")
@@ -64,7 +64,7 @@ def fetch(second: int, **session: Any) -> FetchRequest:
 
 
 @SECOND
-def test_produce_and_fetch(pair: Pair, second: int) -> None:
+def test_repeated_topics_of_produce_and_fetch_get_the_same_answers(pair: Pair, second: int) -> None:
     if second:  # the same partition is the row `partition-twice`
         pair.same(produce(second), 9, label="produce")
     pair.same(fetch(second), (4, 11), label="fetch")
@@ -99,7 +99,7 @@ def test_offsets(pair: Pair, second: int) -> None:
 
 
 @SECOND
-def test_commits(pair: Pair, second: int) -> None:
+def test_repeated_topics_of_commits_get_the_same_answers(pair: Pair, second: int) -> None:
     commit = OffsetCommitRequest.OffsetCommitRequestPartition
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     topics = [topic("t.t", partitions=[commit(index, 5 + at)]) for at, index in enumerate((0, second))]
@@ -109,6 +109,6 @@ def test_commits(pair: Pair, second: int) -> None:
     pair.same(OffsetFetchRequest(group_id=f"twice{second}", topics=rows), (1, 7), label="OffsetFetch")
 
 
-def test_metadata(pair: Pair) -> None:
+def test_repeated_topics_of_metadata_get_the_same_answers(pair: Pair) -> None:
     topic = MetadataRequest.MetadataRequestTopic
     pair.same(MetadataRequest([topic(name="t.t"), topic(name="t.t")]), (4, 9), label="Metadata")

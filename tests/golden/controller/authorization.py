@@ -84,7 +84,7 @@ DELETED_BY_NAME = 5
 
 
 class Client(Side):
-    """A side that is asked from changing addresses, on either of its ports."""
+    """A side that receives requests from changing addresses, on either of its ports."""
 
     def __init__(self, name: str, target: Target, port: int) -> None:
         super().__init__(name, target)
@@ -206,6 +206,10 @@ def of_groups(ids: dict[str, Uuid]) -> Iterator[Any]:
         yield m.SyncGroupRequest(group, 1, "nobody", None, "consumer", "range"), None
         yield m.SyncGroupRequest(group, 1, "nobody"), None
         yield m.HeartbeatRequest(group, 1, "nobody"), None
+        yield m.ConsumerGroupHeartbeatRequest(group, "nobody", 1), None
+        yield m.ConsumerGroupHeartbeatRequest(group, "nobody", 1, subscribed_topic_names=list(names)), None
+        for name in names:
+            yield m.ConsumerGroupHeartbeatRequest(group, "nobody", 1, subscribed_topic_names=[name]), None
         yield m.LeaveGroupRequest(group, "nobody"), None
         yield m.LeaveGroupRequest(group, "", [m.LeaveGroupRequest.MemberIdentity("nobody")]), None
         yield m.FindCoordinatorRequest(group, 0), range(4)
@@ -215,6 +219,8 @@ def of_groups(ids: dict[str, Uuid]) -> Iterator[Any]:
     yield of("", groups=[of.OffsetFetchRequestGroup(group, None, -1, topics) for group in GROUPS]), (10,)
     yield of("", groups=[of.OffsetFetchRequestGroup(group, None, -1, None) for group in GROUPS]), (10,)
     yield m.FindCoordinatorRequest("", 0, list(GROUPS)), range(4, 7)
+    yield m.ConsumerGroupDescribeRequest(list(GROUPS), True), None
+    yield m.ConsumerGroupDescribeRequest(list(GROUPS)), None
     yield m.DescribeGroupsRequest(list(GROUPS), True), None
     yield m.DescribeGroupsRequest(list(GROUPS)), None
     yield m.ListGroupsRequest(), None
@@ -296,7 +302,7 @@ def changes(version: int, host: str) -> Iterator[tuple[Any, tuple[int, ...]]]:
 
 
 def of_acls() -> Iterator[Any]:
-    """Entries created, found and deleted, valid and odd; none changes the permissions of the hosts."""
+    """Entries created, found and deleted, valid and odd. They do not change the permissions of the hosts."""
     creation, deletion = m.CreateAclsRequest.AclCreation, m.DeleteAclsRequest.DeleteAclsFilter
     good = (2, "acl-story", 3, "User:x", "*", 3, 3)
     rows = [

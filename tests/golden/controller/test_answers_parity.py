@@ -115,7 +115,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Quorum, Kaf
 
 
 class Written:
-    """What a controller has appended to its log since a moment, with placeholders that two clusters can share."""
+    """The records that a controller has appended since a moment, with placeholders that two clusters can share."""
 
     def __init__(self) -> None:
         self.names: dict[bytes, str] = {}
@@ -429,7 +429,7 @@ def log_of(target: Apache) -> list[Any]:
     return [record for batch in decode_batches(segment.read_bytes()) for _, record in batch.records]
 
 
-def test_the_same_answers(both: tuple[Quorum, KafkaController, Apache]) -> None:
+def test_requests_get_the_same_answers_and_records(both: tuple[Quorum, KafkaController, Apache]) -> None:
     ours, kafka, target = both
     kafka_before, ours_before = len(log_of(target)), ours.log.next_offset
     assert CLUSTER_ID

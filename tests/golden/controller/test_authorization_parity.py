@@ -121,7 +121,7 @@ STORIES: dict[str, Callable[[dict[str, Any]], Iterator[tuple[Any, Any]]]] = {
 
 @pytest.mark.parametrize("host", who.HOSTS)
 @pytest.mark.parametrize("story", STORIES)
-def test_everybody_is_told_what_kafka_tells(pairs: tuple[Pair, Pair], story: str, host: str) -> None:
+def test_every_principal_gets_kafkas_answers(pairs: tuple[Pair, Pair], story: str, host: str) -> None:
     pair, _ = pairs
     come_from(pair, host)
     for (theirs, versions), (mine, _) in zip(*(STORIES[story](side.ids) for side in pair.sides), strict=True):
@@ -135,7 +135,7 @@ def test_everybody_is_told_what_kafka_tells(pairs: tuple[Pair, Pair], story: str
 
 
 @pytest.mark.parametrize("host", who.HOSTS)
-def test_topics_come_and_go_for_those_who_may(pairs: tuple[Pair, Pair], host: str) -> None:
+def test_permitted_principals_create_and_delete_topics(pairs: tuple[Pair, Pair], host: str) -> None:
     pair, _ = pairs
     come_from(pair, host)
     for version in (2, 5, 7):
@@ -145,7 +145,7 @@ def test_topics_come_and_go_for_those_who_may(pairs: tuple[Pair, Pair], host: st
 
 
 @pytest.mark.parametrize("host", (who.NOTHING, who.SOME, who.IMPLIED, who.LOOKS))
-def test_controllers_refuse_who_is_none_of_them(pairs: tuple[Pair, Pair], host: str) -> None:
+def test_controllers_refuse_clients_without_cluster_action(pairs: tuple[Pair, Pair], host: str) -> None:
     _, pair = pairs
     come_from(pair, host)
     for request in who.of_controllers():
@@ -154,7 +154,7 @@ def test_controllers_refuse_who_is_none_of_them(pairs: tuple[Pair, Pair], host: 
 
 
 @pytest.mark.parametrize("what", [*WRONG, "right", "something behind"])
-def test_envelopes_are_opened_as_kafka_opens_them(pairs: tuple[Pair, Pair], what: str) -> None:
+def test_envelopes_are_opened_like_by_kafka(pairs: tuple[Pair, Pair], what: str) -> None:
     _, pair = pairs
     come_from(pair, who.EVERYTHING)
     right = who.enveloped("mine")
@@ -166,7 +166,7 @@ def test_envelopes_are_opened_as_kafka_opens_them(pairs: tuple[Pair, Pair], what
 
 @pytest.mark.parametrize("client", ["User:nobody", "User:ANONYMOUS"])
 @pytest.mark.parametrize("host", who.HOSTS)
-def test_what_is_in_an_envelope_is_judged_by_its_own_principal_and_address(
+def test_an_enveloped_request_is_authorized_by_its_own_principal_and_address(
     pairs: tuple[Pair, Pair], client: str, host: str
 ) -> None:
     _, pair = pairs
@@ -175,7 +175,7 @@ def test_what_is_in_an_envelope_is_judged_by_its_own_principal_and_address(
     pair.verdict()
 
 
-def test_entries_are_made_found_and_removed_as_by_kafka(pairs: tuple[Pair, Pair]) -> None:
+def test_acls_are_created_found_and_removed_like_by_kafka(pairs: tuple[Pair, Pair]) -> None:
     pair, _ = pairs
     come_from(pair, who.EVERYTHING)
     for request in who.of_acls():
@@ -183,7 +183,7 @@ def test_entries_are_made_found_and_removed_as_by_kafka(pairs: tuple[Pair, Pair]
     pair.verdict()
 
 
-def test_kinds_that_stand_for_none_are_refused_and_the_connection_goes_on(pairs: tuple[Pair, Pair]) -> None:
+def test_invalid_kinds_in_acls_are_refused_and_the_connection_stays(pairs: tuple[Pair, Pair]) -> None:
     """See docs/differences.md, between nodes."""
     pair, _ = pairs
     come_from(pair, who.EVERYTHING)

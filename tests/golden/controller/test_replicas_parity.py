@@ -1,4 +1,4 @@
-"""What brokers send and ask about replicas: the same answers and records as Apache Kafka's controller gives.
+"""Requests of brokers about replicas: the same answers and records as Apache Kafka's controller gives.
 
 Four brokers, which are nothing but requests, register with a controller of Apache Kafka and with ours. Kafka's runs as
 a process, ours in memory. Both receive the same requests. Answers are compared at once, records at the end.
@@ -110,7 +110,7 @@ class Both:
         self.tell(lambda _: request([request.CreatableTopic(name, -1, -1, placed, wanted)], 60_000), 7)
 
     def alter(self, sender: int, topic: str, isr: list[int], version: int = 3, **over: Any) -> None:
-        """An ISR change of partition 0, as that broker would ask for it; `over` names the error that it contains."""
+        """An ISR change of partition 0, as that broker would request it; `over` names the error that it contains."""
         state = self.quorum.partition(topic)
         request = m.AlterPartitionRequest
         epochs = over.pop("member_epochs", {})
@@ -212,7 +212,7 @@ def _connected(target: Apache) -> KafkaController:
         time.sleep(0.1)
 
 
-def test_the_same_answers_and_records(both: tuple[Both, Apache]) -> None:
+def test_requests_about_replicas_get_the_same_answers_and_records(both: tuple[Both, Apache]) -> None:
     story, target = both
     kafka_before, ours_before = len(log_of(target)), story.quorum.log.next_offset
     brokers_come(story)
@@ -392,7 +392,7 @@ def brokers_go(story: Both) -> None:
     story.beat(2)
 
 
-def test_a_reassignment_that_replaces_another_ends(both: tuple[Both, Apache]) -> None:
+def test_a_replaced_reassignment_ends(both: tuple[Both, Apache]) -> None:
     """Kafka's keeps adding and removing the same replicas: see docs/differences.md, between nodes."""
     story, _ = both
     for broker_id in (1, 2):

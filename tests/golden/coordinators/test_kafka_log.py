@@ -19,7 +19,7 @@ def loaded() -> Node:
     return Node(topics=topics, logs=logs, max_session_timeout_ms=1_800_000)
 
 
-def test_the_groups_are_those_that_kafka_listed():
+def test_loaded_groups_match_kafkas_list():
     assert loaded().listed() == {
         "classic": ("Stable", "classic", "consumer"),
         "left": ("Empty", "classic", "consumer"),
@@ -27,14 +27,13 @@ def test_the_groups_are_those_that_kafka_listed():
         "tx-commit": ("Empty", "classic", ""),
         "tx-abort": ("Empty", "classic", ""),
         "tx-open": ("Empty", "classic", ""),
-        "modern": ("Empty", "Consumer", "consumer"),
-        # Kafka saw a live member here. A coordinator of classic groups ignores members of the newer protocol.
-        "modern-live": ("Empty", "Consumer", "consumer"),
-        "shared": ("Empty", "Share", "share"),
+        "modern": ("Empty", "consumer", "consumer"),
+        "modern-live": ("Stable", "consumer", "consumer"),
+        "shared": ("Empty", "share", "share"),
     }
 
 
-def test_the_offsets_are_those_that_kafka_listed():
+def test_loaded_offsets_match_kafkas_list():
     node = loaded()
     assert node.offsets("classic") == {("t", 0): 5, ("t", 1): 6}
     assert node.offsets("left") == {("t", 2): 7}
@@ -51,7 +50,7 @@ def test_the_offsets_are_those_that_kafka_listed():
     assert (partition.committed_leader_epoch, partition.metadata) == (0, "five")
 
 
-def test_the_static_member_comes_back_to_its_assignment():
+def test_the_static_member_regains_its_assignment():
     node = loaded()
     described = node.described("classic")
     (member,) = described.members
@@ -62,8 +61,25 @@ def test_the_static_member_comes_back_to_its_assignment():
     assert synced.response.assignment == member.member_assignment
 
 
-def test_groups_of_the_newer_protocol_can_be_used_by_classic_members_or_deleted():
+def test_the_live_member_of_a_consumer_group_goes_on():
     node = loaded()
+    group = node.consumer_group("modern-live")
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 2, 2), group
+    (member,) = group.members
+    assert (member.member_epoch, member.client_id, member.client_host) == (2, "golden", "/127.0.0.1")
+    assert member.subscribed_topic_names == ["t"]
+    held = node.coordinator.shard_of("modern-live").consumers["modern-live"].holds(member.member_id)
+    assert [sorted(numbers.items()) for numbers in held.assigned.values()] == [[(0, 2), (1, 2), (2, 2)]]
+    call = node.beat(member.member_id, 2, group="modern-live")
+    assert call.error is ErrorCode.NONE
+    node.wait(45_000)
+    assert node.listed()["modern-live"] == ("Empty", "consumer", "consumer")
+
+
+def test_empty_consumer_groups_can_be_used_by_classic_members_or_deleted():
+    node = loaded()
+    assert node.delete("modern-live") == {"modern-live": ErrorCode.NON_EMPTY_GROUP}
+    node.wait(45_000)
     node.stable_group(1, group="modern")
     assert node.delete("modern-live", "tx-open") == {"modern-live": ErrorCode.NONE, "tx-open": ErrorCode.NONE}
     node.start()

@@ -134,29 +134,29 @@ def _vote(story: Story, plain: list[str], o: dict[str, str]) -> events.Event:
     last_epoch, end = pairs(o["log"])[0]
     voter = key(o["to"]) if "to" in o else None
     pre = "pre" in plain
-    return events.Asked(plain[0], m.VoteRequest(int(o["epoch"]), key(o["from"]), last_epoch, end, pre, voter))
+    return events.Requested(plain[0], m.VoteRequest(int(o["epoch"]), key(o["from"]), last_epoch, end, pre, voter))
 
 
 def _fetch(story: Story, plain: list[str], o: dict[str, str]) -> events.Event:
     hw = int(o.get("hw", m.NO_HIGH_WATERMARK))
     last = int(o.get("last", 0))
     request = m.FetchRequest(int(o["epoch"]), key(o["from"]), int(o["offset"]), last, 1000, int(o.get("wait", 500)), hw)
-    return events.Asked(plain[0], request)
+    return events.Requested(plain[0], request)
 
 
 def _fetch_snapshot(story: Story, plain: list[str], o: dict[str, str]) -> events.Event:
     snapshot = SnapshotId(*pairs(o["snapshot"])[0])
     request = m.FetchSnapshotRequest(int(o["epoch"]), key(o["from"]), snapshot, int(o.get("at", 0)), 1000)
-    return events.Asked(plain[0], request)
+    return events.Requested(plain[0], request)
 
 
 def _begin(story: Story, plain: list[str], o: dict[str, str]) -> events.Event:
-    return events.Asked(plain[0], m.BeginQuorumEpochRequest(int(o["epoch"]), _leader(o)))
+    return events.Requested(plain[0], m.BeginQuorumEpochRequest(int(o["epoch"]), _leader(o)))
 
 
 def _end(story: Story, plain: list[str], o: dict[str, str]) -> events.Event:
     successors = tuple(key(part) for part in o["successors"].split(",") if part)
-    return events.Asked(plain[0], m.EndQuorumEpochRequest(int(o["epoch"]), _leader(o), successors))
+    return events.Requested(plain[0], m.EndQuorumEpochRequest(int(o["epoch"]), _leader(o), successors))
 
 
 EVENTS: dict[str, Callable[..., events.Event]] = {
@@ -229,7 +229,7 @@ def retell(text: str) -> str:
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_story(path: Path) -> None:
+def test_a_story_replays_to_its_recorded_end(path: Path) -> None:
     text = path.read_text()
     told = retell(text)
     if os.environ.get("UPDATE_GOLDEN"):
@@ -237,5 +237,5 @@ def test_story(path: Path) -> None:
     assert told == text
 
 
-def test_there_are_stories() -> None:
+def test_there_are_enough_stories() -> None:
     assert len(STORIES) >= 8

@@ -12,10 +12,10 @@ import pytest
 from kraft_node.metadata.records import RECORD_TYPES
 from kraft_protocol.errors import RETRIABLE, ErrorCode
 from kraft_protocol.wire import codec, coordinator, stored
-from kraft_protocol.wire.api import API, ApiKey, request_header_version, response_header_version
+from kraft_protocol.wire.api import ApiKey, request_header_version, response_header_version
 from kraft_protocol.wire.errors import EncodeError
 from tests.peer import run_java
-from tests.wire_oracle import JAVA, Question, as_json, ask
+from tests.wire_oracle import JAVA, Question, as_json, ask, served_specs
 from tests.wire_values import all_messages, random_message
 
 pytestmark = pytest.mark.peer
@@ -30,7 +30,7 @@ def _differences(asked: list[Question], expected: list[bytes], answers: list[byt
     ]
 
 
-def test_java_reads_what_we_write_and_writes_the_same() -> None:
+def test_java_decodes_our_messages_and_encodes_them_equally() -> None:
     """Messages filled at random, and messages of default values."""
     rng = random.Random(3)
     asked: list[Question] = []
@@ -65,7 +65,7 @@ def test_every_field_means_the_same_to_java() -> None:
     assert differ[:3] == [], f"{len(differ)} differ"
 
 
-def test_we_read_what_java_makes_and_write_the_same() -> None:
+def test_we_decode_javas_messages_and_encode_them_equally() -> None:
     pairs = [pair for pair in all_messages() for _ in range(ROUNDS)]
     answers = ask("random", [(cls.__name__, version, None) for cls, version in pairs], "20260")
     read = 0
@@ -86,33 +86,34 @@ def _facts_of(kind: str) -> list[list[str]]:
     return [words[1:] for words in _facts() if words[0] == kind]
 
 
-def test_error_codes() -> None:
+def test_error_codes_match_javas() -> None:
     ours = [[e.name, str(int(e)), str(e in RETRIABLE).lower()] for e in ErrorCode]
     assert ours == _facts_of("error")
 
 
-def test_api_keys_versions_and_listeners() -> None:
+def test_api_keys_versions_and_listeners_match_javas() -> None:
     assert [[k.name, str(int(k))] for k in ApiKey] == _facts_of("key")
     ours = [
-        [str(k), s.name, str(s.min_version), str(s.max_version), ",".join(sorted(s.listeners))] for k, s in API.items()
+        [str(int(s.key)), s.name, str(s.min_version), str(s.max_version), ",".join(sorted(s.listeners))]
+        for s in served_specs()
     ]
     assert sorted(ours) == sorted(_facts_of("api"))
 
 
 @pytest.mark.parametrize(("column", "ours"), [(2, request_header_version), (3, response_header_version)])
-def test_header_versions(column: int, ours: Callable[[int, int], int]) -> None:
+def test_header_versions_match_javas(column: int, ours: Callable[[int, int], int]) -> None:
     facts = _facts_of("headers")
     assert len(facts) > 200
     for words in facts:
         assert ours(int(words[0]), int(words[1])) == int(words[column]), words
 
 
-def test_types_of_metadata_records() -> None:
+def test_types_of_metadata_records_match_javas() -> None:
     assert [[str(number), name] for number, name in sorted(RECORD_TYPES.items())] == _facts_of("metadata")
 
 
 @pytest.mark.parametrize("family", [coordinator.GROUP, coordinator.TRANSACTION, coordinator.SHARE])
-def test_types_of_coordinator_records(family: str) -> None:
+def test_types_of_coordinator_records_match_javas(family: str) -> None:
     ours = []
     for number, key in coordinator.key_names(family).items():
         value = getattr(stored, key.removesuffix("Key") + "Value")

@@ -103,7 +103,7 @@ def case(rng: random.Random) -> tuple[PartitionChange, str]:
     return change, ";".join(map(str, fields))
 
 
-def test_we_plan_what_kafka_plans() -> None:
+def test_changes_equal_those_planned_by_kafka() -> None:
     rng = random.Random(20)
     changes, lines = zip(*(case(rng) for _ in range(CASES)), strict=True)
     done = run_java("tests/java/PartitionChangeOracle.java", stdin="\n".join(lines).encode())

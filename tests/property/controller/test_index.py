@@ -1,4 +1,4 @@
-"""The index against a simple one: whatever happens to a cluster, both name the same partitions."""
+"""The index against a simple one: after any event of a cluster, both name the same partitions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from kraft_node.controller.state.indexes import Indexes
 from kraft_node.controller.state.partition_index import numbers
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
 from kraft_node.metadata.image import MetadataImage
-from kraft_node.metadata.snapshot import SnapshotCursor
 from kraft_protocol.wire.messages import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
@@ -25,6 +24,7 @@ from kraft_protocol.wire.messages import (
     DeleteTopicsRequest,
 )
 from kraft_protocol.wire.stored import FeatureLevelRecord
+from tests.property.controller.standby import Following
 from tests.unit.controller.harness import Quorum, flat
 
 BROKERS = range(1, 6)
@@ -166,13 +166,13 @@ def alter_isr(quorum: Quorum, topic_id: bytes, number: int, state: Any, isr: lis
 
 @pytest.mark.parametrize("elr", [0, 1])
 @pytest.mark.parametrize("seed", range(6))
-def test_random_life(seed: int, elr: int) -> None:
+def test_the_index_matches_the_image_in_a_random_life(seed: int, elr: int) -> None:
     random_life(seed, elr, PARTITIONS_A_TURN)
 
 
 @pytest.mark.parametrize("elr", [0, 1])
 @pytest.mark.parametrize("seed", range(12))
-def test_random_life_with_plans_in_many_turns(seed: int, elr: int) -> None:
+def test_the_index_matches_the_image_during_long_plans(seed: int, elr: int) -> None:
     random_life(seed, elr, 1)
 
 
@@ -223,28 +223,16 @@ def lose_uncommitted(quorum: Quorum, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_standby_is_ready_whatever_was_committed_and_however_far_it_has_built(seed: int) -> None:
+def test_a_standby_has_a_complete_index_when_it_becomes_active(seed: int) -> None:
     rng = random.Random(seed)
     active = Quorum(min_insync_replicas="2")
     active.start(*BROKERS)
     standby = Quorum(active=False)
     derived = standby.controller.cluster.derived
-    given = 0
+    following = Following(active, standby, rng)
     for _ in range(120):
         step(active, rng)
-        for offset, records in active.log.batches[given:]:
-            standby.loader.apply(list(enumerate(records, start=offset)), 1, 0)
-            standby.loader.publish()
-        given = len(active.log.batches)
-        if rng.random() < 0.2:
-            derived.build(standby.image, rng.randrange(4))
-        if rng.random() < 0.1:
-            image = standby.image
-            with SnapshotCursor(image) as cursor:
-                records = list(cursor)
-            standby.loader.load(records, image.offset, 1, 0)
-            standby.loader.publish(is_snapshot=True)
-    standby.log.next_offset = active.log.next_offset
-    standby.lead()
+        following.step()
+    following.lead()
     check(standby)
     assert contents(derived, standby.image) == contents(active.controller.cluster.derived, active.image)

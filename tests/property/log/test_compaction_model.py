@@ -111,7 +111,7 @@ class Model:
         self.adopt()
 
     def adopt(self) -> None:
-        """Follow a log that became shorter: records that compaction removed for the lost ones do not come back."""
+        """Follow a log that became shorter: records that compaction removed for the lost ones stay removed."""
         log = self.log
         end = log.end_offset
         self.first_dirty = min(self.first_dirty, end)
@@ -206,11 +206,11 @@ def test_the_model_finds_planted_bugs(plant: Any, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(AssertionError):
         for seed in range(24):
             with monkeypatch.context() as of_seed:
-                test_the_latest_of_each_key_is_known(seed, of_seed)
+                test_the_model_knows_the_latest_record_of_each_key(seed, of_seed)
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_the_latest_of_each_key_is_known(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_knows_the_latest_record_of_each_key(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaning, "KEYS_MAX", 5 if seed % 2 else 1000)
     monkeypatch.setattr(cleaning, "SLICE_BYTES", 300)
     model = Model(seed)

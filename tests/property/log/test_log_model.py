@@ -1,4 +1,4 @@
-"""A log against a list: whatever happens to both, readers see the same, also after clean and unclean stops."""
+"""A log against a list: after any event readers see the same, even after clean and unclean stops."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Model:
         self._take_transactions()
 
     def _take_producers(self) -> None:
-        """Take over the log's producers as the state to go on from."""
+        """Adopt the log's producers as the model's state."""
         producers = list(self.log.producers.active())
         self.sequences = {each.producer_id: each.last_sequence + 1 for each in producers}
         self.in_transaction = any(each.current_txn_first_offset >= 0 for each in producers)
@@ -385,7 +385,7 @@ class Model:
             assert before.aborted <= after.aborted
 
     def _lost(self, before: State, after: State, durable: int) -> None:
-        """Records after `durable` may be lost, or replaced by those that were there before."""
+        """Records after `durable` may be lost, or replaced by earlier ones."""
         for offset, record in before.records.items():
             assert not after.start <= offset < durable or after.records.get(offset) == record, f"offset {offset}"
         assert after.records.items() <= self.ever
@@ -486,13 +486,13 @@ def run(seed: int, monkeypatch: pytest.MonkeyPatch, cut_step: int | None = None)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_log_keeps_what_it_promised(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_moves_keeps_its_promises(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     run(seed, monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cut_step", [None, 2])
 @pytest.mark.parametrize("first", range(1000, 1500, 50))
-def test_more_seeds(first: int, cut_step: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_seeds_hold(first: int, cut_step: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(first, first + 50):
         run(seed, monkeypatch, cut_step)

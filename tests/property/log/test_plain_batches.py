@@ -72,7 +72,7 @@ class Writer:
 
 
 def compacted(seed: int, keys_max: int) -> list[object]:
-    """What several passes leave: bytes, indexes and results."""
+    """The result of several passes: bytes, indexes and return values."""
     writer = Writer(seed)
     found: list[object] = []
     first_dirty = 0
@@ -109,7 +109,9 @@ def one_pass(log: Log, first_dirty: int, now: int, keys_max: int, found: list[ob
 
 @pytest.mark.parametrize("keys_max", [1000, 40])
 @pytest.mark.parametrize("seed", range(12))
-def test_both_ways_leave_the_same_bytes(seed: int, keys_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_and_slow_compaction_write_the_same_bytes(
+    seed: int, keys_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cleaning, "SLICE_BYTES", 2000)
     short = compacted(seed, keys_max)
     monkeypatch.setattr(KeyMap, "note_plain", lambda *_: None)
@@ -127,8 +129,8 @@ def test_a_map_in_shards_leaves_the_same_bytes(seed: int, keys_max: int, monkeyp
     assert compacted(seed, keys_max) == whole
 
 
-def test_most_batches_go_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the test above would compare nothing."""
+def test_most_batches_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If all batches took one path, the test above would compare nothing."""
     handled = {"noted": 0, "kept": 0}
     note, keep = KeyMap.note_plain, BatchFilter.keep_plain
 
@@ -190,4 +192,4 @@ def test_the_comparison_finds_planted_bugs(plant: Any, monkeypatch: pytest.Monke
     with pytest.raises((AssertionError, ValueError, IndexError)):
         for seed in range(12):
             with monkeypatch.context() as of_seed:
-                test_both_ways_leave_the_same_bytes(seed, 1000, of_seed)
+                test_the_fast_and_slow_compaction_write_the_same_bytes(seed, 1000, of_seed)

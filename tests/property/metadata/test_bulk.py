@@ -44,7 +44,7 @@ def _counts(image: MetadataImage) -> list[dict[Any, int]]:
 
 @settings(max_examples=80, deadline=None)
 @given(SEEDS, st.integers(0, 150), st.integers(1, 7), st.integers(0, 5), st.sampled_from([7, 17, 30]))
-def test_what_is_written_is_what_the_codec_writes(seed: int, count: int, size: int, meanwhile: int, level: int) -> None:
+def test_written_values_equal_those_of_the_codec(seed: int, count: int, size: int, meanwhile: int, level: int) -> None:
     """This holds although the image changes between the slices."""
     image, stories = _image(seed, count, level)
     written: list[bytes] = []
@@ -60,7 +60,7 @@ def test_what_is_written_is_what_the_codec_writes(seed: int, count: int, size: i
 
 @settings(max_examples=80, deadline=None)
 @given(SEEDS, st.integers(0, 150), st.integers(0, 50), st.sampled_from([7, 17, 30]))
-def test_what_is_read_is_what_the_codec_reads(seed: int, count: int, before: int, level: int) -> None:
+def test_values_read_equal_those_of_the_codec(seed: int, count: int, before: int, level: int) -> None:
     """Read into an image that held something else; every list is counted as if each record had been replayed."""
     image, _ = _image(seed, count, level)
     with SnapshotCursor(image) as cursor:
@@ -91,7 +91,7 @@ def _partition(**fields: Any) -> bytes:
 @given(st.data())
 @settings(max_examples=100, deadline=None)
 def test_damaged_partitions_are_left_to_the_codec(data: st.DataObject) -> None:
-    """Whatever the bytes are, both give the same image or an error."""
+    """For any bytes both give the same image or an error."""
     value = bytearray(_partition())
     for _ in range(data.draw(st.integers(0, 3))):
         value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))
@@ -114,19 +114,19 @@ def _by_codec(value: bytes) -> list[bytes]:
     return [_partition(), value] if value[3:7] == b"\0\0\0\0" else [value]
 
 
-def test_a_partition_of_a_topic_that_is_not_there_is_refused() -> None:
+def test_a_partition_of_an_unknown_topic_is_refused() -> None:
     with pytest.raises(MetadataError, match="topic that does not exist"):
         MetadataLoader().load_values([_partition()], 5, 1, lambda: 0)
 
 
-def test_a_record_nobody_knows_is_refused_by_name() -> None:
+def test_an_unknown_record_is_refused_by_name() -> None:
     with pytest.raises(MetadataError, match="in a snapshot"):
         MetadataLoader().load_values([b"\x01\x63\x00"], 5, 1, lambda: 0)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=200), st.integers(0, 2**40))
-def test_batches_are_those_of_the_general_builder(values: list[bytes], offset: int) -> None:
+def test_batches_equal_those_of_the_general_builder(values: list[bytes], offset: int) -> None:
     batch = data_batch(values, offset, 7, 12345)
     assert batch == build_batch([(None, v) for v in values], base_offset=offset, leader_epoch=7, timestamp=12345)
     assert list(iter_values(batch, read_header(batch))) == values
@@ -134,7 +134,7 @@ def test_batches_are_those_of_the_general_builder(values: list[bytes], offset: i
 
 @settings(max_examples=150, deadline=None)
 @given(SEEDS)
-def test_values_of_any_batch_are_those_of_the_general_reader(seed: int) -> None:
+def test_values_equal_those_of_the_general_reader(seed: int) -> None:
     """Plain values, values with keys, headers and times, compressed ones, and damage."""
     rng = Random(seed)
     values = [rng.randbytes(rng.choice((0, 1, 60, 127, 128, 20_000))) for _ in range(rng.randint(0, 8))]

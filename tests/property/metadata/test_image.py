@@ -19,7 +19,7 @@ SEEDS = st.integers(0, 2**32)
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS, st.integers(0, 150))
-def test_an_image_is_what_its_records_add_up_to(seed: int, count: int) -> None:
+def test_an_image_is_the_sum_of_its_records(seed: int, count: int) -> None:
     stories = Stories(seed)
     image = MetadataImage()
     for record in stories.records(count):
@@ -92,7 +92,7 @@ def test_a_snapshot_replayed_is_the_image_of_its_beginning(seed: int, count: int
 
 @settings(max_examples=40, deadline=None)
 @given(SEEDS, st.integers(0, 60), st.integers(1, 30))
-def test_a_delta_names_exactly_what_changed(seed: int, count: int, more: int) -> None:
+def test_a_delta_names_exactly_the_changes(seed: int, count: int, more: int) -> None:
     stories = Stories(seed)
     image = MetadataImage()
     for record in stories.records(count):
@@ -124,7 +124,7 @@ def test_a_delta_names_exactly_what_changed(seed: int, count: int, more: int) ->
 
 @settings(max_examples=40, deadline=None)
 @given(SEEDS, st.integers(1, 20), st.integers(1, 20), st.booleans())
-def test_a_metadata_transaction_counts_whole_or_not_at_all(seed: int, count: int, inside: int, aborted: bool) -> None:
+def test_a_metadata_transaction_applies_whole_or_not_at_all(seed: int, count: int, inside: int, aborted: bool) -> None:
     stories = Stories(seed)
     loader = MetadataLoader()
     overlay = Overlay(loader.image)

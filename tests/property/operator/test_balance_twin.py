@@ -52,7 +52,9 @@ def _could_be_better(metadata: seen.Metadata, brokers: list[int]) -> bool:
 
 @settings(deadline=None, max_examples=150)
 @given(cluster=clusters(), room=st.integers(1, 5))
-def test_it_ends_where_no_move_would_be_better(cluster: tuple[seen.Metadata, list[int]], room: int) -> None:
+def test_balancing_ends_in_an_optimum_with_the_fewest_moves(
+    cluster: tuple[seen.Metadata, list[int]], room: int
+) -> None:
     before, brokers = cluster
     metadata, count = before, 0
     while moves := balanced(metadata, brokers, room):
@@ -76,7 +78,7 @@ def test_it_ends_where_no_move_would_be_better(cluster: tuple[seen.Metadata, lis
 
 @settings(deadline=None, max_examples=50)
 @given(cluster=clusters())
-def test_what_is_moving_is_left_alone(cluster: tuple[seen.Metadata, list[int]]) -> None:
+def test_moving_partitions_are_not_moved_again(cluster: tuple[seen.Metadata, list[int]]) -> None:
     metadata, brokers = cluster
     still = tuple(
         seen.Partition(one.topic, one.number, one.replicas, one.isr, 1, moving=True) for one in metadata.partitions

@@ -29,7 +29,7 @@ def _pod(voters: tuple[int, ...]) -> seen.Pod:
     behind=st.sets(st.sampled_from(IDS)),
     gone=st.sampled_from(IDS),
 )
-def test_whoever_may_go_leaves_every_voter_set_a_majority_that_can_commit(
+def test_a_permitted_stop_leaves_every_voter_set_a_working_majority(
     present: tuple[int, ...], coming: tuple[int, ...], late: set[int], behind: set[int], gone: int
 ) -> None:
     """`late` nodes run with the present voters, all others with the coming ones."""
@@ -77,7 +77,7 @@ partitions = st.lists(
     tolerated=st.booleans(),
     with_disks=st.booleans(),
 )
-def test_whoever_may_go_leaves_every_partition_its_in_sync_replicas(
+def test_a_permitted_stop_leaves_every_partition_its_in_sync_replicas(
     found: list[seen.Partition], gone: set[int], down: set[int], fenced: set[int], tolerated: bool, with_disks: bool
 ) -> None:
     """`down` nodes have no ready pod, but may not be fenced yet."""
@@ -95,7 +95,7 @@ def test_whoever_may_go_leaves_every_partition_its_in_sync_replicas(
     assert (isr_without(s, gone, with_disks=with_disks) is None) == ((tolerated or harmed == 0) and lost == 0)
 
 
-def test_nothing_may_go_while_nothing_is_known() -> None:
+def test_unknown_views_permit_no_stop() -> None:
     s = Situation(Record("c", voters=(1, 2, 3)), Wanted(pools=()), seen.Kube(), None, None)
     assert quorum_without(s, 1) is not None
     assert isr_without(s, (101,)) is not None

@@ -54,7 +54,7 @@ def _squares(values: list[int]) -> int:
 
 @settings(deadline=None, max_examples=200)
 @given(cluster=clusters(), room=st.integers(1, 4), least=st.sampled_from([0, 100]))
-def test_every_plan_makes_brokers_more_alike_in_bytes_and_the_plans_end(
+def test_plans_reduce_differences_in_bytes_and_end(
     cluster: tuple[seen.Metadata, list[int], Sizes], room: int, least: int
 ) -> None:
     metadata, brokers, sizes = cluster
@@ -99,7 +99,7 @@ def _could_swap(metadata: seen.Metadata, brokers: list[int], sizes: Sizes) -> bo
 
 @settings(deadline=None, max_examples=200)
 @given(cluster=clusters(), least=st.sampled_from([0, 100]))
-def test_nothing_moves_beyond_the_threshold_only_if_no_swap_would_help(
+def test_beyond_the_threshold_replicas_stay_only_if_no_swap_helps(
     cluster: tuple[seen.Metadata, list[int], Sizes], least: int
 ) -> None:
     metadata, brokers, sizes = cluster

@@ -124,7 +124,7 @@ OTHER_SEEDS = (3, 7, 8, 12)
 
 
 @pytest.mark.parametrize("seed", OTHER_SEEDS)
-def test_no_law_is_broken_when_pools_come_and_go(seed: int) -> None:
+def test_no_law_is_broken_when_pools_are_added_and_removed(seed: int) -> None:
     world = _run(seed, True, _other_wish)
     world.wanted = replace(world.wanted, hibernated=False, paused=False, skip=frozenset())
     world.settle()
@@ -134,7 +134,7 @@ def test_no_law_is_broken_when_pools_come_and_go(seed: int) -> None:
 
 
 def _drain_wish(world: World, rng: random.Random, number: int) -> None:
-    """Windows open and close, machines are drained, volumes are removed, and images change meanwhile."""
+    """Windows open and close, machines are drained, volumes are removed, and images change."""
     choice = rng.randrange(4)
     if choice == 0:
         world.wanted = replace(world.wanted, window_closed="" if world.wanted.window_closed else "later")
@@ -186,7 +186,7 @@ def _crash_everywhere(prepare: Callable[[World], None]) -> None:
         assert world.record == whole.record
 
 
-def test_the_replacement_of_a_voters_disk_survives_a_crash_after_every_write() -> None:
+def test_replacing_a_voters_disk_survives_a_crash_after_every_write() -> None:
     def prepare(world: World) -> None:
         world.lose_host(3)
         world.wanted = wanted(replacements=(ReplacementRequest("r", 3, "EmptyDisk"),))
@@ -194,14 +194,14 @@ def test_the_replacement_of_a_voters_disk_survives_a_crash_after_every_write() -
     _crash_everywhere(prepare)
 
 
-def test_the_replacement_of_a_voter_by_another_survives_a_crash_after_every_write() -> None:
+def test_replacing_a_voter_by_another_survives_a_crash_after_every_write() -> None:
     def prepare(world: World) -> None:
         world.wanted = wanted(replacements=(ReplacementRequest("r", 3, "NewId"),))
 
     _crash_everywhere(prepare)
 
 
-def test_the_replacement_of_a_dead_voter_by_another_survives_a_crash_after_every_write() -> None:
+def test_replacing_a_dead_voter_survives_a_crash_after_every_write() -> None:
     def prepare(world: World) -> None:
         world.lose_host(3)
         world.wanted = wanted(replacements=(ReplacementRequest("r", 3, "NewId", frozenset({"MetadataPause"})),))
@@ -209,7 +209,7 @@ def test_the_replacement_of_a_dead_voter_by_another_survives_a_crash_after_every
     _crash_everywhere(prepare)
 
 
-def test_what_is_unknown_permits_nothing_that_disturbs() -> None:
+def test_unknown_views_permit_no_disruption() -> None:
     world = World(wanted())
     world.settle()
     world.make_topics()

@@ -25,13 +25,15 @@ from kraft_node.metadata.partitions import PartitionState
 from kraft_node.runtime.disk import RealDisk
 from kraft_protocol.buffers import FileSlice
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.records.batch import build_batch, iter_all_records, iter_headers
+from kraft_protocol.records.batch import build_batch, iter_headers
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire import stored
 from kraft_protocol.wire.api import API, ApiKey
 from kraft_protocol.wire.codec import decode, encode
 from kraft_protocol.wire.error_response import error_response
-from tests.unit.broker.world import CLUSTER_ID, AtOnce, Client, Dice, Loop, replay, topic_id, topic_records
+from tests.batches import iter_all_records
+from tests.stopped_time import SeededRandom
+from tests.unit.broker.world import CLUSTER_ID, AtOnce, Client, Loop, replay, topic_id, topic_records
 
 TOPIC_ID = topic_id(1)
 CONFIG = {
@@ -323,7 +325,7 @@ class Cluster:
                 function(*args)
 
         scheduler: Any = SimpleNamespace(call_later=call_later, call_soon=partial(call_later, 0))
-        return Env(loop, scheduler, Dice(node_id), RealDisk(), AtOnce(loop), None)  # type: ignore[arg-type]
+        return Env(loop, scheduler, SeededRandom(node_id), RealDisk(), AtOnce(loop), None)  # type: ignore[arg-type]
 
     def later(self, function: Callable[..., None], *args: Any) -> None:
         self.loop.call_later(self.random.randrange(50), function, *args)

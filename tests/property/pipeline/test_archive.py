@@ -36,7 +36,7 @@ SEEDS = st.integers(0, 2**32)
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(RECORDS), SEEDS)
-def test_every_record_reads_as_the_nodes_codec_reads_it(kind: tuple[Any, int], seed: int) -> None:
+def test_every_record_reads_like_with_the_nodes_codec(kind: tuple[Any, int], seed: int) -> None:
     cls, version = kind
     message = random_message(cls, version, Random(seed))
     found = generic.decode(encode_record(message, version))
@@ -93,7 +93,7 @@ def expected_row(value: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize("rare", [1, changes.RARE])
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS)
-def test_columns_are_what_the_slow_decoder_reads(rare: int, seed: int) -> None:
+def test_columns_equal_those_of_the_slow_decoder(rare: int, seed: int) -> None:
     """Records of random shapes; each shape occurs several times with other numbers."""
     rng = Random(seed)
     values = []
@@ -136,7 +136,7 @@ def text(raw: bytes) -> str:
 
 @settings(max_examples=80, deadline=None)
 @given(SEEDS, st.integers(1, 200), st.integers(0, 60))
-def test_the_state_at_an_offset_is_what_the_records_up_to_it_add_up_to(seed: int, count: int, more: int) -> None:
+def test_the_state_at_an_offset_is_the_sum_of_earlier_records(seed: int, count: int, more: int) -> None:
     stories = Stories(seed)
     made = stories.records(count)
     model = stories.model.copy()
@@ -180,7 +180,7 @@ def test_the_state_at_an_offset_is_what_the_records_up_to_it_add_up_to(seed: int
 
 @settings(max_examples=40, deadline=None)
 @given(SEEDS, st.booleans())
-def test_a_transaction_counts_once_it_has_ended(seed: int, ends: bool) -> None:
+def test_a_transaction_applies_at_its_end(seed: int, ends: bool) -> None:
     stories = Stories(seed)
     before = stories.records(20)
     then = stories.model.copy()
@@ -203,7 +203,7 @@ def test_a_transaction_counts_once_it_has_ended(seed: int, ends: bool) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(SEEDS, st.integers(1, 200))
-def test_what_rows_come_to_leads_to_the_state_that_they_lead_to(seed: int, count: int) -> None:
+def test_a_log_in_parts_leads_to_the_same_state(seed: int, count: int) -> None:
     """The log may be split into files anywhere, also within transactions, and be reduced twice."""
     rng, stories = Random(seed), Stories(seed)
     made = stories.records(count)

@@ -54,7 +54,7 @@ def stripped(schema: Any) -> Any:
 
 @given(cases())
 @settings(max_examples=150, deadline=None)
-def test_columns_are_what_fastavro_reads(case: tuple[dict[str, Any], list[dict[str, Any]], int]) -> None:
+def test_columns_equal_those_of_fastavro(case: tuple[dict[str, Any], list[dict[str, Any]], int]) -> None:
     schema, rows, seed = case
     plain, chance = fastavro.parse_schema(stripped(schema)), random.Random(seed)
     values: list[bytes | None] = []
@@ -88,7 +88,7 @@ def test_columns_are_what_fastavro_reads(case: tuple[dict[str, Any], list[dict[s
 
 
 @pytest.mark.parametrize("kind", [{"type": "array", "items": "int"}, ["int", "long"], {"type": "map", "values": "int"}])
-def test_records_that_are_not_flat(kind: Any) -> None:
+def test_a_nested_schema_has_no_flat_reader(kind: Any) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
     found = avrovalues.given(ValueSpec("avro", avro=json.dumps(schema)))
     assert found is not None

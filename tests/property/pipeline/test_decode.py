@@ -12,22 +12,12 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from kraft_pipeline.codec import COLUMNS, CodecError, Decoder, starts, varints
-from kraft_protocol.records.batch import NewRecord, Record, build_batch, iter_all_records
+from kraft_protocol.records.batch import NewRecord, Record, build_batch
 from kraft_protocol.records.errors import BatchError
+from tests.batches import iter_all_records
+from tests.property.records.strategies import lists_of_records
 
-HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=10)), max_size=3)
-RECORDS = st.lists(
-    st.builds(
-        NewRecord,
-        st.none() | st.binary(max_size=50),
-        st.none() | st.binary(max_size=300),
-        st.integers(0, 2**41),
-        HEADERS,
-        st.none(),
-    ),
-    min_size=1,
-    max_size=30,
-)
+RECORDS = lists_of_records(30)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -54,7 +44,7 @@ def as_rows(records: list[Record]) -> list[dict[str, Any]]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(RECORDS, st.integers(0, 4)), min_size=1, max_size=4), st.integers(0, 2**40), st.data())
-def test_any_batches_and_any_range(batches: list[Any], base: int, draw: st.DataObject) -> None:
+def test_any_range_of_any_batches_is_decoded(batches: list[Any], base: int, draw: st.DataObject) -> None:
     data, at = b"", base
     for records, codec in batches:
         data += build_batch(records, base_offset=at, compression=codec)
@@ -72,7 +62,7 @@ def test_any_batches_and_any_range(batches: list[Any], base: int, draw: st.DataO
     st.sampled_from([1, 8, 90, 400, 20_000]),
     st.sampled_from(["text", "zeros", "noise", "records"]),
 )
-def test_large_batches_are_cut_right_whatever_is_in_them(seed: int, count: int, width: int, kind: str) -> None:
+def test_large_batches_with_any_contents_are_split_correctly(seed: int, count: int, width: int, kind: str) -> None:
     """Values may look like records themselves, which can mislead the split."""
     rng = np.random.default_rng(seed)
     fill = {
@@ -94,14 +84,14 @@ def test_large_batches_are_cut_right_whatever_is_in_them(seed: int, count: int, 
 
 
 @pytest.mark.parametrize("count", [16_777_217, 2**31 - 1])
-def test_more_records_than_there_are_bytes_for_are_an_error(count: int) -> None:
+def test_more_records_than_bytes_are_an_error(count: int) -> None:
     data = bytearray(build_batch([NewRecord(None, None, 0)]))
     data[57:61] = count.to_bytes(4, "big")
     with pytest.raises(CodecError, match="too short"):
         list(Decoder("t", 3, ("key",)).decode(bytes(data), check_crc=False))
 
 
-def test_zeros_behind_the_last_batch_are_no_beginning_of_a_record() -> None:
+def test_zeros_after_the_last_batch_start_no_record() -> None:
     """The split searches a window of two records of any batch: it may reach beyond a small batch's end."""
     large = [NewRecord(None, b"x" * 3000, 0)] * 200
     small = [NewRecord(None, None, 0)] * 3000
@@ -111,7 +101,7 @@ def test_zeros_behind_the_last_batch_are_no_beginning_of_a_record() -> None:
 
 @settings(deadline=None)
 @given(RECORDS, st.integers(0, 4), st.data())
-def test_damage_is_an_error_or_reads_as_one_record_after_the_other(
+def test_damage_is_an_error_or_read_like_record_by_record(
     records: list[NewRecord], codec: int, draw: st.DataObject
 ) -> None:
     data = bytearray(build_batch(records, compression=codec))
@@ -163,7 +153,7 @@ def test_varints(values: list[int]) -> None:
     assert (after == at + sizes).all()
 
 
-def test_large_batches_are_cut_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_batches_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without splits the tests above would prove nothing: no walk may be as long as the batch."""
     walks = []
     walk = starts._walk

@@ -1,4 +1,4 @@
-"""Batches made of columns contain what was put in, judged by the node's reader, kafka-python's, and our own."""
+"""Batches made of columns contain the rows, as read by the node, kafka-python and the pipeline."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def batches(rows: list[Any], **options: Any) -> list[Any]:
 
 @settings(max_examples=60, deadline=None)
 @given(ROWS, st.integers(0, 4), st.sampled_from([1, 300, 5000, 1 << 18]), st.integers(0, 2**31 - 1))
-def test_any_rows(rows: list[Any], codec: int, batch_bytes: int, sequence: int) -> None:
+def test_any_rows_are_encoded_readably(rows: list[Any], codec: int, batch_bytes: int, sequence: int) -> None:
     found = []
     at = 0
     for batch in batches(rows, codec=codec, batch_bytes=batch_bytes, identity=Identity(9, 3, sequence)):
@@ -65,7 +65,7 @@ def test_any_rows(rows: list[Any], codec: int, batch_bytes: int, sequence: int) 
 
 @settings(max_examples=30, deadline=None)
 @given(ROWS)
-def test_there_and_back(rows: list[Any]) -> None:
+def test_rows_survive_a_round_trip(rows: list[Any]) -> None:
     data = b"".join(batch.data for batch in batches(rows))
     (part,) = Decoder("t", 0, ("key", "value", "headers")).decode(data)
     again = [(row["key"], row["value"], row["headers"]) for row in part.to_pylist()]
@@ -81,7 +81,7 @@ def test_batches_are_full_but_not_larger() -> None:
     assert sum(batch.records for batch in found) == 5000
 
 
-def test_columns_that_are_slices_of_others() -> None:
+def test_sliced_columns_are_encoded_by_their_offsets() -> None:
     """As tasks get them: their offsets do not begin at 0."""
     keys = pa.array([b"a", None, b"ccc", b"d"], pa.binary()).slice(1, 2)
     values = pa.array([b"v" * i for i in range(4)], pa.binary()).slice(1, 2)
@@ -91,13 +91,13 @@ def test_columns_that_are_slices_of_others() -> None:
     assert [(r.key, r.value, list(r.headers)) for r in records] == [(None, b"v", [("h", b"1")]), (b"ccc", b"vv", [])]
 
 
-def test_nothing_and_a_header_without_a_key() -> None:
+def test_empty_rows_make_no_batch_and_null_header_keys_are_refused() -> None:
     assert batches([]) == []
     with pytest.raises(ValueError, match="a header without a key"):
         batches([(None, b"", 0, [(None, b"")])])
 
 
-def test_sequences_begin_again_after_the_last() -> None:
+def test_sequences_wrap_after_the_last() -> None:
     identity = Identity(7, 2, SEQUENCES - 2)
     assert identity.after(1).sequence == SEQUENCES - 1
     assert identity.after(3).sequence == 1

@@ -18,7 +18,7 @@ from kraft_node.testing.world import SimHost, World
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire import stored
 from tests.property.metadata.naive import Naive, Stories, dump
-from tests.unit.server.raft_world import append
+from tests.unit.server.quorum.raft_world import append
 
 DIRECTORY = Uuid(b"D" * 16)
 LEVEL = stored.FeatureLevelRecord(name="metadata.version", feature_level=30)

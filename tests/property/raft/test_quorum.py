@@ -123,7 +123,7 @@ class Replica:
         assert self.saved_state == self.wanted_state, "vote and epoch are on disk before words leave"
         other = self.sim.replicas[effect.node_id]
         token = (self, self.life, effect.number, effect.request)
-        self.sim.carry(self, other, lambda: other.step(events.Asked(token, effect.request)))
+        self.sim.carry(self, other, lambda: other.step(events.Requested(token, effect.request)))
 
     def respond(self, effect: do.Respond) -> None:
         assert self.saved_state == self.wanted_state, "vote and epoch are on disk before words leave"
@@ -243,7 +243,7 @@ class Quorum:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([(1, 0), (2, 0), (3, 0), (3, 1), (5, 0), (4, 2)]))
-def test_laws_hold_whatever_happens_and_calm_brings_progress(seed: int, size: tuple[int, int]) -> None:
+def test_laws_hold_under_any_faults_and_calm_brings_progress(seed: int, size: tuple[int, int]) -> None:
     sim = Quorum(seed, *size)
     for replica in sim.replicas.values():
         replica.start()

@@ -50,7 +50,7 @@ def damage(rng: random.Random, section: bytearray, first: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_alike_records_are_those_that_are_read_one_by_one(seed: int) -> None:
+def test_alike_records_equal_those_read_one_by_one(seed: int) -> None:
     rng = random.Random(seed)
     batch = some_batch(rng)
     damage(rng, batch, HEADER_SIZE)
@@ -100,7 +100,9 @@ SETTINGS = [
 
 @pytest.mark.parametrize("compression", [0, 3])
 @pytest.mark.parametrize("seed", range(150))
-def test_a_batch_is_judged_the_same_either_way(seed: int, compression: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_judged_the_same_by_both_readers(
+    seed: int, compression: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = random.Random(seed)
     batch = some_batch(rng, compression=compression)
     if not compression:
@@ -113,7 +115,7 @@ def test_a_batch_is_judged_the_same_either_way(seed: int, compression: int, monk
     assert by_columns == [outcome(bytes(batch), settings) for settings in SETTINGS]
 
 
-def test_offsets_beyond_those_that_can_be_told_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_large_offset_ranges_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [NewRecord(None, b"", NOW_MS)] * (alike.OFFSETS_MAX + 100)
     batch = build_batch(records, compression=3)
     assert outcome(batch, config()) == NOW_MS

@@ -73,7 +73,7 @@ def _messages(draw: st.DrawFn) -> tuple[Message, int]:
 
 @given(_messages())
 @SETTINGS
-def test_what_is_written_is_read(made: tuple[Message, int]) -> None:
+def test_written_messages_are_read_back(made: tuple[Message, int]) -> None:
     message, version = made
     raw = codec.encode(message, version)
     read = codec.decode(type(message), raw, version)
@@ -104,7 +104,7 @@ def test_varints(value: int, before: bytes) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40), st.integers(0, 2000))
 @SETTINGS
-def test_long_strings(text: str, times: int) -> None:
+def test_long_strings_survive_a_round_trip(text: str, times: int) -> None:
     from kraft_protocol.wire import messages
 
     group = (text * times)[: MAX_STRING_BYTES // 4]

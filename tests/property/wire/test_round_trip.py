@@ -51,7 +51,7 @@ def test_records_are_views_when_decoded_and_uncopied_when_encoded() -> None:
     assert any(part is records for part in parts)
 
 
-def test_file_slices_are_parts_of_their_own() -> None:
+def test_file_slices_become_separate_parts() -> None:
     class Stub:
         def pread(self, position: int, length: int) -> bytes:
             return bytes(range(256))[position : position + length]
@@ -90,7 +90,7 @@ def test_malformed_fields_have_one_typed_error() -> None:
         codec.decode(stored.TopicRecord, bytes(raw), 0)
 
 
-def test_a_declared_count_allocates_nothing() -> None:
+def test_a_declared_count_allocates_no_memory() -> None:
     with pytest.raises(DecodeError, match="wants 1000000"):
         codec.decode(messages.MetadataRequest, (1_000_000).to_bytes(4) + bytes(1000), 1)
     with pytest.raises(DecodeError):

@@ -27,7 +27,7 @@ def run(steps: Generator[None, None, Any]) -> tuple[int, Any]:
         pauses += 1
 
 
-def test_steps_give_the_same_as_one_go() -> None:
+def test_decoding_in_steps_equals_decoding_at_once() -> None:
     rng = random.Random(3)
     for cls, version in all_messages():
         message = random_message(cls, version, rng, unknown_tags=True)

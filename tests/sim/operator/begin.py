@@ -1,4 +1,4 @@
-"""From apply to settled in simulated time: `python -m tests.sim.operator.begin` prints what the operator waited for.
+"""From apply to settled in simulated time: `python -m tests.sim.operator.begin` prints the operator's waits.
 
 Nothing fails and nothing is slow here. Kubernetes and the nodes need the times below, and watches report every change
 at once. All other time is the operator's: pauses and back-offs that no change ends.
@@ -40,7 +40,7 @@ SHOWN: Final = {"Pod", "PersistentVolumeClaim", "Service", "ConfigMap", "Job"}
 
 
 class QuietApi(SimApi):
-    """An API server and kubelets whose times are known."""
+    """An API server and kubelets with known delays."""
 
     def __init__(self, loop: SimLoop, rng: Random) -> None:
         super().__init__(loop, rng)
@@ -133,7 +133,7 @@ class Begin(Life):
         queue = Queue(made.reconcile, self.loop.time)
 
         def wake() -> None:
-            made.touched(KEY)
+            made.touched(KEY, users=False)
             queue.put(KEY)
 
         self.api.wake = wake

@@ -182,7 +182,7 @@ class Life:
         self.loop.call_later(0.5, self._crash, self.rng.choice(others))
 
     def _slow(self) -> None:
-        """Throttle the API server, and cause another event meanwhile."""
+        """Throttle the API server, and cause another event."""
         if not self.api.faults:
             return
         self.api.slow_until = self.loop.time() + self.rng.uniform(20, 60)

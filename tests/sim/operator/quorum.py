@@ -47,7 +47,7 @@ class Quorum(Simulation):
         self.at(self.propose_us, None, self._propose)
 
     def run_for(self, us: int) -> None:
-        """Let time go by."""
+        """Let time pass."""
         over: list[bool] = []
         self.at(us, None, over.append, True)
         self._run_until(lambda: bool(over))
@@ -112,7 +112,7 @@ class Quorum(Simulation):
         leader = self.leading()
         if leader is not None:
             self.tool_requests += 1
-            leader.step(events.Asked(Token(leader, -self.tool_requests, request), request))
+            leader.step(events.Requested(Token(leader, -self.tool_requests, request), request))
 
     def add_voter(self, node_id: int) -> None:
         self.ask(AddVoterRequest(self.replica(node_id).own, VOTER_TIMEOUT_MS, True))

@@ -14,11 +14,11 @@ def _life() -> Begin:
     return life
 
 
-def test_from_apply_to_ready_the_operator_waits_for_nothing_that_has_happened() -> None:
+def test_from_apply_to_ready_the_operator_never_waits_in_vain() -> None:
     assert _life().took_s["apply to ready"] < WORLD_S + 2.0
 
 
-def test_a_roll_waits_for_nothing_that_has_happened() -> None:
+def test_during_a_roll_the_operator_never_waits_in_vain() -> None:
     assert _life().took_s["roll"] < ROLL_S + 6 * 2.5
 
 

@@ -16,22 +16,22 @@ from tests.sim.operator.stories import BY_NAME, STORIES, Story, begun, ended, wi
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
-def test_no_law_is_broken_in_chaos_and_everything_comes_about(story: Story) -> None:
+def test_no_law_is_broken_in_chaos_and_the_story_completes(story: Story) -> None:
     with_chaos(story, seed=7)
 
 
-def test_a_lone_voter_that_dies_while_another_one_joins_is_elected_again() -> None:
-    """It restarted with both as voters, and waited for ever for the vote of the node with an empty disk."""
+def test_a_lone_voter_that_dies_during_an_addition_is_elected_again() -> None:
+    """It restarted with both as voters, and waited without end for the vote of the node with an empty disk."""
     with_chaos(BY_NAME["one to three"], seed=46)
 
 
 @pytest.mark.parametrize("name", ["other id", "three to five"])
-def test_a_voter_that_stands_still_for_a_moment_is_no_broken_law(name: str) -> None:
+def test_a_voter_that_pauses_for_a_moment_breaks_no_law(name: str) -> None:
     """The law counted it as dead at once. No look can tell before the leader counts it as behind."""
     with_chaos(BY_NAME[name], seed=5009)
 
 
-def test_a_voter_whose_removal_may_be_lost_is_not_stopped_for_good() -> None:
+def test_a_voter_is_not_stopped_while_its_removal_may_be_lost() -> None:
     """It was stopped as soon as the leader's log lacked it: the former voters could count again, without it."""
     with_chaos(BY_NAME["dynamic five to three"], seed=7000)
 
@@ -51,7 +51,7 @@ def test_more_seeds(story: Story, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
-def test_every_write_may_be_the_last_one(story: Story) -> None:
+def test_the_operator_may_die_after_any_write(story: Story) -> None:
     writes = 1
     while with_crash_after(story, 5, writes):
         writes += 1
@@ -70,7 +70,7 @@ def _breaks(name: str, seeds: int = 4) -> bool:
     return False
 
 
-def test_a_planner_that_takes_everybody_for_live_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planner_that_takes_all_voters_for_live_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def everybody(self: situation.Situation) -> frozenset[int]:
         return frozenset() if self.quorum is None else frozenset({*self.quorum.voters, *self.quorum.observers})
 
@@ -84,6 +84,6 @@ def test_a_planner_without_the_gate_of_the_quorum_is_noticed(monkeypatch: pytest
     assert _breaks("roll")
 
 
-def test_without_chaos_a_story_needs_no_luck() -> None:
+def test_a_story_without_chaos_completes() -> None:
     story = BY_NAME["other id"]
     ended(story, begun(story, 11))

@@ -48,7 +48,7 @@ def test_a_disk_that_became_the_last_is_used_again(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1211])
 def test_a_slow_read_after_the_second_look_counts_against_the_deadline(seed: int) -> None:
-    """The read took 10 s. A voter died meanwhile, and the operator stopped another one."""
+    """During a read of 10 s a voter died, and the operator stopped another voter."""
     Life(seed).run()
 
 
@@ -99,7 +99,7 @@ def _behind_other_steps(patch: Patch) -> None:
 
 
 def _repeated_deletion(patch: Patch) -> None:
-    """A deletion without an answer is repeated for minutes, whatever the pod has become."""
+    """A deletion without an answer is repeated for minutes, in any state of the pod."""
     _no_deadline(patch)
 
     async def stop(self: Any, node_id: int) -> None:

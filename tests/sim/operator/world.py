@@ -62,7 +62,7 @@ class SimWorld(World):
         return found
 
     def counts(self, node_id: int) -> bool:
-        """Whether a voter runs, knows that it may vote, and has on disk what was committed a while ago."""
+        """Whether a voter runs, knows that it may vote, and has the records on disk that were committed a while ago."""
         found = self.sim.replicas.get(node_id)
         if found is None or found.node is None or found.node.is_amnesiac:
             return False

@@ -19,13 +19,13 @@ def test_no_order_of_events_breaks_a_law() -> None:
     assert result.committed > 0, "it gets somewhere"
 
 
-def test_it_notices_a_vote_that_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forgotten_vote_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RaftNode, "remember_vote", lambda *_: None)
     with pytest.raises(AssertionError, match="law: "):
         _search(100_000)
 
 
-def test_it_notices_a_majority_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_majority_of_one_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tally, "is_won", property(lambda tally: True in tally._answers.values()))
     with pytest.raises(AssertionError, match="law: one leader per epoch"):
         _search(100_000)

@@ -12,18 +12,18 @@ BUGS = sorted(Path(__file__).parent.glob("planted/*.bug"))
 QUICK = ("vote_not_remembered", "guard_off", "half_is_a_majority", "renamed_without_fsync")
 
 
-def test_there_are_enough() -> None:
+def test_there_are_enough_planted_bugs() -> None:
     assert len(BUGS) >= 25
 
 
 @pytest.mark.parametrize("path", BUGS, ids=lambda path: path.stem)
-def test_it_fits(path: Path) -> None:
+def test_a_planted_bug_applies_to_its_source(path: Path) -> None:
     bug = read_bug(path)
     source = (ROOT / "node/src/kraft_node" / bug.file).read_text()
     compile(plant(bug, source), bug.file, "exec")
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_it_is_noticed(name: str) -> None:
+def test_a_planted_bug_is_noticed(name: str) -> None:
     outcome = try_bug(read_bug(Path(__file__).parent / "planted" / f"{name}.bug"))
     assert outcome.caught, outcome.by

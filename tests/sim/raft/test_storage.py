@@ -1,4 +1,4 @@
-"""The storage contract without power loss: the Raft simulator's disk assumes what the real files promise.
+"""The storage contract without power loss: the Raft simulator's disk relies on promises of the real files.
 
 Each seed runs some lives of `log.metadata_log.MetadataLog` on the simulated disk. After each reopening all reported
 writes must be there, and nothing that was replaced may be back.
@@ -131,7 +131,7 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_was_reported_as_done_survives_the_loss_of_power(seed: int) -> None:
+def test_data_reported_as_durable_survives_a_power_loss(seed: int) -> None:
     life = Life(seed)
     for _ in range(4):
         storage = life.open()

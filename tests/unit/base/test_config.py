@@ -20,6 +20,7 @@ from kraft_node.base.config.describe import describe_broker, describe_topic
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.config.effects import EFFECTS, refusals
 from kraft_node.base.config.group import resolve_group
+from kraft_node.base.config.zookeeper import ZooKeeperSettings, zookeeper_settings
 from kraft_protocol.errors import ErrorCode, KafkaError
 
 COMBINED = {
@@ -36,7 +37,7 @@ def node(**texts: str) -> NodeConfig:
 
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=12), max_size=6))
-def test_what_is_written_as_properties_reads_back(entries: dict[str, str]) -> None:
+def test_properties_survive_a_round_trip(entries: dict[str, str]) -> None:
     plain = {k: v for k, v in entries.items() if not any(0xD800 <= ord(c) < 0xE000 for c in k + v)}
     assert parse_properties(format_properties(plain, comment="a comment")) == plain
 
@@ -69,13 +70,60 @@ def test_a_missing_key_is_named() -> None:
         NodeConfig.parse({k: v for k, v in COMBINED.items() if k != "node.id"})
 
 
-def test_unknown_keys_are_told_once_each() -> None:
-    config = NodeConfig.parse({**COMBINED, "a.b": "1", "zookeeper.connect": "x", "listener.name.x.y": "2"})
-    assert config.unknown == ["a.b", "zookeeper.connect"]
+def test_each_unknown_key_is_reported_once() -> None:
+    config = NodeConfig.parse({**COMBINED, "a.b": "1", "zookeeper.root": "x", "listener.name.x.y": "2"})
+    assert config.unknown == ["a.b", "zookeeper.root"]
     assert [w for w in config.warnings if w.startswith("Unknown")] == [
         "Unknown configuration a.b: it has no effect",
-        "Unknown configuration zookeeper.connect: it has no effect",
+        "Unknown configuration zookeeper.root: it has no effect",
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "message"),
+    [
+        ({}, "zookeeper.connect", "zookeeper.connect is missing"),
+        ({"zookeeper.connect": "z:2181"}, "zookeeper.metadata.migration.enable", "process.roles=controller"),
+        ({"zookeeper.connect": "z", "zookeeper.session.timeout.ms": "0"}, "zookeeper.session.timeout.ms", "at least 1"),
+        (
+            {
+                "zookeeper.connect": "z",
+                "zookeeper.ssl.truststore.location": "/t",
+                "zookeeper.ssl.truststore.type": "JKS",
+            },
+            "zookeeper.ssl.truststore.location",
+            "only PEM",
+        ),
+    ],
+)
+def test_wrong_keys_of_a_migration_are_refused(given: dict[str, str], key: str, message: str) -> None:
+    texts = {**COMBINED, "zookeeper.metadata.migration.enable": "true", **given}
+    with pytest.raises(ConfigError, match=message) as refused:
+        NodeConfig.parse(texts)
+    assert refused.value.key == key
+    assert NodeConfig.parse({**texts, "zookeeper.metadata.migration.enable": "false"}).node_id == 1
+
+
+def test_a_migration_has_the_defaults_of_kafka() -> None:
+    texts = {
+        "process.roles": "controller",
+        "node.id": "1",
+        "controller.quorum.voters": "1@h:1",
+        "listeners": "CONTROLLER://h:1",
+        "controller.listener.names": "CONTROLLER",
+        "zookeeper.metadata.migration.enable": "true",
+        "zookeeper.connect": "z:2181/kafka",
+    }
+    settings = zookeeper_settings(NodeConfig.parse(texts))
+    assert settings == ZooKeeperSettings("z:2181/kafka", 18_000, 18_000, False, None, None, None)
+    assert (
+        zookeeper_settings(
+            NodeConfig.parse(
+                {**texts, "process.roles": "controller"} | {"zookeeper.metadata.migration.enable": "false"}
+            )
+        )
+        is None
+    )
 
 
 def test_overrides_beat_the_file() -> None:
@@ -95,14 +143,18 @@ def test_readers_refuse_the_wrong_type_and_unknown_names() -> None:
         config.string("num.partitions")
 
 
-def test_retention_has_three_spellings() -> None:
-    assert node().log_retention_ms == 7 * 24 * 3_600_000
-    assert node(log_retention_hours="2").log_retention_ms == 7_200_000
-    assert node(log_retention_hours="2", log_retention_minutes="1").log_retention_ms == 60_000
-    assert node(log_retention_hours="2", log_retention_ms="-5").log_retention_ms == -1
+def retention_ms(**texts: str) -> int:
+    return TopicConfigs(node(**texts)).resolve({}).retention_ms
 
 
-def test_dynamic_values_lie_over_the_file_and_one_broker_over_all() -> None:
+def test_retention_accepts_three_keys() -> None:
+    assert retention_ms() == 7 * 24 * 3_600_000
+    assert retention_ms(log_retention_hours="2") == 7_200_000
+    assert retention_ms(log_retention_hours="2", log_retention_minutes="1") == 60_000
+    assert retention_ms(log_retention_hours="2", log_retention_ms="-5") == -1
+
+
+def test_dynamic_values_override_the_file_and_a_brokers_override_the_default() -> None:
     broker = BrokerConfig(node(log_cleaner_threads="3", log_retention_hours="1"))
     assert broker.int("log.cleaner.threads") == 3
     assert broker.update({}, {"log.cleaner.threads": "4", "log.retention.ms": "9"}) >= {"log.cleaner.threads"}
@@ -115,7 +167,7 @@ def test_dynamic_values_lie_over_the_file_and_one_broker_over_all() -> None:
     assert (broker.int("log.cleaner.threads"), broker.int("node.id")) == (3, 1)
 
 
-def test_topics_share_what_they_resolve_to() -> None:
+def test_topics_with_equal_overrides_share_a_configuration() -> None:
     broker = BrokerConfig(node())
     topics = TopicConfigs(broker)
     first = topics.resolve({})
@@ -130,7 +182,7 @@ def test_topics_share_what_they_resolve_to() -> None:
     assert len(topics._cache) <= TopicConfigs.CACHE_SIZE_MAX
 
 
-def test_an_override_of_another_release_does_not_count() -> None:
+def test_an_override_of_another_release_is_ignored() -> None:
     config = TopicConfigs(node()).resolve({"retention.ms": "soon", "no.such.key": "1"})
     assert config.retention_ms == 7 * 24 * 3_600_000
 
@@ -144,7 +196,7 @@ def test_topic_values_are_validated_with_the_protocols_error() -> None:
         check_topic_value("nope", "1")
 
 
-def test_group_values_are_held_within_the_brokers_bounds() -> None:
+def test_group_values_are_clamped_to_the_brokers_bounds() -> None:
     broker = node(group_consumer_max_session_timeout_ms="50000")
     assert resolve_group({"consumer.session.timeout.ms": "60000"}, broker)["consumer.session.timeout.ms"] == 50_000
     assert resolve_group({}, broker)["consumer.session.timeout.ms"] == 45_000
@@ -159,7 +211,7 @@ def test_secrets_are_never_shown() -> None:
     assert "hunter2" not in repr(broker.static.password("ssl.keystore.password"))
 
 
-def test_a_described_topic_names_where_its_values_come_from() -> None:
+def test_a_described_topic_names_the_source_of_each_value() -> None:
     broker = BrokerConfig(node(log_retention_ms="100"))
     broker.update({}, {"log.retention.ms": "50"})
     entries = {entry.name: entry for entry in describe_topic({"retention.ms": "7"}, broker)}
@@ -171,11 +223,11 @@ def test_a_described_topic_names_where_its_values_come_from() -> None:
     ]
 
 
-def test_effects_speak_of_known_keys() -> None:
+def test_effects_name_only_known_keys() -> None:
     assert set(EFFECTS) <= set(BROKER)
 
 
-def test_what_cannot_be_honoured_safely_is_refused() -> None:
+def test_a_policy_class_is_refused() -> None:
     assert refusals(node()) == []
     found = refusals(node(create_topic_policy_class_name="com.example.Policy"))
     assert len(found) == 1
@@ -183,6 +235,6 @@ def test_what_cannot_be_honoured_safely_is_refused() -> None:
 
 
 @pytest.mark.parametrize("key", ["node.id", "broker.id"])
-def test_a_wrong_id_is_named_by_the_key_that_was_given(key: str) -> None:
+def test_an_error_about_the_node_id_names_the_key_in_the_file(key: str) -> None:
     with pytest.raises(ConfigError, match=f"for configuration {key}: "):
         NodeConfig.parse({"process.roles": "broker", key: "x"})

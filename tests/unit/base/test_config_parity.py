@@ -25,7 +25,7 @@ from kraft_node.base.config import (
 from kraft_node.base.config.client_metrics import check_client_metrics_overrides
 from kraft_node.base.config.dynamic import check_broker_overrides
 from kraft_node.base.config.group import check_group_overrides
-from kraft_node.base.config.topic import attribute
+from kraft_node.base.config.topic import TopicConfig, attribute
 from kraft_node.base.config.types import double_text, parse_type, value_text
 from tests.peer import run_java
 
@@ -138,10 +138,9 @@ def node_result(texts: dict[str, str]) -> dict[str, Any]:
     except ConfigError as e:
         return {"error": str(e)}
     values = {name: value_text(config.value(name)) for name in BROKER}
+    defaults = TopicConfig.resolve(config, {})
     topics = {
-        name: value_text(getattr(config.topic_defaults, attribute(name)))
-        for name in TOPIC
-        if config.topic_default(name) is not None
+        name: value_text(getattr(defaults, attribute(name))) for name in TOPIC if config.topic_default(name) is not None
     }
 
     def shown(endpoints: list[Endpoint]) -> list[str]:
@@ -295,7 +294,7 @@ def test_whole_nodes_are_accepted_or_refused_as_by_kafka() -> None:
     assert not found, f"{len(found)} of {len(cases)} differ:\n" + "\n".join(found[:20])
 
 
-def test_properties_files_read_as_java_reads_them() -> None:
+def test_properties_files_are_parsed_like_javas() -> None:
     random_source = random.Random(343)
     texts = [
         "a=b", "a = b ", "a:b", "a b", "a\tb", "a", "=b", ":b", " a=b", "#a=b", "!a", "a=b\\\n  c",
@@ -350,7 +349,7 @@ def verdict(check: Any, *args: Any, **named: Any) -> dict[str, Any]:
     return {}
 
 
-def test_topic_overrides() -> None:
+def test_topic_overrides_are_accepted_like_by_kafka() -> None:
     plain, tiered = NodeConfig.parse(COMBINED), {**COMBINED, "remote.log.storage.system.enable": "true"}
     tiered |= {"remote.log.storage.manager.class.name": "x.Y", "log.retention.ms": "100"}
     sets: list[tuple[dict[str, str], dict[str, str]]] = [
@@ -386,7 +385,7 @@ def test_topic_overrides() -> None:
         for texts, previous in sets:
             cases.append({"kind": "topic", "texts": texts, "previous": previous, "node": node})
             ours.append(verdict(check_topic_overrides, texts, broker, previous))
-    assert plain.topic_defaults.retention_ms == 604_800_000
+    assert TopicConfig.resolve(plain, {}).retention_ms == 604_800_000
     found = differences(cases, ours)
     assert not found, "\n".join(found)
 
@@ -394,7 +393,7 @@ def test_topic_overrides() -> None:
 NUMBERS = (-1, 0, 1, 2, 5, 10, 11, 1000, 4999, 5000, 15000, 15001, 45000, 60000, 60001)
 
 
-def test_group_overrides() -> None:
+def test_group_overrides_are_accepted_like_by_kafka() -> None:
     random_source = random.Random(848)
     broker = NodeConfig.parse(COMBINED)
     sets: list[dict[str, str]] = [{}, {"nope": "1"}, {"share.auto.offset.reset": "earliest"}]
@@ -411,7 +410,7 @@ def test_group_overrides() -> None:
     assert not found, f"{len(found)} of {len(cases)} differ:\n" + "\n".join(found[:20])
 
 
-def test_dynamic_broker_overrides() -> None:
+def test_dynamic_broker_overrides_are_accepted_like_by_kafka() -> None:
     sets: list[dict[str, str]] = []
     for name, key in BROKER.items():
         if key.kind != "class":
@@ -440,7 +439,7 @@ def test_dynamic_broker_overrides() -> None:
     assert not found, f"{len(found)} of {len(cases)} differ:\n" + "\n".join(found[:20])
 
 
-def test_client_metrics_overrides() -> None:
+def test_client_metrics_overrides_are_accepted_like_by_kafka() -> None:
     sets: list[dict[str, str]] = [
         {},
         {"interval.ms": "99"},

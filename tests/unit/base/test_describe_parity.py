@@ -55,7 +55,7 @@ def alter(client: Client, kind: int, name: str, values: dict[str, str]) -> None:
             for key, value in values.items()
         ],
     )
-    answer = client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource]))
+    answer = client.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource]))
     for response in answer.responses:
         assert response.error_code == 0, response
 
@@ -65,7 +65,7 @@ def described(client: Client, kind: int, name: str) -> dict[str, tuple[Any, ...]
         resource_type=kind, resource_name=name, configuration_keys=None
     )
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
-    result = client.ask(ApiKey.DESCRIBE_CONFIGS, request).results[0]
+    result = client.request(ApiKey.DESCRIBE_CONFIGS, request).results[0]
     assert result.error_code == 0, result
     return {
         c.name: (
@@ -112,7 +112,7 @@ def test_every_entry_is_described_as_by_kafka(tmp_path: Path) -> None:
                 CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
                 for name in ("plain", "overridden")
             ]
-            client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=topics))
+            client.request(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=topics))
             alter(client, BROKER, "1", PER_BROKER)
             alter(client, BROKER, "", CLUSTER)
             alter(client, TOPIC, "overridden", TOPIC_OVERRIDES)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from kraft_node.base.config import NodeConfig
-from kraft_node.base.config.acting import ACTING
 from kraft_node.base.config.definitions import BROKER, READ_ONLY, TOPIC_SYNONYMS, ConfigKey
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.config.effects import READ_ONCE
+from kraft_node.base.config.read_keys import READ_KEYS
 from kraft_node.base.config.topic import TopicConfigs, attribute
 
 ROOT = Path(__file__).resolve().parents[3]
-DYNAMIC = sorted(name for name in ACTING if BROKER[name].update_mode != READ_ONLY)
+DYNAMIC = sorted(name for name in READ_KEYS if BROKER[name].update_mode != READ_ONLY)
 TOPIC_KEY = {broker: topic for topic, synonyms in TOPIC_SYNONYMS.items() for broker, _ in synonyms}
 CONFIG = {
     "process.roles": "broker,controller",
@@ -23,19 +23,42 @@ CONFIG = {
     "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
     "controller.listener.names": "CONTROLLER",
 }
+TLS = "tests/unit/tls/test_node_tls.py"
 ELSEWHERE = {
-    "num.replica.fetchers": "tests/compat/test_administration.py",
-    "cordoned.log.dirs": "tests/unit/broker/test_broker.py",
-    "log.cleaner.backoff.ms": "tests/unit/log/test_manager_timers.py",
-    "log.cleaner.dedupe.buffer.size": "tests/unit/log/test_manager_timers.py",
-    "log.cleaner.io.buffer.load.factor": "tests/unit/log/test_manager_timers.py",
-    "log.cleaner.io.max.bytes.per.second": "tests/unit/log/test_manager_timers.py",
-    "log.cleaner.threads": "tests/unit/log/test_manager_timers.py",
-    "max.connection.creation.rate": "tests/unit/broker/test_client_quotas.py",
-    "max.connections": "tests/compat/test_rough_configs.py",
-    "max.connections.per.ip": "tests/compat/test_rough_configs.py",
-    "max.connections.per.ip.overrides": "tests/compat/test_rough_configs.py",
-    "producer.id.expiration.ms": "tests/unit/log/test_manager_timers.py",
+    "num.replica.fetchers": "tests/compat/clusters/test_administration.py",
+    "cordoned.log.dirs": "tests/unit/broker/lifecycle/test_broker.py",
+    "group.consumer.assignment.interval.ms": "tests/unit/broker/lifecycle/test_dynamic_values.py",
+    "log.cleaner.backoff.ms": "tests/unit/log/manager/test_manager_timers.py",
+    "log.cleaner.dedupe.buffer.size": "tests/unit/log/manager/test_manager_timers.py",
+    "log.cleaner.io.buffer.load.factor": "tests/unit/log/manager/test_manager_timers.py",
+    "log.cleaner.io.max.bytes.per.second": "tests/unit/log/manager/test_manager_timers.py",
+    "log.cleaner.threads": "tests/unit/log/manager/test_manager_timers.py",
+    "max.connection.creation.rate": "tests/unit/broker/requests/test_client_quotas.py",
+    "max.connections": "tests/compat/rough/test_rough_configs.py",
+    "max.connections.per.ip": "tests/compat/rough/test_rough_configs.py",
+    "max.connections.per.ip.overrides": "tests/compat/rough/test_rough_configs.py",
+    "producer.id.expiration.ms": "tests/unit/log/manager/test_manager_timers.py",
+    "ssl.cipher.suites": TLS,
+    "ssl.client.auth": TLS,
+    "ssl.enabled.protocols": TLS,
+    "ssl.endpoint.identification.algorithm": TLS,
+    "ssl.engine.factory.class": TLS,
+    "ssl.key.password": TLS,
+    "ssl.keymanager.algorithm": TLS,
+    "ssl.keystore.certificate.chain": TLS,
+    "ssl.keystore.key": TLS,
+    "ssl.keystore.location": TLS,
+    "ssl.keystore.password": TLS,
+    "ssl.keystore.type": TLS,
+    "ssl.protocol": TLS,
+    "ssl.provider": TLS,
+    "ssl.secure.random.implementation": TLS,
+    "ssl.trustmanager.algorithm": TLS,
+    "ssl.truststore.certificates": TLS,
+    "ssl.truststore.location": TLS,
+    "ssl.truststore.password": TLS,
+    "ssl.truststore.type": TLS,
+    "transaction.partition.verification.enable": "tests/unit/broker/lifecycle/test_dynamic_values.py",
 }
 """Keys that are no default of a topic key: the test that alters them and sees the effect."""
 TEXTS = {"log.cleanup.policy": "compact", "log.message.timestamp.type": "LogAppendTime", "compression.type": "zstd"}
@@ -55,7 +78,7 @@ def other_value(key: ConfigKey) -> str:
 
 
 @pytest.mark.parametrize("name", DYNAMIC)
-def test_a_change_at_run_time_acts(name: str) -> None:
+def test_a_change_at_run_time_takes_effect(name: str) -> None:
     if name in READ_ONCE:
         row = next(r for r in (ROOT / "docs/configuration.md").read_text().splitlines() if r.startswith(f"| `{name}` "))
         assert "at the next start" in row

@@ -13,7 +13,7 @@ from tests.peer import run_java
 ORACLE = Path(__file__).parents[2] / "java" / "RateOracle.java"
 
 
-def test_missing_windows_count_as_quiet_ones() -> None:
+def test_missing_windows_count_as_idle() -> None:
     """11 windows of a second: current use is spread over ten seconds, as in Kafka's Rate."""
     rate = Rate(11, 1000)
     rate.record(10_000, 5)
@@ -25,7 +25,7 @@ def test_missing_windows_count_as_quiet_ones() -> None:
 
 
 @pytest.mark.peer
-def test_the_answer_is_that_of_kafkas_classes() -> None:
+def test_rates_equal_those_of_kafkas_classes() -> None:
     rng = random.Random(3)
     windows, window_ms, limit = 11, 1000, 700
     rate, now_ms = Rate(windows, window_ms), 1_000_000
@@ -42,14 +42,14 @@ def test_the_answer_is_that_of_kafkas_classes() -> None:
     assert ours == found
 
 
-def test_what_is_older_than_all_windows_is_forgotten() -> None:
+def test_samples_older_than_all_windows_expire() -> None:
     rate = Rate(3, 1000)
     rate.record(9_000, 0)
     assert rate.throttle_ms(1, 2_999) > 0
     assert rate.throttle_ms(1, 3_000) == 0
 
 
-def test_a_limit_of_nothing_is_silence_for_ever() -> None:
+def test_a_limit_of_zero_throttles_for_the_longest_time() -> None:
     rate = Rate(11, 1000)
     rate.record(1, 0)
     assert rate.throttle_ms(0, 0) == THROTTLE_MS_MAX

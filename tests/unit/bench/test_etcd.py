@@ -9,10 +9,10 @@ from contextlib import closing
 
 import pytest
 
-from bench import etcd
-from bench.many import answers_a_second
+from bench.clients import etcd
+from bench.clients.many import answers_a_second
 
-DATA, HEADERS, SETTINGS, PING = 0, 1, 4, 6
+DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 4, 6, 8
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
     return len(body).to_bytes(3, "big") + struct.pack(">BBI", kind, flags, stream) + body
 
 
-def test_an_answer_may_come_in_pieces_and_the_server_may_ask_meanwhile(
+def test_an_answer_in_pieces_is_joined_and_pings_are_answered(
     pair: tuple[etcd.Connection, socket.socket],
 ) -> None:
     connection, server = pair
@@ -48,7 +48,22 @@ def test_an_answer_may_come_in_pieces_and_the_server_may_ask_meanwhile(
     assert connection.receive()
 
 
-def test_a_refusal_is_no_answer(pair: tuple[etcd.Connection, socket.socket]) -> None:
+def test_the_window_of_a_connection_is_opened_again(pair: tuple[etcd.Connection, socket.socket]) -> None:
+    connection, server = pair
+    body = bytes(16_384)
+    sent = b""
+    for call in range(4):  # 65,536 bytes: one more than a server may send without an update
+        connection.send()
+        sent += server.recv(65536)
+        server.sendall(frame(DATA, 0, 1 + 2 * call, body) + frame(HEADERS, 5, 1 + 2 * call, b"t"))
+        while not connection.receive():
+            pass
+    connection.send()
+    sent += server.recv(65536)
+    assert sent.count(frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 32_768))) == 2
+
+
+def test_a_refusal_is_an_error(pair: tuple[etcd.Connection, socket.socket]) -> None:
     connection, server = pair
     connection.send()
     server.sendall(frame(HEADERS, 5, 1, b"only trailers"))
@@ -60,7 +75,7 @@ def test_fields_of_a_message() -> None:
     assert etcd._numbers(b"\x0a\x02\x10\x07\x20\x96\x01") == {1: b"\x10\x07", 4: 150}
 
 
-def test_each_of_many_sends_again_when_it_is_answered() -> None:
+def test_each_connection_sends_again_after_its_answer() -> None:
     sent = []
 
     class Echo:

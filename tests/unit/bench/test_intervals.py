@@ -7,10 +7,10 @@ import statistics
 
 import pytest
 
-from bench.intervals import BETTER, NOISE, UNJUDGED, WORSE, median_interval, ratios, reaches, verdict
+from bench.report.intervals import BETTER, NOISE, UNJUDGED, WORSE, median_interval, ratios, reaches, verdict
 
 
-def test_five_values_are_covered_by_their_least_and_greatest() -> None:
+def test_the_interval_of_five_values_is_their_range() -> None:
     found = median_interval([3, 1, 2, 5, 4])
     assert (found.median, found.low, found.high, found.count) == (3, 1, 5, 5)
     assert found.coverage == 1 - 2 / 32
@@ -32,16 +32,16 @@ def test_coverage_is_exact_for_every_order_of_sides() -> None:
     assert found.coverage == held / 2**count
 
 
-def test_one_value_covers_nothing() -> None:
+def test_an_interval_of_a_single_value_has_no_coverage() -> None:
     assert median_interval([7]).coverage == 0
 
 
-def test_an_interval_of_nothing_is_refused() -> None:
+def test_an_interval_without_values_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one value"):
         median_interval([])
 
 
-def test_ratios_are_made_of_the_rounds_that_both_have() -> None:
+def test_ratios_use_the_rounds_that_both_servers_have() -> None:
     assert ratios({1: 10, 2: 40, 4: 8}, {1: 10, 2: 20, 3: 5, 4: 0}) == [1, 2]
 
 
@@ -72,7 +72,7 @@ def test_a_verdict_needs_the_whole_interval_on_one_side(
         ([0.2, 0.3, 0.3, 0.3, 0.3], 0.15, False, "no"),
     ],
 )
-def test_an_aim_is_judged_by_the_median_and_its_interval(
+def test_an_aim_is_reached_by_the_median_and_its_interval(
     values: list[float], aim: float, more_is_better: bool, expected: str
 ) -> None:
     assert reaches(median_interval(values), aim, more_is_better=more_is_better) == expected

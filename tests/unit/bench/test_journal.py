@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.journal import Journal, JournalError, read
+from bench.runs.journal import Journal, JournalError, read
 
 STEP = {"round": 1, "scenario": "starts", "server": "ours"}
 
@@ -27,7 +27,7 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", ["sample", "failed", "skipped"])
 @pytest.mark.parametrize("second", ["sample", "failed", "skipped"])
-def test_a_step_that_has_an_end_gets_no_second_one(tmp_path: Path, first: str, second: str) -> None:
+def test_a_finished_step_cannot_end_again(tmp_path: Path, first: str, second: str) -> None:
     path = tmp_path / "run.jsonl"
     Journal.create(path, head()).add(first, **STEP, figures={})
     before = path.read_bytes()
@@ -36,14 +36,14 @@ def test_a_step_that_has_an_end_gets_no_second_one(tmp_path: Path, first: str, s
     assert path.read_bytes() == before
 
 
-def test_a_finished_run_does_not_go_on(tmp_path: Path) -> None:
+def test_a_finished_run_cannot_be_resumed(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     Journal.create(path, head()).add("finished")
     with pytest.raises(JournalError, match="finished"):
         Journal.resume(path)
 
 
-def test_a_run_that_ended_early_has_the_other_steps_left(tmp_path: Path) -> None:
+def test_an_interrupted_run_lists_its_remaining_steps(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     journal = Journal.create(path, head())
     journal.add("begun", **STEP)
@@ -54,7 +54,7 @@ def test_a_run_that_ended_early_has_the_other_steps_left(tmp_path: Path) -> None
     assert again.run.values("a", "kafka") == {}
 
 
-def test_a_line_torn_by_a_kill_is_no_sample_and_spoils_no_later_line(tmp_path: Path) -> None:
+def test_a_torn_line_is_skipped_and_later_lines_are_read(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     Journal.create(path, head()).add("begun", **STEP)
     with path.open("a") as out:
@@ -68,7 +68,7 @@ def test_a_line_torn_by_a_kill_is_no_sample_and_spoils_no_later_line(tmp_path: P
     assert run.values("a", "ours") == {1: 2.0}
 
 
-def test_a_file_with_two_ends_of_a_step_was_edited(tmp_path: Path) -> None:
+def test_a_file_with_two_ends_of_a_step_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     Journal.create(path, head()).add("sample", **STEP, figures={"a": 1.0})
     lines = path.read_text().split("\n")
@@ -78,7 +78,7 @@ def test_a_file_with_two_ends_of_a_step_was_edited(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "not JSON\n", '{"kind": "header", "format": 99}\n'])
-def test_a_file_that_is_no_run_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_run_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text(text)
     with pytest.raises(JournalError, match=r"run\.jsonl"):

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import page
-from bench.journal import Journal, JournalError
+from bench.report import page
+from bench.runs.journal import Journal, JournalError
 
 DOCS = Path(__file__).parents[3] / "docs" / "benchmarks"
 PRODUCE = {
@@ -78,7 +78,7 @@ def test_a_row_has_colour_interval_and_aim(tmp_path: Path) -> None:
     assert "-Xmx1024M" in text
 
 
-def test_noise_is_neither_better_nor_worse(tmp_path: Path) -> None:
+def test_a_difference_within_noise_gets_no_verdict(tmp_path: Path) -> None:
     run(tmp_path, "one", {"ours": (90.0, 110.0, 110.0, 110.0, 110.0), "kafka": (100.0,) * 5}).add("finished")
     assert "⚪ within noise | ≥ 1.3 | no |" in text_of(tmp_path)
 
@@ -105,13 +105,13 @@ def test_a_variant_without_figures_has_no_line(tmp_path: Path) -> None:
     assert "↳" not in text_of(tmp_path)
 
 
-def test_rounds_of_one_life_are_named(tmp_path: Path) -> None:
+def test_the_page_names_rounds_of_the_same_process(tmp_path: Path) -> None:
     scenarios = {"bulk": {"section": "One node", "pairs": [["ours", "kafka"]], "rows": [PRODUCE], "one_life": True}}
     run(tmp_path, "one", scenarios=scenarios).add("finished")
     assert "| (1) | 5, one life |" in text_of(tmp_path)
 
 
-def test_mishaps_of_a_run_are_told(tmp_path: Path) -> None:
+def test_the_page_reports_failures_of_a_run(tmp_path: Path) -> None:
     plan = [[1, "bulk", "ours"], [1, "bulk", "kafka"], [2, "bulk", "ours"], [2, "bulk", "kafka"], [3, "bulk", "ours"]]
     journal = run(
         tmp_path,
@@ -170,7 +170,7 @@ def test_a_picture_shows_better_to_the_right(tmp_path: Path) -> None:
     assert svg.index(">2.2x<") < svg.index(">0.455x<")
 
 
-def test_the_committed_page_is_what_the_committed_samples_give() -> None:
+def test_the_committed_page_follows_from_the_committed_samples() -> None:
     assert page.write(DOCS, only_check=True) == [], "run `python -m bench page`"
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import preflight
-from bench.registry import scenarios_by_name
+from bench.runs import preflight
+from bench.runs.registry import scenarios_by_name
 
 
 def test_missing_programs_and_space_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

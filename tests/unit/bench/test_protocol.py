@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from bench import environment, runner, steady
-from bench.journal import Journal
-from bench.registry import SECTIONS, SLOTS, rows, scenarios_by_name
-from bench.row import ImpossibleError, Life, Measured, Row, Scenario, Step
-from bench.server import SERVERS
+from bench.runs import environment, runner, steady
+from bench.runs.journal import Journal
+from bench.runs.registry import SECTIONS, SLOTS, rows, scenarios_by_name
+from bench.runs.row import ImpossibleError, Life, Measured, Row, Scenario, Step
+from bench.servers.server import SERVERS
 
 ROW = Row("row", "s", False, 1.0)
 
@@ -38,7 +38,7 @@ def test_every_row_has_a_unit_and_no_slot_has_a_scenario() -> None:
     assert {scenario.section for scenario in scenarios_by_name().values()} <= set(SECTIONS)
 
 
-def test_every_row_where_records_are_looked_into_less_has_one_where_they_are_not() -> None:
+def test_every_row_without_full_validation_has_a_twin_with_it() -> None:
     names = rows()
     for name, row in names.items():
         if "log.validate" in row.differs and "replication" not in name:
@@ -65,7 +65,7 @@ def test_the_order_follows_from_the_seed_and_interleaves_servers() -> None:
     assert firsts == {"ours", "kafka"}
 
 
-def test_rounds_of_one_life_follow_each_other_and_servers_take_turns() -> None:
+def test_rounds_of_the_same_process_are_consecutive_and_servers_alternate() -> None:
     order = runner.plan(list(scenarios_by_name().values()), 5, 1)
     at = order.index(next(key for key in order if key[1] == "produce"))
     block = order[at : at + 10]
@@ -74,13 +74,13 @@ def test_rounds_of_one_life_follow_each_other_and_servers_take_turns() -> None:
     assert [{key[2] for key in block[two : two + 2]} for two in range(0, 10, 2)] == [{"ours", "kafka"}] * 5
 
 
-def test_servers_that_live_apart_have_all_their_rounds_one_after_the_other() -> None:
+def test_servers_that_run_apart_have_consecutive_rounds() -> None:
     order = [key for key in runner.plan(list(scenarios_by_name().values()), 5, 1) if key[1] == "cluster-faults"]
     assert [key[0] for key in order] == [1, 2, 3, 4, 5] * 3
     assert all(len({key[2] for key in order[at : at + 5]}) == 1 for at in (0, 5, 10))
 
 
-def test_every_compared_row_has_five_rounds_unless_the_protocol_names_it() -> None:
+def test_compared_rows_have_five_rounds_unless_the_protocol_names_them() -> None:
     fewer = {name for name, s in scenarios_by_name().items() if s.rounds_of(5) < 5}
     text = (environment.ROOT / "docs" / "benchmarks" / "protocol.md").read_text()
     assert all(f"`{name}`" in text for name in fewer), fewer
@@ -94,7 +94,7 @@ def test_a_sample_and_its_detail_end_in_the_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [AssertionError, ConnectionError, AttributeError])
-def test_a_step_that_fails_is_kept_without_paths_and_the_run_goes_on(tmp_path: Path, kind: type[Exception]) -> None:
+def test_a_failed_step_is_recorded_without_paths_and_the_run_continues(tmp_path: Path, kind: type[Exception]) -> None:
     def fail(step: Step) -> Measured:
         raise kind(f"no answer, see {step.folder}/server.log")
 
@@ -111,7 +111,7 @@ def test_figures_of_unknown_rows_fail_the_step(tmp_path: Path) -> None:
     assert "unknown rows: other" in end["error"]
 
 
-def test_a_step_that_hangs_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_step_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "STEP_LIMIT_S", 1)
 
     def hang(_step: Step) -> Measured:
@@ -129,7 +129,7 @@ def living(live: Any, rounds: int = 0, *, apart: bool = False) -> Scenario:
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_a_server_that_lives_over_the_rounds_is_started_once(
+def test_a_server_that_outlives_rounds_is_started_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: bool
 ) -> None:
     monkeypatch.setattr(runner, "_check_server", lambda _server: None)
@@ -150,9 +150,7 @@ def test_a_server_that_lives_over_the_rounds_is_started_once(
     assert sorted(warm) == [(1, "one", "kafka"), (1, "one", "ours")]
 
 
-def test_a_server_that_cannot_be_started_fails_its_rounds_and_not_those_of_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_cannot_start_fails_only_its_own_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "_check_server", lambda _server: None)
 
     @contextmanager
@@ -180,7 +178,7 @@ def test_a_step_that_the_machine_cannot_run_is_skipped_by_name(tmp_path: Path) -
     assert (end["kind"], end["why"]) == ("skipped", "the hard limit of open files is 20000")
 
 
-def test_a_child_that_lives_on_is_not_counted_with_others() -> None:
+def test_the_time_of_a_running_child_is_not_counted_with_finished_ones() -> None:
     before = environment._own_s()
     child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
@@ -203,7 +201,7 @@ def test_a_server_that_is_missing_is_skipped(tmp_path: Path, monkeypatch: pytest
     assert (end["kind"], end["why"]) == ("skipped", "etcd is not in PATH")
 
 
-def test_a_budget_ends_the_run_between_steps_and_the_rest_goes_on_later(tmp_path: Path) -> None:
+def test_a_run_over_budget_stops_between_steps_and_can_resume(tmp_path: Path) -> None:
     one = scenario(lambda _step: Measured({"row": time.monotonic()}))
     journal = measured(tmp_path, one, rounds=3, budget_s=-1)
     assert len(journal.run.left()) == 3
@@ -213,7 +211,7 @@ def test_a_budget_ends_the_run_between_steps_and_the_rest_goes_on_later(tmp_path
     assert again.run.left() == []
 
 
-def test_later_steps_get_what_the_first_found_out(tmp_path: Path) -> None:
+def test_later_steps_receive_the_prepared_values_of_the_first(tmp_path: Path) -> None:
     seen = []
 
     def prepare(step: Step) -> Measured:
@@ -232,7 +230,7 @@ def test_steady_needs_two_blocks_with_the_same_median() -> None:
 
 
 @pytest.mark.parametrize(("rising_s", "expected"), [(0, (0, True)), (62, (10, True)), (1000, (20, False))])
-def test_kafka_is_warmed_for_a_minute_at_least_and_until_figures_stand_still(
+def test_kafka_is_warmed_for_at_least_a_minute_until_figures_are_steady(
     tmp_path: Path, rising_s: int, expected: tuple[int, bool]
 ) -> None:
     now = 0
@@ -248,7 +246,7 @@ def test_kafka_is_warmed_for_a_minute_at_least_and_until_figures_stand_still(
     assert (found["load"]["alone_s"], found["load"]["steady"]) == expected
 
 
-def test_each_of_several_loads_is_steady_alone(tmp_path: Path) -> None:
+def test_each_load_must_be_steady(tmp_path: Path) -> None:
     taken: dict[str, list[float]] = {"a": [], "b": []}
 
     def load(name: str, seconds: float) -> list[float]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import runner
 from bench.__main__ import failures
-from bench.journal import Journal
-from bench.registry import scenarios_by_name
+from bench.runs import runner
+from bench.runs.journal import Journal
+from bench.runs.registry import scenarios_by_name
 from tests.peer import require_peer
 
 

@@ -58,7 +58,14 @@ class MemoryLog:
         return self.high_watermark if self.held_stable is None else min(self.held_stable, self.high_watermark)
 
     def append_as_leader(
-        self, records: Any, leader_epoch: int, now_ms: int, *, internal: bool = False, checked: int | None = None
+        self,
+        records: Any,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        internal: bool = False,
+        checked: int | None = None,
+        guard: Any = None,
     ) -> Any:
         data = bytearray(records)
         header = read_header(data)

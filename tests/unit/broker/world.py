@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
-import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,76 +11,33 @@ from kraft_node.base.request import ANONYMOUS, RequestContext
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.runtime.disk import RealDisk
 from kraft_protocol.wire import stored
+from tests.stopped_time import SeededRandom, StoppedTime
 
 LISTENER = "PLAINTEXT"
 CLUSTER_ID = "Zm9vYmFyZm9vYmFyZm9vYg"
 
 
-class Loop:
-    """Clock and scheduler in one: time moves when a test advances it."""
+class Loop(StoppedTime):
+    """The loop of a broker; time passes only in `run`."""
 
     def __init__(self) -> None:
-        self.now_ms = 1_000_000
-        self._numbers = itertools.count()
-        self._calls: list[tuple[float, int, _Call]] = []
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000 + self.now_ms
-
-    def call_soon(self, function: Callable[..., None], *args: Any) -> _Call:
-        return self.call_later(0, function, *args)
-
-    def call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> _Call:
-        call = _Call(function, args)
-        heapq.heappush(self._calls, (self.now_ms + delay_ms, next(self._numbers), call))
-        return call
+        super().__init__(now=1_000_000)
 
     @property
-    def pending(self) -> int:
-        return sum(not call.cancelled for _, _, call in self._calls)
+    def now_ms(self) -> int:
+        return self.now
+
+    @now_ms.setter
+    def now_ms(self, now: int) -> None:
+        self.now = now
 
     def turn(self) -> None:
-        """Run the next call, if one is due now."""
-        if self._calls and self._calls[0][0] <= self.now_ms:
-            call = heapq.heappop(self._calls)[2]
-            if not call.cancelled:
-                call.function(*call.args)
+        """Run the next call, if it is due now."""
+        self.step(self.now)
 
     def run(self, for_ms: int = 0) -> None:
         """Run the calls that are due now and in the next `for_ms` milliseconds."""
-        end = self.now_ms + for_ms
-        while self._calls and self._calls[0][0] <= end:
-            when, _, call = heapq.heappop(self._calls)
-            self.now_ms = max(self.now_ms, int(when))
-            if not call.cancelled:
-                call.function(*call.args)
-        self.now_ms = end
-
-
-class _Call:
-    def __init__(self, function: Callable[..., None], args: tuple[Any, ...]) -> None:
-        self.function = function
-        self.args = args
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class Dice:
-    """Randomness under a seed."""
-
-    def __init__(self, seed: int = 7) -> None:
-        self._random = random.Random(seed)
-
-    def random_bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
-
-    def randrange(self, stop: int) -> int:
-        return self._random.randrange(stop)
+        self.advance(for_ms)
 
 
 class AtOnce:
@@ -100,7 +55,7 @@ class AtOnce:
 
 
 def make_env(loop: Loop) -> Env:
-    return Env(loop, loop, Dice(), RealDisk(), AtOnce(loop), None)  # type: ignore[arg-type]
+    return Env(loop, loop, SeededRandom(), RealDisk(), AtOnce(loop), None)  # type: ignore[arg-type]
 
 
 class Controller:

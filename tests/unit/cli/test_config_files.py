@@ -11,7 +11,7 @@ MINIMUM += "listener.security.protocol.map=A:PLAINTEXT,C:PLAINTEXT\ninter.broker
 MINIMUM += "controller.quorum.voters=1@localhost:2\n"
 
 
-def test_a_file_of_an_editor_that_knows_no_utf_8_is_read_as_java_reads_it(tmp_path: Path) -> None:
+def test_a_configuration_in_latin_1_is_read_like_java(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     for encoding in ("utf-8", "iso-8859-1"):
         path.write_bytes((MINIMUM + "# Größe\nbroker.rack=é\n").encode(encoding))

@@ -46,7 +46,9 @@ def test_a_torn_tail_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert f"Found {len(batch(1, b'b')) - 3} invalid bytes at the end of {SEGMENT}.log" in capsys.readouterr().out
 
 
-def test_a_damaged_batch_is_not_valid_and_the_rest_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_batch_is_marked_invalid_and_later_batches_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first = bytearray(batch(0, b"abcdef"))
     first[-3] ^= 1
     path = segment(tmp_path, bytes(first), batch(1, b"b"))
@@ -55,7 +57,7 @@ def test_a_damaged_batch_is_not_valid_and_the_rest_is_shown(tmp_path: Path, caps
     assert [line.rpartition(" ")[2] for line in out.splitlines() if "isvalid" in line] == ["false", "true"]
 
 
-def test_indexes_are_held_against_their_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_indexes_are_checked_against_their_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = batch(0, b"a"), batch(1, b"b")
     segment(tmp_path, first, second)
     index, times = tmp_path / f"{SEGMENT}.index", tmp_path / f"{SEGMENT}.timeindex"
@@ -77,7 +79,7 @@ def test_indexes_are_held_against_their_log(tmp_path: Path, capsys: pytest.Captu
     assert "neither positive nor a multiple of 8" in capsys.readouterr().err
 
 
-def test_what_cannot_be_dumped_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_undecodable_files_and_decoders_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("x")
     assert dump(["--files", str(other)]) == 0
@@ -105,7 +107,7 @@ def test_a_decoder_alone_prints_records(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("option", ["--deep-iteration", "--print-data-log"])
-def test_records_of_which_nothing_is_shown_are_empty_lines(
+def test_records_with_nothing_to_print_are_empty_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
     path = segment(tmp_path, build_batch([NewRecord(None, None, 1_700_000_000_000)]))
@@ -113,7 +115,7 @@ def test_records_of_which_nothing_is_shown_are_empty_lines(
     assert capsys.readouterr().out.endswith(" isvalid: true\n\n")
 
 
-def test_a_server_that_is_not_there_is_one_line() -> None:
+def test_an_unreachable_server_is_reported_in_one_line() -> None:
     with pytest.raises(ToolError, match=r"cannot connect to 127\.0\.0\.1"):
         cluster.main(["cluster-id", "-b", f"127.0.0.1:{free_ports(1)[0]}"])
     with pytest.raises(ToolError, match="not have the form host:port"):

@@ -1,4 +1,4 @@
-"""What kafka-server-start prints: one line for each fact, whatever groups are called, and wherever the output goes."""
+"""The output of kafka-server-start: one line for each event, for any names and any destination."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def line(*, as_json: bool) -> str:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_a_fact_is_one_line_that_any_terminal_takes(as_json: bool) -> None:
+def test_a_log_line_is_one_printable_line(as_json: bool) -> None:
     text = line(as_json=as_json)
     assert text.isprintable()
     assert text.encode()
 
 
-def test_what_can_be_printed_stays_and_the_rest_is_named() -> None:
+def test_control_characters_in_a_log_line_are_escaped() -> None:
     assert line(as_json=False).endswith(
         r" INFO  broker Group Ünseen\n2026-01-01T00:00:00.000Z ERROR server forged\r\x1b[2J\udcff: empty"
     )
 
 
-def test_an_object_holds_the_text_as_it_is() -> None:
+def test_a_json_log_line_keeps_the_text() -> None:
     assert json.loads(line(as_json=True))["message"] == f"Group {GROUP}: empty"
 
 
@@ -50,7 +50,7 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("output", [None, FullDisk()], ids=["closed", "full"])
-def test_a_node_that_has_failed_ends_wherever_its_log_goes(output: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_node_exits_even_if_its_log_cannot_be_written(output: object, monkeypatch: pytest.MonkeyPatch) -> None:
     def leave(code: int) -> None:
         raise Left(code)
 
@@ -69,7 +69,7 @@ def test_a_program_without_standard_output_has_its_exit_code(monkeypatch: pytest
     assert left.value.code == 3
 
 
-def test_a_refused_start_is_an_object_too(tmp_path: Path) -> None:
+def test_a_refused_start_is_logged_as_a_json_object(tmp_path: Path) -> None:
     asked = [sys.executable, "-m", "kraft_node.cli.server_start", "--json", str(tmp_path / "nowhere")]
     done = subprocess.run(asked, capture_output=True, timeout=60, text=True, check=False)
     assert done.returncode == 1

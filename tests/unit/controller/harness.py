@@ -6,7 +6,6 @@ administrator would. Its `Answer` is empty until `commit`, which `ask` calls by 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -31,64 +30,10 @@ from kraft_protocol.wire.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tests.stopped_time import SeededRandom, StoppedTime
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 CONTROLLER_ID = 3000
-
-
-class FakeTimer:
-    def __init__(self, at: float, function: Callable[[], None]) -> None:
-        self.at = at
-        self.function: Callable[[], None] | None = function
-
-    def cancel(self) -> None:
-        self.function = None
-
-
-class FakeTime:
-    """Clock and scheduler; time passes only in `advance`."""
-
-    def __init__(self) -> None:
-        self.now = 1_000
-        self._timers: list[FakeTimer] = []
-
-    def monotonic_ms(self) -> int:
-        return self.now
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000 + self.now
-
-    def call_soon(self, function: Callable[..., None], *args: Any) -> FakeTimer:
-        return self.call_later(0, function, *args)
-
-    def call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> FakeTimer:
-        timer = FakeTimer(self.now + delay_ms, lambda: function(*args))
-        self._timers.append(timer)
-        return timer
-
-    def advance(self, ms: int) -> None:
-        end = self.now + ms
-        while True:
-            self._timers = [timer for timer in self._timers if timer.function is not None]
-            due = min((timer for timer in self._timers if timer.at <= end), key=lambda timer: timer.at, default=None)
-            if due is None:
-                break
-            self._timers.remove(due)
-            self.now = max(self.now, int(due.at))
-            assert due.function is not None
-            due.function()
-        self.now = end
-
-
-class FakeRng:
-    def __init__(self, seed: int = 7) -> None:
-        self._random = random.Random(seed)
-
-    def random_bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
-
-    def randrange(self, stop: int) -> int:
-        return self._random.randrange(stop)
 
 
 class FakeLog:
@@ -154,7 +99,7 @@ class Quorum:
         **properties: str,
     ) -> None:
         """Make the quorum; a `loader` may hold an image already, as after a snapshot."""
-        self.time = FakeTime()
+        self.time = StoppedTime(now=1_000)
         self.loader = loader or MetadataLoader()
         self.log = FakeLog()
         texts = {
@@ -167,7 +112,7 @@ class Quorum:
             **{name.replace("_", "."): value for name, value in properties.items()},
         }
         nothing: Any = None
-        env = Env(self.time, self.time, FakeRng(), nothing, nothing, nothing)
+        env = Env(self.time, self.time, SeededRandom(), nothing, nothing, nothing)
         self.controller = Controller(env, NodeConfig.parse(texts), CLUSTER_ID, self.image, self.log, bootstrap)
         self.log.level = self.controller.metadata_level
         self.controller.follow(self.loader)
@@ -205,7 +150,7 @@ class Quorum:
             self._committed += 1
             self.loader.apply(list(enumerate(records, start=offset)), self.epoch, self.time.wall_ms())
             self.loader.publish()
-            self.controller.on_commit(self.image.offset)
+            self.controller.on_commit(offset + len(records) - 1)
 
     def pass_time(self, ms: int) -> None:
         self.time.advance(ms)

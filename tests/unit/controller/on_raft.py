@@ -14,8 +14,9 @@ from kraft_node.server.quorum.driver import RaftDriver
 from kraft_protocol.errors import KafkaError
 from kraft_protocol.wire.api import API, ApiKey
 from kraft_protocol.wire.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
-from tests.unit.controller.harness import CLUSTER_ID, Answer, FakeRng, api_name, directory, uuid
-from tests.unit.server.raft_world import World
+from tests.stopped_time import SeededRandom
+from tests.unit.controller.harness import CLUSTER_ID, Answer, api_name, directory, uuid
+from tests.unit.server.quorum.raft_world import World
 
 
 class RaftedController:
@@ -33,7 +34,7 @@ class RaftedController:
         }
         nothing: Any = None
         clock: Any = world
-        env = Env(clock, clock, FakeRng(), nothing, nothing, nothing)
+        env = Env(clock, clock, SeededRandom(), nothing, nothing, nothing)
         self.world = world
         self.driver = driver
         self.controller = Controller(env, NodeConfig.parse(texts), CLUSTER_ID, driver.image, driver, bootstrap)
@@ -62,7 +63,7 @@ class RaftedController:
         return answer
 
     def ask(self, request: Any, within_ms: int = 0) -> Any:
-        """The response, after the world has done what is due within that time."""
+        """The response, after that time has passed in the world."""
         answer = self.send(request)
         self.world.run(within_ms)
         return answer.response

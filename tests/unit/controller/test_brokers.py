@@ -1,11 +1,11 @@
-"""Brokers register, renew their leases, miss heartbeats, shut down and come back."""
+"""Brokers register, renew their leases, miss heartbeats, shut down and return."""
 
 from __future__ import annotations
 
 import pytest
 
 from kraft_node.metadata.features import METADATA_VERSION
-from kraft_node.metadata.snapshot_state import tell_snapshot
+from kraft_node.metadata.snapshot_state import add_snapshot_end
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire import codec
 from kraft_protocol.wire.messages import (
@@ -28,7 +28,7 @@ def code_of(answer: object) -> ErrorCode:
 # Registration
 
 
-def test_a_broker_registers_fenced_and_is_unfenced_once_it_has_seen_its_registration() -> None:
+def test_a_broker_registers_fenced_and_is_unfenced_after_reading_its_registration() -> None:
     quorum = Quorum()
     response = quorum.register(1).response
     broker = quorum.image.brokers.get(1)
@@ -48,7 +48,7 @@ def test_a_broker_that_wants_to_stay_fenced_stays_fenced() -> None:
     assert quorum.heartbeat(1, want_fence=True).is_fenced
 
 
-def test_the_broker_epoch_is_the_offset_that_the_registration_begins_at() -> None:
+def test_the_broker_epoch_is_the_first_offset_of_the_registration() -> None:
     quorum = Quorum()
     quorum.pass_time(3_000)
     expected = quorum.log.next_offset
@@ -65,7 +65,7 @@ def test_the_same_incarnation_registers_again_and_keeps_epoch_and_fencing() -> N
     assert (broker.fenced, broker.rack) == (False, "b")
 
 
-def test_another_process_with_the_same_id_is_refused_while_the_first_is_alive() -> None:
+def test_a_second_process_with_an_id_is_refused_during_the_lease() -> None:
     quorum = Quorum()
     quorum.start(1)
     answer = quorum.register(1, incarnation=2, directories=[directory(1, 5)])
@@ -74,7 +74,7 @@ def test_another_process_with_the_same_id_is_refused_while_the_first_is_alive() 
     assert quorum.register(1, incarnation=2, directories=[directory(1, 5)]).response.error_code == 0
 
 
-def test_a_restarted_broker_proves_by_its_directory_that_its_predecessor_is_dead() -> None:
+def test_a_restarted_broker_with_the_same_directory_replaces_its_predecessor() -> None:
     quorum = Quorum()
     quorum.start(1)
     epoch = quorum.epoch_of(1)
@@ -82,7 +82,7 @@ def test_a_restarted_broker_proves_by_its_directory_that_its_predecessor_is_dead
     assert quorum.heartbeat(1).is_fenced is False
 
 
-def test_a_restarted_broker_waits_for_the_lease_of_its_predecessor_where_that_is_wanted() -> None:
+def test_a_restarted_broker_waits_for_its_predecessors_lease_if_configured() -> None:
     """As in Apache Kafka."""
     quorum = Quorum(broker_session_replace_on_restart="false")
     quorum.start(1)
@@ -96,19 +96,19 @@ def test_a_wrong_value_of_the_switch_is_named() -> None:
         Quorum(broker_session_replace_on_restart="perhaps")
 
 
-def test_a_heartbeat_tells_where_the_brokers_snapshot_ends() -> None:
+def test_a_heartbeat_reports_the_end_of_the_brokers_snapshot() -> None:
     quorum = Quorum()
     quorum.start(1)
     told: list[tuple[int, int | None]] = []
-    quorum.controller.brokers.on_snapshot_told = lambda broker_id, end_offset: told.append((broker_id, end_offset))
+    quorum.controller.brokers.on_snapshot_reported = lambda broker_id, end_offset: told.append((broker_id, end_offset))
     request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=quorum.epoch_of(1), current_metadata_offset=99)
-    tell_snapshot(request, 4_000)
+    add_snapshot_end(request, 4_000)
     for version in (0, 1, 2):
         quorum.respond(codec.decode(BrokerHeartbeatRequest, codec.encode(request, version), version), version)
     quorum.heartbeat(1)
     assert told == [(1, 4_000)] * 3 + [(1, None)], "nodes of Apache Kafka say nothing"
     stale = BrokerHeartbeatRequest(broker_id=1, broker_epoch=quorum.epoch_of(1) + 1)
-    tell_snapshot(stale, 5_000)
+    add_snapshot_end(stale, 5_000)
     assert code_of(quorum.ask(stale)) == ErrorCode.STALE_BROKER_EPOCH
     assert len(told) == 4, "only the registered incarnation is believed"
 
@@ -172,7 +172,7 @@ def test_a_broker_must_support_the_kraft_version_in_force() -> None:
     [[], [uuid(5)], [directory(1), directory(1)], [directory(2)]],
     ids=["none", "reserved", "twice", "of another broker"],
 )
-def test_directories_must_be_given_and_nobody_elses(directories: list[bytes]) -> None:
+def test_missing_reserved_or_foreign_directories_are_refused(directories: list[bytes]) -> None:
     quorum = Quorum()
     quorum.start(2)
     assert code_of(quorum.register(1, directories=directories)) == ErrorCode.INVALID_REGISTRATION
@@ -188,7 +188,7 @@ def test_unregistering_takes_a_broker_out_of_isrs_and_registry() -> None:
     assert code_of(quorum.ask(UnregisterBrokerRequest(broker_id=1))) == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-def test_controllers_register_what_they_are() -> None:
+def test_controllers_register_their_endpoints_and_features() -> None:
     quorum = Quorum()
     request = ControllerRegistrationRequest(
         controller_id=3001,
@@ -210,7 +210,7 @@ def test_controllers_register_what_they_are() -> None:
 # Heartbeats
 
 
-def test_heartbeats_of_anyone_but_the_registered_incarnation_are_stale() -> None:
+def test_heartbeats_of_an_unregistered_incarnation_are_stale() -> None:
     quorum = Quorum()
     quorum.start(1)
     unknown = quorum.ask(BrokerHeartbeatRequest(broker_id=9, broker_epoch=1))
@@ -260,7 +260,7 @@ def _silent_for(quorum: Quorum, ms: int) -> bool:
     return bool(broker.fenced)
 
 
-def test_a_broker_whose_connection_is_closed_is_fenced_sooner() -> None:
+def test_a_broker_with_a_closed_connection_is_fenced_sooner() -> None:
     quorum, _ = _closing()
     assert not _silent_for(quorum, 2_000)
     assert _silent_for(quorum, 4_000)
@@ -276,7 +276,7 @@ def test_a_broker_that_heartbeats_over_another_connection_keeps_its_whole_lease(
     assert _silent_for(quorum, 4_000)
 
 
-def test_a_closed_connection_counts_from_when_it_is_noticed() -> None:
+def test_a_closed_connection_counts_from_its_discovery() -> None:
     quorum, first = _closing()
     first.lost = False
     assert not _silent_for(quorum, 4_000)
@@ -285,7 +285,7 @@ def test_a_closed_connection_counts_from_when_it_is_noticed() -> None:
     assert _silent_for(quorum, 4_000)
 
 
-def test_closed_connections_can_be_left_out_of_it() -> None:
+def test_a_time_limit_of_zero_ignores_closed_connections() -> None:
     quorum, _ = _closing(broker_session_closed_timeout_ms="0")
     assert not _silent_for(quorum, 8_000)
     assert _silent_for(quorum, 3_000)
@@ -306,7 +306,7 @@ def test_heartbeats_keep_the_lease() -> None:
     assert len([r for r in quorum.written("BrokerRegistrationChangeRecord") if r.fenced == 1]) == 0
 
 
-def test_when_the_controller_itself_stood_still_nobody_is_fenced_for_it() -> None:
+def test_a_stall_of_the_controller_fences_no_broker() -> None:
     quorum = Quorum()
     quorum.start(1)
     quorum.time.now += 20_000  # the process stood still for that long; heartbeats wait in socket buffers
@@ -324,13 +324,13 @@ def test_a_broker_may_ask_to_be_fenced() -> None:
     assert not quorum.heartbeat(1).is_fenced
 
 
-def test_a_fenced_broker_may_go_at_once() -> None:
+def test_a_fenced_broker_may_stop_at_once() -> None:
     quorum = Quorum()
     quorum.register(1)
     assert quorum.heartbeat(1, want_shut_down=True).should_shut_down
 
 
-def test_a_broker_that_leads_nothing_may_go_at_once() -> None:
+def test_a_broker_without_leaderships_may_stop_at_once() -> None:
     quorum = Quorum()
     quorum.start(1)
     response = quorum.heartbeat(1, want_shut_down=True)
@@ -338,7 +338,7 @@ def test_a_broker_that_leads_nothing_may_go_at_once() -> None:
     assert response.is_fenced
 
 
-def test_controlled_shutdown_moves_leaders_and_waits_until_the_others_know() -> None:
+def test_controlled_shutdown_moves_leaders_and_waits_until_other_brokers_know() -> None:
     quorum = Quorum()
     quorum.start(1, 2)
     quorum.create("foo", [[1, 2]])
@@ -356,7 +356,7 @@ def test_controlled_shutdown_moves_leaders_and_waits_until_the_others_know() -> 
     assert quorum.image.brokers.get(1).fenced  # type: ignore[union-attr]
 
 
-def test_the_only_replica_loses_its_leadership_in_controlled_shutdown_and_may_go() -> None:
+def test_in_controlled_shutdown_an_only_replica_gives_up_leadership() -> None:
     quorum = Quorum()
     quorum.start(1)
     quorum.create("foo", [[1]])
@@ -368,7 +368,7 @@ def test_the_only_replica_loses_its_leadership_in_controlled_shutdown_and_may_go
 # Directories
 
 
-def test_a_broker_whose_directory_fails_leaves_the_isrs_of_what_was_in_it() -> None:
+def test_a_broker_with_a_failed_directory_leaves_the_isrs_of_its_replicas() -> None:
     quorum = Quorum()
     good, bad = directory(1, 0), directory(1, 1)
     quorum.start(2)
@@ -384,7 +384,7 @@ def test_a_broker_whose_directory_fails_leaves_the_isrs_of_what_was_in_it() -> N
     assert broker.directories == (good,)
 
 
-def test_a_broker_that_comes_back_with_a_dead_directory_does_not_lead_what_was_in_it() -> None:
+def test_a_returning_broker_does_not_lead_replicas_in_a_failed_directory() -> None:
     """The directory died after the registration: the heartbeat that asks to be unfenced is the first to report it."""
     quorum = Quorum()
     good, bad = directory(1, 0), directory(1, 1)
@@ -399,7 +399,7 @@ def test_a_broker_that_comes_back_with_a_dead_directory_does_not_lead_what_was_i
     assert [state.leader for state in states] == [1, -1]
 
 
-def test_a_replica_said_to_be_in_a_directory_that_is_not_online_is_not_in_sync() -> None:
+def test_a_replica_assigned_to_an_offline_directory_leaves_the_isr() -> None:
     quorum = Quorum()
     quorum.start(2)
     quorum.start(1, directories=[directory(1, 0), directory(1, 1)])
@@ -409,7 +409,7 @@ def test_a_replica_said_to_be_in_a_directory_that_is_not_online_is_not_in_sync()
     assert (quorum.partition("foo").leader, quorum.partition("foo").isr) == (2, (2,))
 
 
-def test_one_that_has_come_back_into_the_isr_leaves_when_that_is_said_again() -> None:
+def test_a_repeated_assignment_to_an_offline_directory_leaves_the_isr_again() -> None:
     """The assignment does not change then; the code relied on its record."""
     quorum = Quorum()
     quorum.start(2)
@@ -427,7 +427,7 @@ def test_one_that_has_come_back_into_the_isr_leaves_when_that_is_said_again() ->
     assert quorum.partition("foo").isr == (2,)
 
 
-def test_a_replica_said_to_be_in_a_lost_directory_leaves_its_partition_to_whoever_may_lead_uncleanly() -> None:
+def test_a_last_replica_in_a_lost_directory_permits_an_unclean_leader() -> None:
     quorum = Quorum()
     quorum.start(2)
     quorum.start(1, directories=[directory(1, 0), directory(1, 1)])

@@ -65,19 +65,19 @@ def test_an_id_that_is_not_committed_is_unknown_and_reaches_no_planner() -> None
 
 
 @pytest.mark.parametrize(("name", "code"), [("committed", 29), ("uncommitted", 3)])
-def test_a_name_that_may_be_seen_but_not_deleted_never_reaches_the_planner(name: str, code: int) -> None:
+def test_a_visible_name_without_delete_permission_never_reaches_the_planner(name: str, code: int) -> None:
     reached, codes = ask(Permissions(Operation.DESCRIBE), State(name, ZERO_UUID))
     assert reached == []
     assert codes == {name: code}
 
 
-def test_names_that_may_not_be_seen_are_all_alike() -> None:
+def test_invisible_names_get_the_same_error() -> None:
     reached, codes = ask(Permissions(), State("committed", ZERO_UUID), State("uncommitted", ZERO_UUID))
     assert reached == []
     assert set(codes.values()) == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
-def test_many_denied_names_cost_what_they_are() -> None:
+def test_many_denied_names_need_few_comparisons() -> None:
     compared = 0
 
     class Name(str):

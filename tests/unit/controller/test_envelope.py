@@ -51,7 +51,7 @@ def test_an_error_of_the_request_stays_inside() -> None:
     assert inner.responses[0].error_code == ErrorCode.TOPIC_DELETION_DISABLED  # type: ignore[attr-defined]
 
 
-def test_lost_leadership_is_told_to_the_broker() -> None:
+def test_lost_leadership_is_reported_to_the_broker() -> None:
     quorum = Quorum()
     quorum.start(1)
     answer = quorum.ask(create("foo"), commit=False)
@@ -97,7 +97,7 @@ WRONG: dict[str, tuple[EnvelopeRequest, ErrorCode]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_does_not_belong_into_an_envelope(what: str) -> None:
+def test_a_request_that_cannot_be_forwarded_is_refused(what: str) -> None:
     request, code = WRONG[what]
     quorum = Quorum()
     quorum.start(1)
@@ -106,7 +106,7 @@ def test_what_does_not_belong_into_an_envelope(what: str) -> None:
     assert refused.value.code == code
 
 
-def test_bytes_behind_the_request_do_not_count() -> None:
+def test_bytes_after_the_request_are_ignored() -> None:
     quorum = Quorum()
     quorum.start(1)
     assert quorum.respond(with_data(create("foo").request_data + b"more")).error_code == ErrorCode.NONE

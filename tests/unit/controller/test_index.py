@@ -82,7 +82,7 @@ def test_the_loss_of_a_broker_looks_at_its_own_blocks_only() -> None:
     assert set(topics.asked) == {own}
 
 
-def test_a_block_that_concerns_a_broker_no_more_is_looked_at_once_more_at_most() -> None:
+def test_a_block_without_the_broker_is_searched_at_most_once_more() -> None:
     image = image_of(1, BLOCK_PARTITIONS + 1, [1])
     index = derived(image).index
     topic_id = image.topics.by_name("t0").id  # type: ignore[union-attr]
@@ -97,7 +97,7 @@ def test_a_block_that_concerns_a_broker_no_more_is_looked_at_once_more_at_most()
     assert list(flat(index.eligible_on(1))) == [(topic_id, BLOCK_PARTITIONS)]
 
 
-def test_numbers_of_topics_that_are_gone_are_given_again() -> None:
+def test_numbers_of_deleted_topics_are_reused() -> None:
     """Topics may come and go for years: the index stays as large as the present topics need."""
     blocks = BrokerBlocks()
     for number in range(1, 1_000):

@@ -27,14 +27,14 @@ def create_request(name: str) -> CreateTopicsRequest:
     )
 
 
-def test_an_empty_log_begins_with_the_releases_metadata_version_in_a_transaction() -> None:
+def test_an_empty_log_starts_with_the_releases_metadata_version_in_a_transaction() -> None:
     quorum = Quorum()
     assert names(quorum.written()) == ["BeginTransactionRecord", "FeatureLevelRecord", "EndTransactionRecord"]
     assert quorum.written()[0].name == "Bootstrap records"
     assert quorum.image.metadata_level == 30
 
 
-def test_bootstrap_records_of_the_storage_tool_are_what_a_cluster_begins_with() -> None:
+def test_bootstrap_records_of_the_storage_tool_start_the_log() -> None:
     bootstrap = [
         FeatureLevelRecord(name=METADATA_VERSION, feature_level=29),
         FeatureLevelRecord(name=ELR_VERSION, feature_level=1),
@@ -50,7 +50,7 @@ def test_a_level_without_transactions_gets_its_bootstrap_records_bare() -> None:
     assert names(quorum.written()) == ["FeatureLevelRecord"]
 
 
-def test_a_log_that_holds_something_is_left_as_it_is() -> None:
+def test_a_log_with_records_gets_no_bootstrap_records() -> None:
     quorum = Quorum()
     before = len(quorum.written())
     quorum.lose()
@@ -81,7 +81,7 @@ def test_an_answer_waits_until_its_records_are_committed() -> None:
     assert quorum.image.topics.by_name("foo") is not None
 
 
-def test_what_is_not_committed_is_planned_with_already() -> None:
+def test_plans_include_uncommitted_records() -> None:
     quorum = Quorum()
     quorum.start(1)
     first = quorum.ask(create_request("foo"), commit=False)
@@ -92,13 +92,13 @@ def test_what_is_not_committed_is_planned_with_already() -> None:
     assert second.response.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_a_mere_question_is_answered_at_once_when_nothing_is_in_flight() -> None:
+def test_a_read_is_answered_at_once_if_nothing_is_in_flight() -> None:
     quorum = Quorum()
     answer = quorum.ask(ListPartitionReassignmentsRequest(), commit=False)
     assert answer.response.topics == []
 
 
-def test_lost_leadership_refuses_who_waits_and_forgets_what_was_planned() -> None:
+def test_lost_leadership_refuses_pending_requests_and_drops_their_plans() -> None:
     quorum = Quorum()
     quorum.start(1)
     answer = quorum.ask(create_request("foo"), commit=False)
@@ -110,7 +110,7 @@ def test_lost_leadership_refuses_who_waits_and_forgets_what_was_planned() -> Non
     assert again.response.topics[0].error_code == ErrorCode.NONE
 
 
-def test_a_standby_says_who_is_active() -> None:
+def test_a_standby_names_the_active_controller() -> None:
     quorum = Quorum()
     quorum.lose(leader_id=3001)
     with pytest.raises(KafkaError, match="node 3001") as refused:
@@ -118,7 +118,7 @@ def test_a_standby_says_who_is_active() -> None:
     assert refused.value.code == ErrorCode.NOT_CONTROLLER
 
 
-def test_an_append_that_finds_leadership_gone_is_refused_as_not_controller() -> None:
+def test_an_append_after_lost_leadership_is_refused_as_not_controller() -> None:
     quorum = Quorum()
     quorum.start(1)
     quorum.log.lost = True
@@ -154,7 +154,7 @@ def test_no_ops_can_be_switched_off() -> None:
     assert quorum.written("NoOpRecord") == []
 
 
-def test_producer_ids_come_in_blocks_of_a_thousand_to_the_incarnation_that_is_registered() -> None:
+def test_producer_ids_come_in_blocks_of_a_thousand_for_registered_brokers() -> None:
     quorum = Quorum()
     quorum.start(1)
     epoch = quorum.epoch_of(1)

@@ -78,18 +78,14 @@ def beat(quorum: Quorum, broker: int, **fields: Any) -> BrokerHeartbeatResponse:
 
 
 def one_turn(quorum: Quorum) -> None:
-    """What the loop does in one iteration: it calls what was scheduled before."""
-    due, quorum.time._timers = quorum.time._timers, []
-    for timer in due:
-        if timer.at <= quorum.time.now and timer.function is not None:
-            timer.function()
-        else:
-            quorum.time._timers.append(timer)
+    """One iteration of the loop: run the calls that were scheduled before."""
+    for call in quorum.time.take(until=quorum.time.now):
+        call.run()
     quorum.commit()
 
 
 def finish(quorum: Quorum) -> int:
-    """Run turns until no long plan goes on. Returns their number."""
+    """Run turns until all long plans have ended. Returns the number of turns."""
     turns = 0
     while quorum.controller.in_turns.under_way:
         one_turn(quorum)
@@ -129,8 +125,8 @@ def test_a_controlled_shutdown_of_many_partitions_takes_a_thousand_a_turn() -> N
 
 
 @pytest.mark.usefixtures("clock_moves")
-def test_each_partition_is_planned_once_however_many_turns_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search that begins anew in each turn would be quadratic."""
+def test_each_partition_is_planned_once_in_any_number_of_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that restarts in each turn would be quadratic."""
     quorum = many(count=VERY_MANY)
     planned = []
     cluster_type = type(quorum.controller.cluster)
@@ -172,7 +168,7 @@ def test_a_broker_may_stop_only_after_the_last_turn() -> None:
 
 
 @pytest.mark.usefixtures("clock_moves")
-def test_what_changes_between_the_turns_of_a_shutdown_is_right_at_its_end() -> None:
+def test_a_shutdown_accounts_for_changes_between_its_turns() -> None:
     quorum = many((1, 2, 3), replicas=[1, 2, 3])
     beat(quorum, 1, want_shut_down=True)
     one_turn(quorum)
@@ -189,7 +185,7 @@ def test_what_changes_between_the_turns_of_a_shutdown_is_right_at_its_end() -> N
 
 
 def joins(quorum: Quorum, topic: str, isr: list[int]) -> AlterPartitionRequest:
-    """What the leader of a topic's first partition asks for when these brokers have caught up."""
+    """The ISR change that the leader of a topic's first partition requests after these brokers caught up."""
     request = AlterPartitionRequest
     state = quorum.partition(topic)
     members = [request.BrokerState(broker_id, quorum.epoch_of(broker_id)) for broker_id in isr]
@@ -199,7 +195,7 @@ def joins(quorum: Quorum, topic: str, isr: list[int]) -> AlterPartitionRequest:
 
 
 @pytest.mark.usefixtures("clock_moves")
-def test_a_new_controller_goes_on_with_the_shutdown_at_the_next_heartbeat() -> None:
+def test_a_new_controller_continues_a_shutdown_at_the_next_heartbeat() -> None:
     quorum = many()
     beat(quorum, 1, want_shut_down=True)
     one_turn(quorum)
@@ -242,7 +238,7 @@ def silent(quorum: Quorum, alive: int = 2) -> None:
 
 
 @pytest.mark.usefixtures("clock_moves")
-def test_a_silent_broker_is_fenced_after_it_has_left_all_isrs() -> None:
+def test_a_silent_broker_is_fenced_after_leaving_all_isrs() -> None:
     quorum = many()
     since = quorum.log.next_offset
     silent(quorum)
@@ -274,7 +270,7 @@ def test_a_broker_that_is_being_fenced_is_treated_as_fenced() -> None:
 
 
 @pytest.mark.usefixtures("clock_moves")
-def test_a_broker_that_comes_back_while_it_is_being_fenced_is_unfenced_afterwards() -> None:
+def test_a_broker_that_returns_during_its_fencing_is_unfenced_afterwards() -> None:
     quorum = many(replicas=[1])
     silent(quorum)
     assert beat(quorum, 1).is_fenced
@@ -289,7 +285,7 @@ def test_a_broker_that_comes_back_while_it_is_being_fenced_is_unfenced_afterward
 
 
 @pytest.mark.usefixtures("clock_moves")
-def test_a_broker_that_wants_to_stop_while_it_is_being_fenced_waits_for_the_last_turn() -> None:
+def test_a_broker_that_stops_during_its_fencing_waits_for_the_last_turn() -> None:
     quorum = many()
     silent(quorum)
     assert not beat(quorum, 1, want_shut_down=True).should_shut_down
@@ -298,7 +294,7 @@ def test_a_broker_that_wants_to_stop_while_it_is_being_fenced_waits_for_the_last
 
 
 @pytest.mark.usefixtures("clock_moves")
-def test_two_brokers_that_are_fenced_in_the_same_turns_do_not_follow_each_other() -> None:
+def test_two_brokers_fenced_in_the_same_turns_do_not_succeed_each_other() -> None:
     quorum = many((1, 2, 3), replicas=[1, 2, 3])
     beat(quorum, 1, want_fence=True)
     beat(quorum, 2, want_fence=True)
@@ -309,7 +305,7 @@ def test_two_brokers_that_are_fenced_in_the_same_turns_do_not_follow_each_other(
 
 
 @pytest.mark.usefixtures("clock_moves")
-def test_a_fence_that_a_resignation_cut_short_is_begun_again_by_the_next_controller() -> None:
+def test_a_fencing_interrupted_by_a_resignation_is_restarted_by_the_next_controller() -> None:
     quorum = many(replicas=[1])
     silent(quorum)
     one_turn(quorum)
@@ -326,7 +322,7 @@ def test_a_fence_that_a_resignation_cut_short_is_begun_again_by_the_next_control
 
 
 @pytest.mark.usefixtures("clock_moves")
-def test_a_fence_that_a_defect_cut_short_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fencing_interrupted_by_a_failure_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     quorum = many()
     told = []
     quorum.controller.on_defect = lambda where, error: told.append(where)
@@ -346,7 +342,7 @@ def test_a_fence_that_a_defect_cut_short_is_begun_again(monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("clock_moves")
-def test_elections_that_a_resignation_cut_short_are_finished_by_the_next_controller() -> None:
+def test_elections_interrupted_by_a_resignation_are_finished_by_the_next_controller() -> None:
     quorum = many(replicas=[1])
     beat(quorum, 1, want_fence=True)
     finish(quorum)
@@ -360,7 +356,7 @@ def test_elections_that_a_resignation_cut_short_are_finished_by_the_next_control
 
 
 @pytest.mark.usefixtures("clock_moves")
-def test_brokers_that_come_back_in_the_same_turns_all_lead_again() -> None:
+def test_brokers_that_return_in_the_same_turns_all_lead_again() -> None:
     quorum = many((1, 2), count=3_000, replicas=[1])
     quorum.start(3)
     records = []
@@ -383,7 +379,7 @@ def test_brokers_that_come_back_in_the_same_turns_all_lead_again() -> None:
 # Periodic elections
 
 
-def test_leaders_go_back_to_the_preferred_replica_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leadership_returns_to_preferred_replicas_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the partitions cannot go back yet; each is looked at once in a period."""
     monkeypatch.setattr("kraft_node.base.turns.STEPS_A_TURN", 1)
     quorum = many()
@@ -441,7 +437,7 @@ def test_a_new_incarnation_is_registered_after_its_predecessor_has_left_all_isrs
 
 
 @pytest.mark.usefixtures("clock_moves")
-def test_a_registration_that_is_sent_again_meanwhile_is_one_registration() -> None:
+def test_a_registration_repeated_between_turns_is_recorded_once() -> None:
     quorum = many()
     answers = [register(quorum, 1, 2)]
     one_turn(quorum)
@@ -464,7 +460,7 @@ def test_unregistering_is_answered_after_the_last_turn() -> None:
 
 
 @pytest.mark.usefixtures("clock_moves")
-def test_a_long_plan_whose_controller_resigns_is_refused() -> None:
+def test_a_long_plan_is_refused_if_the_controller_resigns() -> None:
     quorum = many()
     answer = quorum.ask(UnregisterBrokerRequest(broker_id=1))
     quorum.lose(leader_id=3001)

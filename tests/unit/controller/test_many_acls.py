@@ -1,4 +1,4 @@
-"""The cost of CreateAcls and DeleteAcls among many entries: proportional to what they name, or in steps."""
+"""The cost of CreateAcls and DeleteAcls among many entries: proportional to the request, or in steps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def deny_scans(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(OverlaySection, name, scan)
 
 
-def test_creating_entries_does_not_read_those_that_exist(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_creating_entries_does_not_scan_existing_ones(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
     deny_scans(monkeypatch)
     results = quorum.respond(CreateAclsRequest(creations=[creation("t7"), creation("new"), creation("new")])).results
     assert [result.error_code for result in results] == [0, 0, 0]
@@ -62,7 +62,7 @@ def test_creating_entries_does_not_read_those_that_exist(quorum: Quorum, monkeyp
         ("no", MATCH, ["*"]),
     ],
 )
-def test_deleting_entries_of_a_resource_reads_those_of_the_resource(
+def test_deleting_entries_of_a_resource_reads_only_that_resource(
     quorum: Quorum, monkeypatch: pytest.MonkeyPatch, name: str, pattern: int, gone: list[str]
 ) -> None:
     quorum.respond(CreateAclsRequest(creations=[creation("t7", PREFIXED), creation("*")]))
@@ -73,9 +73,7 @@ def test_deleting_entries_of_a_resource_reads_those_of_the_resource(
     assert len(quorum.image.acls) == 5002 - len(gone)
 
 
-def test_a_filter_without_a_name_looks_for_its_entries_in_steps(
-    quorum: Quorum, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_filter_without_a_name_searches_in_steps(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kraft_node.controller.settings.acls.ENTRIES_A_STEP", 100)
     assert acl_filter.ENTRIES_A_STEP == 1000
     waiting = quorum.ask(DeleteAclsRequest(filters=[meant(None, principal_filter="User:alice")]))
@@ -88,9 +86,7 @@ def test_a_filter_without_a_name_looks_for_its_entries_in_steps(
     assert [entry.resource_name for entry in quorum.image.acls.values()] == ["meanwhile"]
 
 
-def test_entries_that_go_while_they_are_looked_for_are_deleted_once(
-    quorum: Quorum, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entries_deleted_by_two_requests_are_deleted_once(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kraft_node.controller.settings.acls.ENTRIES_A_STEP", 100)
     everything = DeleteAclsRequest(filters=[meant(None)])
     waiting = [quorum.ask(everything), quorum.ask(everything)]

@@ -10,7 +10,7 @@ from kraft_node.controller.mutation_quota import KEY, UNBOUNDED, MutationQuotas,
 from kraft_node.metadata.delta import Entity
 from kraft_node.metadata.image import MetadataImage
 from kraft_protocol.errors import ErrorCode, KafkaError
-from tests.unit.controller.harness import FakeTime
+from tests.stopped_time import StoppedTime
 
 STRICT = 6
 WINDOW_S = 11
@@ -19,7 +19,7 @@ USER, CLIENT, BOTH = (("user", "u"),), (("client-id", "c"),), (("client-id", "c"
 
 class Rig:
     def __init__(self) -> None:
-        self.time = FakeTime()
+        self.time = StoppedTime(now=1_000)
         self.image = MetadataImage()
         self.quotas = MutationQuotas(self.image, self.time, WINDOW_S)
 
@@ -44,7 +44,7 @@ class Rig:
         return quota.throttle_ms
 
 
-def test_without_a_quota_anything_goes() -> None:
+def test_without_a_quota_mutations_are_unbounded() -> None:
     rig = Rig()
     assert rig.of() is UNBOUNDED
     rig.limit(CLIENT, 1.0)
@@ -53,7 +53,7 @@ def test_without_a_quota_anything_goes() -> None:
     assert rig.of("other") is UNBOUNDED
 
 
-def test_a_window_may_be_used_at_once_and_the_last_change_may_go_beyond() -> None:
+def test_a_window_may_be_used_at_once_and_exceeded_by_one_change() -> None:
     rig = Rig()
     rig.limit(CLIENT, 2.0)
     assert rig.refused(20) == 0
@@ -102,7 +102,9 @@ def test_several_changes_of_one_request_count_one_by_one() -> None:
         ((("client-id", None),), False, True),
     ],
 )
-def test_who_shares_a_bucket(entity: Entity, *, shared_by_clients: bool, shared_by_users: bool) -> None:
+def test_clients_and_users_share_the_bucket_of_their_entity(
+    entity: Entity, *, shared_by_clients: bool, shared_by_users: bool
+) -> None:
     rig = Rig()
     rig.limit(entity, 1.0)
     assert rig.refused(100) == 0
@@ -134,7 +136,7 @@ def test_clients_without_a_name_have_the_quotas_of_their_user_only() -> None:
     assert rig.refused(1, "") > 0
 
 
-def test_a_new_rate_is_in_force_at_once_and_an_idle_hour_forgives() -> None:
+def test_a_new_rate_applies_at_once_and_idle_time_clears_debt() -> None:
     rig = Rig()
     rig.limit(CLIENT, 0.01)
     rig.refused(100)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraft_protocol.wire.messages import CreateTopicsRequest
 from tests.unit.controller.on_raft import RaftedController
-from tests.unit.server.raft_world import MemoryStorage, Node
+from tests.unit.server.quorum.raft_world import MemoryStorage, Node
 
 
 def started(storage: MemoryStorage) -> RaftedController:

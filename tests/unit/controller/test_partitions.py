@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
 from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import DIRECTORY_LOST, Uuid
 from kraft_protocol.wire.messages import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
@@ -16,9 +16,7 @@ from kraft_protocol.wire.messages import (
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
-    UpdateFeaturesRequest,
 )
-from kraft_protocol.wire.stored import FeatureLevelRecord
 from tests.unit.controller.harness import Quorum, directory, uuid
 
 Reassign = AlterPartitionReassignmentsRequest
@@ -41,7 +39,7 @@ def alter(
     epochs: dict[int, int] | None = None,
     **over: Any,
 ) -> AlterPartitionResponse.PartitionData:
-    """Ask for an ISR as the leader of foo-0 would; `over` replaces fields of the partition."""
+    """Request an ISR as the leader of foo-0; `over` replaces fields of the partition."""
     state = quorum.partition("foo")
     members = [
         AlterPartitionRequest.BrokerState(
@@ -80,7 +78,7 @@ def test_a_leader_shrinks_and_expands_its_isr(quorum: Quorum, version: int) -> N
     assert (expanded.error_code, expanded.isr, expanded.partition_epoch) == (0, [1, 2, 3], 2)
 
 
-def test_asking_for_what_is_already_so_writes_nothing(quorum: Quorum) -> None:
+def test_setting_the_same_isr_writes_nothing(quorum: Quorum) -> None:
     since = quorum.log.next_offset
     data = alter(quorum, [1, 2, 3])
     assert (data.error_code, data.partition_epoch) == (0, 0)
@@ -106,7 +104,7 @@ def test_asking_for_what_is_already_so_writes_nothing(quorum: Quorum) -> None:
         ([1, 2], {"epochs": {1: -1, 2: 9_999}}, ErrorCode.INELIGIBLE_REPLICA),
     ],
 )
-def test_wrong_isrs(quorum: Quorum, isr: list[int], over: dict[str, Any], code: ErrorCode) -> None:
+def test_wrong_isrs_are_refused(quorum: Quorum, isr: list[int], over: dict[str, Any], code: ErrorCode) -> None:
     assert alter(quorum, isr, **over).error_code == code
 
 
@@ -116,7 +114,7 @@ def test_a_fenced_or_leaving_replica_may_not_join_an_isr(quorum: Quorum) -> None
     assert quorum.partition("foo").isr == (1, 2)
 
 
-def test_only_the_registered_incarnation_may_ask(quorum: Quorum) -> None:
+def test_only_the_registered_incarnation_may_change_the_isr(quorum: Quorum) -> None:
     request = AlterPartitionRequest(broker_id=1, broker_epoch=quorum.epoch_of(1) + 1)
     with pytest.raises(KafkaError) as refused:
         quorum.respond(request)
@@ -132,7 +130,7 @@ def test_when_the_leader_is_fenced_the_next_in_sync_replica_leads(quorum: Quorum
     assert (state.leader, state.isr, state.leader_epoch) == (2, (2, 3), 1)
 
 
-def test_the_last_in_sync_replica_stays_in_the_isr_and_leads_when_it_is_back(quorum: Quorum) -> None:
+def test_the_last_in_sync_replica_keeps_the_isr_and_leads_again(quorum: Quorum) -> None:
     for broker in (1, 2, 3):
         quorum.heartbeat(broker, want_fence=True)
     state = quorum.partition("foo")
@@ -171,7 +169,7 @@ def test_a_preferred_election_gives_leadership_back(quorum: Quorum) -> None:
     ]
 
 
-def test_an_election_everywhere_tells_only_where_something_happened(quorum: Quorum) -> None:
+def test_an_election_of_all_partitions_returns_only_those_that_changed(quorum: Quorum) -> None:
     quorum.create("bar", [[4, 1]])
     quorum.heartbeat(1, want_fence=True)
     quorum.heartbeat(1)
@@ -179,7 +177,7 @@ def test_an_election_everywhere_tells_only_where_something_happened(quorum: Quor
     assert elect(quorum, 0, None) == [("foo", 0, 0)]
 
 
-def test_an_unclean_election_takes_any_active_replica_and_marks_it_recovering(quorum: Quorum) -> None:
+def test_an_unclean_election_takes_an_active_replica_and_marks_it_recovering(quorum: Quorum) -> None:
     assert elect(quorum, 1, {"foo": [0]}) == [("foo", 0, ErrorCode.ELECTION_NOT_NEEDED)]
     for broker in (1, 2, 3):
         quorum.heartbeat(broker, want_fence=True)
@@ -195,7 +193,7 @@ def test_an_unclean_election_takes_any_active_replica_and_marks_it_recovering(qu
     assert quorum.partition("foo").leader_recovering == 0
 
 
-def test_an_unknown_kind_of_election(quorum: Quorum) -> None:
+def test_an_unknown_kind_of_election_is_refused(quorum: Quorum) -> None:
     with pytest.raises(KafkaError, match="Unknown election type 5"):
         elect(quorum, 5, None)
 
@@ -213,7 +211,7 @@ def set_config(quorum: Quorum, kind: int, name: str, key: str, value: str) -> No
     assert quorum.respond(request).responses[0].error_code == 0
 
 
-def test_topics_that_allow_it_get_unclean_leaders_by_themselves(quorum: Quorum) -> None:
+def test_topics_that_allow_unclean_leaders_elect_them_automatically(quorum: Quorum) -> None:
     quorum.create("bar", [[1, 2, 3]])
     for broker in (1, 2, 3):
         quorum.heartbeat(broker, want_fence=True)
@@ -227,7 +225,7 @@ def test_topics_that_allow_it_get_unclean_leaders_by_themselves(quorum: Quorum) 
     assert quorum.partition("bar").leader == -1
 
 
-def test_preferred_leaders_come_back_by_themselves_every_five_minutes(quorum: Quorum) -> None:
+def test_preferred_leaders_are_elected_automatically_every_five_minutes(quorum: Quorum) -> None:
     quorum.heartbeat(1, want_fence=True)
     quorum.heartbeat(1)
     alter(quorum, [2, 3, 1], sender=2)
@@ -238,131 +236,6 @@ def test_preferred_leaders_come_back_by_themselves_every_five_minutes(quorum: Qu
     assert quorum.partition("foo").leader == 2
     quorum.pass_time(2_000)
     assert quorum.partition("foo").leader == 1
-
-
-# Eligible leader replicas (KIP-966)
-
-
-@pytest.fixture
-def elr_quorum() -> Quorum:
-    bootstrap = [
-        FeatureLevelRecord(name=METADATA_VERSION, feature_level=30),
-        FeatureLevelRecord(name=ELR_VERSION, feature_level=1),
-    ]
-    quorum = Quorum(bootstrap=bootstrap, min_insync_replicas="2")
-    quorum.start(1, 2, 3)
-    quorum.create("foo", [[1, 2, 3]])
-    return quorum
-
-
-def test_below_the_minimum_isr_leavers_stay_eligible(elr_quorum: Quorum) -> None:
-    quorum = elr_quorum
-    quorum.heartbeat(1, want_fence=True)
-    assert quorum.partition("foo").elr == ()
-    quorum.heartbeat(2, want_fence=True)
-    state = quorum.partition("foo")
-    assert (state.isr, state.elr, state.leader) == ((3,), (2,), 3)
-    quorum.heartbeat(3, want_fence=True)
-    state = quorum.partition("foo")
-    assert (state.isr, state.elr, state.leader) == ((), (2, 3), -1)
-    quorum.heartbeat(2)
-    state = quorum.partition("foo")
-    assert (state.leader, state.isr, state.elr, state.leader_recovering) == (2, (2,), (3,), 0)
-
-
-def test_who_is_no_replica_any_more_is_not_eligible_when_it_becomes_one_again(elr_quorum: Quorum) -> None:
-    """Simulated clusters (seed 49): a broker that moved away and back was elected with an empty log."""
-    quorum = elr_quorum
-    quorum.start(4)
-    quorum.heartbeat(1, want_fence=True)
-    quorum.heartbeat(2, want_fence=True)
-    state = quorum.partition("foo")
-    assert (state.isr, state.elr) == ((3,), (2,))
-    assert reassign(quorum, [4, 1, 2]).error_code == 0
-    alter(quorum, [3, 4], sender=3)
-    state = quorum.partition("foo")
-    assert (state.replicas, state.isr, state.elr) == ((4, 1, 2), (4,), (2,)), "3 was in sync, and is no replica"
-
-
-def test_a_clean_restart_keeps_eligibility_an_unclean_one_loses_it(elr_quorum: Quorum) -> None:
-    quorum = elr_quorum
-    for broker in (1, 2):
-        quorum.heartbeat(broker, want_fence=True)
-    epoch = quorum.epoch_of(2)
-    quorum.register(2, incarnation=2, previous_epoch=epoch)
-    assert quorum.partition("foo").elr == (2,)
-    quorum.register(2, incarnation=3)
-    assert quorum.partition("foo").elr == ()
-
-
-def test_the_last_in_sync_replica_stays_known_if_elr_came_after_it_was_fenced() -> None:
-    """Simulated clusters (seed 40040): after its unclean restart, no replica was eligible to lead."""
-    quorum = Quorum(bootstrap=[FeatureLevelRecord(name=METADATA_VERSION, feature_level=30)])
-    quorum.start(1, 2)
-    quorum.create("foo", [[1, 2]])
-    for broker in (1, 2):
-        quorum.heartbeat(broker, want_fence=True)
-    state = quorum.partition("foo")
-    assert (state.leader, state.isr) == (-1, (2,))
-    update = UpdateFeaturesRequest.FeatureUpdateKey(feature=ELR_VERSION, max_version_level=1, upgrade_type=1)
-    assert quorum.respond(UpdateFeaturesRequest(feature_updates=[update]), 2).error_code == 0
-    quorum.register(2, incarnation=2)
-    state = quorum.partition("foo")
-    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), (), (2,))
-    quorum.heartbeat(2)
-    state = quorum.partition("foo")
-    assert (state.leader, state.isr, state.leader_recovering) == (2, (2,), 1), "balanced recovery (KIP-966)"
-
-
-def test_the_last_in_sync_replica_stays_known_if_a_leaderless_partition_was_reassigned() -> None:
-    """Cluster seed 12 with small segments: the reassignment recorded -1 as the last leader, as Apache Kafka does."""
-    quorum = Quorum(bootstrap=[FeatureLevelRecord(name=METADATA_VERSION, feature_level=30)])
-    quorum.start(1, 2, 3)
-    quorum.create("foo", [[1, 2]])
-    for broker in (1, 2):
-        quorum.heartbeat(broker, want_fence=True)
-    assert reassign(quorum, [3, 1, 2]).error_code == 0
-    update = UpdateFeaturesRequest.FeatureUpdateKey(feature=ELR_VERSION, max_version_level=1, upgrade_type=1)
-    assert quorum.respond(UpdateFeaturesRequest(feature_updates=[update]), 2).error_code == 0
-    assert reassign(quorum, [1, 2]).error_code == 0
-    quorum.register(2, incarnation=2)
-    state = quorum.partition("foo")
-    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), (), (2,))
-    quorum.heartbeat(2)
-    state = quorum.partition("foo")
-    assert (state.leader, state.isr, state.leader_recovering) == (2, (2,), 1)
-
-
-@pytest.mark.parametrize(
-    ("leader_directory", "own_directory", "last"), [(9, 2, (2,)), (3, 2, (3,)), (9, 8, (3,))], ids=str
-)
-def test_the_last_eligible_replica_stays_known_if_the_last_leader_lost_its_directory(
-    elr_quorum: Quorum, leader_directory: int, own_directory: int, last: tuple[int, ...]
-) -> None:
-    """Cluster seed 1200215: nothing elected a leader. A later unfencing would have elected the empty replica."""
-    quorum = elr_quorum
-    for broker in (1, 2, 3):
-        quorum.heartbeat(broker, want_fence=True)
-    quorum.pass_time(20_000)
-    quorum.register(3, incarnation=2, directories=[directory(leader_directory)])
-    state = quorum.partition("foo")
-    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), (2,), (3,))
-    quorum.register(2, incarnation=2, directories=[directory(own_directory)])
-    state = quorum.partition("foo")
-    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), (), last)
-    quorum.heartbeat(2)
-    leads = last == (2,)
-    assert quorum.partition("foo").leader == (2 if leads else -1)
-    assert quorum.partition("foo").leader_recovering == (1 if leads else 0)
-
-
-def test_a_changed_minimum_isr_forgets_who_was_eligible(elr_quorum: Quorum) -> None:
-    quorum = elr_quorum
-    for broker in (1, 2):
-        quorum.heartbeat(broker, want_fence=True)
-    assert quorum.partition("foo").elr == (2,)
-    set_config(quorum, 2, "foo", "min.insync.replicas", "1")
-    assert quorum.partition("foo").elr == ()
 
 
 # Reassignments
@@ -380,7 +253,7 @@ def reassign(quorum: Quorum, replicas: list[int] | None, number: int = 0, *, may
     return quorum.respond(request).responses[0].partitions[0]
 
 
-def test_a_reassignment_adds_first_and_removes_when_what_is_new_is_in_sync(quorum: Quorum) -> None:
+def test_a_reassignment_adds_replicas_first_and_removes_when_they_are_in_sync(quorum: Quorum) -> None:
     assert reassign(quorum, [3, 4]).error_code == 0
     state = quorum.partition("foo")
     assert (state.replicas, state.adding, state.removing) == ((3, 4, 1, 2), (4,), (1, 2))
@@ -396,14 +269,14 @@ def test_a_reassignment_adds_first_and_removes_when_what_is_new_is_in_sync(quoru
     assert quorum.respond(ListPartitionReassignmentsRequest()).topics == []
 
 
-def test_a_reassignment_that_keeps_its_leader_answers_with_the_isr_that_holds(quorum: Quorum) -> None:
+def test_a_completing_isr_change_returns_the_resulting_isr(quorum: Quorum) -> None:
     reassign(quorum, [1, 4, 3])
     data = alter(quorum, [1, 2, 3, 4])
     assert (data.error_code, sorted(data.isr), data.leader_id) == (0, [1, 3, 4], 1)
     assert quorum.partition("foo").replicas == (1, 4, 3)
 
 
-def test_removing_an_in_sync_replica_alone_is_done_at_once(quorum: Quorum) -> None:
+def test_a_reassignment_that_only_removes_replicas_completes_at_once(quorum: Quorum) -> None:
     assert reassign(quorum, [2, 1]).error_code == 0
     state = quorum.partition("foo")
     assert (state.replicas, state.isr, state.is_reassigning) == ((2, 1), (1, 2), False)
@@ -418,7 +291,7 @@ def test_a_reassignment_can_be_cancelled(quorum: Quorum) -> None:
     assert (sorted(state.replicas), state.is_reassigning) == ([1, 2, 3], False)
 
 
-def test_a_reassignment_that_takes_the_place_of_another_forgets_what_that_one_wanted(quorum: Quorum) -> None:
+def test_a_new_reassignment_drops_the_changes_of_the_former(quorum: Quorum) -> None:
     """Simulator (cluster seed 51): a replica that was added was also to be removed, for ever."""
     reassign(quorum, [3, 4])
     assert reassign(quorum, [1, 2, 3]).error_code == 0
@@ -430,7 +303,7 @@ def test_a_reassignment_that_takes_the_place_of_another_forgets_what_that_one_wa
     assert (state.replicas, state.adding, state.removing) == ((2, 4, 1, 3), (4,), (1, 3))
 
 
-def test_wrong_reassignments(quorum: Quorum) -> None:
+def test_wrong_reassignments_are_refused(quorum: Quorum) -> None:
     assert reassign(quorum, [1], 9).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert reassign(quorum, []).error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert reassign(quorum, [1, 9]).error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -444,7 +317,15 @@ def test_wrong_reassignments(quorum: Quorum) -> None:
 # Directories
 
 
-def test_directories_of_replicas(quorum: Quorum) -> None:
+def assign(quorum: Quorum, broker: int, to: Uuid) -> None:
+    """The broker says that its replica of foo-0 is in the directory `to`."""
+    Request = AssignReplicasToDirsRequest  # noqa: N806
+    topics = [Request.TopicData(topic_id=quorum.topic_id("foo"), partitions=[Request.PartitionData(partition_index=0)])]
+    directories = [Request.DirectoryData(id=to, topics=topics)]
+    quorum.respond(Request(broker_id=broker, broker_epoch=quorum.epoch_of(broker), directories=directories))
+
+
+def test_replicas_get_their_directories(quorum: Quorum) -> None:
     Request = AssignReplicasToDirsRequest  # noqa: N806
     parts = [Request.PartitionData(partition_index=number) for number in (0, 8)]
     request = Request(
@@ -466,3 +347,12 @@ def test_directories_of_replicas(quorum: Quorum) -> None:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     assert [p.error_code for p in unknown.partitions] == [ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+def test_a_lost_replica_may_not_join_an_isr(quorum: Quorum) -> None:
+    """Its leader still knows it as caught up, but it begins with an empty log."""
+    assert alter(quorum, [1, 2]).error_code == 0
+    assign(quorum, 3, DIRECTORY_LOST)
+    assert alter(quorum, [1, 2, 3]).error_code == ErrorCode.INELIGIBLE_REPLICA
+    assign(quorum, 3, directory(3))
+    assert alter(quorum, [1, 2, 3]).error_code == 0

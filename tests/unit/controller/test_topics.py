@@ -50,7 +50,7 @@ def test_a_topic_gets_an_id_partitions_and_leaders(quorum: Quorum) -> None:
     assert {quorum.partition("foo", number).leader for number in range(3)} == {1, 2, 3}
 
 
-def test_a_broker_that_shuts_down_is_given_replicas_only_when_there_are_no_others(quorum: Quorum) -> None:
+def test_a_broker_in_shutdown_gets_replicas_only_if_there_is_no_alternative(quorum: Quorum) -> None:
     quorum.create("led", assignments=[[1, 2]])
     assert not quorum.heartbeat(1, want_shut_down=True).should_shut_down
     assert quorum.create("foo", partitions=12, factor=2).error_code == 0
@@ -59,7 +59,7 @@ def test_a_broker_that_shuts_down_is_given_replicas_only_when_there_are_no_other
     assert all(set(quorum.partition("bar", number).isr) == {2, 3} for number in range(3))
 
 
-def test_minus_one_asks_for_the_defaults_of_the_cluster(quorum: Quorum) -> None:
+def test_minus_one_selects_the_defaults_of_the_cluster(quorum: Quorum) -> None:
     result = quorum.create("foo")
     assert (result.num_partitions, result.replication_factor) == (4, 2)
 
@@ -74,7 +74,7 @@ def test_the_answer_describes_the_topics_configuration(quorum: Quorum) -> None:
     assert quorum.image.configs.get((2, "foo")) == {"retention.ms": "1000", "cleanup.policy": "compact"}
 
 
-def test_records_of_a_topic_with_configs_come_topic_configs_partitions(quorum: Quorum) -> None:
+def test_a_topic_is_recorded_before_its_configs_and_partitions(quorum: Quorum) -> None:
     since = quorum.log.next_offset
     quorum.create("foo", partitions=1, factor=1, configs={"retention.ms": "1"})
     kinds = [type(record).__name__ for record in quorum.written(since=since)]
@@ -89,7 +89,7 @@ def test_validate_only_checks_and_writes_nothing(quorum: Quorum) -> None:
     assert quorum.image.topics.by_name("foo") is None
 
 
-def test_a_manual_assignment_is_taken_as_it_is(quorum: Quorum) -> None:
+def test_a_manual_assignment_is_used_unchanged(quorum: Quorum) -> None:
     quorum.create("foo", [[3, 1], [2, 3]])
     assert quorum.partition("foo", 0).replicas == (3, 1)
     assert quorum.partition("foo", 1).replicas == (2, 3)
@@ -115,7 +115,9 @@ INVALID = ErrorCode.INVALID_REPLICA_ASSIGNMENT
         ([[4]], INVALID, "All brokers specified in the manual partition assignment for partition 0 are fenced"),
     ],
 )
-def test_wrong_manual_assignments(quorum: Quorum, assignments: list[list[int]], code: ErrorCode, words: str) -> None:
+def test_wrong_manual_assignments_are_refused(
+    quorum: Quorum, assignments: list[list[int]], code: ErrorCode, words: str
+) -> None:
     quorum.register(4)
     result = quorum.create("foo", assignments)
     assert result.error_code == code
@@ -137,7 +139,9 @@ def test_wrong_manual_assignments(quorum: Quorum, assignments: list[list[int]], 
         ({"num_partitions": -1, "replication_factor": -1, "assignments": "twice"}, INVALID, "for partition 0"),
     ],
 )
-def test_wrong_numbers(quorum: Quorum, fields: dict[str, Any], code: ErrorCode, words: str) -> None:
+def test_wrong_numbers_of_partitions_and_replicas_are_refused(
+    quorum: Quorum, fields: dict[str, Any], code: ErrorCode, words: str
+) -> None:
     indexes = {"one": [0], "gap": [0, 2], "twice": [0, 0]}
     if "assignments" in fields:
         fields["assignments"] = [
@@ -160,7 +164,7 @@ def test_wrong_numbers(quorum: Quorum, fields: dict[str, Any], code: ErrorCode, 
         ("x" * 250, "longer than the max allowed length 249"),
     ],
 )
-def test_illegal_names(quorum: Quorum, name: str, words: str) -> None:
+def test_illegal_names_are_refused(quorum: Quorum, name: str, words: str) -> None:
     result = quorum.create(name, partitions=1, factor=1)
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert result.error_message is not None
@@ -171,7 +175,7 @@ def test_the_longest_name_is_fine(quorum: Quorum) -> None:
     assert quorum.create("x" * 249, partitions=1, factor=1).error_code == ErrorCode.NONE
 
 
-def test_names_that_metrics_could_not_tell_apart(quorum: Quorum) -> None:
+def test_names_that_collide_in_metrics_are_refused(quorum: Quorum) -> None:
     assert quorum.create("a.b", partitions=1, factor=1).error_code == ErrorCode.NONE
     result = quorum.create("a_b", partitions=1, factor=1)
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -191,19 +195,19 @@ def test_collisions_are_still_known_after_a_change_of_leader(quorum: Quorum) -> 
     assert quorum.create("a_b", partitions=1, factor=1).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_one_bad_topic_takes_no_other_down(quorum: Quorum) -> None:
+def test_a_bad_topic_fails_alone(quorum: Quorum) -> None:
     request = CreateTopicsRequest(topics=[topic("good"), topic("bad", num_partitions=0), topic("better")])
     response = quorum.respond(request)
     codes = {result.name: result.error_code for result in response.topics}
     assert codes == {"good": 0, "bad": ErrorCode.INVALID_PARTITIONS, "better": 0}
 
 
-def test_a_name_twice_in_a_request_is_refused_once(quorum: Quorum) -> None:
+def test_a_repeated_name_in_a_request_is_refused_once(quorum: Quorum) -> None:
     response = quorum.respond(CreateTopicsRequest(topics=[topic("foo"), topic("foo"), topic("bar")]))
     assert [(r.name, r.error_code) for r in response.topics] == [("foo", ErrorCode.INVALID_REQUEST), ("bar", 0)]
 
 
-def test_the_metadata_topic_is_nobodys_to_create(quorum: Quorum) -> None:
+def test_the_metadata_topic_cannot_be_created(quorum: Quorum) -> None:
     assert quorum.create("__cluster_metadata", partitions=1, factor=1).error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -219,7 +223,7 @@ def test_configs_are_checked(quorum: Quorum) -> None:
         assert words in result.error_message
 
 
-def test_too_many_partitions_in_one_request(quorum: Quorum) -> None:
+def test_too_many_partitions_in_one_request_are_refused(quorum: Quorum) -> None:
     topics = [topic("foo", num_partitions=PARTITIONS_PER_BATCH_MAX), topic("bar")]
     with pytest.raises(KafkaError) as refused:
         quorum.respond(CreateTopicsRequest(topics=topics))
@@ -227,7 +231,7 @@ def test_too_many_partitions_in_one_request(quorum: Quorum) -> None:
     assert refused.value.message == "Excessively large number of partitions per request."
 
 
-def test_a_request_is_one_atomic_batch_and_so_is_bounded(quorum: Quorum) -> None:
+def test_partitions_of_a_request_are_bounded_by_an_atomic_batch(quorum: Quorum) -> None:
     topics = [topic("foo", num_partitions=PARTITIONS_PER_BATCH_MAX)]
     with pytest.raises(KafkaError) as refused:
         quorum.respond(CreateTopicsRequest(topics=topics))
@@ -235,7 +239,7 @@ def test_a_request_is_one_atomic_batch_and_so_is_bounded(quorum: Quorum) -> None
     assert quorum.create("foo", partitions=PARTITIONS_PER_BATCH_MAX - 1, factor=1).error_code == 0
 
 
-def test_without_any_unfenced_broker_nothing_can_be_created() -> None:
+def test_without_an_unfenced_broker_no_topic_can_be_created() -> None:
     quorum = Quorum()
     quorum.register(1)
     result = quorum.create("foo", partitions=1, factor=1)
@@ -244,7 +248,7 @@ def test_without_any_unfenced_broker_nothing_can_be_created() -> None:
     assert result.error_message.startswith("Unable to replicate the partition 1 time(s): All brokers are currently")
 
 
-def test_below_the_level_of_directories_partitions_have_none() -> None:
+def test_below_the_level_of_directories_partitions_have_no_directory() -> None:
     from kraft_protocol.wire.stored import FeatureLevelRecord
 
     quorum = Quorum(bootstrap=[FeatureLevelRecord(name="metadata.version", feature_level=16)])
@@ -264,7 +268,7 @@ def delete(quorum: Quorum, names: Sequence[str] = (), ids: Sequence[Any] = (), v
     return quorum.respond(DeleteTopicsRequest(topics=states), version).responses
 
 
-def test_a_topic_goes_by_one_record_and_takes_its_configs_along(quorum: Quorum) -> None:
+def test_one_record_removes_a_topic_and_its_configs(quorum: Quorum) -> None:
     quorum.create("foo", partitions=3, factor=1, configs={"retention.ms": "1"})
     topic_id = quorum.topic_id("foo")
     since = quorum.log.next_offset
@@ -275,7 +279,7 @@ def test_a_topic_goes_by_one_record_and_takes_its_configs_along(quorum: Quorum) 
     assert quorum.image.configs.get((2, "foo")) is None
 
 
-def test_by_name_before_version_6_and_by_id_since(quorum: Quorum) -> None:
+def test_topics_are_deleted_by_name_before_version_6_and_by_id_since(quorum: Quorum) -> None:
     quorum.create("foo", partitions=1, factor=1)
     quorum.create("bar", partitions=1, factor=1)
     assert delete(quorum, ["foo"], version=4)[0].error_code == 0
@@ -283,13 +287,13 @@ def test_by_name_before_version_6_and_by_id_since(quorum: Quorum) -> None:
     assert (result.name, result.error_code) == ("bar", 0)
 
 
-def test_deleting_what_is_not_there(quorum: Quorum) -> None:
+def test_deleting_an_unknown_topic_is_refused(quorum: Quorum) -> None:
     by_name, by_id = delete(quorum, ["foo"], [uuid(77)])
     assert by_name.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert by_id.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_deleting_ambiguously(quorum: Quorum) -> None:
+def test_deleting_with_an_ambiguous_name_is_refused(quorum: Quorum) -> None:
     quorum.create("foo", partitions=1, factor=1)
     topic_id = quorum.topic_id("foo")
     state = DeleteTopicsRequest.DeleteTopicState
@@ -303,7 +307,7 @@ def test_deleting_ambiguously(quorum: Quorum) -> None:
         assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, words)
 
 
-def test_a_topic_named_by_name_and_by_id_is_refused_once_and_stays(quorum: Quorum) -> None:
+def test_a_topic_named_twice_by_name_and_id_is_kept(quorum: Quorum) -> None:
     quorum.create("foo", partitions=1, factor=1)
     topic_id = quorum.topic_id("foo")
     state = DeleteTopicsRequest.DeleteTopicState
@@ -323,7 +327,7 @@ def test_deletion_can_be_forbidden() -> None:
         assert refused.value.code == code
 
 
-def test_a_deleted_topics_partitions_are_nobodys_any_more(quorum: Quorum) -> None:
+def test_partitions_of_a_deleted_topic_get_no_changes(quorum: Quorum) -> None:
     quorum.create("foo", [[1, 2]])
     delete(quorum, ["foo"])
     since = quorum.log.next_offset
@@ -357,13 +361,13 @@ def test_a_topic_grows_with_its_replication_factor(quorum: Quorum) -> None:
     assert all(len(quorum.partition("foo", number).replicas) == 2 for number in range(4))
 
 
-def test_growing_by_manual_assignment(quorum: Quorum) -> None:
+def test_partitions_are_added_by_manual_assignment(quorum: Quorum) -> None:
     quorum.create("foo", [[1, 2]])
     assert grow(quorum, "foo", 2, [[3, 1]]).error_code == 0
     assert quorum.partition("foo", 1).replicas == (3, 1)
 
 
-def test_validate_only_growth_grows_nothing(quorum: Quorum) -> None:
+def test_validate_only_adds_no_partition(quorum: Quorum) -> None:
     quorum.create("foo", [[1, 2]])
     assert grow(quorum, "foo", 4, validate_only=True).error_code == 0
     assert len(quorum.image.topics.by_name("foo") or ()) == 1
@@ -381,7 +385,7 @@ def test_validate_only_growth_grows_nothing(quorum: Quorum) -> None:
         ("foo", 20_000, None, ErrorCode.POLICY_VIOLATION, "excessively large"),
     ],
 )
-def test_wrong_growth(
+def test_wrong_additions_of_partitions_are_refused(
     quorum: Quorum, name: str, count: int, assignments: list[list[int]] | None, code: ErrorCode, words: str
 ) -> None:
     quorum.register(4)

@@ -1,4 +1,4 @@
-"""Prepare, replay on the overlay, schedule: answers follow writes, and what cannot be replayed is never written."""
+"""Prepare, replay on the overlay, schedule: answers follow writes; unreplayable records are never written."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kraft_protocol.wire.messages import CreateTopicsRequest, ListPartitionReass
 from kraft_protocol.wire.stored import ConfigRecord, PartitionChangeRecord, TopicRecord
 from tests.unit.controller.harness import Quorum, directory, flat, uuid
 from tests.unit.controller.on_raft import RaftedController
-from tests.unit.server.raft_world import MemoryStorage, Node
-from tests.unit.server.test_raft_driver_quorum import Quorum as Voters
+from tests.unit.server.quorum.raft_world import MemoryStorage, Node
+from tests.unit.server.quorum.test_raft_driver_quorum import Quorum as Voters
 
 SILENCE_MS = 3_100
 """A little longer than a leader leads without hearing from a majority."""
@@ -58,7 +58,7 @@ def leader_of(controllers: dict[int, RaftedController]) -> RaftedController:
     return found
 
 
-def test_a_leader_that_wakes_deposed_never_answers_success() -> None:
+def test_a_deposed_leader_never_answers_success() -> None:
     controllers = three_controllers()
     leader = leader_of(controllers)
     leader.start_broker(1, within_ms=100)
@@ -75,7 +75,7 @@ def test_a_leader_that_wakes_deposed_never_answers_success() -> None:
     assert all(rafted.driver.image.topics.by_name("foo") is None for rafted in controllers.values())
 
 
-def test_a_plan_that_does_not_replay_is_refused_and_the_node_lives_and_starts_again(
+def test_a_plan_that_does_not_replay_is_refused_and_the_node_survives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     storage = MemoryStorage()
@@ -100,7 +100,7 @@ def test_a_plan_that_does_not_replay_is_refused_and_the_node_lives_and_starts_ag
     assert again.driver.image.topics.by_name("foo") is not None
 
 
-def test_a_plan_that_does_not_replay_leaves_nothing_behind_in_what_is_planned_against(
+def test_a_plan_that_does_not_replay_leaves_the_view_unchanged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     quorum = Quorum()
@@ -123,7 +123,7 @@ def test_a_plan_that_does_not_replay_leaves_nothing_behind_in_what_is_planned_ag
     assert quorum.image.topics.by_name("kept_1") is not None
 
 
-def test_a_record_that_cannot_be_encoded_is_refused_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_cannot_be_encoded_is_refused_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     quorum = Quorum()
     quorum.start(1)
     end = quorum.log.next_offset
@@ -135,7 +135,7 @@ def test_a_record_that_cannot_be_encoded_is_refused_and_leaves_nothing_behind(mo
     assert quorum.controller.cluster.view.is_empty
 
 
-def test_periodic_work_that_does_not_replay_leaves_the_node_alive_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_periodic_work_that_does_not_replay_is_dropped_and_the_node_survives(monkeypatch: pytest.MonkeyPatch) -> None:
     quorum = Quorum()
     end = quorum.log.next_offset
     bad = PartitionChangeRecord(topic_id=uuid(99), partition_id=0, leader=1)
@@ -151,7 +151,7 @@ def test_periodic_work_that_does_not_replay_leaves_the_node_alive_and_goes_on(mo
     assert since_then == quorum.written("NoOpRecord", since=end)
 
 
-def test_periodic_work_that_raises_is_done_again_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_periodic_work_is_repeated_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
     quorum = Quorum()
     turns: list[int] = []
 
@@ -164,7 +164,7 @@ def test_periodic_work_that_raises_is_done_again_when_it_is_due(monkeypatch: pyt
     assert len(turns) == 2
 
 
-def test_a_plan_of_an_older_epoch_is_not_appended_in_a_newer_one() -> None:
+def test_a_plan_of_an_older_epoch_is_not_appended() -> None:
     node = Node()
     rafted = RaftedController(node.driver, node.world)
     node.start()
@@ -188,7 +188,7 @@ def test_an_upgrade_of_kraft_version_planned_in_an_older_epoch_is_refused() -> N
     assert node.driver.next_offset == 1
 
 
-def test_a_plan_of_several_batches_is_scheduled_in_one_step_and_committed_to_its_last_offset() -> None:
+def test_a_plan_of_several_batches_is_scheduled_at_once() -> None:
     node = Node().start()
     big = ConfigRecord(resource_type=4, resource_name="1", name="x", value="y" * 30_000)
     prepared = node.driver.prepare(node.driver.epoch, [big] * 600, atomic=False)
@@ -215,7 +215,7 @@ def test_the_epoch_of_a_restarted_broker_is_the_offset_of_its_registration() -> 
     assert not quorum.heartbeat(1, current_metadata_offset=since + position).is_fenced
 
 
-def test_a_question_waits_for_what_periodic_work_has_appended() -> None:
+def test_a_read_waits_for_records_of_periodic_work() -> None:
     quorum = Quorum()
     quorum.start(1)
     quorum.time.advance(600)  # the log was idle: a no-op is appended, and not committed

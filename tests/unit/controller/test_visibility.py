@@ -35,7 +35,7 @@ def described(quorum: Quorum, kind: int, name: str, key: str) -> str | int:
     return result.error_code or result.configs[0].value
 
 
-def test_acls_are_shown_once_they_are_committed(quorum: Quorum) -> None:
+def test_acls_are_visible_after_their_commit(quorum: Quorum) -> None:
     creation = CreateAclsRequest.AclCreation(
         resource_type=2,
         resource_name="foo",
@@ -55,7 +55,7 @@ def test_acls_are_shown_once_they_are_committed(quorum: Quorum) -> None:
 
 
 @pytest.mark.parametrize("name", ["", str(CONTROLLER_ID)])
-def test_configurations_of_nodes_are_shown_once_they_are_committed(quorum: Quorum, name: str) -> None:
+def test_configurations_of_nodes_are_visible_after_their_commit(quorum: Quorum, name: str) -> None:
     before = described(quorum, BROKER, str(CONTROLLER_ID), "message.max.bytes")
     config = AlterConfigsRequest.AlterableConfig(name="message.max.bytes", value="2000000")
     resource = AlterConfigsRequest.AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=[config])
@@ -66,7 +66,7 @@ def test_configurations_of_nodes_are_shown_once_they_are_committed(quorum: Quoru
     assert described(quorum, BROKER, str(CONTROLLER_ID), "message.max.bytes") == "2000000"
 
 
-def test_topics_are_described_once_they_are_committed(quorum: Quorum) -> None:
+def test_topics_and_configurations_are_described_after_their_commit(quorum: Quorum) -> None:
     quorum.create("foo", [[1]], configs={"retention.ms": "5000"})
     resource = AlterConfigsRequest.AlterConfigsResource(
         resource_type=TOPIC,
@@ -80,7 +80,7 @@ def test_topics_are_described_once_they_are_committed(quorum: Quorum) -> None:
     assert described(quorum, TOPIC, "bar", "retention.ms") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_controllers_are_shown_once_their_registration_is_committed(quorum: Quorum) -> None:
+def test_controllers_are_visible_after_the_commit_of_their_registration(quorum: Quorum) -> None:
     listener = ControllerRegistrationRequest.Listener(name="CONTROLLER", host="far", port=9093, security_protocol=0)
     request = ControllerRegistrationRequest(
         controller_id=3001, incarnation_id=uuid(3001), zk_migration_ready=False, listeners=[listener]

@@ -5,8 +5,6 @@ Every request and response goes through the codec at its version, so fields that
 
 from __future__ import annotations
 
-import heapq
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,13 +12,15 @@ from kraft_node.base.env import Env
 from kraft_node.base.turns import Turns
 from kraft_node.broker.coordinators.group.config import GroupConfig
 from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
-from kraft_node.broker.coordinators.group.seams import Endpoint, StoredRecord
-from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_node.broker.coordinators.group.seams import Endpoint
+from kraft_node.broker.coordinators.runtime.machine import TransactionalProducer
+from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import Uuid
-from kraft_protocol.records.batch import build_batch, iter_headers
 from kraft_protocol.wire import codec
 from kraft_protocol.wire.api import API, ApiKey
 from kraft_protocol.wire.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
@@ -32,10 +32,13 @@ from kraft_protocol.wire.messages import (
     OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
 )
+from tests.unit.coordinators.surroundings import Logs, Numbers, Time
 
 OFFSETS = "__consumer_offsets"
 KEYS = {
+    TxnOffsetCommitRequest: ApiKey.TXN_OFFSET_COMMIT,
     FindCoordinatorRequest: ApiKey.FIND_COORDINATOR,
     JoinGroupRequest: ApiKey.JOIN_GROUP,
     SyncGroupRequest: ApiKey.SYNC_GROUP,
@@ -47,128 +50,9 @@ KEYS = {
     ListGroupsRequest: ApiKey.LIST_GROUPS,
     DescribeGroupsRequest: ApiKey.DESCRIBE_GROUPS,
     DeleteGroupsRequest: ApiKey.DELETE_GROUPS,
+    ConsumerGroupHeartbeatRequest: ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupDescribeRequest: ApiKey.CONSUMER_GROUP_DESCRIBE,
 }
-
-
-class Time:
-    """Clock and scheduler in one; calls run only in `advance`."""
-
-    def __init__(self) -> None:
-        self.now = 0
-        self.wall_base = 1_700_000_000_000
-        self._queue: list[tuple[float, int, Handle]] = []
-        self._sequence = itertools.count()
-
-    def monotonic_ms(self) -> int:
-        return self.now
-
-    def wall_ms(self) -> int:
-        return self.wall_base + self.now
-
-    def call_soon(self, function: Callable[..., None], *args: Any) -> Handle:
-        return self.call_later(0, function, *args)
-
-    def call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> Handle:
-        handle = Handle(function, args)
-        heapq.heappush(self._queue, (self.now + delay_ms, next(self._sequence), handle))
-        return handle
-
-    def advance(self, ms: int = 0) -> None:
-        """Let `ms` pass, and run the due calls in order."""
-        end = self.now + ms
-        while self._queue and self._queue[0][0] <= end:
-            due, _, handle = heapq.heappop(self._queue)
-            self.now = max(self.now, int(due))
-            if not handle.cancelled:
-                handle.function(*handle.args)
-        self.now = end
-
-
-class Handle:
-    """A scheduled call."""
-
-    def __init__(self, function: Callable[..., None], args: tuple[Any, ...]) -> None:
-        self.function = function
-        self.args = args
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class Numbers:
-    """Randomness that counts upwards."""
-
-    def __init__(self) -> None:
-        self._next = itertools.count(1)
-
-    def random_bytes(self, count: int) -> bytes:
-        return next(self._next).to_bytes(count, "big")
-
-    def randrange(self, stop: int) -> int:
-        return next(self._next) % stop
-
-
-class Logs:
-    """Logs in memory. `hold` keeps the high watermark back, `fail` makes appends fail."""
-
-    def __init__(self) -> None:
-        self.batches: dict[int, list[tuple[int, bytes]]] = {}
-        self.ends: dict[int, int] = {}
-        self.marks: dict[int, int] = {}
-        self.hold = False
-        self.fail: ErrorCode | None = None
-        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
-
-    def append(self, partition: int, leader_epoch: int, records: Sequence[StoredRecord], now_ms: int) -> int:
-        if self.fail is not None:
-            raise KafkaError(self.fail, "as the test wants it")
-        base = self.ends.get(partition, 0)
-        self.append_raw(partition, build_batch(records, base_offset=base, timestamp=now_ms, leader_epoch=leader_epoch))
-        return base
-
-    def append_raw(self, partition: int, batch: bytes) -> None:
-        """Append a batch unchanged, with its own base offset."""
-        (header,) = iter_headers(batch)
-        self.batches.setdefault(partition, []).append((header.base_offset, batch))
-        self.ends[partition] = header.next_offset
-        if not self.hold:
-            self.commit()
-
-    def commit(self) -> None:
-        """Raise the high watermark to the end of all logs."""
-        self.marks.update(self.ends)
-        due = [w for w in self._waiting if self.marks.get(w[0], 0) >= w[1]]
-        self._waiting = [w for w in self._waiting if w not in due]
-        for _, _, done in due:
-            done()
-
-    def start_offset(self, partition: int) -> int:
-        return 0
-
-    def end_offset(self, partition: int) -> int:
-        return self.ends.get(partition, 0)
-
-    def high_watermark(self, partition: int) -> int:
-        return self.marks.get(partition, 0)
-
-    def read(self, partition: int, offset: int, max_bytes: int) -> bytes:
-        out = b""
-        for base, batch in self.batches.get(partition, []):
-            (header,) = iter_headers(batch)
-            if header.next_offset <= offset:
-                continue
-            if out and len(out) + len(batch) > max_bytes:
-                break
-            assert base <= self.ends[partition]
-            out += batch
-        return out
-
-    def when_committed(self, partition: int, offset: int, done: Callable[[], None]) -> None:
-        if self.marks.get(partition, 0) >= offset:
-            done()
-        else:
-            self._waiting.append((partition, offset, done))
 
 
 class Topics:
@@ -178,6 +62,23 @@ class Topics:
         self.counts: dict[str, int] = {OFFSETS: 1, **partitions}
         self.ids = {name: Uuid(bytes(15) + bytes([i + 100])) for i, name in enumerate(self.counts)}
         self.created: list[str] = []
+        self.racks: dict[str, list[list[str]]] = {}
+        self.offset = 10
+
+    def create(self, name: str, partitions: int) -> None:
+        """Make a topic; the coordinator is told by `Node.topics_changed`."""
+        self.counts[name] = partitions
+        self.ids[name] = Uuid(bytes(14) + bytes([1, len(self.ids) + 100]))
+        self.offset += 1
+
+    def partition_racks(self, name: str) -> list[list[str]]:
+        return self.racks.get(name) or [[] for _ in range(self.counts[name])]
+
+    def topic_names(self) -> list[str]:
+        return list(self.counts)
+
+    def metadata_offset(self) -> int:
+        return self.offset
 
     def topic_id(self, name: str) -> Uuid | None:
         return self.ids.get(name)
@@ -389,6 +290,47 @@ class Clients:
         group_request = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=topics)
         return self.send(OffsetFetchRequest(groups=[group_request], require_stable=stable), version)
 
+    # -- consumer groups
+
+    def beat(
+        self,
+        member: str = "m",
+        epoch: int = 0,
+        *topics: str,
+        group: str = "g",
+        owned: dict[str, Sequence[int]] | None = None,
+        version: int = 1,
+        **fields: Any,
+    ) -> Call:
+        """ConsumerGroupHeartbeat; with epoch 0 as of a member that joins."""
+        if epoch == 0:
+            fields = {"rebalance_timeout_ms": 20_000, "subscribed_topic_names": list(topics), **fields}
+            owned = owned or {}
+        elif topics:
+            fields["subscribed_topic_names"] = list(topics)
+        rows = None
+        if owned is not None:
+            row = ConsumerGroupHeartbeatRequest.TopicPartitions
+            rows = [row(topic_id=self.topics.ids[name], partitions=list(p)) for name, p in owned.items()]
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group, member_id=member, member_epoch=epoch, **{"topic_partitions": rows, **fields}
+        )
+        return self.send(request, version)
+
+    def assigned(self, call: Call) -> dict[str, list[int]] | None:
+        """The assignment in the response to a heartbeat, by topic name."""
+        assert call.error is ErrorCode.NONE, (call.error, call.response.error_message)
+        found = call.response.assignment
+        if found is None:
+            return None
+        return {self.topics.topic_name(row.topic_id) or "?": row.partitions for row in found.topic_partitions}
+
+    def consumer_group(self, group: str = "g", version: int = 1) -> Any:
+        """The group as in ConsumerGroupDescribe."""
+        request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=True)
+        (found,) = self.send(request, version).response.groups
+        return found
+
     # -- administration
 
     def listed(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> dict[str, tuple[str, str, str]]:
@@ -421,15 +363,65 @@ class Clients:
         return {r.group_id: ErrorCode(r.error_code) for r in call.response.results}
 
 
+class Agreement:
+    """The transaction coordinators: they agree at once, unless the test sets an `answer` or holds answers back."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.answer: Any = None
+        self.hold = False
+        self.waiting: list[Callable[[], None]] = []
+
+    def verify(
+        self,
+        partition: int,
+        transactional_id: str,
+        producer: TransactionalProducer,
+        done: Callable[[Any], None],
+        *,
+        adds: bool,
+        names_abortable: bool,
+    ) -> None:
+        self.asked.append((partition, transactional_id, producer.producer_id, producer.epoch, adds, names_abortable))
+        if self.hold:
+            self.waiting.append(lambda: done(self.answer))
+        else:
+            done(self.answer)
+
+
+class Lane:
+    """Background work, which ends when the test wants it."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+
+    def submit(self, _lane: str, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        self.jobs.append((work, done))
+
+    def finish(self) -> int:
+        """Do all work. Returns how much there was."""
+        jobs, self.jobs = self.jobs, []
+        for work, done in jobs:
+            try:
+                result = work()
+            except BaseException as error:
+                result = error
+            done(result)
+        return len(jobs)
+
+
 class Node(Clients):
     """A coordinator that leads all partitions of `__consumer_offsets`, and clients of it."""
 
-    def __init__(self, topics: Topics | None = None, logs: Logs | None = None, **config: int) -> None:
+    def __init__(self, topics: Topics | None = None, logs: Logs | None = None, **config: Any) -> None:
         self.time = Time()
+        self.lane = Lane()
         self.numbers = Numbers()
         self.logs = logs or Logs()
         self.topics = topics or Topics(t=4, u=4)
-        self.config = GroupConfig(**{"initial_rebalance_delay_ms": 0, "min_session_timeout_ms": 10, **config})
+        self.agreement = Agreement()
+        defaults = {"initial_rebalance_delay_ms": 0, "min_session_timeout_ms": 10, "append_linger_ms": 0}
+        self.config = GroupConfig(**{**defaults, **config})
         self.coordinator = self.start()
 
     def start(self) -> GroupCoordinator:
@@ -442,12 +434,24 @@ class Node(Clients):
             cluster=self.topics,
             config=self.config,
             turns=Turns(Env(self.time, self.time, *[None] * 4)),  # type: ignore[arg-type]
+            background=self.lane,
+            transactions=self.agreement,
         )
         for partition in range(self.topics.counts.get(OFFSETS, 0)):
             self.coordinator.on_leader(partition, 1)
         for _ in range(1_000):
             self.time.advance()
         return self.coordinator
+
+    def restart(self) -> None:
+        """Stop the coordinator, whose timers end, and start a new one on the same logs."""
+        self.coordinator.shutdown()
+        self.start()
+
+    def topics_changed(self, *names: str, created: bool = False) -> None:
+        """Tell the coordinator that topics have changed."""
+        self.topics.offset += 1
+        self.coordinator.on_topics_changed(names, created=created)
 
     def send(self, request: Any, version: int, client_id: str = "c") -> Call:
         """Give the request to its handler."""

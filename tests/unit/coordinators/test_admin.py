@@ -8,7 +8,7 @@ from kraft_protocol.wire.messages import DescribeGroupsRequest, FindCoordinatorR
 from tests.unit.coordinators.harness import OFFSETS, Node, Topics, subscription
 
 
-def test_lists_by_state_and_type_whatever_the_case():
+def test_groups_are_listed_by_state_and_type_ignoring_case():
     node = Node()
     node.stable_group(1, group="busy")
     node.commit({("t", 0): 1}, group="simple")
@@ -22,7 +22,7 @@ def test_lists_by_state_and_type_whatever_the_case():
     assert node.listed(types=["share"]) == {}
 
 
-def test_describes_members_with_metadata_when_stable():
+def test_members_of_a_stable_group_are_described_with_metadata():
     node = Node()
     (a,), _ = node.stable_group(1, client_id="app")
     described = node.described()
@@ -36,7 +36,7 @@ def test_describes_members_with_metadata_when_stable():
     assert described.members[0].member_metadata == b""
 
 
-def test_a_group_that_is_not_there_is_dead_or_not_found():
+def test_a_missing_group_is_dead_or_not_found():
     node = Node()
     assert node.described("x", version=5).group_state == "Dead"
     assert node.described("x", version=5).error_code == ErrorCode.NONE
@@ -52,7 +52,7 @@ def test_authorized_operations_on_request():
     assert node.send(DescribeGroupsRequest(groups=["g"]), 6).response.groups[0].authorized_operations == -(1 << 31)
 
 
-def test_deletes_empty_groups_with_their_offsets():
+def test_an_empty_group_is_deleted_with_its_offsets():
     topics = Topics(t=2)
     topics.counts[OFFSETS] = 3
     node = Node(topics=topics)
@@ -100,7 +100,7 @@ def test_gauges_count_groups_and_offsets():
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_finds_the_leader_of_the_groups_partition(version):
+def test_find_coordinator_returns_the_leader_of_the_groups_partition(version):
     node = Node()
     request = FindCoordinatorRequest(key="g", key_type=0, coordinator_keys=["g"])
     if version == 0:
@@ -116,7 +116,7 @@ def test_finds_the_leader_of_the_groups_partition(version):
     ] * (2 if version >= 4 else 1)
 
 
-def test_asking_creates_the_topic():
+def test_find_coordinator_creates_the_offsets_topic():
     topics = Topics(t=1)
     del topics.counts[OFFSETS]
     node = Node(topics=topics)
@@ -129,14 +129,14 @@ def test_asking_creates_the_topic():
 @pytest.mark.parametrize(
     ("kind", "version", "code"),
     [
-        (1, 1, ErrorCode.UNSUPPORTED_VERSION),
-        (1, 6, ErrorCode.UNSUPPORTED_VERSION),
+        (1, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (1, 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (2, 6, ErrorCode.UNSUPPORTED_VERSION),
         (2, 5, ErrorCode.INVALID_REQUEST),
         (9, 6, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_other_coordinators(kind, version, code):
+def test_coordinators_of_other_kinds_are_refused(kind, version, code):
     node = Node()
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["k"])
     if version < 4:
@@ -145,7 +145,7 @@ def test_other_coordinators(kind, version, code):
     assert (response.coordinators[0] if version >= 4 else response).error_code == code
 
 
-def test_java_hashes():
+def test_hashes_equal_javas():
     """The numbers come from Java's String.hashCode."""
     assert java_hash("") == 0
     for text, expected in JAVA_HASHES.items():

@@ -1,4 +1,4 @@
-"""A partition whose log cannot be opened yet is loaded a little later; loading is not given up."""
+"""If the log of a partition cannot be opened yet, the load is repeated a little later."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import errno
 from types import SimpleNamespace
 from typing import Any
 
-from kraft_node.broker.coordinators.group.loader import Loader
-from kraft_node.broker.coordinators.group.shard import Phase
+from kraft_node.broker.coordinators.runtime.loader import Loader
+from kraft_node.broker.coordinators.runtime.shard import Phase
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import SimHost, SimScheduler, World
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -36,18 +36,18 @@ def load(codes: list[ErrorCode], cause: Exception | None = None) -> tuple[list[E
     return ends, world.now_ms
 
 
-def test_a_log_that_is_being_made_is_waited_for() -> None:
+def test_the_load_waits_for_a_log_that_is_being_made() -> None:
     ends, when_ms = load([ErrorCode.NOT_LEADER_OR_FOLLOWER] * 3)
     assert ends == [None]
     assert when_ms >= 100
 
 
-def test_a_dead_directory_ends_the_load() -> None:
+def test_a_failed_directory_ends_the_load() -> None:
     ends, _ = load([ErrorCode.KAFKA_STORAGE_ERROR])
     assert isinstance(ends[0], KafkaError)
 
 
-def test_a_shortage_of_descriptors_is_waited_for() -> None:
+def test_the_load_waits_during_a_shortage_of_descriptors() -> None:
     ends, when_ms = load([ErrorCode.KAFKA_STORAGE_ERROR] * 3, OSError(errno.EMFILE, "too many open files"))
     assert ends == [None]
     assert when_ms >= 100

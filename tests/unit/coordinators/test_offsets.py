@@ -1,4 +1,4 @@
-"""Offsets: which commits are accepted, what is read back, when offsets expire."""
+"""Offsets: accepted commits, reads and expiry."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_a_consumer_without_membership_commits_and_reads_back(version):
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_every_version_of_fetch_reads_the_same(version):
+def test_every_version_of_offset_fetch_reads_the_same(version):
     node = Node()
     node.commit({("t", 0): 10}, metadata="m")
     if version >= 8:
@@ -58,7 +58,7 @@ def test_members_commit_with_their_generation_only():
     node.time.advance(10_000)
 
 
-def test_nobody_commits_between_join_and_assignment():
+def test_commits_between_join_and_assignment_are_refused():
     node = Node()
     a, join = node.new_member()
     node.time.advance()
@@ -66,7 +66,7 @@ def test_nobody_commits_between_join_and_assignment():
     assert only(call) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_missing_group_is_named_from_version_9():
+def test_a_missing_group_is_reported_from_version_9():
     node = Node()
     assert only(node.commit({("t", 0): 1}, member="m", generation=1, version=8)) is ErrorCode.ILLEGAL_GENERATION
     assert only(node.commit({("t", 0): 1}, member="m", generation=1, version=9)) is ErrorCode.GROUP_ID_NOT_FOUND
@@ -104,7 +104,7 @@ def test_metadata_has_a_bound():
     assert node.offsets() == {("t", 0): 3}
 
 
-def test_what_is_not_committed_yet_is_not_read():
+def test_uncommitted_offsets_are_not_read():
     node = Node()
     node.commit({("t", 0): 1, ("t", 1): 1})
     node.logs.hold = True
@@ -120,7 +120,7 @@ def test_what_is_not_committed_yet_is_not_read():
     assert node.offsets() == {("t", 0): 3, ("t", 1): 1, ("t", 2): 1}
 
 
-def test_a_commit_that_cannot_be_written_leaves_nothing_behind():
+def test_a_failed_commit_leaves_nothing_behind():
     node = Node()
     node.logs.fail = ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert only(node.commit({("t", 0): 1})) is ErrorCode.NOT_COORDINATOR
@@ -130,7 +130,7 @@ def test_a_commit_that_cannot_be_written_leaves_nothing_behind():
     assert node.offsets() == {}
 
 
-def test_offsets_of_a_topic_of_the_same_name_are_not_taken_for_its_successors():
+def test_offsets_of_a_deleted_topic_are_hidden_from_its_successor():
     node = Node()
     node.commit({("t", 0): 10})
     node.topics.ids["t"] = Uuid(b"n" * 16)
@@ -138,7 +138,7 @@ def test_offsets_of_a_topic_of_the_same_name_are_not_taken_for_its_successors():
     assert node.offsets(wanted={"t": [0]}, version=9) == {("t", 0): 10}, "asked by name nobody can tell"
 
 
-def test_several_groups_at_once():
+def test_offsets_of_several_groups_are_fetched_at_once():
     node = Node(topics=Topics(t=1))
     node.commit({("t", 0): 1}, group="g1")
     node.commit({("t", 0): 2}, group="g2")
@@ -173,13 +173,13 @@ def test_offsets_of_topics_that_are_not_consumed_can_be_deleted():
     assert delete(node, "t", 0, group="").error is ErrorCode.INVALID_GROUP_ID
 
 
-def test_other_kinds_of_groups_must_be_empty_for_that():
+def test_offsets_of_other_groups_can_be_deleted_only_if_empty():
     node = Node()
     node.stable_group(1, kind="connect")
     assert delete(node, "u", 0).error is ErrorCode.NON_EMPTY_GROUP
 
 
-def test_offsets_of_deleted_topics_go_at_once():
+def test_offsets_of_deleted_topics_are_deleted_at_once():
     node = Node()
     node.commit({("t", 0): 1, ("u", 0): 2})
     node.commit({("t", 1): 3}, group="h")
@@ -210,7 +210,7 @@ def test_offsets_without_membership_expire_after_their_last_commit():
     assert node.listed() == {}
 
 
-def test_offsets_of_a_group_expire_after_it_became_empty():
+def test_offsets_expire_after_their_group_became_empty():
     node = Node(offsets_retention_ms=7 * DAY_MS, max_session_timeout_ms=10**9)
     (a,), generation = node.stable_group(1, session=10**9)
     node.commit({("t", 0): 1}, member=a, generation=generation)
@@ -222,7 +222,7 @@ def test_offsets_of_a_group_expire_after_it_became_empty():
     assert node.listed() == {}
 
 
-def test_an_active_group_loses_offsets_of_topics_that_it_left():
+def test_an_active_group_loses_offsets_of_unsubscribed_topics():
     node = Node(offsets_retention_ms=DAY_MS, max_session_timeout_ms=10**9)
     (a,), generation = node.stable_group(1, session=10**9, protocols={"range": subscription("t")})
     node.commit({("t", 0): 1, ("u", 0): 1}, member=a, generation=generation)
@@ -231,7 +231,7 @@ def test_an_active_group_loses_offsets_of_topics_that_it_left():
     assert node.heartbeat(a, generation) is ErrorCode.NONE
 
 
-def test_a_retention_time_of_the_commit_itself_counts():
+def test_the_retention_time_of_a_commit_is_honoured():
     node = Node(offsets_retention_ms=7 * DAY_MS)
     node.commit({("t", 0): 1}, version=4, retention=DAY_MS)
     node.commit({("t", 1): 1}, version=5)
@@ -240,7 +240,7 @@ def test_a_retention_time_of_the_commit_itself_counts():
     assert node.offsets() == {("t", 1): 1}
 
 
-def test_a_retention_time_of_for_ever_lasts_that_long():
+def test_an_infinite_retention_time_never_expires():
     node = Node(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=500)
     call = node.commit({("t", 0): 1}, version=2, retention=2**63 - 1)
     assert call.response.topics[0].partitions[0].error_code == 0

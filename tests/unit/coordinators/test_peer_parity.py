@@ -389,7 +389,7 @@ class Scenario:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_random_requests_are_answered_alike(kafka: Remote, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_requests_get_kafkas_answers(kafka: Remote, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     both = Both(kafka, f"random-{seed}", monkeypatch)
     try:
         Scenario(both, seed).run(40)

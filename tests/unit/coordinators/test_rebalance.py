@@ -27,7 +27,7 @@ def test_two_members_get_one_generation_and_their_parts():
     assert node.described().group_state == "Stable"
 
 
-def test_the_initial_delay_grows_while_members_keep_coming_but_not_beyond_the_rebalance_timeout():
+def test_the_initial_delay_grows_up_to_the_rebalance_timeout():
     node = Node(initial_rebalance_delay_ms=1_000)
     _, first = node.new_member(rebalance=2_500)
     for _ in range(2):
@@ -38,7 +38,7 @@ def test_the_initial_delay_grows_while_members_keep_coming_but_not_beyond_the_re
     assert first.answered, "2500 ms after the first member the rebalance ends, whoever may still come"
 
 
-def test_a_new_dynamic_member_must_come_back_with_its_id():
+def test_a_new_dynamic_member_must_rejoin_with_its_id():
     node = Node()
     refused = node.join(client_id="app")
     assert refused.error is ErrorCode.MEMBER_ID_REQUIRED
@@ -50,7 +50,7 @@ def test_a_new_dynamic_member_must_come_back_with_its_id():
     assert joined.error is ErrorCode.NONE
 
 
-def test_a_name_to_which_no_id_can_be_added_does_not_join():
+def test_a_client_id_too_long_for_a_member_id_is_refused():
     """This member could be neither answered nor described: a client that described its group lost the connection."""
     node = Node()
     for version in (3, 9):
@@ -70,7 +70,7 @@ def test_before_version_4_the_first_request_joins():
     assert call.response.member_id
 
 
-def test_an_id_that_nobody_comes_back_with_holds_up_the_rebalance_for_one_session_only():
+def test_an_unused_member_id_delays_the_rebalance_for_one_session_only():
     node = Node()
     (a,), generation = node.stable_group(1)
     node.join(session=5_000)
@@ -82,7 +82,7 @@ def test_an_id_that_nobody_comes_back_with_holds_up_the_rebalance_for_one_sessio
     assert rejoin.response.generation_id == generation + 1
 
 
-def test_a_joining_member_makes_the_others_rejoin():
+def test_a_joining_member_makes_existing_members_rejoin():
     node = Node()
     (a, b), generation = node.stable_group(2)
     _, join_c = node.new_member()
@@ -108,7 +108,7 @@ def test_a_member_that_does_not_rejoin_in_time_is_dropped():
     assert node.heartbeat(b, generation) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_leadership_passes_to_one_who_rejoined():
+def test_leadership_passes_to_a_member_that_rejoined():
     node = Node()
     (leader, other), _ = node.stable_group(2, session=100_000)
     node.join()
@@ -117,7 +117,7 @@ def test_the_leadership_passes_to_one_who_rejoined():
     assert call.response.leader == other != leader
 
 
-def test_silence_ends_the_session_and_heartbeats_prolong_it():
+def test_sessions_end_without_heartbeats():
     node = Node()
     (a, b), generation = node.stable_group(2)
     node.time.advance(9_000)
@@ -162,7 +162,7 @@ def test_leaving_rebalances_at_once_and_the_last_leaves_an_empty_group():
     assert (described.group_state, described.protocol_type, described.members) == ("Empty", "consumer", [])
 
 
-def test_leaving_before_version_3_names_one_member_and_its_error_is_the_answer():
+def test_leaving_before_version_3_returns_the_error_of_the_member():
     node = Node()
     from kraft_protocol.wire.messages import LeaveGroupRequest
 
@@ -195,7 +195,7 @@ def test_a_lost_answer_is_given_again_without_a_rebalance():
     assert node.described().group_state == "Stable"
 
 
-def test_the_leader_rejoining_a_stable_group_rebalances_it():
+def test_a_leader_that_rejoins_a_stable_group_starts_a_rebalance():
     node = Node()
     (a, b), generation = node.stable_group(2)
     call = node.join(member=a)
@@ -204,7 +204,7 @@ def test_the_leader_rejoining_a_stable_group_rebalances_it():
     assert call.response.generation_id == generation + 1
 
 
-def test_the_protocol_is_one_that_all_support_and_most_prefer():
+def test_the_protocol_with_most_votes_among_common_ones_is_chosen():
     node = Node()
     meta = subscription("t")
     calls = [
@@ -233,7 +233,7 @@ def test_sync_group_checks_the_protocol():
     assert node.send(request, 4).error is ErrorCode.NONE
 
 
-def test_bounds_of_what_may_join():
+def test_joins_beyond_the_bounds_are_refused():
     node = Node(max_size=2, min_session_timeout_ms=1_000, max_session_timeout_ms=60_000)
     assert node.join(session=999).error is ErrorCode.INVALID_SESSION_TIMEOUT
     assert node.join(session=60_001).error is ErrorCode.INVALID_SESSION_TIMEOUT
@@ -242,7 +242,7 @@ def test_bounds_of_what_may_join():
     assert node.join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_an_assignment_that_cannot_be_stored_is_refused_and_a_rebalance_follows():
+def test_an_assignment_that_cannot_be_stored_is_refused_and_starts_a_rebalance():
     node = Node()
     a, join = node.new_member()
     node.time.advance()
@@ -253,7 +253,7 @@ def test_an_assignment_that_cannot_be_stored_is_refused_and_a_rebalance_follows(
     assert node.heartbeat(a, join.response.generation_id) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_an_assignment_counts_once_it_is_committed():
+def test_an_assignment_is_returned_after_its_commit():
     node = Node()
     a, join = node.new_member()
     node.time.advance()
@@ -265,7 +265,18 @@ def test_an_assignment_counts_once_it_is_committed():
     assert sync.response.assignment == b"x"
 
 
-def test_a_write_that_is_not_committed_in_time_gives_up():
+def test_the_last_member_has_left_after_the_commit():
+    """A crash must not bring a member back that was told that it has left: others would wait for its session."""
+    node = Node()
+    (a,), _ = node.stable_group(1)
+    node.logs.hold = True
+    leave = node.leave((a, None))
+    assert not leave.answered
+    node.logs.commit()
+    assert leave.response.members[0].error_code == ErrorCode.NONE
+
+
+def test_a_write_that_is_not_committed_in_time_fails():
     node = Node()
     node.logs.hold = True
     call = node.commit({("t", 0): 1})
@@ -275,7 +286,7 @@ def test_a_write_that_is_not_committed_in_time_gives_up():
     assert call.response.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_resignation_sends_everybody_away():
+def test_resignation_refuses_all_members():
     node = Node()
     (a, b), generation = node.stable_group(2)
     waiting = node.join(member=a)
@@ -288,7 +299,7 @@ def test_resignation_sends_everybody_away():
     node.time.advance(1_000_000)
 
 
-def test_an_older_request_of_the_same_member_is_sent_back():
+def test_a_newer_join_of_a_member_refuses_the_older():
     node = Node()
     (a, _), _ = node.stable_group(2)
     old, new = node.join(member=a), node.join(member=a)

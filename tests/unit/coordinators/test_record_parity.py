@@ -35,7 +35,7 @@ def assert_same(record: tuple[bytes, bytes | None], answer: dict[str, Any]) -> N
     assert (None if value is None else value.hex()) == answer.get("valueHex"), answer
 
 
-def test_we_write_what_kafka_writes():
+def test_records_equal_those_of_kafka():
     rng = random.Random(1)
     lines, ours = [], []
     for _ in range(300):

@@ -4,15 +4,16 @@ import struct
 
 from kraft_node.broker.coordinators.group import records
 from kraft_node.broker.coordinators.group.offsets import CommittedOffset
+from kraft_node.broker.coordinators.runtime.machine import TransactionalProducer
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import build_batch, check_batch
 from kraft_protocol.records.control import build_marker
 from kraft_protocol.wire import codec
-from kraft_protocol.wire.stored import ConsumerGroupMemberMetadataKey, ConsumerGroupMetadataKey, ShareGroupMetadataKey
+from kraft_protocol.wire.stored import ShareGroupMetadataKey, StreamsGroupMemberMetadataKey, StreamsGroupMetadataKey
 from tests.unit.coordinators.harness import OFFSETS, Logs, Node, Topics
 
 
-def test_members_and_offsets_are_there_again():
+def test_members_and_offsets_are_loaded():
     node = Node()
     (a, b), generation = node.stable_group(2)
     node.commit({("t", 0): 5}, member=a, generation=generation, metadata="m")
@@ -24,7 +25,7 @@ def test_members_and_offsets_are_there_again():
     assert node.offsets() == {("t", 0): 5}
 
 
-def test_sessions_begin_anew_after_loading():
+def test_sessions_restart_after_loading():
     node = Node()
     (a,), generation = node.stable_group(1)
     node.time.advance(9_999)
@@ -36,7 +37,7 @@ def test_sessions_begin_anew_after_loading():
     assert node.described().group_state == "Empty"
 
 
-def test_while_loading_clients_are_told_to_wait():
+def test_requests_during_loading_get_a_retriable_error():
     node = Node()
     (a,), generation = node.stable_group(1)
     node.coordinator.on_resign(0)
@@ -71,7 +72,7 @@ def test_a_long_log_is_read_in_turns():
     assert node.offsets() == {("t", 0): 999, ("t", 1): 999}
 
 
-def test_resigning_while_loading_stops_it():
+def test_a_resignation_stops_the_load():
     node = Node()
     node.commit({("t", 0): 1})
     node.coordinator.on_resign(0)
@@ -81,7 +82,7 @@ def test_resigning_while_loading_stops_it():
     assert node.coordinator.shards == {}
 
 
-def test_a_new_epoch_of_the_same_leader_keeps_what_is_loaded():
+def test_a_new_epoch_of_the_same_leader_keeps_loaded_groups():
     node = Node()
     (a,), generation = node.stable_group(1)
     node.coordinator.on_leader(0, 5)
@@ -120,7 +121,7 @@ def foreign(node: Node, *pairs):
     node.logs.append_raw(0, build_batch(pairs, base_offset=node.logs.end_offset(0)))
 
 
-def test_records_of_newer_releases_are_passed_over():
+def test_records_of_newer_releases_are_skipped():
     node = Node()
     foreign(node, (struct.pack(">h", 999) + b"whatever", b"\x00\x00"))
     node.commit({("t", 0): 1})
@@ -128,18 +129,17 @@ def test_records_of_newer_releases_are_passed_over():
     assert node.offsets() == {("t", 0): 1}
 
 
-def consumer_group(node: Node, name: str):
+def streams_group(node: Node, name: str):
     keys = [
-        struct.pack(">h", 3) + codec.encode(ConsumerGroupMetadataKey(name), 0),
-        struct.pack(">h", 5) + codec.encode(ConsumerGroupMemberMetadataKey(name, "m"), 0),
+        struct.pack(">h", 17) + codec.encode(StreamsGroupMetadataKey(name), 0),
+        struct.pack(">h", 19) + codec.encode(StreamsGroupMemberMetadataKey(name, "m"), 0),
     ]
     foreign(node, *[(k, b"\x00\x00") for k in keys])
-    return keys
 
 
-def test_a_group_of_the_other_protocol_is_listed_and_can_be_taken_over():
+def test_a_group_of_the_new_protocol_is_listed_and_can_be_converted():
     node = Node()
-    consumer_group(node, "g")
+    streams_group(node, "g")
     foreign(node, (struct.pack(">h", 11) + codec.encode(ShareGroupMetadataKey("s"), 0), b"\x00\x00"))
     node.logs.append_raw(
         0,
@@ -149,8 +149,8 @@ def test_a_group_of_the_other_protocol_is_listed_and_can_be_taken_over():
         ),
     )
     node.start()
-    assert node.listed() == {"g": ("Empty", "Consumer", "consumer"), "s": ("Empty", "Share", "share")}
-    assert node.listed(types=["consumer"]).keys() == {"g"}
+    assert node.listed() == {"g": ("Empty", "streams", "streams"), "s": ("Empty", "share", "share")}
+    assert node.listed(types=["streams"]).keys() == {"g"}
     assert node.described().error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert node.offsets() == {("t", 0): 7}
     assert node.join(group="s").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -163,16 +163,16 @@ def test_a_group_of_the_other_protocol_is_listed_and_can_be_taken_over():
     assert node.offsets() == {("t", 0): 7}
 
 
-def test_a_group_of_the_other_protocol_can_be_deleted():
+def test_a_group_of_the_new_protocol_can_be_deleted():
     node = Node()
-    consumer_group(node, "g")
+    streams_group(node, "g")
     node.start()
     assert node.delete("g") == {"g": ErrorCode.NONE}
     node.start()
     assert node.listed() == {}
 
 
-def test_transactional_offsets_count_with_their_commit_marker():
+def test_transactional_offsets_are_visible_after_their_commit_marker():
     node = Node()
 
     def pending(producer: int, offset: int):
@@ -233,19 +233,17 @@ def test_a_marker_written_while_active_applies_at_once():
     )
     node.start()
     node.logs.hold = True
-    node.logs.append_raw(
-        0,
-        build_marker(
-            commit=True, producer_id=9, producer_epoch=0, coordinator_epoch=0, timestamp=0, base_offset=end + 1
-        ),
-    )
-    node.coordinator.on_transaction_marker(0, end + 1, 9, commit=True)
+    done = []
+    producer = TransactionalProducer(9, 0)
+    node.coordinator.runtime.shard_at(0).end_transaction(producer, done.append, commit=True, coordinator_epoch=0)
     assert node.offsets() == {}, "the marker is not committed yet"
+    assert done == []
     node.logs.commit()
     assert node.offsets() == {("t", 0): 5}
+    assert done == [None]
 
 
-def test_a_group_grown_too_large_is_rebalanced_after_loading():
+def test_a_group_that_exceeds_a_lowered_limit_is_rebalanced_after_loading():
     node = Node()
     (a, _), generation = node.stable_group(2)
     node.config.max_size = 1
@@ -253,7 +251,7 @@ def test_a_group_grown_too_large_is_rebalanced_after_loading():
     assert node.heartbeat(a, generation) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_groups_live_in_the_partition_of_their_hash():
+def test_groups_are_stored_in_the_partition_of_their_hash():
     topics = Topics(t=1)
     topics.counts[OFFSETS] = 50
     node = Node(topics=topics)
@@ -307,7 +305,7 @@ def test_stable_read_after_a_timed_out_commit_still_waits():
     assert {p.committed_offset for t in stable.response.groups[0].topics for p in t.partitions} == {2}
 
 
-def test_plain_read_after_reload_shows_what_the_high_watermark_has_passed():
+def test_plain_read_after_reload_returns_offsets_below_the_high_watermark():
     """As in Kafka: a plain read ends at the coordinator's last committed offset and never waits."""
     node = Node()
     logs = reloaded_behind(node)

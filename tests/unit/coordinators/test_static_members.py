@@ -17,7 +17,7 @@ def static_pair(node: Node):
     return ids, generation
 
 
-def test_a_static_member_joins_at_once_and_its_id_begins_with_the_instance():
+def test_a_static_member_joins_at_once_with_an_id_from_its_instance():
     node = Node()
     call = node.join(instance="i")
     node.time.advance()
@@ -25,7 +25,7 @@ def test_a_static_member_joins_at_once_and_its_id_begins_with_the_instance():
     assert call.response.member_id.startswith("i-")
 
 
-def test_a_restarted_follower_gets_its_place_back_without_a_rebalance():
+def test_a_restarted_follower_regains_its_place_without_a_rebalance():
     node = Node()
     ids, generation = static_pair(node)
     back = node.join(instance="j")
@@ -38,7 +38,7 @@ def test_a_restarted_follower_gets_its_place_back_without_a_rebalance():
     assert node.heartbeat(ids["i"], generation, instance="i") is ErrorCode.NONE, "the other noticed nothing"
 
 
-def test_a_restarted_leader_is_told_to_skip_the_assignment():
+def test_a_restarted_leader_is_asked_to_skip_the_assignment():
     node = Node()
     _, generation = static_pair(node)
     back = node.join(instance="i")
@@ -48,7 +48,7 @@ def test_a_restarted_leader_is_told_to_skip_the_assignment():
     assert node.sync(back.response.member_id, generation, instance="i").response.assignment == b"i"
 
 
-def test_before_version_9_a_restarted_leader_is_not_told_that_it_leads():
+def test_before_version_9_a_restarted_leader_is_not_named_leader():
     node = Node()
     ids, _ = static_pair(node)
     back = node.join(instance="i", version=8)
@@ -79,14 +79,14 @@ def test_a_waiting_join_is_fenced_by_its_successor():
     assert second.error is ErrorCode.NONE
 
 
-def test_a_restart_with_another_subscription_keeps_the_group_stable_when_the_protocol_stays():
+def test_a_changed_subscription_keeps_the_group_stable_under_the_same_protocol():
     node = Node()
     _, generation = static_pair(node)
     back = node.join(instance="j", protocols={"range": subscription("u")})
     assert back.response.generation_id == generation
 
 
-def test_a_static_member_that_is_away_keeps_its_place_until_its_session_ends():
+def test_an_absent_static_member_keeps_its_place_until_its_session_ends():
     node = Node()
     ids, generation = static_pair(node)
     node.time.advance(9_999)

@@ -41,14 +41,14 @@ class Replicas:
         assert topic == OFFSETS
         return self.partition
 
-    def append_internal(self, topic, index, batch):
+    def append_internal(self, topic, index, batch, guard):
         self.appended.append((topic, index, batch))
         return 42
 
 
 def test_records_are_appended_as_one_batch_of_the_time_given():
     replicas = Replicas()
-    store = ReplicaStore(replicas, compression=3)
+    store = ReplicaStore(replicas, OFFSETS, compression=3)
     assert store.append(5, 4, [(b"k", b"v"), (b"gone", None)], 123_000) == 42
     ((topic, index, batch),) = replicas.appended
     header = check_batch(batch)
@@ -60,15 +60,15 @@ def test_records_are_appended_as_one_batch_of_the_time_given():
 
 
 def test_an_epoch_of_the_past_does_not_write():
-    store = ReplicaStore(Replicas())
+    store = ReplicaStore(Replicas(), OFFSETS)
     with pytest.raises(KafkaError, match="leader epoch 4, not 3") as caught:
         store.append(5, 3, [(b"k", b"v")], 0)
     assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_commits_are_told_once_and_lost_leadership_is_not_taken_for_one():
+def test_commits_are_reported_once_and_lost_leadership_is_no_commit():
     replicas = Replicas()
-    store = ReplicaStore(replicas)
+    store = ReplicaStore(replicas, OFFSETS)
     told = []
     store.when_committed(0, 7, lambda: told.append("at once"))
     store.when_committed(0, 8, lambda: told.append("later"))

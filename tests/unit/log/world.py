@@ -12,7 +12,7 @@ from kraft_node.log.recovery.opening import open_log
 from kraft_node.log.segments.files import FileCache, LogDir
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import START_WALL_MS, SimHost, World
-from kraft_protocol.records.batch import Record, build_batch, iter_headers, iter_records
+from kraft_protocol.records.batch import Record, build_batch, iter_headers, iter_records, whole_batches
 
 DIR = "/data"
 NOW = START_WALL_MS
@@ -77,9 +77,7 @@ def _with_headers(log: Log) -> list[tuple[Record, Any]]:
 
 
 def whole_headers(data: bytes) -> list[Any]:
-    from kraft_node.log.log import whole_batches
-
-    return list(iter_headers(whole_batches(data)))
+    return list(iter_headers(whole_batches(data, with_junk=True)))
 
 
 def values(log: Log) -> list[bytes | None]:

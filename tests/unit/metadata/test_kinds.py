@@ -72,7 +72,7 @@ def test_a_section_that_no_snapshot_would_hold_is_refused() -> None:
         kinds.registry(without, RECORD_TYPES)
 
 
-def test_a_kind_that_is_followed_but_cannot_be_taken_back_is_refused() -> None:
+def test_a_followed_kind_without_an_undo_is_refused() -> None:
     without = [dataclasses.replace(kind, stale=None) if kind.name == "PartitionRecord" else kind for kind in ALL]
     with pytest.raises(ValueError, match="PartitionRecord must set `stale`"):
         kinds.registry(without, RECORD_TYPES)
@@ -121,7 +121,7 @@ def test_a_random_life_changes_only_the_parts_that_each_kind_names() -> None:
     assert len(seen) > 12
 
 
-def test_a_snapshot_holds_only_kinds_of_the_part_that_it_stands_for() -> None:
+def test_a_snapshot_section_holds_only_kinds_of_its_part() -> None:
     loader = MetadataLoader()
     loader.apply(list(enumerate(Stories(1).records(400))), 1, 0)
     with SnapshotCursor(loader.image) as cursor:
@@ -145,14 +145,14 @@ def test_the_three_marks_are_the_three_records_of_transactions() -> None:
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
-def test_what_is_derived_of_a_record_can_be_taken_back(kind: AnyKind) -> None:
+def test_derived_state_of_a_record_can_be_undone(kind: AnyKind) -> None:
     derived, image = Indexes(), MetadataImage()
     derived.begin(image)
     derived.take_back([fresh(kind)], image)
     assert derived.is_complete
 
 
-def test_nothing_else_decides_by_the_name_of_a_records_class() -> None:
+def test_no_other_code_decides_by_the_class_name_of_a_record() -> None:
     found = []
     for package in ("metadata", "controller", "broker", "server"):
         for path in sorted((NODE / package).rglob("*.py")):

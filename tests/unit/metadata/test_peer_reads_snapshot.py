@@ -18,7 +18,7 @@ from kraft_protocol.ids import uuid_text
 from kraft_protocol.wire import stored
 from tests.peer import run_java, run_metadata_shell
 from tests.property.metadata.naive import Stories
-from tests.unit.server.raft_world import MemoryStorage, World
+from tests.unit.server.quorum.raft_world import MemoryStorage, World
 
 pytestmark = pytest.mark.peer
 
@@ -100,7 +100,7 @@ def _shell(path: Path, *command: str, last: str) -> str:
     return run_metadata_shell("--snapshot", str(path), *command, is_whole=lambda text: last in text)
 
 
-def test_a_header_alone_is_sound() -> None:
+def test_a_snapshot_with_only_a_header_is_valid() -> None:
     """Proves that a reader's complaint about the files above is not about the first batch."""
     assert len(snapshot_header_batch(3, 5, 6)) > 61
     assert encode_values([stored.NoOpRecord()], 30) == [b"\x01\x14\x00\x00"]

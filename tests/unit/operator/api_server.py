@@ -99,7 +99,7 @@ class ApiServer:
     # What tests and the benchmark do to objects
 
     def put(self, kind: str, body: Object) -> Object:
-        """Create or change an object, whatever its owner."""
+        """Create or change an object of any owner."""
         metadata = body["metadata"]
         key = (kind, metadata.get("namespace", ""), metadata["name"])
         before = self.objects.get(key)

@@ -148,12 +148,14 @@ class FakeApi:
         for volume in spec["volumes"]:
             if "configMap" in volume:
                 assert ("ConfigMap", namespace, volume["configMap"]["name"]) in self.objects
+            if "secret" in volume:
+                assert ("Secret", namespace, volume["secret"]["secretName"]) in self.objects
             if "persistentVolumeClaim" in volume:
                 claim = volume["persistentVolumeClaim"]["claimName"]
                 assert ("PersistentVolumeClaim", namespace, claim) in self.objects, claim
 
 
-OWN = {"KRaftCluster", "KRaftTopic", "KafkaTable", "KafkaMetadataArchive", "KafkaScrub"}
+OWN = {"KRaftCluster", "KRaftTopic", "KRaftUser", "KafkaTable", "KafkaMetadataArchive", "KafkaScrub"}
 WATCHED = OWN | {
     "Pod",
     "PersistentVolumeClaim",
@@ -167,7 +169,7 @@ WATCHED = OWN | {
 
 
 def watched(objects: dict[tuple[str, str, str], Object]) -> bytes:
-    """What watches show, without our own statuses."""
+    """The objects that watches show, without our own statuses."""
     shown = [
         (where, {**one, "status": None} if where[0] in OWN else one)
         for where, one in sorted(objects.items())

@@ -34,7 +34,7 @@ def new_api() -> FakeApi:
 
 
 def new_operator(api: Any) -> Watching:
-    """An operator whose time passes with each look: a view of the last write's millisecond is not trusted."""
+    """An operator with a clock that advances at each reading: a view of the last write's millisecond is not trusted."""
     looks = itertools.count()
     return Watching(api, Events(api, "test"), Metrics(), clock=lambda: time.monotonic() + next(looks) / 500)
 

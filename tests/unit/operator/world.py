@@ -1,4 +1,4 @@
-"""A small world that slowly does what the planner plans, and checks every step against the laws.
+"""A small world that carries out plans slowly, and checks every step against the laws.
 
 Fault model: pods die at any time. The operator crashes between any two writes and forgets everything but the record.
 Views of quorum and metadata may be missing or stale. Not modelled: two operators at once (the Lease prevents them), and
@@ -133,7 +133,7 @@ class World:
         return leads
 
     def _can_lead(self, node_id: int, without: int) -> bool:
-        """Whether a majority of its own voters would follow it: they have everything and know it as a voter."""
+        """Whether a majority of its own voters would follow it: they have all records and know it as a voter."""
         if not self.counts(node_id):
             return False
         if self.log_voters is not None:

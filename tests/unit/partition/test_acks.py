@@ -29,7 +29,7 @@ class Waiter:
         return id(self)
 
 
-def test_time_outs_of_thousands_cost_a_constant_each() -> None:
+def test_each_of_thousands_of_time_outs_has_constant_cost() -> None:
     acks = Acks()
     waiters = [Waiter() for _ in range(COUNT)]
     for offset, waiter in enumerate(waiters):
@@ -41,7 +41,7 @@ def test_time_outs_of_thousands_cost_a_constant_each() -> None:
     assert len(acks) == 0
 
 
-def test_against_a_plain_list() -> None:
+def test_the_queue_of_acks_behaves_like_a_list() -> None:
     rng = random.Random(1)
     acks, model = Acks(), [(0, Waiter()) for _ in range(0)]
     for _ in range(3_000):

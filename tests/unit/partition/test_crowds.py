@@ -44,22 +44,22 @@ def rig() -> Rig:
     return Rig()
 
 
-def test_an_append_tells_no_member_of_a_crowd_by_itself(rig: Rig) -> None:
+def test_an_append_notifies_a_crowd_in_turns(rig: Rig) -> None:
     readers = [Reader() for _ in range(1000)]
     crowd = rig.crowd(readers)
-    crowd.tell(10)
+    crowd.notify(10)
     assert not any(reader.told for reader in readers), "that is for the turns"
     rig.loop.run()
     assert all(reader.told == [10] for reader in readers)
     assert not crowd
 
 
-def test_a_member_that_is_told_late_learns_of_all_that_came(rig: Rig) -> None:
+def test_a_late_member_learns_of_later_appends_only(rig: Rig) -> None:
     early, late = [Reader() for _ in range(FEW + 1)], Reader()
     crowd = rig.crowd(early)
-    crowd.tell(10)
+    crowd.notify(10)
     crowd.add(late)
-    crowd.tell(5)
+    crowd.notify(5)
     rig.loop.run()
     assert all(reader.told == [15] for reader in early)
     assert late.told == [5]
@@ -68,39 +68,39 @@ def test_a_member_that_is_told_late_learns_of_all_that_came(rig: Rig) -> None:
 def test_a_member_that_watches_again_waits_for_the_next_append(rig: Rig) -> None:
     readers = [Reader() for _ in range(FEW + 1)]
     crowd = rig.crowd(readers)
-    crowd.tell(10)
+    crowd.notify(10)
     rig.loop.run()
     crowd.add(readers[0])
     rig.loop.run()
     assert readers[0].told == [10]
-    crowd.tell(3)
+    crowd.notify(3)
     rig.loop.run()
     assert readers[0].told == [10, 3]
 
 
-def test_another_change_is_told_as_that_whatever_is_appended_besides(rig: Rig) -> None:
+def test_other_changes_override_appends(rig: Rig) -> None:
     readers = [Reader() for _ in range(FEW + 1)]
     crowd = rig.crowd(readers)
-    crowd.tell(10)
-    crowd.tell(0)
-    crowd.tell(7)
+    crowd.notify(10)
+    crowd.notify(0)
+    crowd.notify(7)
     rig.loop.run()
     assert all(reader.told == [0] for reader in readers)
 
 
-def test_a_member_that_leaves_before_its_turn_is_not_told(rig: Rig) -> None:
+def test_a_member_that_leaves_before_its_turn_is_not_notified(rig: Rig) -> None:
     readers = [Reader() for _ in range(FEW + 1)]
     crowd = rig.crowd(readers)
-    crowd.tell(10)
+    crowd.notify(10)
     assert removed(crowd, readers[3]) is crowd
     rig.loop.run()
     assert [reader.number for reader in readers if not reader.told] == [0]
     assert not readers[3].told
 
 
-def test_members_behind_a_defect_are_told(rig: Rig) -> None:
+def test_members_after_a_failing_one_are_notified(rig: Rig) -> None:
     readers = [Reader(fails=number % 40 == 0) for number in range(4 * TOLD_A_STEP)]
-    rig.crowd(readers).tell(10)
+    rig.crowd(readers).notify(10)
     failures = 0
     while any(not reader.told for reader in readers):
         try:
@@ -112,7 +112,7 @@ def test_members_behind_a_defect_are_told(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_each_member_is_told_once_of_all_that_came_since_it_began(
+def test_each_member_is_notified_once_of_all_appends_since_it_joined(
     rig: Rig, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "TOLD_A_STEP", 2)
@@ -127,7 +127,7 @@ def test_each_member_is_told_once_of_all_that_came_since_it_began(
         if what == 0:
             size = rng.randint(1, 100)
             grown += size
-            crowd.tell(size)
+            crowd.notify(size)
         elif what == 1 and reader in began:
             crowd.discard(reader)
             del began[reader]

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from kraft_node.log.config import make_config
+from kraft_node.log.producers.verification import VERIFIED
 from kraft_node.log.recovery.opening import open_log
 from kraft_node.log.segments.files import FileCache, LogDir
 from kraft_node.metadata.partitions import PartitionState
-from kraft_node.partition.partition import (
+from kraft_node.partition.listed_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
@@ -20,12 +21,12 @@ from kraft_node.partition.partition import (
     READ_COMMITTED,
     READ_LOG_END,
     READ_UNCOMMITTED,
-    EpochEnd,
-    Partition,
 )
+from kraft_node.partition.partition import EpochEnd, Partition
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.records.batch import NewRecord, build_batch, iter_all_records
+from kraft_protocol.records.batch import NewRecord, build_batch
 from kraft_protocol.records.control import build_marker
+from tests.batches import iter_all_records
 from tests.unit.broker.world import Loop, make_env, topic_id
 
 NOW_MS = 1_700_000_000_000
@@ -47,7 +48,7 @@ class Rig:
 
     def append(self, *timestamps: int, **fields: Any) -> Any:
         batch = build_batch([NewRecord(b"k", b"v", timestamp) for timestamp in timestamps], **fields)
-        return self.partition.append(batch, -1, NOW_MS)
+        return self.partition.append(batch, -1, NOW_MS, guard=VERIFIED)
 
     def read(self, offset: int, isolation: int = READ_UNCOMMITTED) -> list[int]:
         found = self.partition.read(offset, 1 << 20, isolation, min_one=True).records
@@ -55,7 +56,7 @@ class Rig:
         return [record.offset for record in iter_all_records(data)]
 
 
-def test_what_is_appended_alone_is_replicated_and_read(tmp_path: Path) -> None:
+def test_an_append_to_a_sole_replica_is_replicated_and_readable_at_once(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     info = rig.append(NOW_MS, NOW_MS)
     assert (info.base_offset, info.last_offset) == (0, 1)
@@ -64,7 +65,7 @@ def test_what_is_appended_alone_is_replicated_and_read(tmp_path: Path) -> None:
     assert rig.read(0) == [0, 1]
 
 
-def test_followers_hold_the_high_watermark_back(tmp_path: Path) -> None:
+def test_followers_limit_the_high_watermark(tmp_path: Path) -> None:
     rig = Rig(tmp_path, isr=(1, 2, 3))
     rig.append(NOW_MS)
     rig.append(NOW_MS)
@@ -77,7 +78,7 @@ def test_followers_hold_the_high_watermark_back(tmp_path: Path) -> None:
     assert rig.log.high_watermark == 2
 
 
-def test_the_high_watermark_never_goes_back(tmp_path: Path) -> None:
+def test_the_high_watermark_never_decreases(tmp_path: Path) -> None:
     rig = Rig(tmp_path, isr=(1, 2))
     rig.append(NOW_MS)
     rig.partition.follower_fetched(2, -1, 1, 0)
@@ -85,7 +86,7 @@ def test_the_high_watermark_never_goes_back(tmp_path: Path) -> None:
     assert rig.log.high_watermark == 1
 
 
-def test_an_open_transaction_holds_the_stable_end(tmp_path: Path) -> None:
+def test_an_open_transaction_limits_the_last_stable_offset(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.append(NOW_MS)
     rig.append(NOW_MS, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
@@ -100,7 +101,7 @@ def test_an_open_transaction_holds_the_stable_end(tmp_path: Path) -> None:
     assert rig.log.aborted_transactions(0, 4) == [(7, 1)]
 
 
-def test_offsets_for_timestamps(tmp_path: Path) -> None:
+def test_offsets_are_found_by_timestamp(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     for timestamp in (NOW_MS - 30, NOW_MS - 10, NOW_MS - 20):
         rig.append(timestamp)
@@ -123,7 +124,7 @@ def test_an_empty_log_has_ends_but_no_largest_timestamp(tmp_path: Path) -> None:
     assert find(5, READ_UNCOMMITTED) == (-1, -1, -1)
 
 
-def test_a_new_leader_says_when_it_does_not_know_yet(tmp_path: Path) -> None:
+def test_a_new_leader_refuses_offsets_that_it_does_not_know_yet(tmp_path: Path) -> None:
     rig = Rig(tmp_path, isr=(1, 2))
     rig.append(NOW_MS)
     rig.partition.follow(state(epoch=3, isr=(1, 2)))
@@ -137,7 +138,7 @@ def test_a_new_leader_says_when_it_does_not_know_yet(tmp_path: Path) -> None:
     assert rig.partition.offset_for(LATEST, READ_UNCOMMITTED).offset == 1
 
 
-def test_where_epochs_end(tmp_path: Path) -> None:
+def test_ends_of_epochs_are_found(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.append(NOW_MS, NOW_MS)
     rig.partition.follow(state(epoch=4))
@@ -154,7 +155,7 @@ def test_where_epochs_end(tmp_path: Path) -> None:
     assert error.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_deleting_records(tmp_path: Path) -> None:
+def test_deleted_records_raise_the_log_start(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     for _ in range(3):
         rig.append(NOW_MS)

@@ -36,7 +36,7 @@ class Heard:
 
 
 def led(world: LogWorld, number: int = 0, **overrides: str) -> Partition:
-    """A partition whose only replica and leader is this broker."""
+    """A partition with this broker as its only replica and leader."""
     path = f"{DIR}/t-{number}"
     world.disk.mkdir(path)
     log = open_log(world.dir, path, "t", number, make_config({"flush.messages": "1", **overrides}))
@@ -91,7 +91,7 @@ def test_a_burst_of_appends_to_many_partitions_costs_the_loop_no_fsync() -> None
     assert len(jobs) == 1, "one job for all of them"
 
 
-def test_what_is_appended_during_a_flush_waits_for_the_next() -> None:
+def test_an_append_during_a_flush_waits_for_the_next() -> None:
     world = LogWorld()
     partition = led(world)
     first = append(partition, ACKS_ONE)
@@ -102,7 +102,7 @@ def test_what_is_appended_during_a_flush_waits_for_the_next() -> None:
     assert partition.log.recovery_point == 2
 
 
-def test_a_flush_that_fails_acknowledges_nothing_and_ends_the_directory() -> None:
+def test_a_failed_flush_acknowledges_nothing_and_takes_the_directory_offline() -> None:
     world = LogWorld()
     partition = led(world)
     heard = append(partition, ACKS_ONE)
@@ -125,7 +125,7 @@ def test_a_flush_without_a_descriptor_is_tried_again() -> None:
     assert heard.codes == [ErrorCode.NONE]
 
 
-def test_logs_prepared_before_a_shortage_of_descriptors_are_flushed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_prepared_before_a_shortage_of_descriptors_are_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
     """They were forgotten: their producers waited until another append."""
     world = LogWorld()
     partitions = [led(world, number) for number in range(3)]
@@ -143,7 +143,7 @@ def test_logs_prepared_before_a_shortage_of_descriptors_are_flushed_too(monkeypa
     assert [one.codes for one in heard] == [[ErrorCode.NONE]] * 3
 
 
-def test_a_flush_that_ends_after_the_leadership_acknowledges_no_more_than_can_be_read() -> None:
+def test_a_flush_that_ends_after_leadership_acknowledges_only_readable_records() -> None:
     for acks in (ACKS_ONE, ACKS_ALL):
         world = LogWorld()
         partition = led(world)
@@ -155,7 +155,7 @@ def test_a_flush_that_ends_after_the_leadership_acknowledges_no_more_than_can_be
         assert partition.log.high_watermark == 1
 
 
-def test_a_leader_elsewhere_refuses_what_no_high_watermark_covers() -> None:
+def test_a_former_leader_refuses_records_above_the_high_watermark() -> None:
     world = LogWorld()
     partition = led(world)
     heard = append(partition, ACKS_ALL)
@@ -165,7 +165,7 @@ def test_a_leader_elsewhere_refuses_what_no_high_watermark_covers() -> None:
     assert partition.log.high_watermark == 0
 
 
-def test_records_that_replace_truncated_ones_are_not_settled_by_their_offsets() -> None:
+def test_new_records_at_truncated_offsets_are_not_settled_by_an_old_flush() -> None:
     world = LogWorld()
     log: Log = led(world).log
     for value in (b"a", b"b", b"c"):
@@ -180,7 +180,7 @@ def test_records_that_replace_truncated_ones_are_not_settled_by_their_offsets() 
 
 
 @pytest.mark.parametrize("cut", [lambda log: log.truncate_to(1), lambda log: log.reset_to(9)])
-def test_a_producer_whose_records_were_truncated_is_not_told_that_they_are_stored(cut: Callable[[Log], object]) -> None:
+def test_a_producer_with_truncated_records_is_not_acknowledged(cut: Callable[[Log], object]) -> None:
     """The flush that it waited for ended, and stored other records."""
     world = LogWorld()
     partition = led(world, **{"flush.messages": "2"})
@@ -197,7 +197,7 @@ def test_a_producer_whose_records_were_truncated_is_not_told_that_they_are_store
     assert during == [end + 2]
 
 
-def test_records_that_are_gone_before_anything_waits_for_them_are_not_stored() -> None:
+def test_records_truncated_before_their_wait_are_not_acknowledged() -> None:
     world = LogWorld()
     partition = led(world)
     partition.append(batch(b"a"), ACKS_ONE, NOW)
@@ -209,7 +209,7 @@ def test_records_that_are_gone_before_anything_waits_for_them_are_not_stored() -
     assert heard.codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
-def test_a_closed_log_tells_that_the_outcome_is_not_known() -> None:
+def test_a_closed_log_answers_that_the_outcome_is_unknown() -> None:
     world = LogWorld()
     world.dir = LogDir(world.env, DIR, FileCache(world.disk, 8))
     partition = led(world)
@@ -218,7 +218,7 @@ def test_a_closed_log_tells_that_the_outcome_is_not_known() -> None:
     assert heard.codes == [ErrorCode.REQUEST_TIMED_OUT]
 
 
-def test_the_high_watermark_follows_flushes_that_nothing_waits_for() -> None:
+def test_the_high_watermark_advances_with_unawaited_flushes() -> None:
     world = LogWorld()
     partition = led(world)
     for value in (b"a", b"b", b"c"):
@@ -228,7 +228,7 @@ def test_the_high_watermark_follows_flushes_that_nothing_waits_for() -> None:
     assert partition.log.high_watermark == partition.log.settled_end == 3
 
 
-def test_a_leader_that_begins_during_a_flush_counts_what_it_makes_durable() -> None:
+def test_a_leader_elected_during_a_flush_counts_its_records() -> None:
     world = LogWorld()
     partition = led(world)
     partition.log.append_as_leader(batch(b"a"), 0, NOW)
@@ -238,7 +238,7 @@ def test_a_leader_that_begins_during_a_flush_counts_what_it_makes_durable() -> N
     assert partition.log.high_watermark == 1
 
 
-def test_a_log_that_has_moved_to_another_directory_counts_what_a_flush_of_its_copy_makes_durable() -> None:
+def test_a_moved_log_counts_records_flushed_by_its_copy() -> None:
     world = LogWorld()
     partition = led(world)
     copy = led(world, 1).log

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.partition.partition import READ_LOG_END, READ_UNCOMMITTED
+from kraft_node.partition.listed_offsets import READ_LOG_END, READ_UNCOMMITTED
 from kraft_protocol.errors import ErrorCode
 from tests.unit.partition.test_partition import NOW_MS, Rig, state
 
@@ -41,7 +41,7 @@ READERS = [f"reader {n}" for n in range(3)]
 FOLLOWERS = [f"follower {n}" for n in range(3)]
 
 
-def test_readers_and_followers_behind_a_defect_learn_of_an_append(tmp_path: Path) -> None:
+def test_readers_and_followers_after_a_failing_one_learn_of_an_append(tmp_path: Path) -> None:
     rig, told = Rig(tmp_path), list[str]()
     watch(rig, told)
     with pytest.raises(ZeroDivisionError):
@@ -63,7 +63,7 @@ def acks(rig: Rig, told: list[str]) -> None:
         rig.partition.when_replicated(1, done(number))
 
 
-def test_producers_and_readers_behind_a_defect_learn_of_a_high_watermark(tmp_path: Path) -> None:
+def test_producers_and_readers_after_a_failing_one_learn_of_a_high_watermark(tmp_path: Path) -> None:
     rig, told = Rig(tmp_path, isr=(1, 2)), list[str]()
     rig.append(NOW_MS)
     acks(rig, told)
@@ -75,7 +75,7 @@ def test_producers_and_readers_behind_a_defect_learn_of_a_high_watermark(tmp_pat
 
 
 @pytest.mark.parametrize("way", ["another leader", "closed"])
-def test_all_learn_that_a_partition_is_led_no_more(tmp_path: Path, way: str) -> None:
+def test_lost_leadership_is_reported_to_all(tmp_path: Path, way: str) -> None:
     rig, told = Rig(tmp_path, isr=(1, 2)), list[str]()
     rig.append(NOW_MS)
     acks(rig, told)
@@ -91,7 +91,7 @@ def test_all_learn_that_a_partition_is_led_no_more(tmp_path: Path, way: str) -> 
     assert set(told[3:]) >= {*READERS, *FOLLOWERS}
 
 
-def test_deletions_behind_a_defect_are_answered(tmp_path: Path) -> None:
+def test_deletions_after_a_failing_one_are_answered(tmp_path: Path) -> None:
     rig, told = Rig(tmp_path, isr=(1, 2)), list[ErrorCode]()
 
     def fail(_: ErrorCode) -> None:

@@ -76,7 +76,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
-def test_an_archive_grows_by_what_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+def test_an_archive_grows_by_new_records(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
     folder = log_folder(tmp_path / "data")
     file = tmp_path / "archive.yaml"
     spec = {"directory": str(tmp_path / "data"), "table": {"format": kind, "path": str(tmp_path / "table")}}
@@ -124,7 +124,7 @@ def test_a_log_that_was_trimmed_is_read_from_its_snapshot(tmp_path: Path, capsys
     assert "neither the start of the log nor an earlier snapshot" in capsys.readouterr().err
 
 
-def test_history_that_was_trimmed_is_told_and_not_guessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trimmed_history_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`as-of` answered with the state before the gap."""
     folder, table = log_folder(tmp_path / "data"), tmp_path / "table"
     with (folder / f"{0:020}.log").open("ab") as out:
@@ -140,14 +140,14 @@ def test_history_that_was_trimmed_is_told_and_not_guessed(tmp_path: Path, capsys
     assert "the changes from offset 10 to 19 were trimmed before they were archived" in capsys.readouterr().err
     for offset, known in ((9, True), (10, False), (18, False), (19, True), (21, True)):
         assert (main(["meta", "as-of", str(table), "--offset", str(offset)]) == 0) is known, offset
-    assert "the state is known up to offset 9 and again from 19 on" in capsys.readouterr().err
+    assert "The state is known up to offset 9 and again from 19 on" in capsys.readouterr().err
     assert main(["meta", "as-of", str(table), "--time", str(NOW + 7999)]) == 0
     assert main(["meta", "as-of", str(table), "--time", str(NOW + 15_000)]) == 2
     assert main(["meta", "as-of", str(table), "--time", str(NOW + 21_000)]) == 0
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
-def test_tasks_archive_what_one_process_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_tasks_archive_the_same_as_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     folder = log_folder(tmp_path / "data")
     (folder / f"{8:020}.log").write_bytes(batch(8, *SECOND))
 
@@ -171,7 +171,7 @@ def test_tasks_archive_what_one_process_archives(tmp_path: Path, monkeypatch: py
     assert both() == [Done(2, 11, 3, 1, 2, 0, 0)] * 2
 
 
-def test_report_and_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_and_plan_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = log_folder(tmp_path)
     with (folder / f"{0:020}.log").open("ab") as out:
         out.write(batch(8, *SECOND))
@@ -216,9 +216,11 @@ def test_report_and_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         (["as-of", "{tmp}", "--time", "soon"], "'soon' is neither ISO 8601"),
         (["archive", "{tmp}"], "give the path of the archive with --table"),
         (["archive", "-f", "{tmp}/absent.yaml"], "No such file"),
+        (["archive", "-f", "{tmp}/absent.yaml", "--command-config", "x"], "has spec.security.propertiesFile"),
+        (["report", "{tmp}", "--command-config", "x"], "--command-config has no effect here"),
     ],
 )
-def test_what_cannot_be_done_is_named(
+def test_impossible_commands_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert main(["meta", *(a.format(tmp=tmp_path) for a in arguments)]) == 2

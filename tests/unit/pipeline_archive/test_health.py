@@ -73,7 +73,7 @@ STORY = (
 )
 
 
-def test_health_over_time() -> None:
+def test_health_is_reported_over_time() -> None:
     found, _ = told(*STORY)
     assert (found.partitions, found.offline_now, found.under_replicated_now) == (2, 0, 1)
 
@@ -88,7 +88,7 @@ def test_health_over_time() -> None:
     assert [(e, leader) for _, _, e, leader in found.controllers] == [(1, 7), (2, 8)]
 
 
-def test_brokers_that_flap() -> None:
+def test_flapping_brokers_are_reported() -> None:
     found, _ = told(*STORY)
     assert {number: one.flaps for number, one in found.brokers.items()} == {1: 0, 2: 1, 3: 0}
     assert found.brokers[2].fenced_ms == 2000
@@ -107,7 +107,7 @@ def test_load_by_broker_and_rack() -> None:
     assert (load.replicas_ratio, load.leaders_ratio, load.not_preferred) == (1.2, 3.0, 1)
 
 
-def test_the_page_needs_nothing_else() -> None:
+def test_the_page_has_no_external_references() -> None:
     found, state = told(*STORY)
     load = skew(state)
     pictures = plots(found, load)

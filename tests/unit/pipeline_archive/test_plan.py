@@ -23,11 +23,11 @@ def lists_are_sound(after: Assignment, brokers: set[int]) -> None:
         assert set(replicas) <= brokers
 
 
-def test_what_is_level_stays() -> None:
+def test_a_balanced_cluster_stays() -> None:
     assert plan(made(60, 6), dict.fromkeys(range(6))) == {}
 
 
-def test_new_brokers_get_their_share_and_nothing_else_moves() -> None:
+def test_new_brokers_get_their_share_with_the_fewest_moves() -> None:
     before, racks = made(100, 4), dict.fromkeys(range(5))
     after = plan(before, racks)
     told = score(before, after, racks, {})
@@ -37,7 +37,7 @@ def test_new_brokers_get_their_share_and_nothing_else_moves() -> None:
     lists_are_sound(after, set(racks))
 
 
-def test_brokers_that_leave_are_emptied_with_one_move_a_replica() -> None:
+def test_removed_brokers_are_emptied_with_one_move_a_replica() -> None:
     before, racks = made(90, 6), dict.fromkeys(range(5))
     told = score(before, plan(before, racks), racks, {})
     assert told.moved_replicas == 45
@@ -57,8 +57,8 @@ def test_any_cluster_becomes_level_within_its_racks(seed: int) -> None:
     assert told.leaders_max - told.leaders_min <= 1 or all(len(r) == 1 for r in before.values())
 
 
-def test_racks_that_keep_a_cluster_from_being_level() -> None:
-    """A rack with one broker has a replica of each partition, whatever its share is: the planner tried for ever."""
+def test_racks_limit_how_even_a_cluster_becomes() -> None:
+    """A rack with one broker has a replica of each partition, in excess of its share: the planner never ended."""
     before, racks = {("t", p): [1, 2 + p % 3 % 2] for p in range(12)}, {1: "a", 2: "b", 3: "b"}
     told = score(before, plan(before, racks), racks, {})
     assert (told.replicas_min, told.replicas_max, told.rack_violations, told.moved_replicas) == (6, 12, 0, 2)
@@ -66,7 +66,7 @@ def test_racks_that_keep_a_cluster_from_being_level() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_any_racks(seed: int) -> None:
+def test_any_racks_are_balanced(seed: int) -> None:
     """Racks of any size, or none; brokers that are removed; as many replicas as brokers."""
     rng = Random(seed)
     racks = {broker: rng.choice([None, "a", "b", "c"]) for broker in range(rng.randint(1, 8))}
@@ -96,12 +96,12 @@ def test_bytes_are_levelled_by_swaps() -> None:
     assert then.moved_bytes < 0.5 * 6 * average
 
 
-def test_too_few_brokers_are_refused() -> None:
+def test_too_few_brokers_for_a_plan_are_refused() -> None:
     with pytest.raises(ArchiveError, match="3 replicas, but there are 2 brokers"):
         plan(made(4, 3), {0: None, 1: None})
 
 
-def test_the_document_is_kafkas() -> None:
+def test_the_document_has_the_form_of_kafkas() -> None:
     document = to_json({("b", 1): [2, 1], ("a", 0): [1]})
     assert json.dumps(document) == (
         '{"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1]}, '

@@ -107,7 +107,7 @@ def test_a_run_that_is_killed_at_any_write_leaves_a_whole_state(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_of_two_runs_the_later_one_has_the_last_word(tmp_path: Path, kind: str) -> None:
+def test_of_two_runs_the_later_publishes_last(tmp_path: Path, kind: str) -> None:
     """At every write of one run another run begins, sees more of the log, and ends."""
     log = log_folder(tmp_path / "data") / f"{0:020}.log"
     spec = ArchiveSpec(paths=(str(tmp_path / "data"),), format=kind, path=str(tmp_path / "table"))
@@ -140,7 +140,7 @@ def test_of_two_runs_the_later_one_has_the_last_word(tmp_path: Path, kind: str) 
     assert refused > 10
 
 
-def test_a_run_that_was_replaced_publishes_nothing(tmp_path: Path) -> None:
+def test_a_replaced_run_publishes_nothing(tmp_path: Path) -> None:
     log_folder(tmp_path / "data")
     spec = ArchiveSpec(paths=(str(tmp_path / "data"),), path=str(tmp_path / "table"))
     archive(spec)

@@ -1,9 +1,10 @@
-"""The end of a log directory may be archived before it is committed: the archive drops what was truncated since."""
+"""The end of a log may be archived before its commit: the archive drops records that were truncated since."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from kraft_pipeline.archive.errors import ArchiveError
 from kraft_pipeline.archive.run import archive, archived, state_at
 from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.specs.table_spec import EngineSpec
 from tests.unit.pipeline_archive.test_command import FIRST, NOW, SECOND, batch, broker, log_folder, partition
 
 KINDS = ["parquet", "delta"]
@@ -30,7 +32,7 @@ def of_epoch(offset: int, epoch: int, *records: Any) -> bytes:
 
 
 class Case:
-    """A log directory and its archive; the log begins with offsets 0 to 7, of epoch 3."""
+    """A log directory and its archive. The log starts with offsets 0 to 7 of epoch 3."""
 
     def __init__(self, folder: Path, kind: str = "parquet") -> None:
         self.log = log_folder(folder / "data") / f"{0:020}.log"
@@ -53,8 +55,8 @@ class Case:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_end_that_was_cut_off_leaves_the_archive(tmp_path: Path, kind: str) -> None:
-    """Before, every later run failed, and the archive had to be created anew."""
+def test_a_truncated_end_leaves_the_archive(tmp_path: Path, kind: str) -> None:
+    """Before, every later run failed, and the archive had to be recreated."""
     case = Case(tmp_path, kind)
     case.write(of_epoch(8, 3, broker(3)), of_epoch(9, 3, *SECOND))
     assert archive(case.spec).cut is None
@@ -72,7 +74,7 @@ def test_an_end_that_was_cut_off_leaves_the_archive(tmp_path: Path, kind: str) -
         assert sorted(zip(*there.to_pydict().values(), strict=True)) == case.rows()
 
 
-def test_whole_files_and_several_runs_are_cut_off(tmp_path: Path) -> None:
+def test_whole_files_of_several_runs_are_truncated(tmp_path: Path) -> None:
     case = Case(tmp_path)
     case.write()
     archive(case.spec)
@@ -85,7 +87,7 @@ def test_whole_files_and_several_runs_are_cut_off(tmp_path: Path) -> None:
     assert case.rows() == [*((offset, 3) for offset in range(8)), (8, 7)]
 
 
-def test_tasks_go_on_behind_the_cut_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_continue_after_the_truncation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(tmp_path)
     case.write(of_epoch(8, 3, *SECOND))
     archive(case.spec)
@@ -96,8 +98,25 @@ def test_tasks_go_on_behind_the_cut_as_well(tmp_path: Path, monkeypatch: pytest.
     assert case.partitions() == {0: 1, 1: 1, 5: 1}
 
 
+def test_executors_decode_files_of_any_size(tmp_path: Path) -> None:
+    """The size counts only for Spark on this machine."""
+    case, opened = Case(tmp_path), list[InlineEngine]()
+
+    def engine() -> InlineEngine:
+        opened.append(InlineEngine())
+        return opened[-1]
+
+    case.write(of_epoch(8, 3, *SECOND))
+    assert archive(case.spec, engine=engine).rows == 10
+    assert not opened
+    case.write(of_epoch(8, 4, partition(5, 1)))
+    done = archive(replace(case.spec, engine=EngineSpec("kubernetes")), engine=engine)
+    assert (done.cut, done.rows, len(opened)) == (8, 1, 1)
+    assert case.partitions() == {0: 1, 1: 1, 5: 1}
+
+
 def test_a_log_that_ends_before_the_archive_is_refused(tmp_path: Path) -> None:
-    """Its node may be behind: missing records prove nothing about the archive's."""
+    """Its node may lag: missing records prove nothing about those in the archive."""
     case = Case(tmp_path)
     case.write(of_epoch(8, 3, *SECOND))
     archive(case.spec)
@@ -110,7 +129,7 @@ def test_a_log_that_ends_before_the_archive_is_refused(tmp_path: Path) -> None:
     assert len(case.rows()) == 10
 
 
-def test_the_log_of_a_former_leader_cuts_nothing_off(tmp_path: Path) -> None:
+def test_the_log_of_a_former_leader_truncates_nothing(tmp_path: Path) -> None:
     case = Case(tmp_path)
     case.write(of_epoch(8, 5, *SECOND))
     archive(case.spec)
@@ -120,18 +139,18 @@ def test_the_log_of_a_former_leader_cuts_nothing_off(tmp_path: Path) -> None:
     assert case.rows()[8:] == [(8, 5), (9, 5)]
 
 
-def test_a_log_without_a_cluster_id_cuts_nothing_off(tmp_path: Path) -> None:
+def test_a_log_without_a_cluster_id_truncates_nothing(tmp_path: Path) -> None:
     case = Case(tmp_path)
     case.write(of_epoch(8, 3, *SECOND))
     archive(case.spec)
     case.write(of_epoch(8, 4, *SECOND))
     (tmp_path / "data" / "meta.properties").unlink()
-    with pytest.raises(ArchiveError, match=r"from offset 8 on, and nothing tells that both are of one cluster"):
+    with pytest.raises(ArchiveError, match=r"from offset 8 on. Without meta.properties beside the log"):
         archive(case.spec)
     assert case.rows()[8:] == [(8, 3), (9, 3)]
 
 
-def test_another_log_cuts_nothing_off(tmp_path: Path) -> None:
+def test_an_unrelated_log_truncates_nothing(tmp_path: Path) -> None:
     case = Case(tmp_path)
     archive(case.spec)
     case.log.write_bytes(of_epoch(0, 9, *FIRST, *SECOND))
@@ -140,7 +159,7 @@ def test_another_log_cuts_nothing_off(tmp_path: Path) -> None:
     assert len(case.rows()) == 8
 
 
-def test_the_name_of_a_snapshot_tells_what_was_common(tmp_path: Path) -> None:
+def test_the_name_of_a_snapshot_shows_the_common_end(tmp_path: Path) -> None:
     """The log was trimmed up to a point within the archive."""
     case = Case(tmp_path)
     case.write(of_epoch(8, 3, *SECOND))

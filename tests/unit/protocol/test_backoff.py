@@ -5,14 +5,14 @@ from __future__ import annotations
 from kraft_protocol.client.backoff import PAUSE_S_MAX, PAUSE_S_MIN, Backoff, Pauses
 
 
-def test_pauses_double_up_to_the_maximum_and_begin_again_after_a_success() -> None:
+def test_pauses_double_up_to_the_maximum_and_reset_after_a_success() -> None:
     pauses = Pauses(20, 100)
     assert [pauses.take() for _ in range(5)] == [20, 40, 80, 100, 100]
     pauses.reset()
     assert pauses.take() == 20
 
 
-def test_a_backoff_ends_at_its_deadline_and_never_waits_beyond_it() -> None:
+def test_a_backoff_ends_at_its_deadline() -> None:
     backoff = Backoff(10, now=100)
     assert backoff.pause(100) == PAUSE_S_MIN
     assert backoff.pause(100) == 2 * PAUSE_S_MIN

@@ -22,12 +22,12 @@ def test_a_session_opens_with_the_first_response_and_counts_requests() -> None:
     assert session.epoch == 1
 
 
-def test_every_request_is_full_while_the_leader_has_no_room_for_a_session() -> None:
+def test_every_request_is_full_if_the_leader_has_no_room_for_sessions() -> None:
     session = _open(NO_SESSION)
     assert (session.id, session.epoch, session.is_full) == (NO_SESSION, INITIAL_EPOCH, True)
 
 
-def test_a_leader_that_ends_the_session_gets_a_full_request_that_names_it() -> None:
+def test_after_its_leader_ends_a_session_a_full_request_names_it() -> None:
     for restart in (FetchSession.restart, lambda session: session.answered(NO_SESSION)):
         session = _open()
         restart(session)

@@ -24,12 +24,12 @@ def _known(*keys: tuple[str, int]) -> Unacknowledged:
     return queued
 
 
-def test_sequence_numbers_begin_again_after_the_last() -> None:
+def test_sequence_numbers_wrap_after_the_last() -> None:
     assert Identity(7, 0, SEQUENCES - 2).after(3) == Identity(7, 0, 1)
     assert Identity().after(3) == Identity()
 
 
-def test_the_first_batch_of_a_partition_goes_alone() -> None:
+def test_the_first_batch_of_a_partition_is_sent_alone() -> None:
     assert _queued(S, T).window([S, T]).requests == [{S: b"0", T: b"0"}]
 
 
@@ -46,7 +46,7 @@ def test_a_request_is_bounded_in_bytes_and_keeps_the_order() -> None:
     assert [list(request) for request in queued.window([S, T]).requests] == [[S]]
 
 
-def test_a_batch_that_is_stored_or_a_duplicate_leaves_the_queue() -> None:
+def test_a_stored_or_duplicate_batch_leaves_the_queue() -> None:
     queued = _known(S, T)
     before = queued.bytes
     window = queued.window([S, T])
@@ -56,7 +56,7 @@ def test_a_batch_that_is_stored_or_a_duplicate_leaves_the_queue() -> None:
     assert queued.window([S]).requests[0] == {S: b"2"}
 
 
-def test_what_follows_a_refused_batch_stays_queued_with_it() -> None:
+def test_batches_after_a_refused_batch_stay_queued() -> None:
     queued = _known(S, T)
     window = queued.window([S, T])
     window.answered({S: LATER, T: STORED})
@@ -65,7 +65,7 @@ def test_what_follows_a_refused_batch_stays_queued_with_it() -> None:
     assert queued.window([S, T]).requests[0] == {S: b"1", T: b"3"}
 
 
-def test_a_partition_without_batches_is_none_of_the_partitions() -> None:
+def test_a_partition_without_batches_is_not_listed() -> None:
     queued = _queued(S, T, batches=1)
     queued.window([S, T]).answered({S: STORED, T: LATER})
     assert set(queued.partitions) == {T}

@@ -47,7 +47,7 @@ def test_the_highest_version_of_both_sides_is_used() -> None:
     assert _session({ApiKey.METADATA: (5, 7)}, METADATA=(0, 9)).version(ApiKey.METADATA) == 7
 
 
-def test_a_request_can_name_its_version_among_those_of_both_sides() -> None:
+def test_a_request_may_choose_a_version_that_both_sides_support() -> None:
     session = _session(METADATA=(3, 9))
     assert _asked(session.request(m.MetadataRequest(), 5)).api_version == 5
     for version in (2, 10, 99):
@@ -56,7 +56,7 @@ def test_a_request_can_name_its_version_among_those_of_both_sides() -> None:
     assert session.pending == 1
 
 
-def test_a_broker_that_lacks_a_version_is_named_with_what_it_serves() -> None:
+def test_a_version_error_names_the_versions_of_the_broker() -> None:
     session = _session({ApiKey.METADATA: (12, 12), ApiKey.FETCH: (13, 17)}, METADATA=(0, 9))
     with pytest.raises(VersionError, match=r"serves no Metadata version 12 \(0 to 9\)"):
         session.version(ApiKey.METADATA)
@@ -64,7 +64,7 @@ def test_a_broker_that_lacks_a_version_is_named_with_what_it_serves() -> None:
         session.request(m.FetchRequest())
 
 
-def test_a_broker_that_does_not_know_our_apiversions_is_asked_again() -> None:
+def test_a_broker_with_an_older_apiversions_is_asked_again() -> None:
     session = Session(SOFTWARE)
     first = _asked(session.hello())
     refusal = m.ApiVersionsResponse(error_code=35, api_keys=_served(API_VERSIONS=(0, 2)))
@@ -76,7 +76,7 @@ def test_a_broker_that_does_not_know_our_apiversions_is_asked_again() -> None:
     assert session.is_ready
 
 
-def test_a_broker_that_refuses_every_apiversions_does_not_loop() -> None:
+def test_a_broker_that_refuses_every_apiversions_causes_no_loop() -> None:
     session = Session(SOFTWARE)
     with pytest.raises(ProtocolError, match="UNSUPPORTED_VERSION"):
         for _ in range(10):

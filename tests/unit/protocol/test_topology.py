@@ -20,7 +20,7 @@ def _answer(*topics: TopicInfo, brokers: tuple[Broker, ...] = (ONE, TWO)) -> Met
     return MetadataAnswer(list(brokers), "c", list(topics))
 
 
-def test_a_response_without_brokers_changes_nothing() -> None:
+def test_a_response_without_brokers_is_ignored() -> None:
     topology = Topology()
     assert topology.learn_brokers(_answer())
     assert not topology.learn_brokers(MetadataAnswer([], "", []))
@@ -31,7 +31,7 @@ def test_a_response_without_brokers_changes_nothing() -> None:
     assert refused.value.code in RETRIABLE
 
 
-def test_topics_that_a_response_lacks_are_forgotten_if_they_were_asked_for() -> None:
+def test_requested_topics_that_a_response_lacks_are_forgotten() -> None:
     topology = Topology()
     topology.learn_topics(_answer(_topic("s", 1), _topic("t", 1)), None)
     assert set(topology.learn_topics(_answer(_topic("u", 2), _topic("s", error=3)), ["s", "u"])) == {"u"}
@@ -40,7 +40,7 @@ def test_topics_that_a_response_lacks_are_forgotten_if_they_were_asked_for() -> 
     assert set(topology.topics) == {"u"}
 
 
-def test_a_topic_that_must_not_be_read_is_an_error_that_names_it() -> None:
+def test_an_unauthorized_topic_is_an_error_with_its_name() -> None:
     with pytest.raises(BrokerError, match=r"topic t: TOPIC_AUTHORIZATION_FAILED \(29\)"):
         Topology().learn_topics(_answer(_topic("t", error=29)), ["t"])
 

@@ -19,7 +19,7 @@ def _described(leader: Leader) -> Any:
     return response.topics[0].partitions[0]
 
 
-def test_an_observer_of_a_voters_id_is_told_with_its_own_disk() -> None:
+def test_an_observer_with_a_voters_id_is_described_with_its_own_disk() -> None:
     leader = Leader()
     leader.fetch(TWO)
     leader.ask("add", m.AddVoterRequest(TWO, 1000))

@@ -22,13 +22,13 @@ def voter(epoch: int = 3) -> RaftNode:
     )
 
 
-def test_every_epoch_up_to_half_of_them_is_taken_as_in_kafka() -> None:
+def test_epochs_up_to_half_of_the_range_are_accepted_as_in_kafka() -> None:
     guard = EpochGuard()
     assert all(guard.admits(named, 0, 0) for named in (-1, 0, 1, 50_000, FREE_MAX))
     assert not guard.admits(FREE_MAX + LEAP_MAX + 1, 0, 0)
 
 
-def test_above_it_one_leap_a_second_is_taken_and_the_next_epoch_always() -> None:
+def test_above_half_the_range_one_leap_a_second_is_accepted() -> None:
     guard, own = EpochGuard(), FREE_MAX
     assert not guard.admits(own + LEAP_MAX + 1, own, 0)
     assert guard.admits(own + LEAP_MAX, own, 0)
@@ -37,7 +37,7 @@ def test_above_it_one_leap_a_second_is_taken_and_the_next_epoch_always() -> None
     assert guard.admits(own + 2, own, LEAP_PAUSE_MS)
 
 
-def test_no_epoch_is_taken_that_no_election_can_follow() -> None:
+def test_an_epoch_without_room_for_an_election_is_refused() -> None:
     guard = EpochGuard()
     assert guard.admits(EPOCH_MAX, EPOCH_MAX - 1, 0)
     assert not guard.admits(EPOCH_MAX + 1, EPOCH_MAX, 0)
@@ -57,10 +57,10 @@ def test_a_node_at_the_last_epoch_names_the_remedy() -> None:
         m.EndQuorumEpochRequest(2**31 - 1, 2, ()),
     ],
 )
-def test_a_request_that_names_the_last_epoch_changes_nothing(request_: m.Request) -> None:
+def test_a_request_with_the_last_epoch_changes_nothing(request_: m.Request) -> None:
     node = voter()
     node.step(events.Started(), 0)
-    node.step(events.Asked("token", request_), 1)
+    node.step(events.Requested("token", request_), 1)
     assert node.epoch == 3
 
 
@@ -75,6 +75,6 @@ def test_a_request_that_names_the_last_epoch_changes_nothing(request_: m.Request
     ],
     ids=["epoch-above-the-leaders", "epoch-goes-back", "not-at-the-end", "gap", "empty"],
 )
-def test_batches_that_no_leader_of_the_epoch_has_do_not_follow(batches: list[Batch]) -> None:
+def test_gaps_and_wrong_epochs_do_not_follow_the_log(batches: list[Batch]) -> None:
     assert not follows(LogView(), batches, 3)
     assert follows(LogView(), [Batch(0, 2, 1), Batch(2, 5, 3)], 3)

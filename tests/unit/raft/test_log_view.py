@@ -18,7 +18,7 @@ def test_end_of_epoch_names_the_largest_epoch_not_above(epoch: int, end: tuple[i
     assert view().end_of_epoch(epoch) == EpochEnd(*end)
 
 
-def test_below_the_log_the_snapshot_speaks() -> None:
+def test_epochs_below_the_log_come_from_the_snapshot() -> None:
     log = LogView(10, 30, [(4, 10)], [SnapshotId(10, 3)])
     assert log.end_of_epoch(2) == EpochEnd(3, 10)
     assert log.last_epoch == 4
@@ -41,12 +41,12 @@ def test_a_reset_makes_earlier_snapshots_stale() -> None:
 
 
 @pytest.mark.parametrize("snapshots", [[], [SnapshotId(0, 0)], [SnapshotId(900, 4)]])
-def test_a_log_that_starts_behind_its_snapshots_is_refused(snapshots: list[SnapshotId]) -> None:
+def test_a_log_that_starts_after_its_snapshots_is_refused(snapshots: list[SnapshotId]) -> None:
     with pytest.raises(AssertionError, match="a snapshot covers the offsets before the log's start"):
         LogView(1000, 1010, [(6, 1000)], snapshots)
 
 
-def test_truncation_takes_epochs_with_it() -> None:
+def test_truncation_removes_later_epochs() -> None:
     log = view()
     log.truncated(20)
     assert (log.end_offset, log.flushed_offset, log.last_epoch) == (20, 20, 4)
@@ -54,7 +54,7 @@ def test_truncation_takes_epochs_with_it() -> None:
     assert log.epochs == [(1, 0), (4, 10)]
 
 
-def test_deleting_a_prefix_keeps_the_epoch_that_the_rest_begins_in() -> None:
+def test_deleting_a_prefix_keeps_the_epoch_of_the_first_record() -> None:
     log = LogView(0, 30, [(1, 0), (4, 10), (5, 20)], [SnapshotId(12, 4), SnapshotId(15, 4)])
     log.prefix_deleted(SnapshotId(15, 4), 15)
     assert (log.snapshots, log.stale) == ([SnapshotId(15, 4)], []), "who deletes the log deletes the snapshots"

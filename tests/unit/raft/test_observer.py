@@ -26,7 +26,7 @@ def observer() -> RaftNode:
     )
 
 
-def test_a_leader_that_is_no_known_voter_is_asked_again_when_its_answer_is_lost() -> None:
+def test_an_unknown_leader_is_asked_again_after_a_lost_answer() -> None:
     host = QuietHost()
     host.node = observer()
     asked: list[int] = []
@@ -42,7 +42,7 @@ def test_a_leader_that_is_no_known_voter_is_asked_again_when_its_answer_is_lost(
     assert asked.count(LEADER) > 2
 
 
-def test_who_hears_nothing_of_its_leader_refuses_no_pre_votes() -> None:
+def test_an_observer_without_contact_to_its_leader_grants_pre_votes() -> None:
     """It may be a voter in the candidate's voter set, and its vote may be the missing one (raft seed 17286)."""
     host = QuietHost()
     host.node = node = observer()
@@ -55,7 +55,7 @@ def test_who_hears_nothing_of_its_leader_refuses_no_pre_votes() -> None:
             if is_heard and fetches:
                 host.tell(events.Answered(fetches.pop(), m.FetchReply(m.NONE, epoch=5, leader_id=VOTER)))
         asked = m.VoteRequest(5, ReplicaKey(2, Uuid(bytes(15) + b"\2")), 4, 10, pre_vote=True, voter=node.local)
-        host.tell(events.Asked("vote", asked))
+        host.tell(events.Requested("vote", asked))
 
     host.tell(events.Started())
     run(0, 10_000, is_heard=True)

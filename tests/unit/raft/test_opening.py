@@ -47,13 +47,13 @@ class First(QuietHost):
             self.tell(events.Answered(message.number, reply))
 
 
-def test_a_leader_states_the_voters_again_when_its_opening_was_truncated() -> None:
+def test_a_leader_records_the_voters_again_after_its_first_batch_was_truncated() -> None:
     first = First()
     node = first.node
     assert (node.is_leader, node.log.end_offset) == (True, 3)
     assert first.opened[0].stated == VOTERS
     # Another voter opened the next epoch on an empty log, and died before any node had its records.
-    first.tell(events.Asked("t", m.BeginQuorumEpochRequest(2, 3)))
+    first.tell(events.Requested("t", m.BeginQuorumEpochRequest(2, 3)))
     reply = m.FetchReply(m.NONE, 2, 3, diverging=EpochEnd(1, 0))
     first.tell(events.Answered(first.fetch, reply))
     assert (node.log.end_offset, node.voters) == (0, VOTERS)
@@ -63,7 +63,7 @@ def test_a_leader_states_the_voters_again_when_its_opening_was_truncated() -> No
     assert first.opened[1].stated == VOTERS
 
 
-def test_voters_in_the_log_are_not_stated_again() -> None:
+def test_dynamic_voters_are_not_recorded_again() -> None:
     first = First()
     first.tell(events.Resign(1))
     for first.now_ms in (10_000, 20_000):

@@ -22,7 +22,7 @@ def _fetched(progress: Progress, key: ReplicaKey, offset: int) -> None:
     replica.fetched(offset, 100, 1_000)
 
 
-def test_a_static_voter_counts_again_once_it_fetches_from_another_disk() -> None:
+def test_a_static_voter_with_another_disk_counts_after_its_fetch() -> None:
     """It stayed an observer for the rest of the epoch, and the loss of another voter stopped the quorum."""
     progress = _leader(ReplicaKey(1), ReplicaKey(2), ReplicaKey(3))
     _fetched(progress, ReplicaKey(2, OLD), 90)
@@ -32,14 +32,14 @@ def test_a_static_voter_counts_again_once_it_fetches_from_another_disk() -> None
     assert not progress.observers
 
 
-def test_what_a_replaced_disk_had_counts_no_more() -> None:
+def test_acknowledgements_of_a_replaced_disk_no_longer_count() -> None:
     progress = _leader(ReplicaKey(1), ReplicaKey(2), ReplicaKey(3))
     _fetched(progress, ReplicaKey(2, OLD), 90)
     _fetched(progress, ReplicaKey(2, NEW), 40)
     assert progress.voters[2].end_offset == 40
 
 
-def test_a_voter_of_the_log_counts_on_its_own_disk_only() -> None:
+def test_a_dynamic_voter_counts_only_with_its_own_disk() -> None:
     progress = _leader(LOCAL, ReplicaKey(2, OLD), ReplicaKey(3, OLD))
     _fetched(progress, ReplicaKey(2, OLD), 90)
     _fetched(progress, ReplicaKey(2, NEW), 95)

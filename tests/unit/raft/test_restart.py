@@ -16,7 +16,7 @@ KEYS = {number: ReplicaKey(number, Uuid(bytes(15) + bytes([number]))) for number
 
 
 def started(state: QuorumState, kraft_version: int) -> RaftNode:
-    """A voter whose log holds records of the first epoch."""
+    """A voter with records of the first epoch in its log."""
     log = LogView()
     log.appended(0, 5, 1)
     log.flushed(5)
@@ -34,7 +34,7 @@ def started(state: QuorumState, kraft_version: int) -> RaftNode:
 
 
 @pytest.mark.parametrize(("leader_id", "role", "says"), [(3, Role.FOLLOWER, 3), (2, Role.RESIGNED, 2)])
-def test_who_stood_and_lost_does_not_say_that_it_led(leader_id: int, role: Role, says: int) -> None:
+def test_a_candidate_that_lost_does_not_report_that_it_led(leader_id: int, role: Role, says: int) -> None:
     """Two candidates of an epoch vote for themselves. The one that followed the other then reported, after a restart,
     that it had led that epoch. Apache Kafka's nodes, which know the leader, end at such a claim.
     """
@@ -42,7 +42,7 @@ def test_who_stood_and_lost_does_not_say_that_it_led(leader_id: int, role: Role,
     assert (node.role.role, node.leader_id, node.epoch) == (role, says, 1)
 
 
-def test_a_leader_that_is_no_static_voter_any_more_is_not_forgotten() -> None:
+def test_a_leader_that_is_no_longer_a_static_voter_is_remembered() -> None:
     """The first start with other voters forgot it; the second one then counted the leader's records as its own."""
     node = started(QuorumState(1, 4, KEYS[2]), kraft_version=0)
     assert (node.role.role, node.leader_id) == (Role.UNATTACHED, 4)

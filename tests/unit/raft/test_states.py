@@ -11,19 +11,19 @@ FORBIDDEN = [(old, new) for old in TRANSITIONS for new in Role if new not in TRA
 
 
 @pytest.mark.parametrize(("old", "new"), FORBIDDEN)
-def test_what_the_table_does_not_name_raises(old: Role | None, new: Role) -> None:
+def test_a_transition_outside_the_table_raises(old: Role | None, new: Role) -> None:
     with pytest.raises(IllegalTransition):
         check_transition(old, new, 3, 4)
 
 
-def test_nobody_becomes_leader_but_a_candidate_of_that_epoch() -> None:
+def test_only_a_candidate_of_the_epoch_becomes_leader() -> None:
     assert [old for old, after in TRANSITIONS.items() if Role.LEADER in after] == [Role.CANDIDATE]
     check_transition(Role.CANDIDATE, Role.LEADER, 4, 4)
     with pytest.raises(IllegalTransition):
         check_transition(Role.CANDIDATE, Role.LEADER, 4, 5)
 
 
-def test_a_new_epoch_is_needed_to_stand_and_epochs_never_go_back() -> None:
+def test_a_candidacy_needs_a_new_epoch_and_epochs_never_decrease() -> None:
     check_transition(Role.PROSPECTIVE, Role.CANDIDATE, 4, 5)
     with pytest.raises(IllegalTransition):
         check_transition(Role.PROSPECTIVE, Role.CANDIDATE, 4, 4)

@@ -75,13 +75,13 @@ class Leader(QuietHost):
             self.versions.append(batch.kraft_version)
 
     def ask(self, token: str, request: m.Request) -> int | None:
-        self.tell(events.Asked(token, request))
+        self.tell(events.Requested(token, request))
         return self.answers.get(token)
 
     def fetch(self, voter: Voter, token: str = "fetch") -> None:
         log = self.node.log
         self.tell(
-            events.Asked(token, m.FetchRequest(self.node.epoch, voter.key, log.end_offset, self.node.epoch, 1, 0))
+            events.Requested(token, m.FetchRequest(self.node.epoch, voter.key, log.end_offset, self.node.epoch, 1, 0))
         )
 
 
@@ -104,7 +104,7 @@ def test_a_replica_that_has_caught_up_is_added_and_answered_when_committed() -> 
     assert leader.ask("twice", m.AddVoterRequest(TWO, 1000)) == m.DUPLICATE_VOTER
 
 
-def test_a_change_that_is_not_committed_in_time_is_answered_so() -> None:
+def test_a_change_that_is_not_committed_in_time_times_out() -> None:
     leader = Leader()
     leader.fetch(TWO)
     assert leader.ask("add", m.AddVoterRequest(TWO, 1000)) is None
@@ -114,7 +114,7 @@ def test_a_change_that_is_not_committed_in_time_is_answered_so() -> None:
     assert leader.ask("next", m.RemoveVoterRequest(TWO.key)) == m.REQUEST_TIMED_OUT, "it may still be committed"
 
 
-def test_who_is_added_is_asked_first_what_it_supports() -> None:
+def test_a_new_voter_is_asked_for_its_versions_first() -> None:
     leader = Leader()
     leader.fetch(TWO)
     leader.supports = None
@@ -142,7 +142,7 @@ def test_who_is_added_is_asked_first_what_it_supports() -> None:
         (m.VersionsReply(m.NONE, (2, 3)), m.INVALID_REQUEST),
     ],
 )
-def test_who_would_not_understand_is_not_added(reply: m.VersionsReply, error: int) -> None:
+def test_a_voter_without_the_needed_version_is_not_added(reply: m.VersionsReply, error: int) -> None:
     leader = Leader()
     leader.fetch(TWO)
     leader.supports = reply
@@ -151,7 +151,7 @@ def test_who_would_not_understand_is_not_added(reply: m.VersionsReply, error: in
     assert leader.node.leader.pending_change is None
 
 
-def test_who_cannot_be_reached_is_not_added() -> None:
+def test_an_unreachable_voter_is_not_added() -> None:
     leader = Leader()
     leader.fetch(TWO)
     leader.cannot_be_reached = True
@@ -174,13 +174,13 @@ UNSOUND: list[m.Request] = [
 
 @pytest.mark.parametrize("kraft_version", [0, 1])
 @pytest.mark.parametrize("request_", UNSOUND, ids=lambda request: type(request).__name__)
-def test_what_names_no_replica_is_refused_before_anything_else(request_: m.Request, kraft_version: int) -> None:
+def test_a_request_without_a_replica_is_refused_first(request_: m.Request, kraft_version: int) -> None:
     leader = Leader(kraft_version)
     assert leader.node.epoch == 1
     assert leader.ask("odd", request_) == m.INVALID_REQUEST
 
 
-def test_only_that_very_voter_is_removed_and_never_the_last() -> None:
+def test_only_the_named_voter_is_removed_and_never_the_last() -> None:
     leader = Leader()
     assert leader.ask("last", m.RemoveVoterRequest(ONE.key)) == m.VOTER_NOT_FOUND
     leader.fetch(TWO)
@@ -211,7 +211,7 @@ def test_endpoints_are_updated_at_once() -> None:
 
 
 @pytest.mark.parametrize("change", [{"endpoints": {"CONTROLLER": ("elsewhere", 1)}}, {"kraft_versions": (0, 2)}])
-def test_a_leader_that_is_not_what_the_log_says_puts_that_right(change: dict[str, Any]) -> None:
+def test_a_leader_that_differs_from_the_log_updates_its_own_entry(change: dict[str, Any]) -> None:
     """It has no leader to send the update to."""
     own = ONE._replace(**change)
     leader = Leader(own=own)
@@ -231,7 +231,7 @@ REQUESTS: list[tuple[ApiKey, m.Request]] = [
 
 
 @pytest.mark.parametrize(("key", "request_"), REQUESTS, ids=lambda value: getattr(value, "name", ""))
-def test_they_travel(key: ApiKey, request_: m.Request) -> None:
+def test_voter_changes_survive_a_round_trip(key: ApiKey, request_: m.Request) -> None:
     version = API[key].max_version
     sent = codec.encode(wire_form.request_to_wire(request_, ONE.key, VoterSet([ONE])), version)
     assert wire_form.request_from_wire(codec.decode(API[key].request, sent, version)) == request_
@@ -240,13 +240,13 @@ def test_they_travel(key: ApiKey, request_: m.Request) -> None:
     assert wire_form.reply_from_wire(got) == m.VoterChangeReply(m.DUPLICATE_VOTER)
 
 
-def test_voters_are_stated_as_the_protocol_has_it() -> None:
+def test_voter_sets_survive_a_round_trip() -> None:
     voters = VoterSet([ONE, TWO._replace(kraft_versions=(0, 1))])
     assert decode_voters(encode_voters(voters)) == voters
 
 
 class StaticLeader(Leader):
-    """A leader, one of two static voters whose directory ids are unknown."""
+    """A leader, one of two static voters with unknown directory ids."""
 
     def __init__(self) -> None:
         super().__init__(kraft_version=0)
@@ -279,7 +279,7 @@ def led() -> StaticLeader:
     return leader
 
 
-def test_static_voters_tell_their_leader_who_they_are() -> None:
+def test_static_voters_report_their_identity_to_the_leader() -> None:
     leader = led()
     epoch = leader.node.epoch
     stranger = TWO._replace(key=ReplicaKey(7, Uuid(b"x" * 16)))
@@ -308,7 +308,7 @@ def test_an_upgrade_states_the_same_voters_with_their_directories() -> None:
     assert leader.stated[-1] == VoterSet([ONE])
 
 
-def test_no_upgrade_with_a_voter_that_would_not_bear_it_or_has_another_disk_by_now() -> None:
+def test_an_outdated_voter_or_a_changed_disk_refuses_an_upgrade() -> None:
     leader = led()
     epoch = leader.node.epoch
     leader.ask("old", m.UpdateVoterRequest(epoch, TWO._replace(kraft_versions=(0, 0))))
@@ -318,7 +318,7 @@ def test_no_upgrade_with_a_voter_that_would_not_bear_it_or_has_another_disk_by_n
     assert why_not_upgrade(leader.node, 1) == "2 has not confirmed its support yet"
 
 
-def test_an_upgrade_that_is_truncated_never_was() -> None:
+def test_a_truncated_upgrade_is_undone() -> None:
     static = VoterSet([Voter(ReplicaKey(1)), Voter(ReplicaKey(2))])
     sets = VoterSets(static, None, 0)
     assert sets.kraft_version == 0
@@ -334,7 +334,7 @@ def test_an_upgrade_that_is_truncated_never_was() -> None:
     assert sets.kraft_version == 1
 
 
-def test_a_snapshot_that_names_no_voters_takes_an_upgrade_back() -> None:
+def test_a_snapshot_without_voters_undoes_an_upgrade() -> None:
     """The snapshot's log never had the upgrade: this node's record of it was not committed."""
     static = VoterSet([Voter(ReplicaKey(1)), Voter(ReplicaKey(2))])
     sets = VoterSets(static, None, 0)
@@ -343,7 +343,7 @@ def test_a_snapshot_that_names_no_voters_takes_an_upgrade_back() -> None:
     assert (sets.kraft_version, sets.current) == (0, static)
 
 
-def test_a_static_follower_tells_each_leader_once() -> None:
+def test_a_static_follower_reports_once_to_each_leader() -> None:
     node = RaftNode(
         local=ONE.key,
         voters=VoterSet([Voter(ReplicaKey(1)), Voter(ReplicaKey(2))]),
@@ -358,7 +358,7 @@ def test_a_static_follower_tells_each_leader_once() -> None:
     host.node = node
     host.tell(events.Started())
     for epoch in (1, 2):
-        host.tell(events.Asked("begin", m.BeginQuorumEpochRequest(epoch, 2, None, "c")))
+        host.tell(events.Requested("begin", m.BeginQuorumEpochRequest(epoch, 2, None, "c")))
         for _ in range(6):
             host.now_ms += node.config.fetch_timeout_ms // 2
             fetch = host.requests(m.FetchRequest)[-1]

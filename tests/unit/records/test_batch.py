@@ -12,12 +12,12 @@ from kraft_protocol.records.batch import (
     NewRecord,
     build_batch,
     check_batch,
-    iter_all_records,
     iter_headers,
     iter_records,
     read_header,
 )
 from kraft_protocol.records.errors import CorruptBatch, InvalidBatch, TruncatedBatch, UnsupportedMagic
+from tests.batches import iter_all_records
 
 kafka_records = pytest.importorskip("kafka.record.default_records")
 
@@ -29,7 +29,7 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
-def test_kafka_python_reads_what_we_build(codec: int) -> None:
+def test_kafka_python_reads_our_batches(codec: int) -> None:
     data = build_batch(
         RECORDS, base_offset=42, compression=codec, producer_id=7, producer_epoch=1, base_sequence=5, leader_epoch=3
     )
@@ -47,7 +47,7 @@ def test_kafka_python_reads_what_we_build(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [0, 1, 3])
-def test_we_read_what_kafka_python_builds(codec: int) -> None:
+def test_we_read_batches_of_kafka_python(codec: int) -> None:
     builder: Any = kafka_records.DefaultRecordBatchBuilder(2, codec, True, 9, 2, 100, 1 << 20)
     for i, r in enumerate(RECORDS):
         builder.append(i, r.timestamp, r.key, r.value, list(r.headers))
@@ -79,7 +79,7 @@ def test_every_bit_flip_under_the_crc_is_noticed() -> None:
     check_batch(data)
 
 
-def test_every_prefix_is_told_as_truncated() -> None:
+def test_every_prefix_is_reported_as_truncated() -> None:
     data = build_batch(RECORDS)
     for length in range(1, len(data)):
         with pytest.raises(TruncatedBatch):

@@ -17,7 +17,7 @@ CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZST
 
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("data", SAMPLES)
-def test_round_trip(codec: Compression, data: bytes) -> None:
+def test_data_survives_a_round_trip_in_every_codec(codec: Compression, data: bytes) -> None:
     assert decompress(codec, memoryview(compress(codec, data))) == data
 
 
@@ -30,7 +30,7 @@ def test_a_bomb_stops_at_the_limit(codec: Compression) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_cut_and_damaged_data_is_one_error(codec: Compression) -> None:
+def test_truncated_and_damaged_data_raise_the_same_error(codec: Compression) -> None:
     data = compress(codec, b"hello, world " * 1000)
     for cut in range(1, len(data)):
         with pytest.raises(CorruptBatch):
@@ -54,7 +54,7 @@ def test_lz4_blocks_are_independent() -> None:
     assert compress(Compression.LZ4, b"a" * 200_000)[4] & 0x20
 
 
-def test_unknown_codec() -> None:
+def test_an_unknown_codec_is_refused() -> None:
     with pytest.raises(CorruptBatch, match="codec 5"):
         decompress(5, b"")
     with pytest.raises(CorruptBatch, match="codec 7"):

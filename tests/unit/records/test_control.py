@@ -17,7 +17,7 @@ from kraft_protocol.records.control import (
 from kraft_protocol.records.errors import CorruptBatch
 
 
-def test_marker_bytes_are_kafkas() -> None:
+def test_marker_bytes_equal_kafkas() -> None:
     data = build_marker(commit=True, producer_id=5, producer_epoch=2, coordinator_epoch=9, timestamp=77)
     header = check_batch(data)
     assert header.is_control
@@ -29,7 +29,7 @@ def test_marker_bytes_are_kafkas() -> None:
     assert parse_marker(record.value) == 9
 
 
-def test_types_of_the_future_are_unknown_and_bad_keys_refused() -> None:
+def test_future_types_are_unknown_and_bad_keys_are_refused() -> None:
     assert parse_control_key(control_key(99)) is ControlType.UNKNOWN
     for key in (None, b"", b"\0\0\0", b"\xff\xff\0\0"):
         with pytest.raises(CorruptBatch):
@@ -38,7 +38,7 @@ def test_types_of_the_future_are_unknown_and_bad_keys_refused() -> None:
         parse_marker(b"\0")
 
 
-def test_metadata_control_batch() -> None:
+def test_metadata_control_batches_are_decoded() -> None:
     data = build_control_batch([(ControlType.LEADER_CHANGE, b"abc")], base_offset=10, leader_epoch=4, timestamp=5)
     header = check_batch(data)
     assert (header.base_offset, header.partition_leader_epoch, header.is_transactional) == (10, 4, False)

@@ -23,7 +23,7 @@ def java_hash(data: bytes) -> int:
 
 
 @pytest.mark.peer
-def test_both_directions(tmp_path: Path) -> None:
+def test_java_and_ours_read_batches_of_each_other(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     records = [NewRecord(b"k", LONG, NOW, [("h", b"xy"), ("n", None)]), NewRecord(None, b"v", NOW - 5), NewRecord(b"t")]
     ours.write_bytes(

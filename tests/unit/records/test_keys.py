@@ -1,4 +1,4 @@
-"""Keys and positions of records, found without decoding, equal those that decoding finds."""
+"""Keys and positions found without decoding equal those of decoded records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def random_batch(rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_they_are_what_decoding_finds(seed: int) -> None:
+def test_keys_equal_those_found_by_decoding(seed: int) -> None:
     raw = random_batch(random.Random(seed))
     header = read_header(raw)
     data = bytes(records_section(raw, header))
@@ -92,7 +92,7 @@ def found_by(data: bytes, count: int) -> object:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_runs_of_alike_records_are_what_a_loop_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_found_in_runs_equal_those_found_in_a_loop(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     data = alike_records(rng)
     count = data_count(data)
@@ -108,7 +108,7 @@ def test_runs_of_alike_records_are_what_a_loop_finds(seed: int, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_an_only_record_is_noted_as_one_of_many(seed: int) -> None:
+def test_a_single_record_is_noted_like_many(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(60):
         key = None if rng.random() < 0.1 else rng.randbytes(rng.choice((0, 1, 8, LONG_KEY, LONG_KEY + 1, 63, 64, 200)))
@@ -141,7 +141,7 @@ def data_count(data: bytes) -> int:
 
 
 def test_records_of_a_benchmark_make_runs() -> None:
-    """Nearly all load has this shape; otherwise each record costs a loop."""
+    """Nearly all load has this shape; without runs each record costs an iteration."""
     raw = build_batch([(b"key-%09d" % number, bytes(100)) for number in range(160)], timestamp=1)
     data = bytes(records_section(raw, read_header(raw)))
     first = run_at(data, 0, 160)
@@ -155,7 +155,7 @@ def test_records_of_a_benchmark_make_runs() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("horizon", [None, 1_800_000_000_000])
-def test_a_thinned_batch_has_the_records_that_were_kept(seed: int, horizon: int | None) -> None:
+def test_a_filtered_batch_contains_the_kept_records(seed: int, horizon: int | None) -> None:
     rng = random.Random(seed)
     raw = random_batch(rng)
     header = read_header(raw)
@@ -184,7 +184,7 @@ def test_an_empty_batch_keeps_offsets_producer_and_sequence() -> None:
     assert (after.compression, after.base_timestamp, after.max_timestamp) == (0, -1, 8)
 
 
-def test_records_that_are_cut_off_are_refused() -> None:
+def test_truncated_records_are_refused() -> None:
     raw = build_batch([(b"k", b"v" * 50)] * 3)
     header = read_header(raw)
     data = bytes(records_section(raw, header))
@@ -196,7 +196,7 @@ def test_records_that_are_cut_off_are_refused() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"\x81\x80\x01", b"\x06\x00\x00\x00\x81\x80\x01", b"\xff" * 30])
-def test_lengths_that_cannot_be_are_refused(damage: bytes) -> None:
+def test_impossible_lengths_are_refused(damage: bytes) -> None:
     for count in (1, 2, 2**31 - 1):
         with pytest.raises(CorruptBatch):
             note_keys(damage + bytes(100), count, {}, 0)

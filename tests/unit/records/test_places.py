@@ -19,7 +19,7 @@ RECORD = b"\x0c\x00\x00\x00\x01\x00\x00"
 
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("size", [0, 10, 20_000])
-def test_places_are_those_of_the_records(codec: Compression, size: int) -> None:
+def test_places_match_the_decoded_records(codec: Compression, size: int) -> None:
     batch = build_batch([(b"k", b"v" * size)] * 50, timestamp=1000, base_offset=7, compression=codec)
     expected = [Place(record.timestamp, record.offset) for record in iter_records(batch)]
     assert list(places(batch)) == expected
@@ -27,14 +27,14 @@ def test_places_are_those_of_the_records(codec: Compression, size: int) -> None:
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.ZSTD])
 @pytest.mark.parametrize("section", [RECORD * 3 + b"\x00", RECORD * 2, RECORD * 2 + b"\x0c"])
-def test_damage_is_told(codec: Compression, section: bytes) -> None:
+def test_damaged_batches_are_refused(codec: Compression, section: bytes) -> None:
     fields = (codec, 2, 1000, 1000, -1, -1, -1, 3)
     with pytest.raises(CorruptBatch):
         list(places(seal(0, -1, fields, compress(codec, section))))
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
-def test_of_a_bomb_little_is_read(codec: Compression, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_is_not_read_whole(codec: Compression, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RECORDS_MAX", 10_000)
     monkeypatch.setattr(module, "PLAIN_MAX", 1 << 20)
     count = 3_000_000

@@ -67,7 +67,7 @@ def test_outlines_of_good_records(seed: int, read: Reader) -> None:
 
 
 @both
-def test_damaged_records_are_seen_as_damaged(read: Reader) -> None:
+def test_damaged_records_are_recognized(read: Reader) -> None:
     rng = random.Random(1)
     damaged = 0
     for _ in range(1500):
@@ -98,7 +98,7 @@ def test_damaged_records_are_seen_as_damaged(read: Reader) -> None:
     assert damaged > 200
 
 
-def test_lengths_that_leave_the_batch() -> None:
+def test_lengths_that_leave_the_batch_are_refused() -> None:
     data = build_batch([NewRecord(b"k", b"v", 1)] * 10)
     section = bytearray(data[61:])
     size = len(section) // 10
@@ -114,6 +114,6 @@ def test_lengths_that_leave_the_batch() -> None:
 
 
 @both
-def test_a_length_that_is_no_number(read: Reader) -> None:
+def test_an_endless_varint_is_refused(read: Reader) -> None:
     with pytest.raises(VarintTooLong):
         read(b"\xff" * 20, 1)

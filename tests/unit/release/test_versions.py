@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def test_files_that_disagree_are_named(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["1.2", "v1.2.3", "1.2.3-rc1", "1.2.3\n"])
-def test_a_text_that_is_no_version_is_refused(copy: Path, text: str) -> None:
+def test_a_text_that_is_not_a_version_is_refused(copy: Path, text: str) -> None:
     before = version(copy)
     with pytest.raises(ValueError, match="is not a version"):
         state(text, copy)
@@ -54,3 +55,19 @@ def test_a_text_that_is_no_version_is_refused(copy: Path, text: str) -> None:
 def test_notes_are_the_dated_section(copy: Path) -> None:
     assert changes("9.8.7", copy) == "### Added\n\n- A thing."
     assert changes("1.0.0", copy) == ""
+
+
+def test_the_operators_chart_names_images_of_the_new_version(copy: Path) -> None:
+    state("9.8.7", copy)
+    values = (copy / "charts/kraftcluster-operator/values.yaml").read_text()
+    assert re.findall(r"^(\w*[iI]mage): \S+:9\.8\.7$", values, re.MULTILINE) == ["image", "nodeImage", "pipelineImage"]
+
+
+def test_a_release_candidate_is_semver_in_charts_only(copy: Path) -> None:
+    """Helm refuses a chart with the version 9.8.7rc1."""
+    state("9.8.7rc1", copy)
+    for name in ("kraftcluster", "kraftcluster-operator"):
+        chart = (copy / f"charts/{name}/Chart.yaml").read_text()
+        assert "\nversion: 9.8.7-rc1\nappVersion: 9.8.7-rc1\n" in chart
+    assert ":9.8.7rc1\n" in (copy / "charts/kraftcluster-operator/values.yaml").read_text()
+    assert 'version = "9.8.7rc1"' in (copy / "pyproject.toml").read_text()

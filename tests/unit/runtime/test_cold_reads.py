@@ -1,4 +1,4 @@
-"""A lane reads data that is not in the page cache before it is sent; other connections are served meanwhile."""
+"""A lane reads data outside the page cache before it is sent, while other connections are served."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def opened(real: RealEnv, path: Path, position: int, length: int) -> FileSlice: 
     return FileSlice(real.env.disk.open(str(path), read_only=True), position, length)
 
 
-def test_others_are_served_while_cold_data_is_read(
+def test_other_connections_are_served_during_cold_reads(
     real: RealEnv,  # noqa: F811
     segment: Path,
     cold: dict[str, Any],
@@ -90,7 +90,7 @@ def test_others_are_served_while_cold_data_is_read(
     assert {name.split(":")[0] for _, _, name in cold["read"]} == {"lane-read"}
 
 
-def test_a_connection_that_ends_while_its_data_is_read_is_told_once(
+def test_a_connection_that_ends_during_a_cold_read_is_reported_once(
     real: RealEnv,  # noqa: F811
     segment: Path,
     cold: dict[str, Any],
@@ -106,7 +106,7 @@ def test_a_connection_that_ends_while_its_data_is_read_is_told_once(
     assert len(servers[0].lost) == 1
 
 
-def test_more_that_is_written_while_cold_data_is_read_follows_it(
+def test_data_written_during_a_cold_read_follows_it(
     real: RealEnv,  # noqa: F811
     segment: Path,
     cold: dict[str, Any],
@@ -136,8 +136,8 @@ def test_a_failing_disk_ends_the_connection(
     assert isinstance(servers[0].lost[0], OSError)
 
 
-def test_residency_is_asked_of_the_kernel(segment: Path) -> None:
-    """New data is in memory; after a lane's read it is there again, whatever the kernel dropped."""
+def test_the_kernel_reports_data_in_memory(segment: Path) -> None:
+    """New data is in memory. After a lane's read it is there again, even if the kernel dropped it."""
     fd = os.open(segment, os.O_RDONLY)
     try:
         assert is_resident(fd, 0, len(DATA))
@@ -147,7 +147,7 @@ def test_residency_is_asked_of_the_kernel(segment: Path) -> None:
         os.close(fd)
 
 
-def test_a_receiver_is_told_when_cold_data_has_left(
+def test_a_receiver_is_notified_when_cold_data_was_sent(
     real: RealEnv,  # noqa: F811
     segment: Path,
     cold: dict[str, Any],

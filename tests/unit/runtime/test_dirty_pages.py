@@ -27,25 +27,27 @@ def group(path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     monkeypatch.setattr(dirty_pages, "_share_percent", lambda: 15)
 
 
-def test_the_room_is_what_the_kernel_lets_writers_dirty_freely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_room_equals_the_dirty_bytes_that_the_kernel_permits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files(tmp_path, monkeypatch)
     monkeypatch.setattr(dirty_pages, "_limited_groups", list)
     assert DirtyPages().room() == (185 * PAGE_BYTES, 200 * PAGE_BYTES)
 
 
-def test_a_control_group_with_less_room_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_control_group_with_less_room_limits_the_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files(tmp_path, monkeypatch)
     group(tmp_path, monkeypatch, "1000000")
     assert DirtyPages().room() == (120_000 - 1500, 120_000)
 
 
-def test_a_control_group_without_a_limit_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_control_group_without_a_limit_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files(tmp_path, monkeypatch)
     group(tmp_path, monkeypatch, "max")
     assert DirtyPages().room() == (185 * PAGE_BYTES, 200 * PAGE_BYTES)
 
 
-def test_a_system_without_these_numbers_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_kernel_numbers_the_room_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files(tmp_path, monkeypatch, "nr_free_pages 7\n")
     assert DirtyPages().room() is None
     monkeypatch.setattr(dirty_pages, "VMSTAT", str(tmp_path / "missing"))
@@ -53,7 +55,7 @@ def test_a_system_without_these_numbers_says_nothing(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc/vmstat")
-def test_this_machine_says_how_much_room_there_is(tmp_path: Path) -> None:
+def test_this_machine_reports_its_room(tmp_path: Path) -> None:
     room = RealDisk().dirty_room()
     assert room is not None
     assert room.left <= room.ceiling

@@ -92,12 +92,14 @@ def test_a_lock_excludes_other_processes_and_this_one(tmp_path: Path) -> None:
     answers.join_thread()
 
 
-def test_space(tmp_path: Path) -> None:
+def test_free_space_is_reported(tmp_path: Path) -> None:
     assert 0 < DISK.free_bytes(str(tmp_path)) <= DISK.total_bytes(str(tmp_path))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="syncfs is Linux's")
-def test_a_whole_file_system_is_synced_where_errors_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_is_synced_whole_if_the_kernel_reports_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(os, "uname", lambda: SimpleNamespace(release="6.1.0-test"))
         found = RealDisk().file_system(str(tmp_path))
@@ -109,7 +111,7 @@ def test_a_whole_file_system_is_synced_where_errors_are_told(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("release", ["5.7.19", "4.19.0-test", "unknown"])
-def test_kernels_that_keep_errors_to_themselves_are_not_trusted(
+def test_kernels_that_hide_sync_errors_are_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str
 ) -> None:
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
@@ -139,7 +141,7 @@ def evicted(path: Path, size: int) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="this system has no RWF_NOWAIT")
-def test_reads_that_must_not_wait_tell_what_is_not_in_memory(tmp_path: Path) -> None:
+def test_reads_without_waiting_report_data_that_is_not_in_memory(tmp_path: Path) -> None:
     evicted(tmp_path / "f", 1 << 20)
     file = DISK.open(str(tmp_path / "f"))
     with DISK.no_wait, pytest.raises(ColdRead) as cold:
@@ -168,7 +170,7 @@ def test_reads_of_other_threads_wait(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="this system has no RWF_NOWAIT")
-def test_where_the_file_system_cannot_tell_reads_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_wait_if_the_file_system_cannot_report_residency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "f").write_bytes(b"0123456789")
     real = os.preadv
 

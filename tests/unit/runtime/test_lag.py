@@ -86,7 +86,7 @@ def test_a_step_of_a_long_job_is_named(caplog: pytest.LogCaptureFixture) -> None
     assert any("callback=Turns._run step=" in line and "compare_ledgers" in line for line in lines(caplog))
 
 
-def test_partials_are_named_by_what_they_call() -> None:
+def test_a_partial_is_named_by_its_function() -> None:
     def work(topic: str, number: int) -> None:
         raise AssertionError(topic, number)
 

@@ -48,7 +48,7 @@ def test_cancelled_calls_do_not_run_and_do_not_pile_up() -> None:
     loop.close()
 
 
-def test_a_failing_callback_is_logged_and_the_loop_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_callback_is_logged_and_the_loop_continues(caplog: pytest.LogCaptureFixture) -> None:
     loop = Loop()
     read, write = os.pipe()
 

@@ -114,7 +114,7 @@ def test_parts_of_every_kind_arrive_in_order(real: RealEnv, tmp_path: Path) -> N
     listener.close()
 
 
-def test_close_sends_what_was_written_and_ends_are_told_once(real: RealEnv) -> None:
+def test_close_sends_written_data_and_ends_are_reported_once(real: RealEnv) -> None:
     servers, clients, listener = pair(real)
     server, client = servers[0], clients[0]
     server.transport.write([bytes(5_000_000)])
@@ -129,7 +129,7 @@ def test_close_sends_what_was_written_and_ends_are_told_once(real: RealEnv) -> N
     listener.close()
 
 
-def test_a_paused_reader_reads_nothing_and_notices_a_reset(real: RealEnv) -> None:
+def test_a_paused_reader_reads_nothing_but_notices_a_reset(real: RealEnv) -> None:
     servers, clients, listener = pair(real)
     servers[0].transport.pause_reading()
     clients[0].transport.write([b"hello"])
@@ -145,6 +145,49 @@ def test_a_paused_reader_reads_nothing_and_notices_a_reset(real: RealEnv) -> Non
     real.loop.run()
     assert servers[0].lost == [None]
     listener.close()
+
+
+def test_a_pause_changes_what_the_loop_watches_only_when_bytes_arrive(
+    real: RealEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers, clients, listener = pair(real)
+    server = servers[0].transport
+    changes: list[int] = []
+    rewatch = real.loop.rewatch
+    monkeypatch.setattr(real.loop, "rewatch", lambda fd, mask: (changes.append(mask), rewatch(fd, mask)))
+    for _ in range(10):  # a client that waits for each answer
+        server.pause_reading()
+        server.resume_reading()
+    assert changes == []
+    server.pause_reading()
+    clients[0].transport.write([b"early"])
+    real.loop.call_later(50, real.loop.stop)
+    real.loop.run()
+    assert changes == [0]
+    assert servers[0].data == b""
+    server.resume_reading()
+    real.loop.call_later(50, real.loop.stop)
+    real.loop.run()
+    assert servers[0].data == b"early"
+    listener.close()
+
+
+def test_a_reset_is_noticed_before_and_after_bytes_arrive_in_a_pause(real: RealEnv) -> None:
+    for early in (b"", b"early"):
+        servers, clients, listener = pair(real)
+        servers[0].transport.pause_reading()
+        if early:
+            clients[0].transport.write([early])
+            real.loop.call_later(50, real.loop.stop)
+            real.loop.run()
+        sock = clients[0].transport._sock
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        clients[0].transport.abort()
+        real.loop.call_later(50, real.loop.stop)
+        real.loop.run()
+        assert len(servers[0].lost) == 1
+        assert isinstance(servers[0].lost[0], ConnectionResetError)
+        listener.close()
 
 
 def test_a_file_that_shrank_ends_the_connection(real: RealEnv, tmp_path: Path, caplog: Any) -> None:
@@ -179,7 +222,7 @@ def test_a_failing_receiver_costs_its_own_connection_only(real: RealEnv, caplog:
     listener.close()
 
 
-def test_refused_connections_and_unknown_hosts_are_told(real: RealEnv) -> None:
+def test_refused_connections_and_unknown_hosts_are_reported(real: RealEnv) -> None:
     closed = socket.socket()
     closed.bind(("127.0.0.1", 0))
     errors: list[OSError] = []
@@ -197,7 +240,7 @@ def test_refused_connections_and_unknown_hosts_are_told(real: RealEnv) -> None:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_SYNCNT"), reason="the kernel's own patience cannot be set here")
-def test_an_address_that_says_nothing_is_given_up_in_seconds(real: RealEnv) -> None:
+def test_an_unresponsive_address_times_out_in_seconds(real: RealEnv) -> None:
     """For example the address of a deleted pod. The kernel would try for two minutes, and a name that has another
     address by then would not be looked up earlier. The silent address here is a listener with a full queue.
     """
@@ -215,7 +258,7 @@ def test_an_address_that_says_nothing_is_given_up_in_seconds(real: RealEnv) -> N
 
 
 @pytest.mark.parametrize("answers", [[["full", "open"]], [["full"], ["full"], ["open"]], [["full"], [], ["open"]]])
-def test_an_address_that_says_nothing_is_not_waited_for_alone(
+def test_an_unresponsive_address_does_not_delay_the_next(
     real: RealEnv, answers: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next address is tried in parallel. After the last one, the name may have a new address: of a replaced pod. A
@@ -251,7 +294,7 @@ def test_an_address_that_says_nothing_is_not_waited_for_alone(
     assert (peers, answers) == ([("127.0.0.1", listener.port)], [])
 
 
-def test_a_port_that_is_taken_is_named(real: RealEnv) -> None:
+def test_a_port_in_use_is_named(real: RealEnv) -> None:
     listener = real.env.net.listen("127.0.0.1", 0, Peer)
     with pytest.raises(OSError, match=f"127.0.0.1:{listener.port}"):
         real.env.net.listen("127.0.0.1", listener.port, Peer)

@@ -27,6 +27,6 @@ def test_the_process_is_described_as_prometheus_clients_describe_theirs() -> Non
     assert ours["process_cpu_seconds_total"] == pytest.approx(theirs["process_cpu_seconds_total"], abs=1)
 
 
-def test_where_there_is_no_proc_less_is_told(tmp_path: Path) -> None:
+def test_without_proc_fewer_metrics_are_reported(tmp_path: Path) -> None:
     names = {name for name, _, _ in ProcessMetrics(str(tmp_path)).collect()}
     assert names == {"process_cpu_seconds_total", "process_start_time_seconds", "process_max_fds"}

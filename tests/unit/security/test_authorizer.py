@@ -69,7 +69,7 @@ def client_of(who: str = ALICE, host: str = "10.0.0.1", api: ApiKey = ApiKey.PRO
     return RequestContext(api, 3, 1, "c", host, "PLAINTEXT", who, None, 0, lambda *_: None)
 
 
-def test_names_prefixes_and_the_wildcard_permit() -> None:
+def test_literal_prefixed_and_wildcard_entries_permit() -> None:
     rules = Rules()
     rules.add(Operation.READ, "orders")
     rules.add(Operation.READ, "log-", pattern=PREFIXED)
@@ -95,7 +95,7 @@ def test_a_denial_beats_every_permission() -> None:
     assert rules.may(Operation.READ, "log-1")
 
 
-def test_ipv6_addresses_are_named_as_java_writes_them() -> None:
+def test_ipv6_addresses_are_written_like_java() -> None:
     rules = Rules()
     rules.add(Operation.READ, "orders", host="2001:db8:0:0:0:0:0:1")
     rules.add(Operation.READ, "orders", host="10.0.0.7")
@@ -105,7 +105,7 @@ def test_ipv6_addresses_are_named_as_java_writes_them() -> None:
     assert not rules.may(Operation.READ, "orders", host="2001:db8::2")
 
 
-def test_hosts_count() -> None:
+def test_entries_apply_to_their_hosts() -> None:
     rules = Rules()
     rules.add(Operation.READ, "orders", host="10.0.0.1")
     assert rules.may(Operation.READ, "orders")
@@ -127,7 +127,7 @@ def test_describe_configs_is_implied_by_alter_configs_alone() -> None:
     assert not rules.may(Operation.DESCRIBE, "orders")
 
 
-def test_where_there_are_no_entries_the_configuration_decides() -> None:
+def test_without_entries_the_configuration_decides() -> None:
     for allows in (False, True):
         rules = Rules(allows_without_acls=allows)
         assert rules.may(Operation.READ, "orders") is allows
@@ -144,7 +144,7 @@ def test_super_users_may_do_everything_even_before_the_entries_are_known() -> No
     assert refused.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_snapshot_takes_the_place_of_what_was_known() -> None:
+def test_a_snapshot_replaces_all_entries() -> None:
     rules = Rules()
     rules.add(Operation.READ, "orders")
     rules.image.clear()
@@ -170,7 +170,7 @@ def test_a_writer_of_any_topic_may_be_idempotent() -> None:
     assert not some(client_of(), Operation.WRITE, TOPIC)
 
 
-def test_what_one_may_do_is_told_in_bits() -> None:
+def test_permitted_operations_are_returned_as_bits() -> None:
     rules = Rules()
     rules.add(Operation.WRITE, "orders")
     assert rules.authorizer.operations(client_of(), TOPIC, "orders") == 1 << Operation.WRITE | 1 << Operation.DESCRIBE
@@ -179,7 +179,7 @@ def test_what_one_may_do_is_told_in_bits() -> None:
     assert rules.authorizer.operations(client_of(), CLUSTER) == every
 
 
-def test_decisions_are_logged_as_kafka_logs_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_decisions_are_logged_in_kafkas_words(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "kafka.authorizer.logger")
     rules = Rules("User:root")
     rules.add(Operation.READ, "log-", pattern=PREFIXED)
@@ -240,7 +240,7 @@ def _slowly(records: list[Any], who: str, host: str, operation: int, kind: int, 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_rules_are_judged_as_by_the_slow_twin(seed: int) -> None:
+def test_random_rules_give_the_decisions_of_the_slow_twin(seed: int) -> None:
     dice = random.Random(seed)
     rules = Rules()
     names = ["a", "ab", "abc", "b", "*", "a-b"]
@@ -303,6 +303,6 @@ def test_the_configuration_names_the_authorizer() -> None:
         ({"authorizer_class_name": STANDARD, "super_users": "User:a,root;bob"}, "super.users"),
     ],
 )
-def test_what_cannot_be_is_named(keys: dict[str, str], words: str) -> None:
+def test_an_invalid_configuration_is_refused_with_the_reason(keys: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         authorizer_of(_config(**keys))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench import hostile_messages
+from bench.clients import hostile_messages
 from kraft_node.base import turns
 from kraft_protocol.wire import messages as m
 from tests.kip.cluster import Cluster

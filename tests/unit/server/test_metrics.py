@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kraft_node.base.histogram import Histogram, bucket_of, bucket_top
 from kraft_node.broker.lifecycle import BrokerState
-from kraft_node.server.monitoring.metrics import Histogram, Registry, RequestMetrics, bucket_of, bucket_top
+from kraft_node.server.monitoring.metrics import MetricsRegistry, RequestMetrics
 from kraft_node.server.monitoring.monitoring_server import CONNECTIONS_MAX, REQUEST_MAX, UNSENT_MAX, HttpServer
 from kraft_node.server.node import Node
-from tests.unit.server.fakes import FakeTransport, World, feed
+from tests.unit.server.connections.fakes import FakeTransport, World, feed
 
 
-def test_every_value_lies_in_a_bucket_whose_top_is_near() -> None:
+def test_every_value_is_near_the_top_of_its_bucket() -> None:
     for value in [*range(2_000), *(random.Random(1).randrange(1 << 40) for _ in range(2_000))]:
         top = bucket_top(bucket_of(value))
         assert value <= top <= value * 1.25 + 1
@@ -24,7 +25,7 @@ def test_every_value_lies_in_a_bucket_whose_top_is_near() -> None:
         assert bucket_of(top + 1) == bucket_of(value) + 1
 
 
-def test_quantiles_are_those_of_the_sorted_values_to_within_a_quarter() -> None:
+def test_quantiles_are_accurate_to_a_quarter() -> None:
     rng = random.Random(2)
     values = [int(rng.expovariate(0.01)) for _ in range(20_000)]
     histogram = Histogram()
@@ -38,7 +39,7 @@ def test_quantiles_are_those_of_the_sorted_values_to_within_a_quarter() -> None:
     assert histogram.total == sum(values)
 
 
-def test_quantiles_forget_what_is_old() -> None:
+def test_quantiles_forget_old_values() -> None:
     histogram = Histogram()
     histogram.turn(60_000)
     histogram.observe(1_000, 10)
@@ -49,8 +50,8 @@ def test_quantiles_forget_what_is_old() -> None:
     assert histogram.quantiles()[-1][1] == 1
 
 
-def test_the_text_is_what_prometheus_reads() -> None:
-    registry = Registry()
+def test_prometheus_parses_the_text() -> None:
+    registry = MetricsRegistry()
     requests = RequestMetrics()
     api = requests.api(0, "Produce")
     api.versions[9] = 3
@@ -67,7 +68,7 @@ def test_the_text_is_what_prometheus_reads() -> None:
 
 
 def serve(not_ready: Any = lambda: None) -> HttpServer:
-    registry = Registry()
+    registry = MetricsRegistry()
     registry.gauge("up", lambda: 1)
     return HttpServer(World({}).env, registry, not_ready, lambda: "{}\n")
 
@@ -106,7 +107,7 @@ def test_http_refuses_garbage(garbage: bytes) -> None:
     assert answer.closed
 
 
-def test_a_request_that_never_ends_costs_one_buffer_and_one_of_few_places() -> None:
+def test_an_endless_request_occupies_one_buffer_and_one_connection() -> None:
     """Slowloris: a client that sends a byte now and then occupies a connection and nothing else."""
     server = serve()
     slow = [FakeTransport() for _ in range(CONNECTIONS_MAX - 1)]
@@ -121,7 +122,7 @@ def test_a_request_that_never_ends_costs_one_buffer_and_one_of_few_places() -> N
     assert slow[0].closed
 
 
-def test_http_garbage_under_a_seed_gets_an_answer_or_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_random_http_garbage_gets_an_answer_or_nothing(caplog: pytest.LogCaptureFixture) -> None:
     random_source = random.Random(3)
     good = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     for _ in range(3000):
@@ -134,8 +135,8 @@ def test_http_garbage_under_a_seed_gets_an_answer_or_nothing(caplog: pytest.LogC
     assert caplog.text == ""
 
 
-def test_the_connection_that_has_asked_nothing_for_longest_gives_way_to_a_new_one() -> None:
-    """Otherwise scrapers that vanished silently would eventually shut out the probes."""
+def test_a_new_connection_displaces_the_longest_idle_one() -> None:
+    """If idle connections stayed, scrapers that vanished silently would eventually block the probes."""
     server = serve()
     opened = [FakeTransport() for _ in range(CONNECTIONS_MAX)]
     sessions = [server.accept(transport) for transport in opened]
@@ -149,7 +150,7 @@ def test_the_connection_that_has_asked_nothing_for_longest_gives_way_to_a_new_on
     assert len(server.open) == CONNECTIONS_MAX
 
 
-def test_who_asks_again_and_again_and_reads_nothing_is_cut_off() -> None:
+def test_a_client_that_never_reads_is_disconnected() -> None:
     server = serve()
     transport = FakeTransport()
     transport.stuck = True
@@ -170,7 +171,7 @@ def test_who_asks_again_and_again_and_reads_nothing_is_cut_off() -> None:
         ({"broker": None, "amnesiac": True}, "no vote until all is there that a lost disk may have held"),
     ],
 )
-def test_why_a_node_is_not_ready(state: dict[str, Any], expected: str | None) -> None:
+def test_readiness_names_what_the_node_waits_for(state: dict[str, Any], expected: str | None) -> None:
     broker = SimpleNamespace(ready=state.get("ready", False), state=BrokerState.RECOVERY)
     node: Any = SimpleNamespace(
         _stopping=state.get("_stopping"),

@@ -15,7 +15,7 @@ STANDARD = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.Stand
 OPEN = {**STANDARD, "allow.everyone.if.no.acl.found": "true"}
 
 
-def test_a_node_that_judges_judges_itself() -> None:
+def test_a_node_with_an_authorizer_authorizes_itself() -> None:
     """No principal has any right: the broker cannot register with its own controller, as in Apache Kafka."""
     cluster = Cluster(combined=1, overrides=STANDARD, start=False)
     cluster["k1"].start()
@@ -25,14 +25,14 @@ def test_a_node_that_judges_judges_itself() -> None:
     assert cluster.image.brokers.get(1) is None
 
 
-def test_a_node_whose_principal_is_a_super_user_registers_with_itself() -> None:
+def test_a_node_whose_principal_is_a_super_user_can_register() -> None:
     cluster = Cluster(combined=1, overrides={**STANDARD, "super.users": "User:ANONYMOUS"})
     assert not cluster.image.brokers.get(1).fenced
     assert cluster.ask("k1", m.DescribeQuorumRequest()).error_code == 0
 
 
 @pytest.mark.parametrize("early", ["CONTROLLER", "PLAINTEXT"])
-def test_a_listener_that_does_not_start_early_opens_once_the_acls_are_known(early: str) -> None:
+def test_a_late_listener_opens_after_the_acls_are_known(early: str) -> None:
     cluster = Cluster(combined=1, overrides={**OPEN, "early.start.listeners": early})
     assert len(cluster.node("k1")._late_listeners) == (early == "PLAINTEXT")
     answer = cluster.ask("k1", m.DescribeClusterRequest(endpoint_type=2), controller=True)

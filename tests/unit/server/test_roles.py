@@ -17,7 +17,7 @@ import pytest
         ("kraft_node.controller.controller", ("kraft_node.broker",)),
     ],
 )
-def test_a_node_is_loaded_without_what_it_does_not_need(loaded: str, not_loaded: tuple[str, ...]) -> None:
+def test_a_node_loads_no_code_of_the_other_role(loaded: str, not_loaded: tuple[str, ...]) -> None:
     code = f"import sys, {loaded}; print([name for name in sys.modules if name.startswith({not_loaded!r})])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

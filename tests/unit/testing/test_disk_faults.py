@@ -19,7 +19,7 @@ def disk() -> SimDisk:
     return made
 
 
-def test_on_a_full_disk_a_write_takes_place_as_far_as_the_file_reached() -> None:
+def test_a_write_on_a_full_disk_changes_only_existing_bytes() -> None:
     full = disk()
     file = full.open("/a/file", create=True)
     file.pwrite(0, [b"0123"])
@@ -36,7 +36,7 @@ def test_on_a_full_disk_a_write_takes_place_as_far_as_the_file_reached() -> None
     assert file.pread(0, 9) == b"ABxyz"
 
 
-def test_a_dead_directory_fails_all_that_touches_it_and_nothing_beside() -> None:
+def test_a_failed_directory_fails_its_files_and_no_other() -> None:
     dying = disk()
     files = [dying.open(f"/{name}/file", create=True) for name in "ab"]
     for file in files:

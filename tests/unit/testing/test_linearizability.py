@@ -34,7 +34,7 @@ def _good(*operations: Operation) -> bool:
     return not violations(operations, topic_model)
 
 
-def test_one_after_another() -> None:
+def test_sequential_operations_are_linearizable() -> None:
     assert _good(
         _op(0, 1, "create", CREATED, 3),
         _op(2, 3, "create", EXISTS, 3),
@@ -50,23 +50,23 @@ def test_one_after_another() -> None:
     )
 
 
-def test_a_read_that_is_stale() -> None:
+def test_a_stale_read_is_a_violation() -> None:
     found = violations([_op(0, 1, "create", CREATED, 3), _op(2, 3, "get", None)], topic_model)
     assert len(found) == 1
     assert found[0].startswith("not linearizable: t: 1 of 2 operations can be put in order:")
     assert "get(t)" in found[0]
 
 
-def test_overlapping_calls_may_go_either_way() -> None:
+def test_overlapping_calls_may_take_effect_in_either_order() -> None:
     assert _good(_op(0, 10, "create", CREATED, 3), _op(1, 9, "get", None))
     assert _good(_op(0, 10, "create", CREATED, 3), _op(1, 9, "get", (3, None)))
 
 
-def test_two_creations_that_both_succeed() -> None:
+def test_two_successful_creations_are_a_violation() -> None:
     assert not _good(_op(0, 10, "create", CREATED, 3), _op(1, 9, "create", CREATED, 3))
 
 
-def test_a_value_seen_and_then_unseen() -> None:
+def test_a_value_that_disappears_is_a_violation() -> None:
     assert not _good(
         _op(0, 1, "create", CREATED, 1),
         _op(2, 20, "set", DONE, "new"),
@@ -75,7 +75,7 @@ def test_a_value_seen_and_then_unseen() -> None:
     )
 
 
-def test_an_unknown_fate_explains_a_late_effect_or_none() -> None:
+def test_an_operation_of_unknown_outcome_may_take_effect_late_or_never() -> None:
     lost = _op(0, NEVER, "create", None, 3)
     assert _good(lost, _op(1, 2, "get", None), _op(3, 4, "get", (3, None)))
     assert _good(lost, _op(1, 2, "get", None), _op(3, 4, "get", None))
@@ -83,23 +83,23 @@ def test_an_unknown_fate_explains_a_late_effect_or_none() -> None:
     assert _good(lost)
 
 
-def test_a_call_does_not_take_effect_before_it_is_made() -> None:
+def test_an_operation_takes_no_effect_before_its_call() -> None:
     assert not _good(_op(0, 1, "get", (3, None)), _op(2, 3, "create", CREATED, 3))
 
 
-def test_keys_are_judged_apart() -> None:
+def test_keys_are_checked_separately() -> None:
     found = violations([_op(0, 1, "create", CREATED, 1, "a"), _op(0, 1, "delete", DELETED, None, "b")], topic_model)
     assert [text.split(":")[1].strip() for text in found] == ["b"]
 
 
-def test_what_cannot_be_judged_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_history_that_is_too_hard_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linearizability, "STATES_MAX", 10)
     calls = [_op(0, 100, "set", UNKNOWN, str(n)) for n in range(12)]
     with pytest.raises(TooHard, match="'t': more than 10 states"):
         violations([*calls, _op(0, 100, "get", (9, None))], topic_model)
 
 
-def test_a_server_that_is_silent_for_long_is_judged() -> None:
+def test_a_history_with_a_long_silence_is_checked() -> None:
     """Node seed 400016: 78 unanswered calls of a topic, while a clean stop waits for a slow disk."""
     silent = [_op(n, NEVER, *((("create", None, n % 3 + 1), ("delete", None))[n % 2])) for n in range(80)]
     assert _good(*silent, _op(100, 101, "get", (3, None)))

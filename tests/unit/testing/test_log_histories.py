@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -31,74 +32,87 @@ def test_a_good_history_is_acquitted_and_counted() -> None:
     assert (verdict.acknowledged, verdict.unknown, verdict.refused, verdict.read) == (3, 1, 1, 4)
 
 
-def test_what_the_producer_does_not_know_may_be_there() -> None:
+def test_records_of_unknown_outcome_may_be_missing() -> None:
     assert judge(_sent("ab", UNKNOWN), [], _log("ab")).good
     assert judge(_sent("ab", UNKNOWN), [], _log("b")).good
     assert judge(_sent("ab", UNKNOWN), [], {}).good
 
 
-def test_an_acknowledged_record_that_is_gone() -> None:
+def test_a_missing_acknowledged_record_is_a_loss() -> None:
     verdict = judge(_sent("abc"), [], _log("ab"))
     assert _laws(verdict) == ["lost"]
     assert str(verdict.findings[0]) == "lost: t-0: 'c' of p was acknowledged at offset 2"
 
 
-def test_a_whole_partition_that_is_gone() -> None:
+def test_a_missing_partition_is_a_loss() -> None:
     assert _laws(judge(_sent("ab"), [], {})) == ["lost", "lost"]
 
 
-def test_a_record_at_another_offset_than_acknowledged() -> None:
+def test_a_record_at_another_offset_than_acknowledged_is_found() -> None:
     assert _laws(judge(_sent("a"), [], {P: [(7, "a")]})) == ["moved"]
 
 
 @pytest.mark.parametrize("outcome", [ACK, UNKNOWN])
-def test_a_record_that_nobody_sent(outcome: Outcome) -> None:
+def test_a_record_without_a_sender_is_a_phantom(outcome: Outcome) -> None:
     assert _laws(judge(_sent("a", outcome), [], _log("az"))) == ["phantom"]
 
 
-def test_a_record_that_was_refused() -> None:
+def test_a_stored_record_that_was_refused_is_found() -> None:
     assert _laws(judge(_sent("a", REFUSED), [], _log("a"))) == ["phantom"]
 
 
-def test_a_record_read_and_never_sent() -> None:
+def test_a_record_that_was_read_but_never_sent_is_found() -> None:
     assert _laws(judge(_sent("a"), [Read("c", P, [(0, "a"), (1, "z")])], _log("a"))) == ["phantom"]
 
 
-def test_the_same_record_twice() -> None:
+def test_a_duplicate_record_is_found() -> None:
     assert _laws(judge(_sent("ab"), [], _log("aba"))) == ["duplicate"]
     assert judge(_sent("ab", idempotent=False), [], _log("aba")).good
 
 
-def test_records_against_the_order_of_sending() -> None:
+def test_a_repetition_by_its_client_is_counted_and_not_a_duplicate() -> None:
+    asked = []
+
+    def has_repeated(record: Sent, offsets: Sequence[int]) -> bool:
+        asked.append((record.value, offsets))
+        return record.value == "a"
+
+    verdict = judge(_sent("ab"), [], _log("abab"), has_repeated)
+    assert _laws(verdict) == ["duplicate"]
+    assert verdict.repeated_by_client == 1
+    assert asked == [("a", [0, 2]), ("b", [1, 3])]
+
+
+def test_records_out_of_order_are_found() -> None:
     assert _laws(judge(_sent("abc", UNKNOWN), [], _log("acb"))) == ["reordered"]
     two = [*_sent("ac", UNKNOWN), *_sent("bd", UNKNOWN, "q")]
     assert judge(two, [], _log("abcd")).good
     assert judge(_sent("abc", UNKNOWN, idempotent=False), [], _log("acb")).good
 
 
-def test_an_offset_that_changes_its_value() -> None:
+def test_a_changed_value_at_an_offset_is_found() -> None:
     assert _laws(judge(_sent("ab", UNKNOWN), [Read("c", P, [(0, "b")])], _log("ab"))) == ["unstable"]
     reads = [Read("c", P, [(0, "a")]), Read("d", P, [(0, "b")])]
     assert _laws(judge(_sent("ab", UNKNOWN), reads, {})) == ["unstable"]
 
 
-def test_a_consumer_that_goes_on_past_a_record() -> None:
+def test_a_consumer_that_skips_a_record_is_found() -> None:
     assert _laws(judge(_sent("abc"), [Read("c", P, [(0, "a"), (2, "c")])], _log("abc"))) == ["skipped"]
     # Offsets without data (control batches, compaction) may be skipped.
     assert judge(_sent("ac", UNKNOWN), [Read("c", P, [(0, "a"), (2, "c")])], {P: [(0, "a"), (2, "c")]}).good
 
 
-def test_a_consumer_that_goes_back() -> None:
+def test_a_consumer_that_reads_backwards_is_found() -> None:
     assert _laws(judge(_sent("ab"), [Read("c", P, [(1, "b"), (0, "a")])], _log("ab"))) == ["backwards"]
 
 
-def test_values_must_tell_records_apart() -> None:
+def test_records_with_equal_values_are_refused() -> None:
     with pytest.raises(ValueError, match="t-0 are not unique"):
         judge([Sent("p", P, 0, "a", ACK), Sent("q", P, 0, "a", ACK)], [], {})
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_one_wrong_thing_in_a_random_good_history_is_found(seed: int) -> None:
+def test_a_single_fault_in_a_random_history_is_found(seed: int) -> None:
     rng = random.Random(seed)
     producers = {f"p{n}": 0 for n in range(3)}
     sent: list[Sent] = []

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.compat.test_kafka_python_suite import OPTIONS
+from tests.compat.clients.test_kafka_python_suite import OPTIONS
 
 SUITE = """
 import random

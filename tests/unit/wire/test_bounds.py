@@ -34,7 +34,7 @@ BIG_VARINT = b"\xff\xff\xff\xff\x0f"
         (messages.ApiVersionsRequest, 9, b"", "no version 9"),
     ],
 )
-def test_malformed(cls: Any, version: int, raw: bytes, said: str) -> None:
+def test_malformed_messages_are_refused(cls: Any, version: int, raw: bytes, said: str) -> None:
     with pytest.raises(DecodeError, match=said):
         codec.decode(cls, raw, version)
 
@@ -48,7 +48,7 @@ def test_a_known_tag_uses_all_its_bytes() -> None:
         codec.decode(messages.FetchRequest, raw[:-3] + b"\x03\x02cc", 12)
 
 
-def test_strings_and_arrays_are_bounded_whatever_is_left() -> None:
+def test_the_length_of_strings_and_arrays_is_bounded() -> None:
     long = (MAX_STRING_BYTES + 2).to_bytes(4)
     varint = bytes([long[3] | 0x80, (long[3] >> 7) | (long[2] << 1) & 0x7F | 0x80, (long[2] >> 6) | (long[1] << 2)])
     with pytest.raises(DecodeError, match=f"{MAX_STRING_BYTES} at most"):
@@ -74,7 +74,7 @@ def test_strings_and_arrays_are_bounded_whatever_is_left() -> None:
         (messages.ProduceRequest, 3, b"\xff\xff" + bytes(6) + b"\x00\x00\x00\x01\x00\x01t\x00\x3f\xff\xff" + bytes(99)),
     ],
 )
-def test_declared_lengths_allocate_nothing(cls: Any, version: int, raw: bytes) -> None:
+def test_declared_lengths_allocate_no_memory(cls: Any, version: int, raw: bytes) -> None:
     cls.decoder(version)
     tracemalloc.start()
     with pytest.raises(DecodeError):
@@ -98,12 +98,12 @@ def test_declared_lengths_allocate_nothing(cls: Any, version: int, raw: bytes) -
         messages.DescribeGroupsRequest(groups=[None]),  # type: ignore[list-item]
     ],
 )
-def test_values_that_do_not_fit(message: Any) -> None:
+def test_values_that_do_not_fit_are_refused(message: Any) -> None:
     with pytest.raises(EncodeError, match=type(message).__name__):
         codec.encode(message, message.SCHEMA.valid.high)
 
 
-def test_fields_that_a_version_lacks() -> None:
+def test_fields_that_a_version_lacks_are_refused() -> None:
     """They are refused if set, unless the schema marks them as ignorable."""
     assert codec.encode(messages.JoinGroupRequest(reason="why"), 7) == codec.encode(messages.JoinGroupRequest(), 7)
     with pytest.raises(EncodeError, match="group_instance_id"):

@@ -28,7 +28,7 @@ def test_families_number_their_types_apart() -> None:
     assert coordinator.decode_key(coordinator.SHARE, share) == stored.ShareSnapshotKey("g")
 
 
-def test_what_a_newer_release_wrote() -> None:
+def test_records_of_a_newer_release_are_refused_with_their_type() -> None:
     with pytest.raises(coordinator.UnknownRecordTypeError, match="unknown record type 99") as caught:
         coordinator.decode_key(coordinator.GROUP, b"\x00\x63rest")
     assert caught.value.number == 99
@@ -37,6 +37,6 @@ def test_what_a_newer_release_wrote() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x00", b"\x00\x01", b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x03more"])
-def test_broken_keys(raw: bytes) -> None:
+def test_broken_keys_are_refused(raw: bytes) -> None:
     with pytest.raises(DecodeError):
         coordinator.decode_key(coordinator.GROUP, raw)

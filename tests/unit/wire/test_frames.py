@@ -48,13 +48,13 @@ def test_unknown_apis_and_versions_are_read_as_far_as_all_agree() -> None:
 @pytest.mark.parametrize(
     "raw", [b"", b"\x00" * 9, struct.pack(">hhih", 3, 1, 5, 4) + b"abc", struct.pack(">hhihs", 3, 1, 5, 1, b"\xff")]
 )
-def test_broken_headers(raw: bytes) -> None:
+def test_broken_headers_are_refused(raw: bytes) -> None:
     with pytest.raises(DecodeError):
         frames.decode_request_header(memoryview(raw))
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_a_response_there_and_back(version: int) -> None:
+def test_a_response_survives_a_round_trip(version: int) -> None:
     response = messages.ProduceResponse([messages.ProduceResponse.TopicProduceResponse("t")], throttle_time_ms=3)
     frame = _joined(frames.encode_response(11, ApiKey.PRODUCE, version, response))
     assert struct.unpack_from(">ii", frame) == (len(frame) - 4, 11)
@@ -79,7 +79,7 @@ def test_api_versions_responses_never_have_a_flexible_header() -> None:
     assert frame[4:10] == b"\x00\x00\x00\x01\x00\x00"
 
 
-def test_short_responses() -> None:
+def test_short_responses_are_refused() -> None:
     with pytest.raises(DecodeError, match="correlation id"):
         frames.decode_response(b"\x00", ApiKey.METADATA, 9)
     with pytest.raises(DecodeError, match="tagged"):

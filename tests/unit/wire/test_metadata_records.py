@@ -40,7 +40,7 @@ def test_every_type_has_a_record() -> None:
         (RAW[:-1], "too few"),
     ],
 )
-def test_broken_records(raw: bytes, said: str) -> None:
+def test_broken_records_are_refused(raw: bytes, said: str) -> None:
     with pytest.raises(DecodeError, match=said):
         decode_record(raw)
 

@@ -11,12 +11,12 @@ from kraft_protocol.wire import messages, stored
 from kraft_protocol.wire.schema import MAX_VERSION, block, index, names, parse, parse_versions, snake_case
 from kraft_protocol.wire.stubs import stub
 from tests.peer import require_peer
-from tools import import_schemas
+from tools import import_schemas, peers
 
 WIRE = Path(kraft_protocol.wire.__file__).parent
 
 
-def test_versions() -> None:
+def test_versions_are_parsed() -> None:
     for text, low, high in (("3+", 3, MAX_VERSION), ("3-13", 3, 13), ("4", 4, 4)):
         assert (parse_versions(text).low, parse_versions(text).high) == (low, high)
     assert 0 not in parse_versions("none")
@@ -34,11 +34,11 @@ def test_versions() -> None:
         ("From", "from_"),
     ],
 )
-def test_names(name: str, snake: str) -> None:
+def test_names_are_parsed(name: str, snake: str) -> None:
     assert snake_case(name) == snake
 
 
-def test_a_block() -> None:
+def test_a_block_is_parsed() -> None:
     schema = parse(
         "request 90 ProbeRequest 1-4 flexible 3+ listeners broker,controller unstable\n"
         "  struct Place 1+\n"
@@ -58,7 +58,7 @@ def test_a_block() -> None:
     assert (others.array, name.default, name.versions.high) == (True, "", 2)
 
 
-def test_the_index_repeats_what_the_files_say() -> None:
+def test_the_index_matches_the_schema_files() -> None:
     for name, entry in index().items():
         assert block(name).split("\n", 1)[0] == entry.head
     assert len(names("messages")) + len(names("stored")) == len(index()) > 270
@@ -73,13 +73,13 @@ def test_modules_give_only_their_messages() -> None:
 
 
 @pytest.mark.parametrize("group", ["messages", "stored"])
-def test_the_stubs_are_those_of_the_notation(group: str) -> None:
+def test_the_stubs_match_the_notation(group: str) -> None:
     assert (WIRE / f"{group}.pyi").read_text() == stub(group), "run tools/import_schemas.py"
 
 
 @pytest.mark.peer
-def test_the_notation_is_that_of_the_release(tmp_path: Path) -> None:
-    texts = import_schemas.files(import_schemas.read_schemas(require_peer()))
+def test_the_notation_matches_the_release(tmp_path: Path) -> None:
+    texts = import_schemas.files(import_schemas.read_all(require_peer(), require_peer(peers.LAST_WITH_ZOOKEEPER)))
     import_schemas.write(tmp_path, texts)
     ours = {path.name: path.read_text() for path in (WIRE / "schemas").iterdir() if path.suffix in {".ks", ".txt"}}
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == ours, "run tools/import_schemas.py"

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def call_each(waiting: Iterable[Callable[..., Any]], *args: Any) -> None:
-    """Call each of `waiting` with `args`; then raise the first exception that one of them raised."""
+    """Call each of `waiting` with `args`; then raise the first exception that a call raised."""
     first: Exception | None = None
     for function in waiting:
         try:

@@ -1,7 +1,7 @@
 """The outside world as the node sees it: clock, timers, randomness, disk, background work.
 
-The cores get only an `Env`. `runtime.env` provides the real one, `testing` one in which a single seed decides
-everything; the cores cannot distinguish them. The network's interfaces are in `base.net`.
+The cores get only an `Env`. `runtime.env` provides the real environment, `testing` an environment in which a single
+seed decides everything. The cores cannot distinguish them. The network's interfaces are in `base.net`.
 
 All callbacks (timer, background completion, network) run on one event loop, never concurrently.
 """
@@ -51,7 +51,8 @@ class Scheduler(Protocol):
 class Rng(Protocol):
     """The only source of randomness."""
 
-    def random_bytes(self, count: int) -> bytes: ...
+    def random_bytes(self, count: int) -> bytes:
+        """`count` random bytes."""
 
     def randrange(self, stop: int) -> int:
         """A number from 0 (included) to `stop` (excluded)."""
@@ -86,7 +87,8 @@ class File(Protocol):
 
     path: str
 
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The length of the file in bytes."""
 
     def pread(self, position: int, length: int) -> bytes:
         """The bytes at `position`; fewer than `length` only at the end of the file. Raises ColdRead in `no_wait`."""
@@ -94,7 +96,8 @@ class File(Protocol):
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> None:
         """Write all `buffers` in order at `position` (with one system call if possible)."""
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Set the length of the file to `size` bytes."""
 
     def write_back(self) -> None:
         """Return once the dirty data has been written. Promises nothing for a power loss.
@@ -106,9 +109,10 @@ class File(Protocol):
         """Return once data and size are on stable storage. After an OSError the contents are unknown: never retry."""
 
     def fileno(self) -> int:
-        """The descriptor for sendfile; -1 if there is none (simulated files)."""
+        """The descriptor for sendfile; -1 without a descriptor (simulated files)."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the file; it is not fsynced."""
 
 
 class DirtyRoom(NamedTuple):
@@ -130,7 +134,7 @@ class Disk(Protocol):
     def no_wait(self) -> AbstractContextManager[None]:
         """In this context `File.pread` raises ColdRead for bytes that are not in memory.
 
-        Only for the thread that entered it, and never nested. Where the system cannot tell, reads wait.
+        Only for the thread that entered it, and never nested. If the system cannot detect this, reads wait.
         """
 
     def may_wait(self) -> AbstractContextManager[None]:
@@ -139,13 +143,17 @@ class Disk(Protocol):
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         """Open for reading and writing. Raises FileNotFoundError if the file is missing and not `create`."""
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Whether the path names a file or a directory."""
 
-    def is_dir(self, path: str) -> bool: ...
+    def is_dir(self, path: str) -> bool:
+        """Whether the path names a directory."""
 
-    def size(self, path: str) -> int: ...
+    def size(self, path: str) -> int:
+        """The length of a file in bytes."""
 
-    def mtime_ms(self, path: str) -> int: ...
+    def mtime_ms(self, path: str) -> int:
+        """The time of the last change of a file, in milliseconds since 1970."""
 
     def listdir(self, path: str) -> list[str]:
         """The names in the directory, sorted."""
@@ -165,11 +173,14 @@ class Disk(Protocol):
     def rename(self, old: str, new: str) -> None:
         """Replace `new` atomically. Durable only after `fsync_dir` of the directory (of both, if they differ)."""
 
-    def remove(self, path: str) -> None: ...
+    def remove(self, path: str) -> None:
+        """Remove a file. Durable only after `fsync_dir` of its directory."""
 
-    def rmtree(self, path: str) -> None: ...
+    def rmtree(self, path: str) -> None:
+        """Remove a directory with its content."""
 
-    def fsync_dir(self, path: str) -> None: ...
+    def fsync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
 
     def lock(self, path: str) -> DiskLock:
         """Take the exclusive lock on `path`, and create the file.
@@ -186,9 +197,11 @@ class Disk(Protocol):
     def dirty_room(self) -> DirtyRoom | None:
         """The bytes that may be written to all disks before a write waits; None if the system does not report it."""
 
-    def free_bytes(self, path: str) -> int: ...
+    def free_bytes(self, path: str) -> int:
+        """Free bytes of the file system of `path`."""
 
-    def total_bytes(self, path: str) -> int: ...
+    def total_bytes(self, path: str) -> int:
+        """Size in bytes of the file system of `path`."""
 
 
 class FileSystem(Protocol):
@@ -201,13 +214,15 @@ class FileSystem(Protocol):
         error that fsyncs of the files would report. The duration depends on all dirty data of the file system.
         """
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the descriptor."""
 
 
 class DiskLock(Protocol):
     """An exclusive lock. It ends with the process at the latest."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Release the lock."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -1,7 +1,7 @@
 """The network's interface for the node: byte streams with back-pressure, without knowledge of requests.
 
-A `Receiver` (a server's connection, a client's channel) is sans-IO: it owns its receive buffer, is told how many bytes
-arrived, and writes through its `Transport`. `runtime.net` connects it to sockets on the node's event loop,
+A `Receiver` (a server's connection, a client's channel) is sans-IO. It owns its receive buffer, gets the number of
+received bytes, and writes through its `Transport`. `runtime.net` connects it to sockets on the node's event loop,
 `testing.net` to simulated links.
 """
 
@@ -33,9 +33,11 @@ class Transport(Protocol):
     def write(self, parts: Sequence[Outgoing]) -> None:
         """Send all `parts` in order. File slices are sent by sendfile on plain connections."""
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        """Deliver no received bytes until `resume_reading`."""
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        """Deliver received bytes again."""
 
     def close(self) -> None:
         """Send the written data, then close."""
@@ -78,7 +80,7 @@ class Net(Protocol):
     """Listens and connects."""
 
     def listen(self, host: str, port: int, accept: Callable[[Transport], Receiver]) -> Listener:
-        """Bind now (raises OSError if that fails), then call `accept` for every new connection."""
+        """Bind now, then call `accept` for every new connection. Raises OSError if the bind fails."""
 
     def connect(
         self,

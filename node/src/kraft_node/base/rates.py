@@ -26,12 +26,18 @@ class Rate:
         self._samples: deque[_Sample] = deque(maxlen=windows + 1)
 
     def record(self, value: float, now_ms: int) -> None:
+        """Add a value to the sample of `now_ms`; a new sample begins after `window_ms`."""
         self.used_ms = now_ms
         if not self._samples or now_ms - self._samples[-1].start_ms >= self.window_ms:
             self._samples.append(_Sample(now_ms))
         sample = self._samples[-1]
         sample.total += value
         sample.last_ms = now_ms
+
+    def per_second(self, now_ms: int) -> float:
+        """The rate now."""
+        span_ms = self._span_ms(now_ms)
+        return sum(sample.total for sample in self._samples) * 1000 / span_ms
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """How long to pause until the rate is down to `limit`, in milliseconds; 0 if it is not above."""

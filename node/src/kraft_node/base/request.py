@@ -1,7 +1,7 @@
 """A request in the node: its properties, and how to answer it.
 
 `server.connections.connection` makes one `RequestContext` per request and calls the `Handler` of its api key. Broker,
-controller and coordinators see nothing else of the connection.
+controller and coordinators see no other part of the connection.
 
 The contract of a handler:
 
@@ -10,7 +10,7 @@ The contract of a handler:
    once, on the event loop. `ctx.respond(None)` ends a request that has no response (Produce with acks=0).
 3. If it raises `KafkaError`, the response is the api's error response.
 4. Memoryviews inside the request (records) point into the connection's receive buffer. They are valid only until the
-   handler returns. A handler that answers later must copy what it keeps (`bytes(view)`).
+   handler returns. A handler that answers later must copy the bytes that it keeps (`bytes(view)`).
 5. While a request other than Produce is unanswered, the connection handles no other request, as in Kafka. A waiting
    Produce lets only further Produces pass. So a handler (except Produce) never has two requests of one connection.
 """
@@ -22,6 +22,15 @@ from typing import Any, Final, TypeAlias
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of an unauthenticated connection (KafkaPrincipal.ANONYMOUS)."""
+
+
+class TokenPrincipal(str):
+    """The principal of a client that logged in with a delegation token: the owner of the token (KIP-48).
+
+    It equals the owner's principal for permissions and quotas. A client of this kind must not create tokens.
+    """
+
+    __slots__ = ()
 
 
 class RequestContext:

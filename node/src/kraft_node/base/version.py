@@ -3,4 +3,4 @@
 VERSION = "0.1.0"
 
 COMPATIBLE_KAFKA_VERSION = "4.3.1"
-"""The Apache Kafka release whose wire protocol, files, tools, configurations and metrics the node follows."""
+"""The Apache Kafka release that the node follows in wire protocol, files, tools, configurations and metrics."""

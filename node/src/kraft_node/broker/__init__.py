@@ -18,10 +18,10 @@
 `server.node` creates the broker, gives its `handlers` to the listeners, and calls `apply` after each run of committed
 records. The metadata image is shared and only read here. Logs are accessed through `partition.ReplicaManager`.
 
-The broker must not do I/O beyond its logs, know sockets, or let requests wait without a limit: waiting fetches,
+The broker must not do I/O beyond its logs, know sockets, or let requests wait without a limit. Waiting fetches,
 produces and forwarded requests each have a limit, and its constant states the reason.
 
 ApiVersions is derived from `Broker.handlers`: an API without a handler is not advertised, so clients do not try group
-protocols that are not served here. Telemetry (KIP-714) is served but not advertised, as in Kafka without a receiver:
-clients do not push, and a client that asks anyway gets an answer.
+protocols that are not served here. Telemetry (KIP-714) is served but not advertised, as in Kafka without a receiver.
+Clients do not push, and a client that sends a request anyway gets an answer.
 """

@@ -1,7 +1,7 @@
 """Creation of topics on first use: `auto.create.topics.enable`, and internal topics.
 
-The broker sends CreateTopics to the controller, as the client; for internal topics as the broker itself. Nothing waits
-for the answer: clients ask again.
+The broker sends CreateTopics to the controller with the client's principal; for internal topics with its own. No
+request waits for the answer: clients retry.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class AutoTopics:
         self._in_flight: set[str] = set()
 
     def create(self, names: Iterable[str], ctx: RequestContext | None) -> None:
-        """Start creating those of `names` that are not being created yet, as a client or as the broker."""
+        """Start creating the topics among `names` that are not being created yet, with the principal of a client or of
+        the broker."""
         wanted = [name for name in names if name not in self._in_flight]
         wanted = wanted[: IN_FLIGHT_MAX - len(self._in_flight)]
         if not wanted:
@@ -47,7 +48,8 @@ class AutoTopics:
         self._controller.send(request, None, partial(self._answered, wanted), timeout_ms, on_behalf_of=ctx)
 
     def create_internal(self, name: str, ctx: RequestContext) -> None:
-        """Start creating an internal topic with its own settings, as the broker, whatever the client may do."""
+        """Start creating an internal topic with its own settings and the principal of the broker. The client's
+        permissions do not matter."""
         del ctx
         self.create((name,), None)
 

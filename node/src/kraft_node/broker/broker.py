@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,33 +19,35 @@ from kraft_node.broker.auto_topics import AutoTopics
 from kraft_node.broker.client_quotas import ClientQuotas
 from kraft_node.broker.coordinators.group.config import GroupConfig
 from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
+from kraft_node.broker.coordinators.group_settings import GroupSettings
+from kraft_node.broker.coordinators.leadership import TopicLeadership
 from kraft_node.broker.coordinators.store import ImageView, ReplicaStore
+from kraft_node.broker.coordinators.transaction.config import TransactionConfig
+from kraft_node.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from kraft_node.broker.directories import DirectoryAssignments
 from kraft_node.broker.forward import FORWARDED, Forwarder
 from kraft_node.broker.handlers.acls import describe_acls
 from kraft_node.broker.handlers.alter_configs import AlterConfigsHandler
 from kraft_node.broker.handlers.alter_replica_log_dirs import alter_replica_log_dirs
-from kraft_node.broker.handlers.delegation_tokens import refuse_delegation_tokens
+from kraft_node.broker.handlers.delegation_tokens import DelegationTokensHandler
 from kraft_node.broker.handlers.delete_records import delete_records
 from kraft_node.broker.handlers.describe_client_quotas import describe_client_quotas
 from kraft_node.broker.handlers.describe_cluster import describe_cluster
 from kraft_node.broker.handlers.describe_configs import describe_configs
-from kraft_node.broker.handlers.describe_log_dirs import describe_log_dirs
+from kraft_node.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from kraft_node.broker.handlers.describe_producers import describe_producers
 from kraft_node.broker.handlers.describe_topic_partitions import describe_topic_partitions
 from kraft_node.broker.handlers.describe_user_scram_credentials import describe_user_scram_credentials
 from kraft_node.broker.handlers.fetch import FetchHandler
-from kraft_node.broker.handlers.init_producer_id import init_producer_id
 from kraft_node.broker.handlers.list_config_resources import list_config_resources
 from kraft_node.broker.handlers.list_offsets import list_offsets
 from kraft_node.broker.handlers.metadata import MetadataHandler
 from kraft_node.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from kraft_node.broker.handlers.produce import ProduceHandler
 from kraft_node.broker.handlers.telemetry import get_telemetry_subscriptions, push_telemetry
-from kraft_node.broker.handlers.transactions import describe_transactions, list_transactions
 from kraft_node.broker.lifecycle import BrokerState, Identity, Lifecycle
 from kraft_node.broker.log_dir_moves import LogDirMoves
-from kraft_node.broker.metadata_cache import CONSUMER_OFFSETS, MetadataCache
+from kraft_node.broker.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache
 from kraft_node.broker.pieces import in_pieces
 from kraft_node.broker.producer_ids import ProducerIds
 from kraft_node.broker.replication import Replication
@@ -53,11 +55,15 @@ from kraft_node.broker.replication.racks import RACK_AWARE, RackAware
 from kraft_node.broker.self_fencing import KEY as SELF_FENCING_KEY
 from kraft_node.broker.self_fencing import SelfFence, timeout_of
 from kraft_node.broker.telemetry import Telemetry
+from kraft_node.broker.transactions.markers import MarkersHandler
+from kraft_node.broker.transactions.offsets import OffsetTransactions
+from kraft_node.broker.transactions.verifier import Errors, Verifier
 from kraft_node.metadata.features import (
     CORDONED_LOG_DIRS_SUPPORTED,
     DIRECTORY_ASSIGNMENT_SUPPORTED,
     METADATA_VERSION,
     SUPPORTED_RANGES,
+    TRANSACTION_VERSION,
     metadata_version,
 )
 from kraft_node.partition.manager import ReplicaManager
@@ -69,11 +75,11 @@ if TYPE_CHECKING:
     from kraft_node.base.env import Env
     from kraft_node.base.request import Handler
     from kraft_node.broker.controller_link import ControllerLink
+    from kraft_node.broker.coordinators.transaction.rules import Producer
     from kraft_node.log.errors import LogDirDamaged
     from kraft_node.log.manager.log_manager import LogManager
     from kraft_node.metadata.delta import MetadataDelta
     from kraft_node.metadata.image import MetadataImage
-    from kraft_node.metadata.topics import TopicChange
     from kraft_node.security.authorizer import Authorizer
     from kraft_protocol.ids import Uuid
 
@@ -81,31 +87,6 @@ log = logging.getLogger(__name__)
 
 CORDONED: Final = "cordoned.log.dirs"
 ALL_DIRECTORIES: Final = "*"
-
-FUNCTIONS: Final[Mapping[ApiKey, Callable[..., Any]]] = {
-    ApiKey.LIST_OFFSETS: list_offsets,
-    ApiKey.DELETE_RECORDS: delete_records,
-    ApiKey.INIT_PRODUCER_ID: init_producer_id,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
-    ApiKey.DESCRIBE_ACLS: describe_acls,
-    ApiKey.DESCRIBE_CONFIGS: describe_configs,
-    ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
-    ApiKey.DESCRIBE_CLUSTER: describe_cluster,
-    ApiKey.DESCRIBE_PRODUCERS: describe_producers,
-    ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions,
-    ApiKey.LIST_TRANSACTIONS: list_transactions,
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: get_telemetry_subscriptions,
-    ApiKey.PUSH_TELEMETRY: push_telemetry,
-    ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
-    ApiKey.CREATE_DELEGATION_TOKEN: refuse_delegation_tokens,
-    ApiKey.RENEW_DELEGATION_TOKEN: refuse_delegation_tokens,
-    ApiKey.EXPIRE_DELEGATION_TOKEN: refuse_delegation_tokens,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: refuse_delegation_tokens,
-}
 
 
 class Broker:
@@ -133,7 +114,6 @@ class Broker:
         self.env = env
         self.turns = Turns(env)
         """Runs requests that need more than their share of a loop turn in steps."""
-        self.peers = peers
         self.node_id = config.node_id
         self.cluster_id = cluster_id
         self.image = image
@@ -158,49 +138,114 @@ class Broker:
         self.snapshot_end: Callable[[], int] = lambda: 0
         """The end of this node's latest snapshot of the metadata."""
         self.producer_ids = ProducerIds(self.node_id, self._epoch, controller, env.scheduler)
-        self.fetch_max_bytes = self.config.int("fetch.max.bytes")
         self.telemetry = Telemetry(env.clock, env.rng, self.config.int("telemetry.max.bytes"))
-        self.groups = GroupCoordinator(
-            clock=env.clock,
-            scheduler=env.scheduler,
-            rng=env.rng,
-            store=ReplicaStore(self.replicas, self.config.int("offsets.topic.compression.codec")),
-            cluster=ImageView(image, self.auto_topics.create_internal),
-            config=GroupConfig.from_config(self.config),
-            turns=self.turns,
-        )
+        self.group_settings = GroupSettings(self.config, image)
+        self.verifier = Verifier(image, self.config, env.scheduler, peers, self.node_id, self._verify_here)
         fence_ms = timeout_of(config.texts.get(SELF_FENCING_KEY, ""), config.int("broker.session.timeout.ms"))
         self.fence = SelfFence(env.clock, env.scheduler, fence_ms)
-        self.fetch = FetchHandler(self)
+        self.groups = self._group_coordinator()
+        self.group_leadership = TopicLeadership(CONSUMER_OFFSETS, self.node_id, self.metadata, self.groups)
+        self.markers = MarkersHandler(
+            env, self.node_id, self.replicas, self.metadata, self.groups, self.fence, config.int("request.timeout.ms")
+        )
+        self.transactions, self.transaction_leadership = self._transaction_coordinator(peers)
+        self.fetch = FetchHandler(env, self.config, self.replicas, self.metadata, self.quotas, self.fence)
         if self.config.string_or_none("replica.selector.class") == RACK_AWARE:
             self.fetch.prefer = RackAware(self.metadata)
         self.fetch.quota = self.replication.leader_quota
-        self.produce = ProduceHandler(self)
-        self.handlers: dict[ApiKey, Handler] = self._table(controller_apis)
+        self.produce = ProduceHandler(env, self.replicas, self.metadata, self.fence, self.verifier)
+        self.handlers: dict[ApiKey, Handler] = self._table(controller_apis, authorizer)
+        self.own_handlers = in_pieces(self.turns, self.handlers)
+        """The same for requests that this broker sends itself: nothing is checked."""
         if authorizer is not None:
             from kraft_node.broker.authorization import guarded  # noqa: PLC0415  (nodes without one do without)
+            from kraft_node.broker.authorization.gate import Gate  # noqa: PLC0415
 
-            self.handlers = guarded(self, self.handlers, authorizer)
+            self.handlers = guarded(self.handlers, Gate(authorizer, image, self.turns, self.config))
         self.handlers = in_pieces(self.turns, self.handlers)
         """The handlers of the broker's listeners. ApiVersions advertises them, except telemetry."""
         self._on_state: Callable[[BrokerState], None] | None = None
         self._knows_topics = False
         """Whether the image contains everything that was committed before this start. Do not follow an older image: it
-        may name this broker leader of a finished epoch, or lack a replica that has returned since, whose log would be
-        deleted."""
+        may name this broker leader of a finished epoch. It may also lack a replica that has returned since, and the
+        log of this replica would be deleted."""
         self._cordon()
 
-    def _table(self, controller_apis: frozenset[ApiKey]) -> dict[ApiKey, Handler]:
-        forward = Forwarder(self.controller, self.config.int("request.timeout.ms"))
-        table: dict[ApiKey, Handler] = {key: forward for key in FORWARDED if key in controller_apis}
-        table |= {key: partial(function, self) for key, function in FUNCTIONS.items()}
-        table[ApiKey.PRODUCE] = self.produce
-        table[ApiKey.FETCH] = self.fetch
-        table[ApiKey.METADATA] = MetadataHandler(self)
-        alter_configs = AlterConfigsHandler(self, forward)
-        table[ApiKey.INCREMENTAL_ALTER_CONFIGS] = alter_configs.incremental
-        table[ApiKey.ALTER_CONFIGS] = alter_configs.replace
-        return table | self.groups.handlers
+    def _group_coordinator(self) -> GroupCoordinator:
+        return GroupCoordinator(
+            clock=self.env.clock,
+            scheduler=self.env.scheduler,
+            rng=self.env.rng,
+            store=ReplicaStore(self.replicas, CONSUMER_OFFSETS, self.config.int("offsets.topic.compression.codec")),
+            cluster=ImageView(self.image, self.auto_topics.create_internal),
+            config=GroupConfig.from_config(self.config),
+            turns=self.turns,
+            background=self.env.background,
+            times=self.group_settings.times,
+            has_consumer_groups=self.group_settings.has_consumer_groups,
+            transactions=OffsetTransactions(self.replicas, self.verifier, self.env.clock),
+        )
+
+    def _transaction_coordinator(
+        self, peers: Callable[[int, int], ControllerLink | None]
+    ) -> tuple[TransactionCoordinator, TopicLeadership]:
+        image = self.image
+        coordinator = TransactionCoordinator(
+            clock=self.env.clock,
+            scheduler=self.env.scheduler,
+            store=ReplicaStore(self.replicas, TRANSACTION_STATE),
+            cluster=ImageView(image, self.auto_topics.create_internal),
+            config=TransactionConfig.from_config(self.config),
+            take_id=self.producer_ids.take,
+            version=lambda: image.features.get(TRANSACTION_VERSION) or 0,
+            peers=peers,
+            node_id=self.node_id,
+            write_marker=self.markers.write,
+            turns=self.turns,
+        )
+        return coordinator, TopicLeadership(TRANSACTION_STATE, self.node_id, self.metadata, coordinator)
+
+    def _verify_here(self, name: str, producer: Producer, partitions: Sequence[tuple[str, int]]) -> Errors:
+        return self.transactions.verify(name, producer, partitions)
+
+    def _table(self, controller_apis: frozenset[ApiKey], authorizer: Authorizer | None) -> dict[ApiKey, Handler]:
+        """The handlers, each bound to the parts of the broker that it needs."""
+        image, metadata, config, replicas = self.image, self.metadata, self.config, self.replicas
+        node_id, cluster_id, turns, env = self.node_id, self.cluster_id, self.turns, self.env
+        timeout_ms = config.int("request.timeout.ms")
+        forward = Forwarder(self.controller, timeout_ms)
+        alter_configs = AlterConfigsHandler(node_id, config, metadata, forward)
+        metadata_handler = MetadataHandler(
+            turns, metadata, config, self.auto_topics, cluster_id=cluster_id, node_id=node_id
+        )
+        log_dirs = DescribeLogDirsHandler(env, turns, node_id, image, self.logs, self.storage, replicas)
+        forwarded: dict[ApiKey, Handler] = {key: forward for key in FORWARDED if key in controller_apis}
+        return forwarded | {
+            ApiKey.PRODUCE: self.produce,
+            ApiKey.FETCH: self.fetch,
+            ApiKey.LIST_OFFSETS: partial(list_offsets, replicas),
+            ApiKey.DELETE_RECORDS: partial(delete_records, replicas, metadata, env.scheduler),
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(offset_for_leader_epoch, replicas),
+            ApiKey.METADATA: metadata_handler,
+            ApiKey.WRITE_TXN_MARKERS: self.markers,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions, turns, metadata, config),
+            ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, metadata, cluster_id, node_id),
+            ApiKey.DESCRIBE_PRODUCERS: partial(describe_producers, replicas, metadata),
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: alter_configs.incremental,
+            ApiKey.ALTER_CONFIGS: alter_configs.replace,
+            ApiKey.DESCRIBE_CONFIGS: partial(describe_configs, turns, metadata, config, node_id),
+            ApiKey.LIST_CONFIG_RESOURCES: partial(list_config_resources, turns, metadata),
+            ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(describe_client_quotas, turns, image),
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(describe_user_scram_credentials, turns, image),
+            ApiKey.DESCRIBE_ACLS: describe_acls,
+            ApiKey.DESCRIBE_LOG_DIRS: log_dirs,
+            ApiKey.ALTER_REPLICA_LOG_DIRS: partial(alter_replica_log_dirs, self.moves),
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: partial(get_telemetry_subscriptions, self.telemetry),
+            ApiKey.PUSH_TELEMETRY: partial(push_telemetry, self.telemetry),
+            **DelegationTokensHandler(config, image, forward, authorizer).handlers(),
+            **self.groups.handlers,
+            **self.transactions.handlers,
+        }
 
     def _epoch(self) -> int:
         return -1 if self.lifecycle is None else self.lifecycle.broker_epoch
@@ -275,7 +320,8 @@ class Broker:
         """From now on the image contains everything that was committed before this start, and is followed."""
         self._knows_topics = True
         self.storage.topics_known()
-        self._follow_all()
+        self.group_leadership.reload()
+        self.transaction_leadership.reload()
         self.env.scheduler.call_soon(self.storage.remove_strays, self._is_hosted)
 
     def begin_shutdown(self, done: Callable[[], None]) -> None:
@@ -288,6 +334,7 @@ class Broker:
     def close(self) -> None:
         """Stop everything. The owner of the log manager closes the logs."""
         self.groups.shutdown()
+        self.transactions.close()
         self.replication.close()
         self.moves.close()
         self.fence.close()
@@ -295,7 +342,8 @@ class Broker:
             self.lifecycle.close()
 
     def directory_failed(self, partitions: list[tuple[str, int]]) -> None:
-        """A log directory has failed: its partitions answer KAFKA_STORAGE_ERROR, and the controller is told."""
+        """A log directory has failed: its partitions answer KAFKA_STORAGE_ERROR, and the broker reports it to the
+        controller."""
         self.storage.lost(partitions)
         self.replicas.failed(partitions)
         if self.lifecycle is not None:
@@ -306,7 +354,7 @@ class Broker:
         self.moves.recovered(topic, index)
 
     def replica_withdrawn(self, topic: str, index: int, damage: LogDirDamaged | None) -> None:
-        """A log must not be used any more: it is quarantined, or (None) it may be opened again at once."""
+        """A log must no longer be used: it is quarantined, or (None) it may be opened again at once."""
         topic_id = self.replicas.withdrawn(topic, index)
         if damage is not None and topic_id is not None:
             self.storage.quarantined(topic_id, index)
@@ -322,9 +370,9 @@ class Broker:
             self.quotas.changed()
         if self._knows_topics and (delta.topics or delta.is_snapshot):
             self.replicas.apply(delta)
-            self._groups_follow(delta)
+            self._coordinators_follow(delta)
             if delta.is_snapshot:
-                # A snapshot does not list removed partitions, and the manager knows only the open ones.
+                # A snapshot does not list removed partitions, and the manager knows only the open partitions.
                 self.env.scheduler.call_soon(self.storage.remove_strays, self._is_hosted)
         self.replication.apply(delta)
         is_other_level = METADATA_VERSION in delta.features or delta.is_snapshot
@@ -366,6 +414,7 @@ class Broker:
         return self.topic_configs.resolve(self.image.configs.get((TOPIC_RESOURCE, topic)) or {})
 
     def _configs_changed(self, delta: MetadataDelta) -> None:
+        self.group_settings.changed()
         own = ((BROKER_RESOURCE, str(self.node_id)), (BROKER_RESOURCE, ""))
         changed: set[str] = set()
         if delta.is_snapshot or any(resource in delta.configs for resource in own):
@@ -374,9 +423,9 @@ class Broker:
         if changed:
             log.info("configurations changed keys=%s", ", ".join(sorted(changed)))
             self.topic_configs.broker_changed()
-            self.fetch_max_bytes = self.config.int("fetch.max.bytes")
             self.fetch.config_changed()
             self.replication.config_changed()
+            self.verifier.config_changed()
             self.moves.config_changed()
             self._cordon()
         if changed or delta.is_snapshot:
@@ -408,39 +457,17 @@ class Broker:
             return None
         return self.storage.cordoned_directory_ids()
 
-    # --- the group coordinator's partitions ---
+    # --- the coordinators ---
 
-    def _groups_follow(self, delta: MetadataDelta) -> None:
+    def _coordinators_follow(self, delta: MetadataDelta) -> None:
+        self.group_leadership.apply(delta)
+        self.transaction_leadership.apply(delta)
         if delta.is_snapshot:
-            self._follow_all()
+            self.groups.on_metadata_reloaded()
             return
-        deleted = []
-        for change in delta.topics.values():
-            if change.name == CONSUMER_OFFSETS:
-                self._follow(change)
-            if change.deleted:
-                deleted.append((change.name, change.id))
+        changes = delta.topics.values()
+        deleted = [(change.name, change.id) for change in changes if change.deleted]
         if deleted:
             self.groups.on_topics_deleted(deleted)
-
-    def _follow(self, change: TopicChange) -> None:
-        if change.deleted:  # whatever is called so by now is another topic
-            for number in range(change.partition_count_before):
-                self.groups.on_resign(number)
-            return
-        for number in change.partitions:
-            self._follow_partition(number)
-
-    def _follow_all(self) -> None:
-        """A snapshot does not tell whether the topic is still the same: its groups are loaded again."""
-        self.groups.shutdown()
-        topic = self.image.topics.by_name(CONSUMER_OFFSETS)
-        for number in range(0 if topic is None else len(topic)):
-            self._follow_partition(number)
-
-    def _follow_partition(self, number: int) -> None:
-        state = self.metadata.partition(CONSUMER_OFFSETS, number)
-        if state is not None and state.leader == self.node_id:
-            self.groups.on_leader(number, state.leader_epoch)
-        else:
-            self.groups.on_resign(number)
+        names = {change.name for change in changes}
+        self.groups.on_topics_changed(names, created=any(change.created for change in changes))

@@ -1,13 +1,13 @@
 """Quotas of clients: producer_byte_rate, consumer_byte_rate, request_percentage.
 
-As in Kafka (KIP-13, 55, 124, 219): a client that uses more than its share of bytes or of the loop's time is answered at
-once, with the time for which it must pause, and is not read from for that time. A consumer gets this answer without
-records and must fetch them again. `metadata.client_quotas` decides which quota applies to a client and which clients
-share it.
+As in Kafka (KIP-13, 55, 124, 219), a client may use more than its share of bytes or of the loop's time. It then gets
+its answer at once, with the time for which it must pause. Its connection is not read for that time. A consumer gets
+this answer without records and must fetch them again. `metadata.client_quotas` decides which quota applies to a client
+and which clients share it.
 
-`server.connections.connection` charges every answer except that of a Fetch. The fetch handler charges those, because
-the answer depends on the quota. Followers and other replication requests are free. If the cluster has no quotas,
-`is_active` is False and nothing else is checked.
+`server.connections.connection` charges every answer except the answer to a Fetch. The fetch handler charges fetches,
+because the answer depends on the quota. Followers and other replication requests are free. If the cluster has no
+quotas, `is_active` is False and no other check is made.
 
 Time is measured in whole milliseconds, which is right on average: a quota covers some thousand requests.
 """
@@ -99,7 +99,7 @@ class ClientQuotas:
 
     def __init__(self, image: MetadataView, clock: Clock, config: ConfigView) -> None:
         self.is_active = False
-        """Whether there is any quota."""
+        """Whether any quota exists."""
         self._clock = clock
         self._windows = config.int("quota.window.num")
         self._window_ms = config.int("quota.window.size.seconds") * 1000

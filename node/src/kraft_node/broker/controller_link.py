@@ -2,12 +2,12 @@
 
 The quorum determines the active controller; `ActiveControllerLink` follows it. Without a known controller, a request
 waits. If a controller has lost its leadership or its connection broke, its unanswered requests are sent again to the
-next controller, as in Kafka. Such requests may be carried out twice, which their APIs allow.
+next controller, as in Kafka. So a request may be carried out twice, which these APIs allow.
 
 In a combined node with the active controller, the request goes to it in the same process (`LocalChannel`). To another
 node, clients' requests travel in an Envelope with the client's principal and address, over a separate connection. A
-connection handles one request after the other, and a client's request may take long (CreateTopics waits for commits,
-AddRaftVoter for a node that is down). A heartbeat behind it could come too late for the broker's lease.
+connection handles requests in sequence, and a client's request may take long. CreateTopics waits for commits,
+AddRaftVoter for a node that is down. A heartbeat behind it could come too late for the broker's lease.
 
 All of `broker` uses it through the protocol `ControllerLink`; `server.node` creates it. It must not interpret requests
 or answer them itself.
@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+from kraft_node.base.request import TokenPrincipal
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire import codec
 from kraft_protocol.wire.api import API, ApiKey
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
 
 Answer: TypeAlias = "Any | KafkaError | OSError"
-"""A response message, or the reason why there is none."""
+"""A response message, or the reason why it is missing."""
 
 CALLS_MAX: Final = 20_000
 """Maximum of pending requests: twice as many as the broker forwards, so that its own are never refused first."""
@@ -99,8 +100,8 @@ class ActiveControllerLink:
         explain: Callable[[], str] = lambda: "",
     ) -> None:
         """`own` leads to this node's controller, if it has one; `others(node_id)` to another node, `forwards(node_id)`
-        for what clients ask; `drop(node_id)` gives up the connections to one. `explain()` says who was asked for the
-        leader, for people."""
+        for forwarded requests; `drop(node_id)` closes the connections to a node. `explain()` describes for people
+        which nodes got a request for the leader."""
         self.leader_id = -1
         self._env = env
         self._own_id = own_id
@@ -143,7 +144,7 @@ class ActiveControllerLink:
             self._dispatch(call)
 
     def close(self) -> None:
-        """The node stops: nothing is sent any more, and callers are not notified."""
+        """The node stops: no more requests are sent, and callers are not notified."""
         self._closed = True
         calls, self._calls = self._calls, {}
         for call in calls:
@@ -207,12 +208,12 @@ class ActiveControllerLink:
             self._pause_ms = min(RETRY_MAX_MS, 2 * self._pause_ms)
 
     def answered(self, call: _Call, answer: Answer, *, sealed: bool) -> None:
-        """The last asked controller has answered, or failed."""
+        """The controller that got the last request has answered, or failed."""
         if call.done is None:
             return
         if sealed and not isinstance(answer, KafkaError | OSError):
             answer = _opened(call, answer)
-        if isinstance(answer, OSError) or says_not_controller(answer):
+        if isinstance(answer, OSError) or is_not_controller(answer):
             self._wait(call)
             return
         self._pause_ms = RETRY_MS
@@ -249,7 +250,7 @@ class _Sent:
             self._link.answered(self._call, answer, sealed=self._sealed)
 
 
-def says_not_controller(answer: Any) -> bool:
+def is_not_controller(answer: Any) -> bool:
     """Whether the answering node is not the active controller, by the top-level error or that of the first item."""
     if isinstance(answer, KafkaError):
         return answer.code == ErrorCode.NOT_CONTROLLER
@@ -275,7 +276,8 @@ def envelope(client: RequestContext, request: Any, version: int) -> EnvelopeRequ
     parts = encode_request(client.correlation_id, key, version, client.client_id, request)
     frame = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]  # administrators' requests hold no files
     kind, _, name = client.principal.partition(":")
-    principal = codec.encode(DefaultPrincipalData(type=kind, name=name, token_authenticated=False), 0)
+    by_token = isinstance(client.principal, TokenPrincipal)
+    principal = codec.encode(DefaultPrincipalData(type=kind, name=name, token_authenticated=by_token), 0)
     return EnvelopeRequest(
         request_data=frame[LENGTH_SIZE:],
         request_principal=b"\x00\x00" + principal,

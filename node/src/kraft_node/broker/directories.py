@@ -97,7 +97,7 @@ class DirectoryAssignments:
             self._later(RETRY_MS)
             return
         for replica, directory in taken.items():
-            # The controller's answer for a replica (topic deleted, not a replica any more) is final.
+            # The controller's answer for a replica (topic deleted, or no longer a replica) is final.
             if self.pending.get(replica) == directory:
                 del self.pending[replica]
         if self.pending:

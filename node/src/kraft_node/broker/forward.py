@@ -1,7 +1,7 @@
 """Requests that only the controller can handle: forwarded unchanged, and the answer returned (KIP-590).
 
-The client's principal, host and API version travel with the request (in an envelope between separate nodes), so that
-the controller authorizes and answers as if the client had connected to it.
+The client's principal, host and API version travel with the request, in an envelope between separate nodes. So the
+controller authorizes and answers as if the client had connected to it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A broker's life cycle with the controller: registration, heartbeats, unfencing, controlled shutdown (KIP-631).
 
 The states in order: NOT_RUNNING, STARTING (registers and catches up with the metadata log), RECOVERY (caught up;
-compares logs with the metadata and asks the controller to unfence it), RUNNING (was unfenced),
-PENDING_CONTROLLED_SHUTDOWN (waits for the controller's permission to stop), SHUTTING_DOWN.
+compares logs with the metadata and requests to be unfenced). Then RUNNING (was unfenced), PENDING_CONTROLLED_SHUTDOWN
+(waits for the controller's permission to stop), SHUTTING_DOWN.
 
 The broker uses it. It sends only through the controller link; one registration or heartbeat is pending at a time. It
 must not make decisions about partitions.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.metadata.snapshot_state import tell_snapshot
+from kraft_node.metadata.snapshot_state import add_snapshot_end
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid, random_uuid
 from kraft_protocol.wire.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
@@ -31,7 +31,7 @@ RETRY_FIRST_MS: Final = 100
 RETRY_MAX_MS: Final = 1000
 """Pauses between failed registrations double up to this: a controller that returns is found within a second."""
 SHUTDOWN_RETRY_MS: Final = 50
-"""While shutting down, the delay until asking again whether all leaders have moved."""
+"""While shutting down, the delay until the next request whether all leaders have moved."""
 SHUTDOWN_WAIT_MAX_MS: Final = 300_000
 """Kafka waits this long for the controller's permission before it stops anyway."""
 
@@ -71,7 +71,7 @@ class Identity:
         self.directories = directories
         self.rack = rack
         self.previous_epoch = previous_epoch
-        """The epoch of the last clean shutdown; -1 if there was none."""
+        """The epoch of the last clean shutdown; -1 without a clean shutdown."""
 
 
 class Lifecycle:
@@ -89,7 +89,7 @@ class Lifecycle:
         snapshot_end: Callable[[], int] = lambda: 0,
     ) -> None:
         """`cordoned_directories` is None while the cluster's metadata.version does not know of them. `snapshot_end`:
-        the end offset of this node's latest metadata snapshot, 0 for none."""
+        the end offset of this node's latest metadata snapshot, 0 without a snapshot."""
         self.env = env
         self.config = config
         self.identity = identity
@@ -119,8 +119,8 @@ class Lifecycle:
         """Whether the directories have changed since the pending heartbeat was sent."""
         self._must_repeat = False
         """Whether the registration must be sent again before the next heartbeat."""
-        self._told = False
-        """Whether a heartbeat has asked to be unfenced with a sufficient offset."""
+        self._has_requested_unfencing = False
+        """Whether a heartbeat has requested to be unfenced with a sufficient offset."""
         self._shutdown_done: Callable[[], None] | None = None
         self._last_problem = "no answer yet"
 
@@ -155,8 +155,8 @@ class Lifecycle:
     def register_again(self) -> None:
         """The metadata.version was raised: it supports log directories, which the registration lacks.
 
-        The incarnation and so the epoch stay the same. Without directories, the controller does not notice a failed one
-        (KIP-858).
+        The incarnation and so the epoch stay the same. Without directories, the controller does not notice a failed
+        directory (KIP-858).
         """
         if self._is_alive:
             self._must_repeat = True
@@ -190,18 +190,18 @@ class Lifecycle:
     # --- heartbeats ---
 
     def ready_to_unfence(self) -> None:
-        """Logs and handlers are ready: ask to be unfenced from now on."""
+        """Logs and handlers are ready: request to be unfenced from now on."""
         self._want_fence = False
         self.metadata_moved()
 
     def metadata_moved(self) -> None:
-        """The image has moved: while fenced, tell the controller at once when it has reached the registration."""
+        """The image has moved: while fenced, report to the controller at once when it has reached the registration."""
         self._look_whether_caught_up()
         if (
             self.fenced
             and not self._under_way
             and not self._want_fence
-            and not self._told
+            and not self._has_requested_unfencing
             and self.state == BrokerState.RECOVERY
             and self._metadata_offset() >= self.broker_epoch
         ):
@@ -209,7 +209,7 @@ class Lifecycle:
             self._heartbeat()
 
     def directories_changed(self) -> None:
-        """A log directory has gone offline, or the cordoned ones have changed: send a heartbeat at once."""
+        """A log directory has gone offline, or the cordoned directories have changed: send a heartbeat at once."""
         if not self._is_alive:
             return
         if self._under_way:
@@ -233,7 +233,7 @@ class Lifecycle:
         self._look_whether_caught_up()
         self._has_news = False
         offset = self._metadata_offset()
-        self._told = not self._want_fence and offset >= self.broker_epoch
+        self._has_requested_unfencing = not self._want_fence and offset >= self.broker_epoch
         request = BrokerHeartbeatRequest(
             broker_id=self.identity.node_id,
             broker_epoch=self.broker_epoch,
@@ -243,9 +243,9 @@ class Lifecycle:
             offline_log_dirs=self._offline_directories(),
         )
         if self.state != BrokerState.STARTING:
-            # Before that what is configured dynamically may not be known yet.
+            # Before that, dynamic configurations may not be known yet.
             request.cordoned_log_dirs = self._cordoned_directories()
-        tell_snapshot(request, self._snapshot_end())
+        add_snapshot_end(request, self._snapshot_end())
         self._send(request, self._heartbeat_answered)
 
     def _heartbeat_answered(self, answer: Any) -> None:
@@ -275,8 +275,8 @@ class Lifecycle:
     # --- shutting down ---
 
     def begin_shutdown(self, done: Callable[[], None]) -> None:
-        """Ask the controller to move leaders away, then call `done`: when it permits the stop, or after the
-        time-out."""
+        """Request from the controller to move leaders to other brokers. Call `done` when it permits the stop, or after
+        the time-out."""
         if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
             done()
             return

@@ -38,7 +38,8 @@ log = logging.getLogger(__name__)
 STEP_BYTES: Final = 1 << 20
 """Bytes copied at once: a millisecond or two, then requests get their turn."""
 LAST_STEPS: Final = 8
-"""Steps done at once when everything else is ready: otherwise a busy producer could stay ahead of the copy forever."""
+"""Steps done at once when all other conditions hold: otherwise a busy producer could stay ahead of the copy
+forever."""
 PAUSE_MS: Final = 50
 """Pause between two checks: for the controller's answer, an fsync, the rate's window."""
 PREFERRED_MAX: Final = 100_000
@@ -157,7 +158,7 @@ class LogDirMoves:
             self.resume()
 
     def _resumable(self, topic: str, index: int) -> Partition | None:
-        """The replica of a copy; None if this broker has no replica of that topic."""
+        """The replica of a copy; None if this broker has no replica of the topic."""
         view = self._replicas.image.topics.by_name(topic)
         state = None if view is None else view.partition(index)
         if view is None or state is None or self._node_id not in state.replicas:
@@ -194,7 +195,7 @@ class LogDirMoves:
         except KafkaError as error:
             if (
                 error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER
-            ):  # a truncation goes on, or an older log of that name is being forgotten
+            ):  # a truncation goes on, or an older log with this name is being forgotten
                 self._end(move)
                 raise
             return
@@ -241,7 +242,7 @@ class LogDirMoves:
             self._env.scheduler.call_soon(self._step)
 
     def _advance(self, move: Move) -> bool:
-        """Do the next step. Returns whether there is more to do at once. Raises KafkaError."""
+        """Do the next step. Returns whether more work is due at once. Raises KafkaError."""
         partition = move.partition
         if self._replicas.peek((partition.topic_id, partition.index)) is not partition:
             self._end(move)  # deleted, moved to another broker, or its directory is dead
@@ -272,7 +273,7 @@ class LogDirMoves:
             return True
         if is_ready:
             if self._lags_in_flush(move) or source.unsettled is not None or move.copy.unsettled is not None:
-                copy.flush()  # what has come since the flush in the background
+                copy.flush()  # records that arrived since the flush in the background
             self._complete(move)
         else:
             self._prepare_completion(move, is_accepted=is_accepted)
@@ -280,7 +281,7 @@ class LogDirMoves:
         return False
 
     def _lags_in_flush(self, move: Move) -> bool:
-        """Whether the log has promised to keep what the copy might still lose."""
+        """Whether the log has promised to keep records that the copy might still lose."""
         assert move.copy is not None, "law: only what has been copied is completed"
         return move.copy.recovery_point < move.partition.log.recovery_point
 
@@ -290,7 +291,7 @@ class LogDirMoves:
         return state is not None and state.directory(self._node_id) == Uuid(move.target.id)
 
     def _prepare_completion(self, move: Move, *, is_accepted: bool) -> None:
-        """The copy has caught up: have it made durable, and the controller told."""
+        """The copy has caught up: make it durable, and report to the controller."""
         partition, copy = move.partition, move.copy
         assert copy is not None, "law: only what has been copied is completed"
         if not move.flushing and copy.unflushed:
@@ -338,7 +339,7 @@ class LogDirMoves:
         self._end(move)
         partition = move.partition
         self._logs.futures.delete(partition.topic, partition.index)
-        # The controller may have been told already, or may be told at this moment.
+        # The report to the controller may be done already, or be under way.
         self._assign(partition.topic_id, partition.index, Uuid(partition.log.dir.id))
 
 

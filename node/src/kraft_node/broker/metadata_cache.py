@@ -72,7 +72,8 @@ class MetadataCache:
         return None if broker is None else broker.rack
 
     def any_live_broker(self, preferred: int) -> int:
-        """The broker that clients see as the controller: any live broker, `preferred` if live; -1 if none is."""
+        """The broker that clients see as the controller: any live broker, `preferred` if live; -1 without a live
+        broker."""
         if self.is_live(preferred):
             return preferred
         return next((broker.id for broker in self.live_brokers()), -1)
@@ -100,5 +101,5 @@ class MetadataCache:
         return offline
 
     def configs(self, resource_type: int, name: str) -> dict[str, str]:
-        """The dynamic configuration of a resource; empty if it has none. Do not change it."""
+        """The dynamic configuration of a resource; may be empty. Do not change it."""
         return dict(self.image.configs.get((resource_type, name)) or NO_CONFIGS)

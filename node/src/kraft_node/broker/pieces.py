@@ -1,8 +1,8 @@
 """Limits the work of one request on any listener: large requests are split, or refused.
 
-A request of more than `ROWS` rows is split into requests of that size. The API's handler, including its authorization,
-answers them one after another in turns of the loop. The responses are merged, so the client receives one. Handlers do
-not notice the split. The metadata may change between two pieces, as between two requests.
+A request of more than `ROWS` rows is split into requests of `ROWS` rows. The API's handler, including its
+authorization, answers them one after another in turns of the loop. The responses are merged, so the client receives
+one. Handlers do not notice the split. The metadata may change between two pieces, as between two requests.
 
 An API is split (`SHAPES`), or its handler works in steps itself (`IN_STEPS`). Requests of any other API are refused if
 they have more items than `wire.sizes.LONG`: no honest client sends them.
@@ -43,15 +43,15 @@ RESOURCES_MAX: Final = 20_000
 PARTITIONS_MAX: Final = 10_000
 """Partitions that one CreateTopics may create."""
 
-IDENTITIES: Final = ("name", "topic", "topic_name", "topic_id", "group_id", "id")
+IDENTITIES: Final = ("name", "topic", "topic_name", "topic_id", "group_id", "id", "producer_id")
 """Fields that identify an item of a response; two neighbours with the same identity at a split are merged."""
 
 
 class Shape(NamedTuple):
-    """Paths of nested lists: `asked` in the request, `told` in the response."""
+    """Paths of nested lists: `request_path` in the request, `response_path` in the response."""
 
-    asked: tuple[str, ...]
-    told: tuple[str, ...]
+    request_path: tuple[str, ...]
+    response_path: tuple[str, ...]
 
 
 _PARTITIONS: Final = Shape(("topics", "partitions"), ("topics", "partitions"))
@@ -64,6 +64,8 @@ SHAPES: Final[Mapping[ApiKey, Shape]] = {
     ApiKey.DESCRIBE_PRODUCERS: Shape(("topics", "partition_indexes"), ("topics", "partitions")),
     ApiKey.OFFSET_COMMIT: _PARTITIONS,
     ApiKey.OFFSET_DELETE: _PARTITIONS,
+    ApiKey.TXN_OFFSET_COMMIT: _PARTITIONS,
+    ApiKey.WRITE_TXN_MARKERS: Shape(("markers", "topics", "partition_indexes"), ("markers", "topics", "partitions")),
     ApiKey.OFFSET_FETCH: Shape(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions")),
     ApiKey.DESCRIBE_GROUPS: Shape(("groups",), ("groups",)),
     ApiKey.DELETE_GROUPS: Shape(("groups_names",), ("results",)),
@@ -149,11 +151,11 @@ def _cutting(turns: Turns, key: ApiKey, handler: Handler) -> Handler:
 
     def handle(ctx: RequestContext, request: Any) -> Any:
         lists = shape if ctx.api_version >= since else before
-        if not _is_large(request, lists.asked):
+        if not _is_large(request, lists.request_path):
             return handler(ctx, request)
         answering = _refuse if key == ApiKey.CREATE_TOPICS and _exceeds(request) else handler
-        parts = pieces(request, lists.asked) if cut_otherwise is None else cut_otherwise(request)
-        turns.add(_Pieces(turns, answering, ctx, request, parts, lists.told).step)
+        parts = pieces(request, lists.request_path) if cut_otherwise is None else cut_otherwise(request)
+        turns.add(_Pieces(turns, answering, ctx, request, parts, lists.response_path).step)
         return None
 
     return handle
@@ -164,19 +166,19 @@ def users(request: Any) -> Generator[Any, None, None]:
 
     A user that is named twice must be refused, so all entries of a user stay together.
     """
-    asked: dict[str, tuple[list[Any], list[Any]]] = {}
+    requested: dict[str, tuple[list[Any], list[Any]]] = {}
     for at, entries in enumerate((request.deletions, request.upsertions)):
         for number, entry in enumerate(entries, 1):
-            asked.setdefault(entry.name, ([], []))[at].append(entry)
+            requested.setdefault(entry.name, ([], []))[at].append(entry)
             if number % ROWS == 0:
                 yield None
     deletions: list[Any] = []
     upsertions: list[Any] = []
-    for removed, put in asked.values():
+    for removed, put in requested.values():
         if len(deletions) + len(upsertions) >= USERS:
             yield changed(request, deletions=deletions, upsertions=upsertions)
             deletions, upsertions = [], []
-        # A user that is named more than once is refused; three entries are enough for that.
+        # A user that is named more than once is refused; three entries are enough to detect this.
         deletions += removed[:3]
         upsertions += put[:3]
     yield changed(request, deletions=deletions, upsertions=upsertions)
@@ -189,7 +191,7 @@ def names(request: Any) -> Generator[Any, None, None]:
         distinct.setdefault((topic.name, topic.topic_id), topic)
         if number % ROWS == 0:
             yield None
-    if any(topic_id != ZERO_UUID for _, topic_id in distinct):  # names are ignored if there are ids
+    if any(topic_id != ZERO_UUID for _, topic_id in distinct):  # names are ignored beside ids
         distinct = {named: topic for named, topic in distinct.items() if named[1] != ZERO_UUID}
     topics = list(distinct.values())
     for start in range(0, len(topics), TOPICS):
@@ -199,7 +201,7 @@ def names(request: Any) -> Generator[Any, None, None]:
 def resources(request: Any) -> Generator[Any, None, None]:
     """Split a DescribeConfigs request into copies of at most `TOPICS` resources; each resource is named once.
 
-    Raises KafkaError INVALID_REQUEST if there are more than `RESOURCES_MAX` resources.
+    Raises KafkaError INVALID_REQUEST for more than `RESOURCES_MAX` resources.
     """
     distinct: dict[tuple[Any, ...], Any] = {}
     for number, resource in enumerate(request.resources, 1):
@@ -221,7 +223,7 @@ CUTTERS: Final[Mapping[ApiKey, Callable[[Any], Iterator[Any]]]] = {
     ApiKey.METADATA: names,
     ApiKey.DESCRIBE_CONFIGS: resources,
 }
-"""APIs whose requests must not name an item in two pieces. The generators yield None while no piece is ready."""
+"""APIs with requests that must not name an item in two pieces. The generators yield None while no piece is ready."""
 
 
 def _exceeds(request: Any) -> bool:
@@ -278,7 +280,7 @@ def pieces(holder: Any, path: tuple[str, ...]) -> Generator[Any, None, None]:
 
 
 def merge(answer: Any, more: Any, path: tuple[str, ...]) -> None:
-    """Append the rows of `more` to those of `answer`."""
+    """Append the rows of `more` to the rows of `answer`."""
     name, deeper = path[0], path[1:]
     into, new = getattr(answer, name), getattr(more, name)
     if into and new and deeper and _identity(into[-1]) == _identity(new[0]):
@@ -294,7 +296,7 @@ def _identity(item: Any) -> list[Any]:
 class _Pieces:
     """A split request that is being handled."""
 
-    __slots__ = ("_ctx", "_handler", "_pieces", "_request", "_response", "_told", "_turns")
+    __slots__ = ("_ctx", "_handler", "_pieces", "_request", "_response", "_response_path", "_turns")
 
     def __init__(
         self,
@@ -303,14 +305,14 @@ class _Pieces:
         ctx: RequestContext,
         request: Any,
         parts: Iterator[Any],
-        told: tuple[str, ...],
+        response_path: tuple[str, ...],
     ) -> None:
         self._turns = turns
         self._handler = handler
         self._ctx = ctx
         self._request = request
         self._pieces = parts
-        self._told = told
+        self._response_path = response_path
         self._response: Any = None
 
     def step(self) -> bool:
@@ -351,5 +353,5 @@ class _Pieces:
         if self._response is None:
             self._response = response
         else:
-            merge(self._response, response, self._told)
+            merge(self._response, response, self._response_path)
         self._turns.add(self.step)

@@ -1,6 +1,6 @@
 """Producer ids in blocks of 1000 from the controller (KIP-730), assigned one by one.
 
-The next block is requested before the current one is used up, so that starting producers do not wait.
+The next block is requested before the current block is used up, so that starting producers do not wait.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PREFETCH_SHARE: Final = 0.9
-"""The used part of a block at which the next one is requested, as in Kafka."""
+"""The used part of a block at which the next block is requested, as in Kafka."""
 RETRY_MS: Final = 50
 TIMEOUT_MS: Final = 60_000
 WAITING_MAX: Final = 10_000
-"""Maximum of producers that wait for a block; further ones are told to retry."""
+"""Maximum of producers that wait for a block; further producers must retry."""
 
 Taker = Callable[[int | KafkaError], None]
 
@@ -54,14 +54,14 @@ class ProducerIds:
             producer_id = self._next
             self._next += 1
             if self._next >= self._prefetch_at and self._next_block is None:
-                self._ask()
+                self._request_block()
             taker(producer_id)
             return
         if len(self._waiting) >= WAITING_MAX:
             taker(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "too many producers wait for an id"))
             return
         self._waiting.append(taker)
-        self._ask()
+        self._request_block()
 
     def _enter_block(self) -> None:
         assert self._next_block is not None
@@ -70,7 +70,7 @@ class ProducerIds:
         self._next, self._end = start, start + length
         self._prefetch_at = start + int(length * PREFETCH_SHARE)
 
-    def _ask(self) -> None:
+    def _request_block(self) -> None:
         if self._asking:
             return
         self._asking = True
@@ -96,7 +96,7 @@ class ProducerIds:
     def _retry(self) -> None:
         self._asking = False
         if self._waiting:
-            self._ask()
+            self._request_block()
 
 
 def _problem(answer: Any) -> str | None:

@@ -1,11 +1,11 @@
 """The client metrics that this broker requests from clients (KIP-714), and checks of pushed metrics.
 
-Subscriptions are the `client-metrics` resources of the committed metadata. Kafka keeps them and the asking clients even
-without a plugin that receives metrics: then neither API is advertised, but a client that asks gets an answer. It is the
-same here, where there is no receiver: pushes are checked and dropped.
+Subscriptions are the `client-metrics` resources of the committed metadata. Kafka keeps them and their clients even
+without a plugin that receives metrics. Then neither API is advertised, but a client that sends a request gets an
+answer. It is the same here, without a receiver: pushes are checked and dropped.
 
-`handlers.telemetry` calls it for each request, `broker` when resources have changed. There are no timers: expired
-clients and closed connections are found when they are looked up or when the table is full.
+`handlers.telemetry` calls it for each request, `broker` when resources have changed. Without timers, expired clients
+and closed connections are found when they are looked up or when the table is full.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
 """For a client that has not named its software in ApiVersions."""
 PUSH_RESERVED: Final = frozenset((ZERO_UUID, ONE_UUID))
 ASKS_ANEW: Final = frozenset((ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE))
-"""After a push was refused with these codes, a client may ask for its subscription before the next interval."""
+"""After a push was refused with these codes, a client may request its subscription before the next interval."""
 
 
 class Subscription:
@@ -130,7 +130,8 @@ class Client:
         return True
 
     def may_push(self, now_ms: int) -> bool:
-        """Whether it has asked since its last push, or an interval has passed; if so, this counts as a push."""
+        """Whether it has requested its subscription since its last push, or an interval has passed; if so, this counts
+        as a push."""
         push, get = self.last_push_ms, self.last_get_ms
         if push is not None and (get is None or get <= push) and now_ms - push < self.interval_ms:
             return False
@@ -139,7 +140,7 @@ class Client:
 
 
 class Telemetry:
-    """All subscriptions, and the clients that have asked for theirs."""
+    """All subscriptions, and the clients that have requested theirs."""
 
     def __init__(self, clock: Clock, rng: Rng, bytes_max: int) -> None:
         self._clock = clock
@@ -161,7 +162,7 @@ class Telemetry:
         else:
             try:
                 self._subscriptions[name] = Subscription(overrides)
-            except ConfigError as e:  # by a controller that reads patterns as Java does
+            except ConfigError as e:  # written by a controller that reads patterns like Java
                 self._subscriptions.pop(name, None)
                 log.warning("client metrics subscription is invalid and ignored name=%s error=%s", name, e)
         self._version += 1
@@ -173,9 +174,9 @@ class Telemetry:
             self.configs_changed(name, overrides.get(name))
 
     def subscribe(self, ctx: RequestContext, asked_as: Uuid) -> Client:
-        """The client's subscription, under a new id if it has none yet.
+        """The client's subscription, under a new id if the client has no id yet.
 
-        Raises KafkaError THROTTLING_QUOTA_EXCEEDED if it asks again within its interval.
+        Raises KafkaError THROTTLING_QUOTA_EXCEEDED for a second request within its interval.
         """
         client = self._client(ctx, random_uuid(self._rng) if asked_as == ZERO_UUID else asked_as)
         if not client.may_get(self._clock.monotonic_ms()) and client.last_error not in ASKS_ANEW:
@@ -223,7 +224,7 @@ class Telemetry:
                 raise KafkaError(ErrorCode.INVALID_RECORD, str(e)) from None
 
     def _client(self, ctx: RequestContext, client_id: Uuid) -> Client:
-        """The known client, or a new one, or the client with its present subscriptions."""
+        """The known client, or a new client, or the client with its present subscriptions."""
         now_ms = self._clock.monotonic_ms()
         clients = self._clients
         client = clients.pop(client_id, None)

@@ -5,7 +5,7 @@
     kafka-cluster unregister     -b HOST:PORT | -C HOST:PORT  --id BROKER
     kafka-cluster api-versions   -b HOST:PORT | -C HOST:PORT
 
-`api-versions` and `--json` are ours. Connections are PLAINTEXT.
+`--command-config FILE` names client properties, for TLS and SASL. `api-versions` and `--json` are ours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kraft_node.cli.client import Client, connect
+from kraft_node.cli.client import Client, connect, security_in
 from kraft_node.cli.common import Parser, ToolError, program, run
 from kraft_protocol.wire.api import API, ApiKey
 
@@ -38,7 +38,7 @@ def _parser() -> Parser:
         sub.set_defaults(command=function)
         sub.add_argument("--json", action="store_true", help="print JSON")
         sub.add_argument(
-            "--command-config", "-c", "--config", help="file of client properties; only PLAINTEXT is supported"
+            "--command-config", "-c", "--config", metavar="FILE", help="file of client properties, for TLS and SASL"
         )
         where = sub.add_mutually_exclusive_group(required=True)
         where.add_argument("--bootstrap-server", "-b", metavar="HOST:PORT,…", help="brokers to connect to")
@@ -55,7 +55,7 @@ def _parser() -> Parser:
 
 
 def _connect(args: argparse.Namespace) -> Client:
-    return connect(args.bootstrap_server or args.bootstrap_controller, args.command_config)
+    return connect(args.bootstrap_server or args.bootstrap_controller, security_in(args.command_config))
 
 
 def _describe(client: Client, args: argparse.Namespace, *, fenced: bool = False) -> Any:
@@ -63,7 +63,7 @@ def _describe(client: Client, args: argparse.Namespace, *, fenced: bool = False)
 
     kind = _BROKERS if args.bootstrap_server else _CONTROLLERS
     request = DescribeClusterRequest(endpoint_type=kind, include_fenced_brokers=fenced)
-    response = client.ask(ApiKey.DESCRIBE_CLUSTER, request)
+    response = client.request(ApiKey.DESCRIBE_CLUSTER, request)
     _check(response)
     return response
 
@@ -87,6 +87,7 @@ def cluster_id(args: argparse.Namespace) -> int:
 
 
 def unregister(args: argparse.Namespace) -> int:
+    """Unregister a broker. Raises ToolError without an active controller, or with the code of the answer."""
     from kraft_protocol.wire.messages import UnregisterBrokerRequest
 
     with _connect(args) as client:
@@ -97,14 +98,15 @@ def unregister(args: argparse.Namespace) -> int:
             leader = [node for node in described.brokers if node.broker_id == described.controller_id]
             if not leader:
                 raise ToolError("no controller is active")
-            target = Client(leader[0].host, leader[0].port)
+            target = Client(leader[0].host, leader[0].port, security=security_in(args.command_config))
         with target:
-            _check(target.ask(ApiKey.UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=args.id)))
+            _check(target.request(ApiKey.UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=args.id)))
     print(json.dumps({"unregistered": args.id}) if args.json else f"Broker {args.id} is no longer registered.")
     return 0
 
 
 def list_endpoints(args: argparse.Namespace) -> int:
+    """Print the address of each broker or controller. Raises ToolError."""
     fenced = args.include_fenced_brokers
     if fenced and args.bootstrap_controller:
         raise ToolError("The option --include-fenced-brokers is only supported with --bootstrap-server option")
@@ -139,6 +141,7 @@ def list_endpoints(args: argparse.Namespace) -> int:
 
 
 def api_versions(args: argparse.Namespace) -> int:
+    """Print the versions of each API that the node supports, and the newest that both sides support."""
     with _connect(args) as client:
         versions = client.versions
     if args.json:

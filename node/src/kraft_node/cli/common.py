@@ -47,7 +47,7 @@ def run(main: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = 
 
 
 def flush_output() -> None:
-    """Flush the output. Raises OSError if that fails. A program may be started without standard output."""
+    """Flush the output. Raises OSError after a failure. A program may be started without standard output."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
@@ -60,13 +60,11 @@ def message(error: Exception) -> str:
 
 
 def read_text(path: str) -> str:
-    """The text of a properties file: UTF-8, else ISO 8859-1, which Java assumes for all of them."""
+    """The text of a properties file."""
+    from kraft_protocol.configs.properties import decode_properties
+
     with open(path, "rb") as file:
-        data = file.read()
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.decode("iso-8859-1")
+        return decode_properties(file.read())
 
 
 def read_config(path: str, overrides: Iterable[str] = ()) -> NodeConfig:

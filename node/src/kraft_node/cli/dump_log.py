@@ -2,9 +2,9 @@
 
     kafka-dump-log --files a.log,b.index [--print-data-log | --deep-iteration] [--cluster-metadata-decoder | …]
 
-The output lines are those of Apache Kafka 4.3.1. Differences: the exit code is 1 for unreadable files and for indexes
-that do not match their log (Kafka: 0, or a stack trace); `bootstrap.checkpoint` can be dumped under its own name; only
-Kafka's own decoders are available, without the one for remote log metadata.
+The output lines are the same as in Apache Kafka 4.3.1. Differences: the exit code is 1 for unreadable files and for
+indexes that do not match their log (Kafka: 0, or a stack trace). `bootstrap.checkpoint` can be dumped under its own
+name. Only Kafka's own decoders are available, without the decoder of remote log metadata.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _open(path: str) -> memoryview:
 
 
 def base_offset(path: str) -> int:
-    """The offset in the name of a segment's file. Raises ToolError if the name has none."""
+    """The offset in the name of a segment's file. Raises ToolError if the name has no kind."""
     stem = os.path.basename(path).split(".", 1)[0]
     if not stem.isdigit():
         raise ToolError(f"{path}: the file name must be the segment's first offset")
@@ -120,6 +120,7 @@ def base_offset(path: str) -> int:
 
 
 def dump_log(path: str, args: argparse.Namespace) -> bool:
+    """Print the batches of a segment, and their records on request. Returns False for damaged batches."""
     from kraft_node.cli.dump_text import batch_line, record_line
     from kraft_protocol.records.batch import check_crc, iter_records, read_header
     from kraft_protocol.records.errors import BatchError
@@ -199,7 +200,7 @@ def _multiple(path: str, data: memoryview, layout: struct.Struct) -> bool:
 
 
 def _batch_at(log: memoryview, position: int) -> Any:
-    """The header of the batch at `position`; None if there is none."""
+    """The header of the batch at `position`; None at the end."""
     from kraft_protocol.records.batch import read_header
     from kraft_protocol.records.errors import BatchError
 
@@ -212,6 +213,7 @@ def _batch_at(log: memoryview, position: int) -> Any:
 
 
 def dump_offset_index(path: str, args: argparse.Namespace) -> bool:
+    """Print an offset index, compared with its log. Returns False for entries that do not match."""
     data, base = _open(path), base_offset(path)
     if len(data) == 0:
         print(f"{path} is empty.")
@@ -239,6 +241,7 @@ def dump_offset_index(path: str, args: argparse.Namespace) -> bool:
 
 
 def dump_time_index(path: str, args: argparse.Namespace) -> bool:
+    """Print a time index, compared with its log. Returns False for entries that do not match."""
     data, base = _open(path), base_offset(path)
     sound = _multiple(path, data, _TIME_ENTRY)
     if args.index_sanity_check:
@@ -265,7 +268,7 @@ def dump_time_index(path: str, args: argparse.Namespace) -> bool:
 
 
 def _seek(log: memoryview, position: int, offset: int) -> int:
-    """The position of the first batch at or after `position` that reaches `offset`; the log's end if none does."""
+    """The position of the first batch at or after `position` that reaches `offset`; the log's end if no batch does."""
     batch = _batch_at(log, position)
     if batch is not None and batch.base_offset > offset:
         batch, position = _batch_at(log, 0), 0
@@ -288,6 +291,7 @@ def _time_problems(batch: Any, offset: int, timestamp: int, previous: int) -> li
 
 
 def dump_transaction_index(path: str, args: argparse.Namespace) -> bool:
+    """Print an index of aborted transactions. Returns False if it ends within an entry."""
     data = _open(path)
     sound = _multiple(path, data, _TRANSACTION_ENTRY)
     if args.index_sanity_check:
@@ -304,6 +308,7 @@ def dump_transaction_index(path: str, args: argparse.Namespace) -> bool:
 
 
 def dump_producer_snapshot(path: str, args: argparse.Namespace) -> bool:  # noqa: ARG001  (as the others)
+    """Print a snapshot of producer state. Returns False for another version, or if the CRC does not match."""
     from kraft_node.cli.dump_text import sequence_after
     from kraft_protocol.wire.codec import decode
     from kraft_protocol.wire.stored import ProducerSnapshot

@@ -56,7 +56,7 @@ def batch_line(batch: BatchHeader, position: int, *, valid: bool) -> str:
 
 
 def record_line(batch: BatchHeader, record: Record, contents: Contents | None, *, metadata: bool) -> str:
-    """A record's line; empty if nothing of it is printed, as for a control record without metadata."""
+    """A record's line; empty without printed parts, for example for a control record without metadata."""
     if batch.is_control and not metadata:
         return ""
     line = ""
@@ -122,6 +122,10 @@ def cluster_metadata(record: Record) -> tuple[str | None, str | None]:
         data = record_text.to_json(message, version)
     except ValueError as e:
         return None, f"Error at {record.offset}, skipping. {e}"
+    if isinstance(message, stored.ConfigRecord):
+        from kraft_node.base.config.describe import redacted
+
+        data["value"] = redacted(message.resource_type, message.name, message.value)
     name = snake_case(type(message).__name__).upper()
     return None, _json({"type": name, "version": version, "data": data})
 

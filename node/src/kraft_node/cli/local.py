@@ -2,7 +2,7 @@
 
     python -m kraft_node.cli.local [--data DIRECTORY] [--config FILE] [--override KEY=VALUE]…
 
-The Makefile calls it. It does what a user does by hand with `kafka-storage` and `kafka-server-start`.
+The Makefile calls it. It does the steps that a user does by hand with `kafka-storage` and `kafka-server-start`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
 def format_once(config: NodeConfig, cluster_id: str | None = None, *, say: Callable[[str], None] = print) -> str:
     """Format the unformatted directories of `config`. Returns the cluster's id.
 
-    The id comes from formatted directories; if there are none, it is `cluster_id`, else a new id.
+    The id comes from formatted directories. Without them it is `cluster_id`, or a new id.
     """
     from kraft_node.cli import storage_format as plan
     from kraft_node.cli.storage import new_uuid

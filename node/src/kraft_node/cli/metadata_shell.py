@@ -5,11 +5,13 @@
     kafka-metadata-shell --controllers HOST:PORT,…      [command …]
     kafka-metadata-shell --config FILE                  [command …]
 
-Commands are cat, find, ls and tree; the prompt also has cd, exit, help, history, man and pwd. Names and texts are those
-of Apache Kafka's shell, which reads only snapshots. As there, a command that finds nothing prints a message and exits
-with 0. `--directory` is ours: it reads a whole log directory. `--controllers` and `--config` come from KIP-631 and were
-never released. They read a running cluster and update the metadata before every command. The file holds client
-properties; it may also name the controllers, like a node's file.
+`--command-config FILE` names client properties, for TLS and SASL.
+
+Commands are cat, find, ls and tree; the prompt also has cd, exit, help, history, man and pwd. Names and texts are the
+same as in Apache Kafka's shell, which reads only snapshots. As there, a command that finds nothing prints a message
+and exits with 0. `--directory` is ours: it reads a whole log directory. `--controllers` and `--config` come from
+KIP-631 and were never released. They read a running cluster and update the metadata before every command. The file
+holds client properties; it may also name the controllers, like a node's file.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NoReturn
 
+from kraft_node.cli.client import security_in
 from kraft_node.cli.common import Parser, ToolError, message, program, read_text, run
 from kraft_node.cli.metadata_source import Controllers, LogDirectory, SnapshotFile, Source
 from kraft_node.cli.metadata_tree import Directory, Node, root
@@ -291,7 +294,7 @@ def glob(text: str) -> re.Pattern[str] | None:
 def columns(entries: Sequence[str], width: int | None) -> tuple[int, list[int]]:
     """The number of rows and the width of each column: as many columns as fit, filled column by column.
 
-    Without a screen width there is one column.
+    Without a screen width the output has one column.
     """
     for count in range((width or 0) // 4, 1, -1):
         rows = -(-len(entries) // count)
@@ -315,6 +318,9 @@ def _parser() -> Parser:
         metavar="FILE",
         help="client properties for --controllers; alone: a node's configuration, which names the controllers",
     )
+    parser.add_argument(
+        "--command-config", metavar="FILE", help="file of client properties, for TLS and SASL to the controllers"
+    )
     parser.add_argument("command", nargs="*", help="the command to run; without one, a prompt")
     return parser
 
@@ -324,14 +330,17 @@ def _source(args: argparse.Namespace) -> Source:
         return SnapshotFile(args.snapshot)
     if args.directory is not None:
         return LogDirectory(args.directory)
-    return Controllers(args.controllers or _controllers(args.config), args.config)
-
-
-def _controllers(config: str) -> str:
-    """The controllers that a node's configuration names."""
+    if args.controllers:
+        return Controllers(args.controllers, security_in(args.command_config or args.config))
     from kraft_node.base.config import parse_properties
 
-    properties = parse_properties(read_text(config))
+    found = parse_properties(read_text(args.config))
+    properties = args.config if "security.protocol" in found else None  # only a client's file has this key
+    return Controllers(_controllers(args.config, found), security_in(args.command_config or properties))
+
+
+def _controllers(config: str, properties: dict[str, str]) -> str:
+    """The controllers that a node's configuration names. `config`: its file."""
     found = properties.get("controller.quorum.voters") or properties.get("controller.quorum.bootstrap.servers")
     if not found:
         raise ToolError(f"{config}: neither controller.quorum.voters nor controller.quorum.bootstrap.servers is set")

@@ -1,6 +1,6 @@
 """The image of the metadata shell: from a snapshot file, a log directory, or the controllers of a running cluster.
 
-For a cluster it follows the metadata log like an observer without a broker: by Fetch and FetchSnapshot without a
+For a cluster it follows the metadata log like an observer without a broker. It sends Fetch and FetchSnapshot without a
 replica id, so that the quorum does not track it. It shows committed data.
 """
 
@@ -15,7 +15,9 @@ from kraft_node.cli.common import ToolError
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.metadata.log_batches import MetadataBatch, decode_batches
+from kraft_protocol.client.security import NO_SECURITY, ClientSecurity
 from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
+from kraft_protocol.records.batch import whole_batches
 from kraft_protocol.wire.api import ApiKey
 
 CHECKPOINT: Final = ".checkpoint"
@@ -98,7 +100,7 @@ class SnapshotFile(Source):
 class LogDirectory(Source):
     """The latest snapshot of a log directory, and the log after it to its end.
 
-    No file tells how far the log is committed, so uncommitted records may be included.
+    No file has the committed end of the log, so uncommitted records may be included.
     """
 
     def __init__(self, path: str) -> None:
@@ -115,31 +117,20 @@ class LogDirectory(Source):
             start, epoch = snapshot_name(snapshots[-1])
             self._load(decode_batches(_read(os.path.join(folder, snapshots[-1]))), start, epoch)
         for name in logs:
-            data = _whole_batches(_read(os.path.join(folder, name)))
+            data = whole_batches(_read(os.path.join(folder, name)))
             start = self._apply((b for b in decode_batches(data) if b.last_offset >= start), start, 1 << 62)
-
-
-def _whole_batches(data: bytes) -> bytes:
-    """The data without an incomplete batch at the end, or the space that Kafka preallocates."""
-    end = 0
-    while end + 12 <= len(data):
-        length = 12 + int.from_bytes(data[end + 8 : end + 12], "big", signed=True)
-        if length <= 12 or end + length > len(data):
-            break
-        end += length
-    return data[:end]
 
 
 class Controllers(Source):
     """The quorum of a running cluster."""
 
-    def __init__(self, servers: str, properties: str | None = None) -> None:
-        """Follow a quorum. `servers`: `host:port,…` or voters; `properties`: a file of client properties."""
+    def __init__(self, servers: str, security: ClientSecurity = NO_SECURITY) -> None:
+        """Follow a quorum. `servers`: `host:port,…` or voters."""
         super().__init__()
-        self._properties = properties
+        self._security = security
         self._servers = [text.strip().rpartition("@")[2] for text in servers.split(",")]
         self._client: Client | None = None
-        self._epoch = -1
+        self._epoch = 0  # Apache Kafka refuses a request without an epoch; the answer names the present one
         self._next = 0
         self._last_epoch = 0
         self.refresh()
@@ -150,6 +141,7 @@ class Controllers(Source):
             self._client = None
 
     def refresh(self) -> None:
+        """Read the records that were committed since the last call. Raises ToolError after `TRIES_MAX` attempts."""
         import time
 
         failure = ToolError("the controllers name no leader")
@@ -168,7 +160,7 @@ class Controllers(Source):
         from kraft_node.cli.client import connect
 
         if self._client is None:
-            self._client = connect(",".join(self._servers), self._properties)
+            self._client = connect(",".join(self._servers), self._security)
         return self._client
 
     def _fetch(self) -> bool:
@@ -185,7 +177,7 @@ class Controllers(Source):
             )
             topic = FetchRequest.FetchTopic(topic=METADATA_TOPIC_NAME, topic_id=METADATA_TOPIC_ID, partitions=[row])
             request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES, topics=[topic])
-            answer = self._connected().ask(ApiKey.FETCH, request)
+            answer = self._connected().request(ApiKey.FETCH, request)
             if answer.error_code or not answer.responses:
                 raise ToolError(f"{self._connected().address} refused the metadata: {_name(answer.error_code)}")
             found = answer.responses[0].partitions[0]
@@ -208,7 +200,7 @@ class Controllers(Source):
                 return True
 
     def _forget(self) -> None:
-        """The records read so far differ from the committed ones: start again."""
+        """The records read so far differ from the committed records: start again."""
         self.loader = MetadataLoader()
         self._next = self._last_epoch = 0
 
@@ -222,9 +214,9 @@ class Controllers(Source):
             where = f"{leader[0].host}:{leader[0].port}"
             if self._client is None or self._client.address != where:
                 self.close()
-                self._client = Client(leader[0].host, leader[0].port)
+                self._client = Client(leader[0].host, leader[0].port, security=self._security)
         elif found.error_code == 6:
-            # The answer does not name the leader: ask the next controller.
+            # The answer does not name the leader: send the request to the next controller.
             self._servers.append(self._servers.pop(0))
             self.close()
 
@@ -240,7 +232,7 @@ class Controllers(Source):
                 position=len(data),
             )
             topic = Request.TopicSnapshot(name=METADATA_TOPIC_NAME, partitions=[row])
-            answer = self._connected().ask(ApiKey.FETCH_SNAPSHOT, Request(max_bytes=FETCH_BYTES, topics=[topic]))
+            answer = self._connected().request(ApiKey.FETCH_SNAPSHOT, Request(max_bytes=FETCH_BYTES, topics=[topic]))
             found = None if answer.error_code else answer.topics[0].partitions[0]
             code = answer.error_code if found is None else found.error_code
             if found is None or code:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
+from kraft_node.base.config.describe import redacted
 from kraft_node.base.version import COMPATIBLE_KAFKA_VERSION, VERSION
 from kraft_node.metadata.features import METADATA_VERSION, metadata_version
 from kraft_node.metadata.image import MetadataImage
@@ -241,7 +242,8 @@ def _configs(image: MetadataImage) -> Directory:
     entries: dict[str, Any] = {}
     for (kind, name), values in image.configs.items():
         resource = RESOURCES.get(kind, str(kind))
-        entries[f"{resource}:{name}" if name else resource] = values
+        shown = {key: redacted(kind, key, value) for key, value in values.items()}
+        entries[f"{resource}:{name}" if name else resource] = shown
     return Directory(lambda: entries, lambda name: _leaves(dict(entries[name])) if name in entries else None)
 
 

@@ -4,25 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kraft_node.cli.common import ToolError
-
-
-class Mechanism(NamedTuple):
-    number: int
-    digest: str
-    iterations_min: int
-
-
-MECHANISMS: Final = {
-    "SCRAM-SHA-256": Mechanism(1, "sha256", 4096),
-    "SCRAM-SHA-512": Mechanism(2, "sha512", 4096),
-}
-ITERATIONS_MAX: Final = 16384
+from kraft_protocol.sasl.scram import ALGORITHMS, ITERATIONS_MAX, ITERATIONS_MIN, NUMBERS, keys, salted_password
 
 _KEYS: Final = ("name", "password", "salt", "iterations", "saltedpassword")
 
@@ -39,40 +25,36 @@ class ScramCredential(NamedTuple):
 
 
 def parse_scram(argument: str, random_bytes: Callable[[int], bytes]) -> ScramCredential:
-    """The credential that `argument` describes. A missing salt is drawn at random. Raises ToolError."""
+    """The credential that `argument` describes. A missing salt is drawn at random.
+
+    Raises ToolError, whose message has no password.
+    """
     name, equals, body = argument.strip().partition("=")
     if not equals:
-        raise ToolError(f"Failed to find equals sign in SCRAM argument '{argument}'")
-    mechanism = MECHANISMS.get(name)
-    if mechanism is None:
+        raise ToolError("Failed to find equals sign in the SCRAM argument")
+    algorithm = ALGORITHMS.get(name)
+    if algorithm is None:
         raise ToolError(f"The add-scram mechanism {name} is not supported.")
     values = _components(body)
-    unknown = [key for key in values if key not in _KEYS]
-    if unknown:
-        raise ToolError(f"Unknown SCRAM configurations: {', '.join(unknown)}")
+    if values.keys() - set(_KEYS):  # their names may be parts of a password with a comma
+        raise ToolError(f"Unknown SCRAM configurations, allowed are {', '.join(_KEYS)}; values must not contain commas")
     if "name" not in values:
         raise ToolError("You must supply 'name' to add-scram")
-    iterations = _iterations(values.get("iterations"), name, mechanism)
+    iterations = _iterations(values.get("iterations"), name)
     salt = _base64("salt", values["salt"]) if "salt" in values else None
     if "password" in values:
         if "saltedpassword" in values:
             raise ToolError("You must only supply one of 'password' or 'saltedpassword' to add-scram")
         salt = salt or random_bytes(20)
-        salted = hashlib.pbkdf2_hmac(mechanism.digest, _normal(values["password"]), salt, iterations)
+        salted = salted_password(algorithm, values["password"], salt, iterations)
     elif "saltedpassword" in values:
         if salt is None:
             raise ToolError("You must supply 'salt' with 'saltedpassword' to add-scram")
         salted = _base64("saltedpassword", values["saltedpassword"])
     else:
         raise ToolError("You must supply one of 'password' or 'saltedpassword' to add-scram")
-    client_key = hmac.digest(salted, b"Client Key", mechanism.digest)
-    stored_key = hashlib.new(mechanism.digest, client_key).digest()
-    server_key = hmac.digest(salted, b"Server Key", mechanism.digest)
-    return ScramCredential(values["name"], mechanism.number, salt, stored_key, server_key, iterations)
-
-
-def _normal(password: str) -> bytes:
-    return password.encode("utf-8")
+    stored_key, server_key = keys(algorithm, salted)
+    return ScramCredential(values["name"], NUMBERS[name], salt, stored_key, server_key, iterations)
 
 
 def _components(body: str) -> dict[str, str]:
@@ -85,26 +67,26 @@ def _components(body: str) -> dict[str, str]:
     if not body.endswith("]"):
         raise ToolError("Expected configuration string to end with ]")
     values: dict[str, str] = {}
-    for component in body[1:-1].rstrip(",").split(","):
+    for number, component in enumerate(body[1:-1].rstrip(",").split(","), 1):
         key, equals, value = component.partition("=")
         if not equals:
-            raise ToolError(f"No equals sign found in SCRAM component: {component}")
+            raise ToolError(f"No equals sign found in SCRAM component {number}; values must not contain commas")
         if len(value) > 1 and value[0] == value[-1] == '"':
             value = value[1:-1]
         if not value:
-            raise ToolError(f"The '{key}' value of add-scram is empty")
+            raise ToolError(f"The value of SCRAM component {number} is empty")
         values[key] = value
     return values
 
 
-def _iterations(text: str | None, name: str, mechanism: Mechanism) -> int:
+def _iterations(text: str | None, name: str) -> int:
     if text is None:
-        return mechanism.iterations_min
+        return ITERATIONS_MIN
     if not text.isascii() or not text.isdigit():
         raise ToolError(f"The 'iterations' value of add-scram is not a number: {text}")
     shown = name.replace("-", "_")
-    if int(text) < mechanism.iterations_min:
-        raise ToolError(f"The 'iterations' value must be >= {mechanism.iterations_min} for add-scram using {shown}")
+    if int(text) < ITERATIONS_MIN:
+        raise ToolError(f"The 'iterations' value must be >= {ITERATIONS_MIN} for add-scram using {shown}")
     if int(text) > ITERATIONS_MAX:
         raise ToolError(f"The 'iterations' value must be <= {ITERATIONS_MAX} for add-scram using {shown}")
     return int(text)
@@ -114,4 +96,4 @@ def _base64(key: str, text: str) -> bytes:
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
-        raise ToolError(f"The '{key}' value of add-scram is not base64: {text}") from None
+        raise ToolError(f"The '{key}' value of add-scram is not base64") from None

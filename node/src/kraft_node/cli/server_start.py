@@ -4,7 +4,7 @@
 
 SIGTERM, SIGINT or SIGHUP (unless nohup ignores it) stops the node cleanly: it hands over leadership, flushes logs and
 writes a clean-shutdown mark. A second signal stops it at once. Exit codes: 0 after a clean stop, 1 if the start is
-refused or the node has failed; the last line of the log has the reason. The log goes to standard output, one line per
+refused or the node has failed. The last line of the log has the reason. The log goes to standard output, one line per
 event; with `--json` each line is an object. `-daemon` runs the node in the background, without the terminal's signals;
 its log is `$LOG_DIR/kafkaServer.out`.
 """
@@ -18,11 +18,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base.config.zookeeper import MIGRATION_KEY
 from kraft_node.cli.common import Parser, ToolError, flush_output, message, program, run
 from kraft_node.cli.common import read_config as read
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
+    from kraft_node.base.config.zookeeper import ZooKeeperSettings
+    from kraft_node.migration.zookeeper import Connect
     from kraft_node.runtime.env import RealEnv
     from kraft_node.server.node import Node
 
@@ -59,7 +62,7 @@ class _Lines(logging.Formatter):
 
 
 class _Json(_Lines):
-    """One object per line: time, level, logger, message, and trace if there is one."""
+    """One object per line: time, level, logger, message, and the trace of an exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         import json
@@ -101,6 +104,17 @@ def set_up_logging(*, as_json: bool, level: str = "INFO") -> None:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
+def _zookeeper(settings: ZooKeeperSettings) -> Connect:
+    """Sessions of ZooKeeper, for a controller that migrates. Raises ValueError without kazoo."""
+    try:
+        from kraft_node.runtime.zookeeper import kazoo_sessions
+    except ModuleNotFoundError as e:
+        raise ValueError(
+            f"{MIGRATION_KEY}=true needs the extra zookeeper: pip install 'kraftcluster[zookeeper]'"
+        ) from e
+    return kazoo_sessions(settings)
+
+
 class _Process:
     """The node in its process: starts it, handles signals, decides the exit code."""
 
@@ -127,7 +141,13 @@ class _Process:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, self._signalled)
         try:
-            self.node = Node(self.real.env, self.config, host_name=_host_name(self.config), on_fatal=self._fatal)
+            self.node = Node(
+                self.real.env,
+                self.config,
+                host_name=_host_name(self.config),
+                on_fatal=self._fatal,
+                zookeeper=_zookeeper,
+            )
             self.node.registry.register(ProcessMetrics().collect)
             self.node.start()
         except (StartRefused, OSError, ValueError) as e:

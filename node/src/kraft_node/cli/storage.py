@@ -81,7 +81,7 @@ def _parser() -> Parser:
         "--no-initial-controllers",
         "-N",
         action="store_true",
-        help="join a dynamic quorum whose first controllers are formatted elsewhere",
+        help="join a dynamic quorum after its first controllers are formatted on other nodes",
     )
     quorum.add_argument(
         "--initial-controllers",
@@ -104,6 +104,7 @@ def print_random_uuid(args: argparse.Namespace) -> int:
 
 
 def version_mapping(args: argparse.Namespace) -> int:
+    """Print the default level of each feature for a release. Returns 0. Raises ToolError for an unknown release."""
     from kraft_node.cli.storage_format import find_metadata_version
     from kraft_node.metadata.features import METADATA_VERSION, METADATA_VERSIONS, SUPPORTED_RANGES, default_level
 
@@ -119,6 +120,7 @@ def version_mapping(args: argparse.Namespace) -> int:
 
 
 def feature_dependencies(args: argparse.Namespace) -> int:
+    """Print the features that the given levels require. Returns 0. Raises ToolError for an unknown feature or level."""
     from kraft_node.cli.storage_format import parse_feature
     from kraft_node.metadata.features import METADATA_VERSION, SUPPORTED_RANGES, dependencies, metadata_version
 
@@ -145,6 +147,7 @@ def feature_dependencies(args: argparse.Namespace) -> int:
 
 
 def info(args: argparse.Namespace) -> int:
+    """Print the log directories, their metadata and their problems. Returns 1 if a problem was found."""
     from kraft_node.cli.storage_dirs import read_directories
 
     config = read_config(args.config)
@@ -157,7 +160,7 @@ def info(args: argparse.Namespace) -> int:
         print("Found log directory:" if len(directories) == 1 else "Found log directories:")
         print("\n".join(f"  {path}" for path in directories) + "\n")
     if values:
-        # The first directory stands for all: differences are listed as problems.
+        # The first directory represents all: differences are listed as problems.
         first = values[min(values)]
         print("Found metadata: {" + ", ".join(f"{key}={first[key]}" for key in sorted(first)) + "}\n")
     if problems:
@@ -182,6 +185,7 @@ def _mismatches(values: Mapping[str, Mapping[str, str]], node_id: int) -> list[s
 
 
 def format_storage(args: argparse.Namespace) -> int:
+    """Format the log directories, and write the first voters if given. Raises ToolError."""
     from kraft_node.cli import storage_format as plan
     from kraft_node.cli.scram_argument import parse_scram
     from kraft_node.cli.storage_dirs import write_directories
@@ -217,7 +221,7 @@ def format_storage(args: argparse.Namespace) -> int:
         voters=voters,
         ignore_formatted=args.ignore_formatted,
         new_uuid=new_uuid,
-        say=_say_nothing if args.json else print,
+        say=_print_nothing if args.json else print,
     )
     if args.json:
         print(
@@ -228,7 +232,7 @@ def format_storage(args: argparse.Namespace) -> int:
     return 0
 
 
-def _say_nothing(text: str) -> None:
+def _print_nothing(text: str) -> None:
     del text
 
 

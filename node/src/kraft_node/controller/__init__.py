@@ -1,8 +1,8 @@
 """The quorum controller: converts requests to records of the metadata log (KIP-631, KIP-500).
 
-The **active** controller is the one whose node leads the metadata quorum. It plans against the metadata that will be
-valid once all appended records are committed (`metadata.overlay`). It appends records, applies them to the overlay, and
-answers when they are committed. A **standby** only follows the committed image. If the active controller loses
+The **active** controller is on the node that leads the metadata quorum. It plans against the metadata that will be
+valid once all appended records are committed (`metadata.overlay`). It appends records, applies them to the overlay,
+and answers when they are committed. A **standby** only follows the committed image. If the active controller loses
 leadership, it drops the overlay and answers NOT_CONTROLLER to all waiting requests: whether their records will be
 committed is unknown.
 
@@ -33,7 +33,7 @@ The controller must not use disk or network, read a clock other than through `En
 commit. Managers return plans and change nothing. The cost of a request is proportional to its changes.
 
 Not in this package: ApiVersions, DescribeQuorum and the voters' requests (`server` answers them), create-topic and
-alter-config policies (Java plug-ins), delegation tokens (refused as disabled).
+alter-config policies (Java plug-ins).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ sees half of a new cluster. On any other log: the end of a transaction that a pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kraft_node.base.config.resources import BROKER_RESOURCE
@@ -28,16 +28,26 @@ from kraft_protocol.wire.stored import (
 
 
 def activation_records(
-    *, is_empty: bool, in_transaction: bool, bootstrap: Sequence[Any], static_min_isr: int
+    *,
+    is_empty: bool,
+    in_transaction: bool,
+    bootstrap: Sequence[Any],
+    static_min_isr: int,
+    migration: Callable[..., list[Any]],
 ) -> list[Any]:
-    """The records, in order; empty if the log needs none. `is_empty`: the log holds no metadata.version yet."""
+    """The records, in order; empty if the log needs no records. `is_empty`: the log holds no metadata.version yet.
+
+    `migration` returns the records of a migration from ZooKeeper (`ControllerMigration.first_records`).
+    """
     records: list[Any] = []
     if in_transaction:
         records.append(AbortTransactionRecord(reason="Controller failover"))
-    if not is_empty:
-        return records
     levels = {r.name: r.feature_level for r in bootstrap if isinstance(r, FeatureLevelRecord)}
-    transactional = levels.get(METADATA_VERSION, MINIMUM_METADATA_VERSION) >= METADATA_TRANSACTIONS_SUPPORTED
+    level = levels.get(METADATA_VERSION, MINIMUM_METADATA_VERSION)
+    migrated = migration(is_empty=is_empty, level=level)
+    if not is_empty:
+        return records + migrated
+    transactional = level >= METADATA_TRANSACTIONS_SUPPORTED
     if transactional:
         records.append(BeginTransactionRecord(name="Bootstrap records"))
     records += bootstrap
@@ -45,6 +55,7 @@ def activation_records(
         records.append(
             ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MIN_ISR, value=str(static_min_isr))
         )
+    records += migrated
     if transactional:
         records.append(EndTransactionRecord())
     return records

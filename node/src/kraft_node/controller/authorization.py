@@ -69,7 +69,7 @@ OPEN: Final = frozenset(
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
     }
 )
-"""APIs without a check: they refuse unauthenticated clients, and every client is unauthenticated."""
+"""APIs without a check: brokers have checked the client, and a token's owner and renewers may change it."""
 
 FIRST_DELETION_BY_STATE: Final = 6
 
@@ -149,17 +149,18 @@ def delete_topics(
     """DELETE on the cluster, or on each topic. The name behind an id is left out unless the client may describe the
     topic.
 
-    A topic that is not committed yet does not exist here, as in Kafka: the answer says so, whatever the planner knows.
+    A topic that is not committed yet does not exist here, as in Kafka: the answer reports this, independent of the
+    planner's state.
     """
     if authorizer.allows(ctx, Operation.DELETE, ResourceType.CLUSTER, log_denied=False):
         return handler(ctx, request)
     by_state = ctx.api_version >= FIRST_DELETION_BY_STATE
-    asked = [(state.name, state.topic_id) for state in request.topics]
+    requested = [(state.name, state.topic_id) for state in request.topics]
     if not by_state:
-        asked = [(name, ZERO_UUID) for name in request.topic_names]
-    doubtful = repeated(topic_id if name is None else name for name, topic_id in asked)
+        requested = [(name, ZERO_UUID) for name in request.topic_names]
+    doubtful = repeated(topic_id if name is None else name for name, topic_id in requested)
     judged: dict[Any, str] = {}
-    for name, topic_id in asked:
+    for name, topic_id in requested:
         key = topic_id if name is None else name
         if key in doubtful or (name is None) == (topic_id == ZERO_UUID):
             continue  # refused for another reason
@@ -171,7 +172,7 @@ def delete_topics(
     row = DeleteTopicsResponse.DeletableTopicResult
     rows: dict[tuple[str | None, Uuid], Any] = {}
     left = []
-    for name, topic_id in asked:
+    for name, topic_id in requested:
         key = topic_id if name is None else name
         known = judged.get(key)
         if known is None and (key in doubtful or (name is None) == (topic_id == ZERO_UUID)):

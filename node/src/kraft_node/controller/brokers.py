@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kraft_node.controller.long_plans.departures import FENCE, UNFENCE, Departures, broker_change
+from kraft_node.controller.migration import ControllerMigration
 from kraft_node.controller.partitions.leaders import Leaders
 from kraft_node.controller.plan import Plan, Steps, next_plan, preceded
 from kraft_node.controller.state.controller_state import ControllerState
@@ -26,7 +27,7 @@ from kraft_node.metadata.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
 )
-from kraft_node.metadata.snapshot_state import told_snapshot
+from kraft_node.metadata.snapshot_state import snapshot_end_of
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import RESERVED_DIRECTORY_IDS, uuid_text
 from kraft_protocol.wire.messages import (
@@ -53,13 +54,14 @@ broker then stops as one that leads."""
 class Brokers:
     """Answers requests of brokers about themselves, and fences silent brokers."""
 
-    __slots__ = ("_cluster", "_departures", "_leaders", "on_snapshot_told")
+    __slots__ = ("_cluster", "_departures", "_leaders", "_migration", "on_snapshot_reported")
 
-    def __init__(self, cluster: ControllerState, leaders: Leaders) -> None:
+    def __init__(self, cluster: ControllerState, leaders: Leaders, migration: ControllerMigration) -> None:
         self._cluster = cluster
+        self._migration = migration
         self._leaders = leaders
         self._departures = Departures(cluster, leaders)
-        self.on_snapshot_told: Callable[[int, int | None], None] = lambda _broker_id, _end_offset: None
+        self.on_snapshot_reported: Callable[[int, int | None], None] = lambda _broker_id, _end_offset: None
         """Called on each heartbeat with the end offset of that broker's latest metadata snapshot; None: not reported.
         """
 
@@ -72,10 +74,10 @@ class Brokers:
         next_offset: Callable[[], int],
         kraft_version: Callable[[], int],
     ) -> Steps:
-        """Register a broker. Its epoch is the offset of its registration record, whatever records precede it: a broker
-        that has replayed up to this epoch has seen its registration.
+        """Register a broker. Its epoch is the offset of its registration record, also behind other records. So a
+        broker that has replayed up to this epoch has seen its registration.
 
-        `next_offset` tells the offset of the next record; `kraft_version` the level, which the raft layer knows.
+        `next_offset` returns the offset of the next record; `kraft_version` the level, which the raft layer knows.
         """
         broker_id = request.broker_id
         records: list[Any] | None = None
@@ -110,14 +112,14 @@ class Brokers:
 
     def _registration(self, request: BrokerRegistrationRequest, kraft_version: int) -> RegisterBrokerRecord:
         """The record of a new incarnation, still without its epoch."""
-        if request.is_migrating_zk_broker:
-            message = "Controller does not support registering ZK brokers."
-            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+        is_on_zookeeper = request.is_migrating_zk_broker
+        self._migration.check_registration(request.broker_id, is_on_zookeeper=is_on_zookeeper)
         with_directories = self._cluster.level >= DIRECTORY_ASSIGNMENT_SUPPORTED
         if with_directories:
             self._check_directories(request)
         return RegisterBrokerRecord(
             broker_id=request.broker_id,
+            is_migrating_zk_broker=is_on_zookeeper,
             incarnation_id=request.incarnation_id,
             rack=request.rack,
             end_points=[
@@ -227,15 +229,16 @@ class Brokers:
     # Heartbeats
 
     def heartbeat(self, request: BrokerHeartbeatRequest, link: Link | None = None) -> Plan:
-        """Renew the lease, and move the broker to the state that it wants if that is safe."""
+        """Renew the lease, and move the broker to the wanted state if this is safe."""
         cluster = self._cluster
         broker = cluster.check_epoch(request.broker_id, request.broker_epoch)
         cluster.sessions.contact(broker.id, broker.epoch, cluster.clock.monotonic_ms(), link)
-        self.on_snapshot_told(broker.id, told_snapshot(request))
+        self.on_snapshot_reported(broker.id, snapshot_end_of(request))
         before = cluster.sessions.state(broker.id)
         after = self._next_state(before, request)
         records: list[Any] = []
-        if cluster.level >= DIRECTORY_ASSIGNMENT_SUPPORTED and request.offline_log_dirs:
+        may_change = not self._migration.is_reading  # otherwise with a later heartbeat
+        if may_change and cluster.level >= DIRECTORY_ASSIGNMENT_SUPPORTED and request.offline_log_dirs:
             self._directories_offline(broker, request.offline_log_dirs, records)
         if records and after is ControlState.UNFENCED:
             after = before  # with the next heartbeat: until then the lost directories count as usable
@@ -254,8 +257,8 @@ class Brokers:
         return plan
 
     def _next_state(self, before: ControlState, request: BrokerHeartbeatRequest) -> ControlState:
-        if self._departures.is_leaving(request.broker_id):
-            return before  # once its partitions have moved, the next heartbeat goes on
+        if self._departures.is_leaving(request.broker_id) or self._migration.is_reading:
+            return before  # once its partitions have moved, or all metadata is read, the next heartbeat goes on
         if before is ControlState.FENCED:
             if request.want_shut_down:
                 return ControlState.SHUTDOWN_NOW
@@ -287,7 +290,7 @@ class Brokers:
         return (yield from self._departures.fence(broker))
 
     def fence_one_stale(self) -> Plan | None:
-        """Begin to fence one broker whose lease has expired; None if no lease has expired."""
+        """Begin to fence a broker with an expired lease; None if no lease has expired."""
         cluster = self._cluster
         expired = cluster.sessions.take_expired(cluster.clock.monotonic_ms())
         if expired is None:

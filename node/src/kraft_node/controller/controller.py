@@ -24,7 +24,13 @@ from kraft_node.controller.deferred import Deferred
 from kraft_node.controller.describe import describe_configs, describe_controllers
 from kraft_node.controller.envelope import Envelopes
 from kraft_node.controller.long_plans.in_turns import InTurns
-from kraft_node.controller.mutation_quota import MutationQuotas
+from kraft_node.controller.migration import ControllerMigration
+from kraft_node.controller.mutation_quota import (
+    CREATE_PARTITIONS_STRICT,
+    CREATE_TOPICS_STRICT,
+    DELETE_TOPICS_STRICT,
+    MutationQuotas,
+)
 from kraft_node.controller.partitions.isr import Isr
 from kraft_node.controller.partitions.leaders import Leaders
 from kraft_node.controller.partitions.reassignments import Reassignments
@@ -38,6 +44,7 @@ from kraft_node.controller.settings.configs import Configs
 from kraft_node.controller.settings.features import Features, default_bootstrap_records
 from kraft_node.controller.settings.quotas import QuotaManager
 from kraft_node.controller.settings.scram import Scram
+from kraft_node.controller.settings.tokens import DelegationTokens, refuse_description
 from kraft_node.controller.state.controller_state import ControllerState
 from kraft_node.metadata.delta import MetadataDelta
 from kraft_node.metadata.features import METADATA_VERSION
@@ -58,12 +65,6 @@ STALE_CHECKS_PER_SESSION: Final = 8
 """How often per session time-out the controller looks for silent brokers."""
 
 
-CREATE_TOPICS_STRICT: Final = 6
-DELETE_TOPICS_STRICT: Final = 5
-CREATE_PARTITIONS_STRICT: Final = 3
-"""The first versions whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599); older clients are only slowed down."""
-
-
 class MetadataLog(Protocol):
     """The interface of the metadata log for the active controller; `server.quorum.driver.RaftDriver` implements it."""
 
@@ -74,7 +75,7 @@ class MetadataLog(Protocol):
     def prepare(self, epoch: int, records: Sequence[Any], *, atomic: bool = True) -> Prepared:
         """The offsets of the records if they are scheduled next, at the versions of `Controller.metadata_level()`.
 
-        `atomic`: in one batch, committed or lost together. Raises NotLeader (of that epoch) and BatchTooLarge.
+        `atomic`: in one batch, committed or lost together. Raises NotLeader (of the epoch) and BatchTooLarge.
         """
 
     def schedule(self, prepared: Prepared) -> None:
@@ -116,9 +117,10 @@ class Controller:
         self._last_append_ms = 0
         self._last_offset = -1
         """Offset of the last record appended in this epoch: the overlay ends there."""
+        self.migration = ControllerMigration(config, self.cluster, env.scheduler, self.write)
         self.leaders = Leaders(self.cluster)
         self.features = Features(self.cluster)
-        self.brokers = Brokers(self.cluster, self.leaders)
+        self.brokers = Brokers(self.cluster, self.leaders, self.migration)
         self.configs = Configs(self.cluster)
         self.topics = TopicManager(self.cluster, self.configs)
         self.isr = Isr(self.cluster)
@@ -127,6 +129,7 @@ class Controller:
         window_s = config.int("controller.quota.window.num") * config.int("controller.quota.window.size.seconds")
         self.mutations = MutationQuotas(image, env.clock, window_s)
         self.scram = Scram(self.cluster)
+        self.tokens = DelegationTokens(self.cluster)
         self.acls = Acls(self.cluster)
         self.turns = Turns(env)
         """Runs requests that need more than their share of a loop turn in steps."""
@@ -163,6 +166,8 @@ class Controller:
         if delta.is_snapshot:
             assert self.epoch is None, "law: a leader never loads a snapshot"
             self._build_anew()
+        elif delta.brokers and self.epoch is not None:
+            self.migration.brokers_changed()
 
     def _build_anew(self) -> None:
         self.cluster.derived.begin(self._image)
@@ -184,6 +189,7 @@ class Controller:
             in_transaction=self.in_transaction(),
             bootstrap=self._bootstrap,
             static_min_isr=self._config.int("min.insync.replicas"),
+            migration=self.migration.first_records,
         )
         self.cluster.activate()
         self.mutations.clear()
@@ -198,24 +204,26 @@ class Controller:
                         f"the first records of the active controller do not fit: {e.__cause__ or e}"
                     ) from e
                 return  # the epoch is over already: `on_lost_leadership` follows
+        self.migration.begun_at = self._last_offset
         self._periodic.start()
         # The former controller may have resigned between two turns (see `long_plans.departures`).
         self.in_turns.add(steps_of(self.leaders.broker_unfenced(NO_LEADER)), _forget)
 
     def on_leader_changed(self, leader_id: int, epoch: int) -> None:
-        """Another node leads, or none is known to (-1). Clients of the wrong controller are told this id."""
+        """Another node leads, or the leader is unknown (-1). Clients of the wrong controller get this id."""
         del epoch
         self.leader_id = leader_id
 
     def on_lost_leadership(self, epoch: int) -> None:
         """This node no longer leads: drop uncommitted records, and refuse the requests that wait for them."""
-        del epoch  # only one leadership can be lost, whatever epoch has replaced it
+        del epoch  # only one leadership can be lost, with any epoch after it
         if self.epoch is None:
             return
         self.leader_id = -1
         log.info("controller %d is no longer active (epoch %d)", self._config.node_id, self.epoch)
         self.epoch = None
         self._periodic.stop()
+        self.migration.lost()
         self.cluster.deactivate()
         self._deferred.drop(self.not_controller(), _refuse)
 
@@ -225,8 +233,10 @@ class Controller:
         if self.epoch is None:
             return
         self._deferred.committed(offset)
+        self.migration.committed(offset)
 
     def not_controller(self) -> KafkaError:
+        """The answer to requests for the active controller; it names that controller if it is known."""
         message = "No controller appears to be active."
         if self.leader_id >= 0 and self.leader_id != self._config.node_id:
             message = f"The active controller appears to be node {self.leader_id}."
@@ -265,6 +275,7 @@ class Controller:
             ApiKey.CONTROLLER_REGISTRATION: lambda _, request: self.brokers.register_controller(request),
             ApiKey.ALLOCATE_PRODUCER_IDS: lambda _, request: allocate(request, self.cluster),
             ApiKey.CREATE_ACLS: lambda _, request: self.acls.create(request),
+            **self.tokens.planners(),
         }
         handlers: dict[ApiKey, Handler] = {key: self._planned(planner) for key, planner in planned.items()}
         handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = partial(
@@ -274,13 +285,7 @@ class Controller:
         handlers[ApiKey.DESCRIBE_ACLS] = self._describe_acls
         handlers[ApiKey.DESCRIBE_CLUSTER] = self._describe_cluster
         handlers[ApiKey.DESCRIBE_CONFIGS] = self._describe_configs
-        for key in (
-            ApiKey.CREATE_DELEGATION_TOKEN,
-            ApiKey.RENEW_DELEGATION_TOKEN,
-            ApiKey.EXPIRE_DELEGATION_TOKEN,
-            ApiKey.DESCRIBE_DELEGATION_TOKEN,
-        ):
-            handlers[key] = _refuse_tokens
+        handlers[ApiKey.DESCRIBE_DELEGATION_TOKEN] = refuse_description
         handlers[ApiKey.ENVELOPE] = Envelopes(handlers, lambda: self.is_active, self.turns).handle
         return handlers
 
@@ -289,6 +294,7 @@ class Controller:
             if self.epoch is None:
                 raise self.not_controller()
             self._deferred.check_room()
+            self.migration.check(ApiKey(ctx.api_key))
             plan = self.planned(f"planning {ApiKey(ctx.api_key).name}", partial(planner, ctx, request))
             self.write(plan)
             if plan.rest is not None:
@@ -297,7 +303,7 @@ class Controller:
                 if answers_at_end:
                     return None
             # Without records it is only a query, but the answer may contain uncommitted data.
-            if self._last_offset <= self._image.offset:
+            if self._last_offset <= self._deferred.reached:
                 return plan.response
             self._deferred.add(self._last_offset, ctx, request, plan.response)
             return None
@@ -309,7 +315,7 @@ class Controller:
             ctx.respond(_refuse(ctx, request, outcome))
         else:
             self._deferred.add(self._last_offset, ctx, request, outcome.response)
-            self._deferred.committed(self._image.offset)
+            self._deferred.committed(self._deferred.reached)
 
     def planned(self, what: str, planner: Callable[[], Plan]) -> Plan:
         """The plan that `planner` returns. Raises KafkaError; a defect of the planner is noted as one of `what`."""
@@ -398,6 +404,7 @@ class Controller:
         tasks = [
             Task("fence stale brokers", stale_ms, self._fence_stale),
             Task("write no-op", config.int("metadata.max.idle.interval.ms"), self._write_no_op),
+            Task("remove expired tokens", self.tokens.period_ms, self._sweep_tokens),
             Task(
                 "elect preferred leaders",
                 balance_s * 1000 if config.boolean("auto.leader.rebalance.enable") else 0,
@@ -416,6 +423,8 @@ class Controller:
         defect."""
 
         def guarded(late_ms: int) -> bool:
+            if self.migration.is_reading:
+                return False  # the transaction takes nothing else
             try:
                 return run(late_ms)
             except KafkaError as e:
@@ -441,8 +450,14 @@ class Controller:
             self.in_turns.add(plan.rest, _forget)
         return True
 
+    def _sweep_tokens(self, late_ms: int) -> bool:
+        del late_ms
+        plan = self.tokens.sweep()
+        self.write(plan)
+        return bool(plan.records)
+
     def _write_no_op(self, late_ms: int) -> bool:
-        """Commit a record from time to time, so that the other nodes can distinguish an idle log from a stuck one."""
+        """Commit a record from time to time, so that the other nodes can distinguish an idle log from a stuck log."""
         del late_ms
         idle = self._env.clock.monotonic_ms() - self._last_append_ms
         if idle >= self._config.int("metadata.max.idle.interval.ms"):
@@ -450,7 +465,7 @@ class Controller:
         return False
 
     def _sweeper(self, elect: Callable[[], Steps]) -> Callable[[int], bool]:
-        """Periodic elections, in turns; a period in which the former ones still go on is left out."""
+        """Periodic elections, in turns; a period in which the former elections still go on is left out."""
         goes_on = False
 
         def done(_: Plan | KafkaError) -> None:
@@ -483,9 +498,3 @@ def _refuse(ctx: RequestContext, request: Any, error: KafkaError) -> Any:
 
 def _forget(_: Plan | KafkaError) -> None:
     """Nobody waits for the end of this plan. If it was refused, what began it begins it again."""
-
-
-def _refuse_tokens(_: RequestContext, request: Any) -> Any:
-    """Delegation tokens need `delegation.token.secret.key`, which this node does not support."""
-    del request
-    raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)

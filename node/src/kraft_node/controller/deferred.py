@@ -20,9 +20,11 @@ Refuse = Callable[[RequestContext, Any, KafkaError], Any]
 class Deferred:
     """Waiting answers, ordered by the offset that they wait for."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_waiting", "reached")
 
     def __init__(self) -> None:
+        self.reached = -1
+        """Everything up to this offset is committed; the image may be behind, if a transaction holds records."""
         self._waiting: deque[tuple[int, RequestContext, Any, Any]] = deque()
 
     def __len__(self) -> int:
@@ -30,7 +32,7 @@ class Deferred:
 
     @property
     def highest_offset(self) -> int:
-        """The offset that the last answer waits for; -1 if none waits."""
+        """The offset that the last answer waits for; -1 if no answer waits."""
         return self._waiting[-1][0] if self._waiting else -1
 
     def check_room(self) -> None:
@@ -45,7 +47,8 @@ class Deferred:
         self._waiting.append((offset, ctx, request, response))
 
     def committed(self, offset: int) -> None:
-        """Send all answers whose records are committed."""
+        """Send all answers with committed records."""
+        self.reached = max(self.reached, offset)
         waiting = self._waiting
         while waiting and waiting[0][0] <= offset:
             _, ctx, _, response = waiting.popleft()

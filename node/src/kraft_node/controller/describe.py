@@ -52,10 +52,10 @@ def describe_controllers(
     leader_id: int,
 ) -> DescribeClusterResponse:
     """The controllers, with the endpoints that they registered for the listener that received the request."""
-    asked = request.endpoint_type if api_version >= 1 else BROKER_ENDPOINTS
-    if asked not in _ENDPOINT_WORDS:
-        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {asked}")
-    if asked != CONTROLLER_ENDPOINTS:
+    requested = request.endpoint_type if api_version >= 1 else BROKER_ENDPOINTS
+    if requested not in _ENDPOINT_WORDS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {requested}")
+    if requested != CONTROLLER_ENDPOINTS:
         message = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
         # Version 0 has neither the field nor the code.
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if api_version >= 1 else ErrorCode.INVALID_REQUEST

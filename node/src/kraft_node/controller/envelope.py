@@ -1,9 +1,9 @@
 """Requests that brokers forward for their clients: Envelope (58) v0 (KIP-590).
 
 The envelope holds the client's whole request, header and body, with the client's principal and address. It is handled
-as if the client had sent it to the controller. The envelope has its own error only if the broker made a mistake: it
-asked the wrong controller (NOT_CONTROLLER), forwarded a request that must not be forwarded or an invalid address
-(INVALID_REQUEST), sent an unreadable principal (PRINCIPAL_DESERIALIZATION_FAILURE), or sent a request that cannot be
+as if the client had sent it to the controller. The envelope has its own error only if the broker made a mistake. It
+used the wrong controller (NOT_CONTROLLER), or forwarded a request that must not be forwarded or an invalid address
+(INVALID_REQUEST). Or it sent an unreadable principal (PRINCIPAL_DESERIALIZATION_FAILURE), or a request that cannot be
 decoded here (UNSUPPORTED_VERSION).
 """
 
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from kraft_node.base.long_answers import answer_later
-from kraft_node.base.request import Handler, RequestContext
+from kraft_node.base.request import Handler, RequestContext, TokenPrincipal
 from kraft_node.base.turns import Turns
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire import codec
@@ -70,7 +70,7 @@ IPV6_SIZE: Final = 16
 
 
 class Envelopes:
-    """Opens envelopes. `handlers` answer the inner requests; `is_active` tells whether this controller is active."""
+    """Opens envelopes. `handlers` answer the inner requests; `is_active` returns whether this controller is active."""
 
     __slots__ = ("_decoding", "_handlers", "_is_active", "_turns")
 
@@ -98,7 +98,7 @@ class Envelopes:
             message, _ = codec.decode_from(
                 API[ApiKey(inner.api_key)].request, frame, header.body_offset, inner.api_version
             )
-        return self._ask(inner, message)
+        return self._call_handler(inner, message)
 
     def _in_turns(
         self, frame: memoryview, header: RequestHeader, inner: RequestContext
@@ -114,13 +114,13 @@ class Envelopes:
             self._decoding -= 1
         if not self._is_active():
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        response = self._ask(inner, message)
+        response = self._call_handler(inner, message)
         if response is None:
             return None
         inner.finish()
         return response
 
-    def _ask(self, inner: RequestContext, message: Any) -> EnvelopeResponse | None:
+    def _call_handler(self, inner: RequestContext, message: Any) -> EnvelopeResponse | None:
         try:
             response = self._handlers[ApiKey(inner.api_key)](inner, message)
         except KafkaError as e:
@@ -147,7 +147,8 @@ class Envelopes:
 
         def reply(inner: RequestContext, response: Any) -> None:
             if not self._is_active():
-                # Leadership is lost, so the answer was dropped: the broker must ask the next controller.
+                # Leadership is lost, so the answer was dropped: the broker must send the request to the next
+                # controller.
                 ctx.respond(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
             elif is_long(type(response))(response):
                 answer_later(self._turns, ctx, request, _sealed_in_turns(inner, response))
@@ -201,7 +202,8 @@ def _principal(data: Any) -> str:
     except DecodeError as e:
         message = f"The client's principal in the envelope cannot be read: {e}"
         raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, message) from None
-    return f"{principal.type}:{principal.name}"
+    text = f"{principal.type}:{principal.name}"
+    return TokenPrincipal(text) if principal.token_authenticated else text
 
 
 def _host(address: bytes) -> str:

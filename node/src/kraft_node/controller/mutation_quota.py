@@ -1,10 +1,10 @@
 """How many partitions a client may create and delete per second: the quota controller_mutation_rate (KIP-599).
 
 Each quota has a token bucket. It fills at the quota's rate up to a window of `controller.quota.window.num` times
-`controller.quota.window.size.seconds`. A change takes one token per partition, whatever the bucket holds. While the
-bucket is negative, the newest request versions are refused (`strict`) and older versions are carried out. In both cases
-the answer contains the time until the bucket is no longer negative. The broker that forwarded the request reads nothing
-from that client for this time.
+`controller.quota.window.size.seconds`. A change takes one token per partition, also from an empty bucket. While the
+bucket is negative, the newest request versions are refused (`strict`) and older versions are carried out. In both
+cases the answer contains the time until the bucket is no longer negative. The broker that forwarded the request reads
+nothing from that client for this time.
 
 Kafka's ClientQuotaManager defines which quota applies to a client and which clients share a bucket. Only the active
 controller counts; it starts with full buckets.
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from kraft_node.metadata.image import MetadataView
 
 KEY: Final = "controller_mutation_rate"
+CREATE_TOPICS_STRICT: Final = 6
+DELETE_TOPICS_STRICT: Final = 5
+CREATE_PARTITIONS_STRICT: Final = 3
+"""The first versions with clients that know THROTTLING_QUOTA_EXCEEDED (KIP-599); older clients are only slowed
+down."""
 BUCKETS_MAX: Final = 10_000
 """Maximum of tracked clients. Beyond it, the longest idle client starts with a full bucket again. A bucket takes some
 200 bytes, and no cluster has so many clients that administer topics."""

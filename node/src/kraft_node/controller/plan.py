@@ -1,9 +1,9 @@
 """The result of a manager: the records to append, and the answer to send once they are committed.
 
-A plan that concerns very many partitions is made in turns of the loop: a generator (`Steps`) yields the records of each
+A plan that concerns very many partitions is made in turns of the loop. A generator (`Steps`) yields the records of each
 turn but the last, and returns the plan of the last turn. Each turn is an append of its own, which is on the overlay
-before the generator goes on. Other requests are planned between two turns, so a generator must not keep what it has
-read of partitions or brokers.
+before the generator goes on. Other requests are planned between two turns, so a generator must not keep data of
+partitions or brokers.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Plan:
         self.appended: Callable[[int], None] | None = None
         """Called with the log's last offset once the records, if any, are appended."""
         self.rest: Steps | None = None
-        """What follows in later turns, after the records of this plan are appended."""
+        """The later turns, after the records of this plan are appended."""
 
 
 Steps: TypeAlias = Generator[list[Any], None, Plan]
 """The turns of a long plan."""
 
 Turns: TypeAlias = Generator[list[Any], None, list[Any]]
-"""A part of a long plan: yields the records of each turn but the last, and returns those."""
+"""A part of a long plan: yields the records of each turn but the last, and returns the records of the last."""
 
 
 def preceded(first: Sequence[Any], turns: Turns) -> Turns:
-    """`turns`, with the records `first` at the beginning of the first one."""
+    """`turns`, with the records `first` at the beginning of the first turn."""
     try:
         records = next(turns)
     except StopIteration as end:

@@ -19,9 +19,9 @@
 Callers: `partition` and `broker` through `manager.log_manager.LogManager`, the raft driver through
 `metadata_log.MetadataLog`.
 
-This package must not decode records in a produce or fetch (unless a topic's configuration requires it, see `validate`),
-block the event loop with an fsync (except for the few files of directory management), retry a failed fsync, or use the
-disk except through `base.env.Disk`.
+This package must not decode records in a produce or fetch, unless a topic's configuration requires it (see
+`validate`). It must not block the event loop with an fsync, except for the few files of directory management. It must
+not retry a failed fsync, or use the disk except through `base.env.Disk`.
 
 Durability. Below the recovery point everything is on stable storage: batches, their index entries, leader epochs,
 producer snapshots. Recovery scans only the part above it. A torn tail there is truncated and logged. Damage below it

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.log import names
 from kraft_node.log.config import LONG_MAX
 from kraft_node.log.errors import is_shortage
-from kraft_node.log.results import AppendInfo, whole_batches
+from kraft_node.log.producers.verification import VERIFIED, Guard
+from kraft_node.log.results import AppendInfo
 from kraft_node.log.segments import txn_index
 from kraft_node.log.validate import (
     Checked,
@@ -35,6 +36,7 @@ from kraft_protocol.records.batch import (
     BatchHeader,
     check_batch,
     iter_records,
+    whole_batches,
 )
 from kraft_protocol.records.control import ControlType, parse_control_key, parse_marker
 from kraft_protocol.records.errors import BatchError, InvalidBatch, UnsupportedMagic
@@ -47,11 +49,18 @@ HEAD: Final = Struct(">qii")
 
 
 def append_as_leader(
-    log: Log, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool, checked: Checked | None = None
+    log: Log,
+    records: Buffer,
+    leader_epoch: int,
+    now_ms: int,
+    *,
+    internal: bool,
+    checked: Checked | None = None,
+    guard: Guard | None = VERIFIED,
 ) -> AppendInfo:
     """See `Log.append_as_leader`.
 
-    Raises LongCheck, LongRecode, or KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP (with
+    Raises LongCheck, LongRecode, Unverified, or KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP (with
     `record_errors`), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT,
     OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, KAFKA_STORAGE_ERROR.
     """
@@ -64,9 +73,10 @@ def append_as_leader(
         known = None
         if header.producer_id >= 0:
             if header.is_control:
-                log.producers.check_marker(header, _marker(log, records, header)[1])
+                epoch = _marker(log, records, header)[1]
+                log.producers.check_marker(header.producer_id, header.producer_epoch, epoch)
             else:
-                known = check_producer(log, header)
+                known = check_producer(log, header, guard, internal=internal)
         if known is not None:
             return known
         payload = _recoded(log, records, header, checked, internal=internal)
@@ -80,7 +90,7 @@ def append_as_follower(log: Log, records: Buffer, leader_epoch: int | None) -> A
     """See `Log.append_as_follower`."""
     first_base = log.end_offset
     now_ms = log.dir.env.clock.wall_ms()
-    for header in _checked(log, whole_batches(records)):
+    for header in _checked(log, whole_batches(records, with_junk=True)):
         base = header.base_offset
         if base < log.end_offset:
             raise KafkaError(
@@ -98,17 +108,19 @@ def append_as_follower(log: Log, records: Buffer, leader_epoch: int | None) -> A
     return AppendInfo(first_base, log.end_offset - 1, NO_TIMESTAMP, log.start_offset)
 
 
-def check_producer(log: Log, header: BatchHeader) -> AppendInfo | None:
+def check_producer(
+    log: Log, header: BatchHeader, guard: Guard | None = VERIFIED, *, internal: bool = False
+) -> AppendInfo | None:
     """Where a batch is stored that its producer has sent before; None for a new batch.
 
     Raises KafkaError like `Producers.check`, INVALID_RECORD for an invalid sequence number.
     """
-    if header.base_sequence < 0 and not header.is_control:
+    if header.base_sequence < 0 and not internal:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
             f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}",
         )
-    known = log.producers.check(header)
+    known = log.producers.check(header, guard, internal=internal)
     if known is None:
         return None
     return AppendInfo(known.first_offset, known.last_offset, known.timestamp_ms, log.start_offset, is_duplicate=True)
@@ -139,7 +151,7 @@ def _checked(log: Log, records: Buffer) -> list[BatchHeader]:
 def _check_as_leader(
     log: Log, records: Buffer, header: BatchHeader, now_ms: int, *, internal: bool, checked: Checked | None
 ) -> bool:
-    """Raise KafkaError unless the batch may be stored. Returns whether its header must be rewritten for that."""
+    """Raise KafkaError unless the batch may be stored. Returns whether its header must be rewritten."""
     name, config = log.name, log.config
     if header.length > config.max_message_bytes:
         raise KafkaError(
@@ -184,7 +196,7 @@ def _check_as_leader(
 def _recoded(
     log: Log, records: Buffer, header: BatchHeader, checked: Checked | None, *, internal: bool
 ) -> bytes | None:
-    """The records in the topic's codec, if the batch has another one. Raises LongRecode, KafkaError."""
+    """The records in the topic's codec, if the batch has another codec. Raises LongRecode, KafkaError."""
     codec = target_codec(log.config, header.compression)
     if header.is_control or codec == header.compression:
         return None
@@ -268,7 +280,8 @@ def _note_producer(log: Log, records: Buffer, header: BatchHeader, base: int) ->
 def end_transaction(
     log: Log, header: BatchHeader, offset: int, coordinator_epoch: int, *, aborted: bool, indexed: bool = False
 ) -> None:
-    """Apply the marker at `offset`: the transaction ends; an aborted one is added to the index unless it is `indexed`.
+    """Apply the marker at `offset`: the transaction ends; an aborted transaction is added to the index unless it is
+    `indexed`.
 
     Raises OSError.
     """

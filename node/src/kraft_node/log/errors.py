@@ -1,6 +1,6 @@
 """Errors that make a log directory or a log unusable, and temporary errors.
 
-- An I/O error takes the log directory offline (`LogDirFailure`), and no other one.
+- An I/O error takes the log directory offline (`LogDirFailure`), and no other directory.
 - Damage to durable data ends the replica (`LogDirDamaged`): the directory quarantines it.
 - A process without free descriptors waits (`is_shortage`): the files are not affected.
 """
@@ -23,8 +23,8 @@ def is_shortage(error: BaseException | None) -> bool:
 class CutLater(KafkaError):  # noqa: N818 - a state, not a fault
     """A log cannot be truncated yet: the checkpoints on disk promise more, or many segments must be dropped.
 
-    Retry: the checkpoints are being written again; or (`is_soon`) some segments have been dropped, and the next ones
-    may be dropped in the next turn of the loop.
+    Retry: the checkpoints are being written again. Or (`is_soon`) some segments have been dropped, and the next
+    segments may be dropped in the next turn of the loop.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, *, is_soon: bool = False) -> None:

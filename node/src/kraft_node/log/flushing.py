@@ -1,7 +1,7 @@
 """Makes a log durable: the files that an fsync up to an offset needs, and when the recovery point may move.
 
 The leader epochs and aborted transactions below the recovery point are as durable as the batches, because recovery
-relies on them. Of the indexes, only those of closed segments are fsynced.
+relies on them. Of the indexes, only the indexes of closed segments are fsynced.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def write_epochs(log: Log) -> None:
 def epochs_writer(log: Log, originals: Originals | None = None) -> Callable[[], None]:
     """Work for any thread that writes the current leader epochs; it raises OSError.
 
-    `originals` belongs to that thread: the first epoch is the same for most logs.
+    `originals` belongs to the thread: the first epoch is the same for most logs.
     """
     entries = log.leader_epochs.entries()
     lines = ["0", str(len(entries)), *[f"{epoch} {start}" for epoch, start in entries]]
@@ -123,7 +123,7 @@ def _paths(log: Log, up_to: int, *, with_names: bool, indexes: bool) -> list[str
     last = log.segment_number(up_to if up_to == log.end_offset else up_to - 1)
     for place in range(first, last + 1):
         segment = log.segment(place)
-        paths.append(segment.path(names.LOG))  # also for an empty one: its truncation must be durable
+        paths.append(segment.path(names.LOG))  # also for an empty segment: its truncation must be durable
         # The active segment's indexes can wait: recovery continues from the valid entries that it finds.
         if indexes or segment is not log.active:
             paths.append(segment.path(names.INDEX))
@@ -168,7 +168,7 @@ def _again(log: Log, done: Callable[[], None] | None, indexes: bool) -> None:
 def schedule(log: Log, done: Callable[[], None] | None = None, *, indexes: bool = False) -> None:
     """Fsync the data written so far in the directory's thread; then move the recovery point and call `done`.
 
-    Without `done`, only the part before the active segment, after a roll; one such job at a time.
+    Without `done`, only the part before the active segment, after a roll; at most one job without `done` at a time.
     """
     if log.flush_scheduled and done is None:
         return

@@ -15,13 +15,16 @@ from typing import Final, TypeVar
 
 from fastcrc.crc32 import iscsi as crc32c
 
-from kraft_node.log import appending, flushing, lookup, trimming
+from kraft_node.log import flushing, lookup, trimming
+from kraft_node.log.appending import append_as_follower, check_producer
+from kraft_node.log.appending import append_as_leader as append_slowly
 from kraft_node.log.checkpoints.leader_epochs import LeaderEpochs
 from kraft_node.log.config import LONG_MAX, LogConfig, draw_jitter
 from kraft_node.log.errors import LogDirDamaged, is_shortage
 from kraft_node.log.producers.replay import take_snapshot
+from kraft_node.log.producers.verification import VERIFIED, Guard
 from kraft_node.log.resting.resting_log import RestingLog
-from kraft_node.log.results import AppendInfo, FetchSlice, whole_batches
+from kraft_node.log.results import AppendInfo, FetchSlice
 from kraft_node.log.segments.files import LogDir, Put, write_file
 from kraft_node.log.segments.segment import RELATIVE_OFFSET_MAX, Segment
 from kraft_node.log.segments.segment_list import SegmentList
@@ -99,7 +102,7 @@ class Log(RestingLog):
         """The position in the active segment that the latest snapshot of the producers covers."""
         self.leader_epochs = LeaderEpochs()
         self.created_ms = 0
-        """When the active segment was created; for segments whose records have no timestamps."""
+        """When the active segment was created; for segments with records without timestamps."""
         self.jitter_ms = 0
         self.closed = False
         self.held = False
@@ -176,22 +179,26 @@ class Log(RestingLog):
         return self.segments.number_of(offset)
 
     def segment_end(self, number: int) -> int:
-        """The offset where the segment ends and the next one begins."""
+        """The offset where the segment ends and the next segment begins."""
         end = self.segments.end_of(number)
         return self.end_offset if end is None else end
 
     # --- appending ---
 
     def append_as_leader(
-        self, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool = False, checked: Checked | None = None
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        internal: bool = False,
+        checked: Checked | None = None,
+        guard: Guard | None = VERIFIED,
     ) -> AppendInfo:
-        """Append a producer's batch (or a coordinator's batches, `internal`) and assign its offsets.
-
-        A batch that an idempotent producer sent before is not stored again: the result names its offsets. `checked`
-        holds known results about its records (`LongCheck.steps`, `LongRecode.work`).
-
-        Raises AppendLater, LongCheck, LongRecode, or KafkaError as `appending.append_as_leader`.
-        """
+        """Append a producer's batch (or a coordinator's batches, `internal`) and assign its offsets. A batch that an
+        idempotent producer sent before is not stored again: the result names its offsets. `checked` holds known results
+        about its records (`LongCheck.steps`, `LongRecode.work`). `guard`: see `Producers.check`. Raises AppendLater,
+        LongCheck, LongRecode, Unverified, or KafkaError as `appending.append_as_leader`."""
         budget = self.dir.budget
         if budget.left <= 0 and not internal and checked is None and budget.must_wait():
             raise AppendLater(self.name, budget)
@@ -215,17 +222,17 @@ class Log(RestingLog):
             or max_timestamp > now_ms + self._after_max_ms
             or size > self._max_message_bytes
         ):
-            return appending.append_as_leader(self, records, leader_epoch, now_ms, internal=internal, checked=checked)
+            return append_slowly(self, records, leader_epoch, now_ms, internal=internal, checked=checked, guard=guard)
         view = memoryview(records)
         if crc32c(view[ATTRIBUTES_POSITION:]) != crc:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: the CRC of the batch does not fit")
         codec = attributes & COMPRESSION_MASK
         if not looks_sound(view[HEADER_SIZE:], codec, count, base_time, max_timestamp):
-            return appending.append_as_leader(self, records, leader_epoch, now_ms, internal=internal, checked=checked)
+            return append_slowly(self, records, leader_epoch, now_ms, internal=internal, checked=checked, guard=guard)
         header = None
         if producer_id >= 0:
             header = BatchHeader(fields)
-            known = appending.check_producer(self, header)
+            known = check_producer(self, header, guard, internal=internal)
             if known is not None:
                 return known
         base = self.end_offset
@@ -239,12 +246,12 @@ class Log(RestingLog):
     def append_as_follower(self, records: Buffer, leader_epoch: int | None = None) -> AppendInfo:
         """Append the whole batches at the start of `records`, with the leader's offsets.
 
-        Batches with an epoch above `leader_epoch` and all batches after them are left out: they are not from the asked
-        leader. Offsets must continue at the end (or above it, if the leader's log was compacted). An incomplete batch
-        at the end of `records` is left out. Raises KafkaError CORRUPT_MESSAGE, INVALID_RECORD, OFFSET_OUT_OF_RANGE,
-        KAFKA_STORAGE_ERROR.
+        Batches with an epoch above `leader_epoch` and all batches after them are left out: they are not from the
+        leader that answered. Offsets must continue at the end (or above it, if the leader's log was compacted). An
+        incomplete batch at the end of `records` is left out. Raises KafkaError CORRUPT_MESSAGE, INVALID_RECORD,
+        OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
-        return appending.append_as_follower(self, records, leader_epoch)
+        return append_as_follower(self, records, leader_epoch)
 
     def write_batch(
         self,
@@ -296,8 +303,8 @@ class Log(RestingLog):
         return segment.is_index_full(self.config.segment_index_bytes)
 
     def roll(self, base: int) -> Segment:
-        """Begin a new segment at `base`; the old one is fsynced in the background. Raises OSError. Its file is created
-        at once: the old segments may be deleted before the next append, and the end of the log must stay known."""
+        """Begin a new segment at `base`, and fsync the old segment in the background. Raises OSError. Creates the file
+        at once: old segments may be deleted before the next append, and the end of the log must stay known."""
         old = self.segments.active
         if old.size == 0 and old.base == base:
             return old
@@ -317,11 +324,10 @@ class Log(RestingLog):
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of the part that read_committed readers see: the first open transaction, at most the high
-        watermark."""
+        """The end for read_committed: the first open transaction, within the start and the high watermark."""
         producers = self._producers
         unstable = None if producers is None else producers.first_unstable(self.high_watermark)
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        return self.high_watermark if unstable is None else min(max(unstable, self.start_offset), self.high_watermark)
 
     def aborted_transactions(self, start: int, end: int, *, waits: bool = True) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that overlap the offsets from `start` to `end`
@@ -367,11 +373,11 @@ class Log(RestingLog):
             raise self._fail(e) from e
 
     def offset_for_timestamp(self, timestamp: int, unread_max: int | None = None) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record not older than `timestamp` (ms); None if there is none.
+        """(timestamp, offset) of the first record not older than `timestamp` (ms); None if all records are older.
 
         -3 means the record with the largest timestamp (KIP-734). Raises TimesUnread if the times of more than
-        `unread_max` segments must be read first; KafkaError KAFKA_STORAGE_ERROR; CORRUPT_MESSAGE for an intact batch
-        whose content is not records.
+        `unread_max` segments must be read first. Raises KafkaError KAFKA_STORAGE_ERROR; CORRUPT_MESSAGE for an intact
+        batch with content that is not records.
         """
         self.dir.check()
         try:
@@ -491,4 +497,4 @@ class Log(RestingLog):
         policy_flush.closed(self)
 
 
-__all__ = ["AppendInfo", "FetchSlice", "Log", "whole_batches"]
+__all__ = ["AppendInfo", "FetchSlice", "Log"]

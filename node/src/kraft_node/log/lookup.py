@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
-
-from fastcrc.crc32 import iscsi as crc32c
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kraft_node.log import names
 from kraft_node.log.results import FetchSlice
 from kraft_node.log.segments import txn_index
+from kraft_node.log.segments.content import records_of
 from kraft_node.log.segments.scan import BadBatch, batches
-from kraft_node.log.timestamps import Partial, TimesUnread
+from kraft_node.log.timestamps import TimedLog, TimesUnread, partial_of
 from kraft_protocol.buffers import FileSlice
-from kraft_protocol.records.batch import ATTRIBUTES_POSITION, LOG_OVERHEAD, BatchHeader, Record, iter_records
-from kraft_protocol.records.places import Place, places
+from kraft_protocol.records.batch import LOG_OVERHEAD
 
 if TYPE_CHECKING:
-    from kraft_node.log.log import Log
     from kraft_node.log.segments.segment import Segment
 
 MAX_TIMESTAMP: Final = -3
 UNREAD_BYTES_MAX: Final = 1 << 20
-"""Bytes of a segment whose batch headers are read on the loop."""
+"""Bytes of a segment with batch headers that are read on the loop."""
 
 
-def read(log: Log, offset: int, max_bytes: int, limit: int, *, min_one: bool, waits: bool) -> FetchSlice:
+class ReadableLog(TimedLog, Protocol):
+    """What a look-up needs of a log."""
+
+    end_offset: int
+    txn_bases: tuple[int, ...]
+    max_timestamp_cache: tuple[tuple[int, int], tuple[int, int] | None] | None
+
+    @property
+    def active(self) -> Segment: ...
+
+    @property
+    def segment_bases(self) -> list[int]: ...
+
+    def segment(self, number: int) -> Segment: ...
+
+
+def read(log: ReadableLog, offset: int, max_bytes: int, limit: int, *, min_one: bool, waits: bool) -> FetchSlice:
     """The result of `Log.read` for an offset below `limit`. Raises OSError, LogDirDamaged, ColdRead."""
     active = log.active
     position = active.ends.get(offset)
@@ -38,7 +50,7 @@ def read(log: Log, offset: int, max_bytes: int, limit: int, *, min_one: bool, wa
         return _search(log, offset, max_bytes, limit, min_one=min_one)
 
 
-def _search(log: Log, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> FetchSlice:
+def _search(log: ReadableLog, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> FetchSlice:
     number = log.segment_number(offset)
     while True:
         found = _read_segment(log, number, offset, max_bytes, limit, min_one=min_one)
@@ -50,9 +62,9 @@ def _search(log: Log, offset: int, max_bytes: int, limit: int, *, min_one: bool)
 
 
 def _read_segment(
-    log: Log, number: int, offset: int, max_bytes: int, limit: int, *, min_one: bool
+    log: ReadableLog, number: int, offset: int, max_bytes: int, limit: int, *, min_one: bool
 ) -> FetchSlice | None:
-    """The result of `read` in one segment; None if it has nothing from `offset` on."""
+    """The result of `read` in one segment; None if the segment ends before `offset`."""
     segments = log.segments
     segment = segments.at(number)
     length = 0
@@ -74,10 +86,11 @@ def _read_segment(
             available = length
         else:
             return FetchSlice(offset, b"", None, limit, first_batch_incomplete=True)
-    return FetchSlice(offset, FileSlice(file, position, available), segment, limit)
+    # The upper bound for aborted transactions: transactions in later segments do not belong to these records.
+    return FetchSlice(offset, FileSlice(file, position, available), segment, limit if end is None else min(limit, end))
 
 
-def offset_for_timestamp(log: Log, timestamp: int, unread_max: int | None = None) -> tuple[int, int] | None:
+def offset_for_timestamp(log: ReadableLog, timestamp: int, unread_max: int | None = None) -> tuple[int, int] | None:
     """See `Log.offset_for_timestamp`. Raises TimesUnread, OSError, LogDirDamaged, BatchError."""
     first = log.segment_number(log.start_offset)
     if unread_max is not None:
@@ -98,7 +111,7 @@ def offset_for_timestamp(log: Log, timestamp: int, unread_max: int | None = None
     return None
 
 
-def _check_read(log: Log, first: int, timestamp: int, unread_max: int) -> None:
+def _check_read(log: ReadableLog, first: int, timestamp: int, unread_max: int) -> None:
     """Raise TimesUnread if an answer must read more than `unread_max` segments, or much of one segment."""
     unread = len(log.segments.unread(first))
     if unread > unread_max:
@@ -114,7 +127,7 @@ def _check_read(log: Log, first: int, timestamp: int, unread_max: int) -> None:
             raise TimesUnread(log, 1)
 
 
-def _largest(log: Log) -> tuple[int, int] | None:
+def _largest(log: ReadableLog) -> tuple[int, int] | None:
     best: int | None = None
     largest = -1
     for number in range(log.segment_number(log.start_offset), len(log.segments)):
@@ -126,28 +139,6 @@ def _largest(log: Log) -> tuple[int, int] | None:
         if found > largest:
             best, largest = number, found
     return None if best is None else _first_at_least(log.segment(best), largest, log.start_offset)
-
-
-def partial_of(segment: Segment, start_offset: int, known: Partial | None) -> Partial:
-    """The largest timestamp of the records from `start_offset` on; earlier records were deleted.
-
-    Continues from `known` if it fits. Raises OSError, LogDirDamaged.
-    """
-    largest, position = -1, None
-    if known is not None and known[:2] == (segment.base, start_offset) and known.position <= segment.size:
-        largest, position = known.largest, known.position
-    if position is None:
-        position = segment.lookup(start_offset)
-    try:
-        for header in batches(segment.file(), position, segment.size):
-            if header.base_offset < start_offset <= header.last_offset:
-                times = [record.timestamp for record in records_of(segment, header) if record.offset >= start_offset]
-                largest = max(times, default=largest)
-            elif header.base_offset >= start_offset:
-                largest = max(largest, header.max_timestamp)
-    except BadBatch as e:
-        raise segment.damaged(e, segment.size) from None
-    return Partial(segment.base, start_offset, segment.size, largest)
 
 
 def _first_at_least(segment: Segment, timestamp: int, start_offset: int) -> tuple[int, int] | None:
@@ -165,27 +156,7 @@ def _first_at_least(segment: Segment, timestamp: int, start_offset: int) -> tupl
     return None
 
 
-def records_of(segment: Segment, header: BatchHeader) -> Iterator[Place]:
-    """Timestamps and offsets of the batch that `header` describes; limited for an oversized batch.
-
-    Raises OSError, BadBatch for a damaged batch, BatchError for a batch that was stored invalid.
-    """
-    return places(_batch(segment, header))
-
-
-def control_records_of(segment: Segment, header: BatchHeader) -> Iterator[Record]:
-    """The records of a control batch, which only nodes write. Raises like `records_of`."""
-    return iter_records(_batch(segment, header))
-
-
-def _batch(segment: Segment, header: BatchHeader) -> bytes:
-    data = segment.file().pread(header.position, header.length)
-    if crc32c(memoryview(data)[ATTRIBUTES_POSITION:]) != header.crc:
-        raise BadBatch(header.position, "the CRC does not fit")
-    return data
-
-
-def aborted_transactions(log: Log, start: int, end: int, *, waits: bool = True) -> list[tuple[int, int]]:
+def aborted_transactions(log: ReadableLog, start: int, end: int, *, waits: bool = True) -> list[tuple[int, int]]:
     """See `Log.aborted_transactions`. Raises OSError, ColdRead."""
     if not log.txn_bases or start >= end:
         return []
@@ -195,7 +166,7 @@ def aborted_transactions(log: Log, start: int, end: int, *, waits: bool = True) 
         return _aborted(log, start, end)
 
 
-def _aborted(log: Log, start: int, end: int) -> list[tuple[int, int]]:
+def _aborted(log: ReadableLog, start: int, end: int) -> list[tuple[int, int]]:
     bases = log.txn_bases
     found: list[tuple[int, int]] = []
     first = log.segment_bases[log.segment_number(start)]

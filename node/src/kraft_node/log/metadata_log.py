@@ -26,7 +26,6 @@ from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.log import Log
 from kraft_node.log.manager.directory import lock_directory
 from kraft_node.log.recovery.opening import open_log
-from kraft_node.log.results import whole_batches
 from kraft_node.log.segments import segment_list
 from kraft_node.log.segments.files import FileCache, LogDir
 from kraft_node.raft.log_view import SnapshotId
@@ -35,7 +34,7 @@ from kraft_node.raft.storage import SnapshotFile, Work
 from kraft_protocol.buffers import Buffer, FileSlice
 from kraft_protocol.errors import KafkaError
 from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
-from kraft_protocol.records.batch import check_crc, iter_headers
+from kraft_protocol.records.batch import check_crc, iter_headers, whole_batches
 from kraft_protocol.records.errors import BatchError
 
 T = TypeVar("T")
@@ -64,7 +63,7 @@ def parse_snapshot_name(name: str) -> SnapshotId | None:
 
 
 class SnapshotFileWriter:
-    """A snapshot that is being written, as a `.part` file."""
+    """A snapshot that is being written to a `.part` file."""
 
     __slots__ = ("_env", "_file", "_path", "_size")
 
@@ -215,7 +214,7 @@ class MetadataLog:
         return self._log.leader_epochs.entries()
 
     def append(self, batches: Sequence[Buffer]) -> None:
-        """Write batches, whose offsets continue at the end, into the page cache. Raises OSError."""
+        """Write batches into the page cache; their offsets continue at the end. Raises OSError."""
         for batch in batches:
             self._io(lambda data=batch: self._log.append_as_follower(data))  # type: ignore[misc]
 
@@ -224,7 +223,7 @@ class MetadataLog:
         CRC, as Kafka does. Raises OSError, which names a damaged batch: no node may replay or send it.
         """
         found = self._io(lambda: self._log.read(offset, max_bytes, min_one=True)).records
-        batches = whole_batches(found.read() if isinstance(found, FileSlice) else found)
+        batches = whole_batches(found.read() if isinstance(found, FileSlice) else found, with_junk=True)
         try:
             for header in iter_headers(batches):
                 check_crc(batches, header)
@@ -309,7 +308,7 @@ class MetadataLog:
         return quorum_state.read(self._env.disk, f"{self._path}/{quorum_state.FILE}")
 
     def begin_save_quorum_state(self, state: QuorumState, kraft_version: int, voter_ids: Sequence[int]) -> Work:
-        """The work that makes `state` durable, in the file format of that finalized kraft.version."""
+        """The work that makes `state` durable, in the file format of the finalized kraft.version."""
         disk, path = self._env.disk, f"{self._path}/{quorum_state.FILE}"
         data = quorum_state.render(state, version=min(kraft_version, 1), voter_ids=voter_ids)
         return lambda: write_atomic(disk, path, data)
@@ -347,7 +346,7 @@ class MetadataLog:
         return SnapshotFileWriter(self._env, self._snapshot_path(snapshot))
 
     def remove_snapshot(self, snapshot: SnapshotId) -> None:
-        """Set a snapshot aside; its file is deleted a minute later, when no reader uses it any more. Raises OSError."""
+        """Set a snapshot aside; its file is deleted a minute later, when no reader uses it. Raises OSError."""
         path = self._snapshot_path(snapshot)
         env = self._env
         env.disk.rename(path, path + names.DELETED)

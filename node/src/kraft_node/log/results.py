@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kraft_node.log.segments.segment import Segment
-from kraft_protocol.buffers import Buffer, FileSlice
-from kraft_protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD
+from kraft_protocol.buffers import FileSlice
 
 
 class AppendInfo(NamedTuple):
@@ -25,7 +24,7 @@ class AppendInfo(NamedTuple):
 class FetchSlice:
     """Read records: `records` begins with the batch that holds `offset` and may end inside a batch, as in Kafka.
 
-    `first_batch_incomplete`: the first batch alone is larger than requested; then there are no records.
+    `first_batch_incomplete`: the first batch alone is larger than requested; then the result has no records.
     """
 
     __slots__ = ("_end", "_limit", "_segment", "first_batch_incomplete", "offset", "records")
@@ -60,20 +59,3 @@ class FetchSlice:
         if self._segment is None:
             return self.offset
         return min(self._limit, self._segment.upper_bound(self._end, self._limit))
-
-
-def whole_batches(records: Buffer) -> memoryview:
-    """The whole batches at the start of `records`; a follower appends these from a fetch that ends inside a batch.
-
-    Bytes that are not a batch at all are left in, for the following check.
-    """
-    view = memoryview(records)
-    position = 0
-    while position + LOG_OVERHEAD <= len(view):
-        length = int.from_bytes(view[position + 8 : position + LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
-        if length < HEADER_SIZE:
-            return view
-        if position + length > len(view):
-            break
-        position += length
-    return view[:position]

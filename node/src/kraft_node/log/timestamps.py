@@ -8,25 +8,45 @@ segment, of possibly thousands of segments. A look-up that needs more than `UNRE
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol
 
 from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.segments.content import records_of
 from kraft_node.log.segments.files import FileCache, LogDir
+from kraft_node.log.segments.scan import BadBatch, batches
 from kraft_node.log.segments.segment import Segment
 from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from kraft_node.log.log import Log
+    from kraft_node.log.segments.segment_list import SegmentList
 
 UNREAD_MAX: Final = 8
-"""Segments whose times are read on the loop: under a millisecond if their indexes are in memory."""
+"""Segments with times that are read on the loop: under a millisecond if their indexes are in memory."""
 FILES_MAX: Final = 4
+
+
+class TimedLog(Protocol):
+    """What a look-up by time needs of a log."""
+
+    dir: LogDir
+    segments: SegmentList
+    start_offset: int
+    truncations: int
+    partial_times: Partial | None
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+    def segment_number(self, offset: int) -> int: ...
 
 
 class TimesUnread(KafkaError):  # noqa: N818 - a state, not a fault
     """The timestamps of many segments must be read first: see `read_times`."""
 
-    def __init__(self, log: Log, count: int) -> None:
+    def __init__(self, log: TimedLog, count: int) -> None:
         super().__init__(
             ErrorCode.LEADER_NOT_AVAILABLE, f"{log.name}: the timestamps of {count} segments are being read; try again"
         )
@@ -42,7 +62,7 @@ class _Apart:
 
     index_interval_bytes = 4096
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: TimedLog) -> None:
         self.path = log.path
         self.dir = LogDir(log.dir.env, log.dir.path, FileCache(log.dir.env.disk, FILES_MAX))
 
@@ -51,7 +71,7 @@ class _Apart:
 
 
 class _Reading(Segment):
-    """A closed segment whose files are not changed."""
+    """A closed segment with unchanged files."""
 
     __slots__ = ()
 
@@ -68,13 +88,33 @@ class Partial(NamedTuple):
     largest: int
 
 
-def read_times(log: Log, done: Callable[[], None]) -> None:
+def partial_of(segment: Segment, start_offset: int, known: Partial | None) -> Partial:
+    """The largest timestamp of the records from `start_offset` on; earlier records were deleted.
+
+    Continues from `known` if it fits. Raises OSError, LogDirDamaged.
+    """
+    largest, position = -1, None
+    if known is not None and known[:2] == (segment.base, start_offset) and known.position <= segment.size:
+        largest, position = known.largest, known.position
+    if position is None:
+        position = segment.lookup(start_offset)
+    try:
+        for header in batches(segment.file(), position, segment.size):
+            if header.base_offset < start_offset <= header.last_offset:
+                times = [record.timestamp for record in records_of(segment, header) if record.offset >= start_offset]
+                largest = max(times, default=largest)
+            elif header.base_offset >= start_offset:
+                largest = max(largest, header.max_timestamp)
+    except BadBatch as e:
+        raise segment.damaged(e, segment.size) from None
+    return Partial(segment.base, start_offset, segment.size, largest)
+
+
+def read_times(log: TimedLog, done: Callable[[], None]) -> None:
     """Read the timestamps that look-ups in `log` need in a lane, then call `done` on the loop.
 
     Unreadable timestamps (of a damaged or removed segment) stay unknown: the next look-up reads them on the loop.
     """
-    from kraft_node.log.lookup import partial_of  # noqa: PLC0415 - which imports this module
-
     first = log.segment_number(log.start_offset)
     unread = log.segments.unread(first)
     apart = _Apart(log)

@@ -177,7 +177,7 @@ def truncate_to(log: Log, offset: int) -> bool:
 
 
 def _drop_last(log: Log, number: int, offset: int) -> None:
-    """Leave few segments behind segment `number`: if there are many, drop the last of them and raise CutLater.
+    """Leave few segments behind segment `number`: of many segments, drop the last and raise CutLater.
 
     After each call the log is a log truncated to the base of a segment, so it is valid even if no retry follows.
     """

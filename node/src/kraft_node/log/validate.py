@@ -1,10 +1,10 @@
 """How a leader checks and changes a batch before it is stored, beyond the header (Kafka's LogValidator).
 
-Kafka decodes every record. Here the cost of a check does not depend on the content (`looks_sound`): a few records are
-read, of many records only the first lengths, of compressed records only the codec's signature. All records are read in
-two cases: the batch looks wrong, or the topic's configuration requires it (keys on compacted topics,
-`message.timestamp.before.max.ms`). Errors are then those of Kafka. A long batch with a correct CRC that is malformed
-deep inside is therefore stored unchanged; see docs/differences.md.
+Kafka decodes every record. Here the cost of a check does not depend on the content (`looks_sound`). A few records are
+read in full, of many records only the first lengths, of compressed records only the codec's signature. All records are
+read in two cases: the batch looks wrong, or the topic's configuration requires it (keys on compacted topics,
+`message.timestamp.before.max.ms`). Errors are then the same as in Kafka. A long batch with a correct CRC that is
+malformed deep inside is therefore stored unchanged; see docs/differences.md.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SIGNATURES: Final = {
 RECORD_ERRORS_MAX: Final = 1000
 """Bad records named in one response; a producer drops the batch after the first."""
 DECOMPRESSED_PER_MESSAGE_BYTE: Final = 32
-"""The limit for decompressing a batch, as a multiple of `max.message.bytes`: honest batches reach a tenth of it."""
+"""The limit for decompressing a batch is this multiple of `max.message.bytes`: honest batches reach a tenth of it."""
 SMALL_PLAIN: Final = 256 * 1024
 """Decompressed bytes of a small batch that are read at once; a larger batch is checked step by step."""
 INLINE_RECORDS: Final = 4000
@@ -69,7 +69,7 @@ this."""
 
 
 INLINE_RECODED: Final = 16 * 1024
-"""A batch of up to this many bytes, which decompresses to at most `SMALL_PLAIN`, is recompressed at once; larger
+"""A batch of up to this many bytes, which decompresses to at most `SMALL_PLAIN`, is recompressed at once. Larger
 batches are recompressed in a lane (`LongRecode`)."""
 
 
@@ -108,7 +108,7 @@ class LongCheck(KafkaError):  # noqa: N818
         self._name = name
 
     def steps(self, records: bytes) -> Generator[int, None, Checked]:
-        """`records`: a copy of the batch, of which everything except the records has been checked."""
+        """`records`: a copy of the batch; all of it except the records has been checked."""
         latest = yield from _steps(records, read_header(records), self._config, self._now_ms, self._name)
         return Checked(latest)
 
@@ -178,12 +178,12 @@ def looks_sound(section: Buffer, codec: int, count: int, base_timestamp: int, ma
 
 
 def check_records(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> int:
-    """Read every record of a client's batch and check its key and timestamp. Returns the largest timestamp, -1 for
-    none.
+    """Read every record of a client's batch and check its key and timestamp. Returns the largest timestamp, -1 without
+    a timestamp.
 
-    Raises InvalidRecords (INVALID_RECORD or INVALID_TIMESTAMP); KafkaError INVALID_RECORD if the records cannot be
-    decoded, UNKNOWN_SERVER_ERROR if they cannot be decompressed (as in Kafka), MESSAGE_TOO_LARGE if they decompress to
-    more than `output_limit`; and LongCheck if the batch is too large to be read at once.
+    Raises InvalidRecords (INVALID_RECORD or INVALID_TIMESTAMP). Raises KafkaError: INVALID_RECORD if the records
+    cannot be decoded, UNKNOWN_SERVER_ERROR if they cannot be decompressed (as in Kafka), MESSAGE_TOO_LARGE if they
+    decompress to more than `output_limit`. Raises LongCheck if the batch is too large to be read at once.
     """
     if header.count > INLINE_RECORDS:
         raise LongCheck(header, config, now_ms, name)
@@ -221,7 +221,7 @@ def _steps(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, na
         raise KafkaError(code, f"{name}: {e}") from None
     except CorruptBatch as e:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{name}: {e}") from None
-    return judge.verdict()
+    return judge.largest_timestamp()
 
 
 def _walk(plain: bytes, missing: int, judge: _Judge, columns: Columns) -> Generator[int, None, int]:
@@ -364,7 +364,7 @@ class _Judge:
             if len(errors) >= RECORD_ERRORS_MAX:
                 break
 
-    def verdict(self) -> int:
+    def largest_timestamp(self) -> int:
         """The largest timestamp. Raises InvalidRecords if any record is bad."""
         if self._errors:
             raise _invalid(self._errors, bad_time=self._bad_time)
@@ -442,7 +442,7 @@ def rewrite(
 ) -> bytes:
     """The batch as the topic stores it: with the topic's codec, and with the append time if the topic uses it.
 
-    `recoded`: the records under the topic's codec, if that differs from the batch's codec.
+    `recoded`: the records under the topic's codec, if it differs from the batch's codec.
     """
     codec = target_codec(config, header.compression)
     attributes = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT) | codec

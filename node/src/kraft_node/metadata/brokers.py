@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kraft_protocol.ids import Uuid
+from kraft_protocol.ids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Uuid
 
 if TYPE_CHECKING:
     from kraft_protocol.wire.stored import RegisterBrokerRecord, RegisterControllerRecord
@@ -34,7 +34,7 @@ class BrokerRegistration(NamedTuple):
     in_controlled_shutdown: bool
     is_migrating_zk_broker: bool
     directories: tuple[Uuid, ...]
-    """The online log directories; empty if the record version or metadata.version has none."""
+    """The online log directories; empty if the record version or metadata.version lacks them."""
     cordoned_directories: tuple[Uuid, ...] | None
 
     @property
@@ -46,11 +46,16 @@ class BrokerRegistration(NamedTuple):
         return self.endpoints.get(listener)
 
     def has_online_directory(self, directory: Uuid) -> bool:
-        """Whether a replica in `directory` can be served; unassigned replicas always can (KIP-858)."""
-        number = int.from_bytes(directory, "big")
-        if not self.directories or number in (0, 1):
-            return True
-        return directory in self.directories
+        """Whether a replica in `directory` can be served."""
+        return is_online(directory, self.directories)
+
+
+def is_online(directory: Uuid, online: Collection[Uuid]) -> bool:
+    """Whether a broker with the directories `online` can serve a replica in `directory`.
+
+    It can if it registered without directories, or if the replica is not assigned to a directory (KIP-858).
+    """
+    return not online or directory in (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED) or directory in online
 
 
 class ControllerRegistration(NamedTuple):

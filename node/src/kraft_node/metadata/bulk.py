@@ -1,8 +1,9 @@
 """Conversion of millions of partitions between the bytes of a snapshot and the rows of an image, without objects.
 
-Nearly every record of a large snapshot is a PartitionRecord without unusual content. It is read or written here in some
-two microseconds. Unusual records (a reassignment, eligible leaders, an old version, a damaged value) are left to the
-codec, which alone decides what is valid: then `RowReader.take` returns False, and `RowWriter` encodes with the codec.
+Nearly every record of a large snapshot is a PartitionRecord without unusual content. It is read or written here in
+some two microseconds. Unusual records (a reassignment, eligible leaders, an old version, a damaged value) are left to
+the codec, which alone decides whether they are valid. Then `RowReader.take` returns False, and `RowWriter` encodes
+with the codec.
 
 Called by `loader` and `snapshot`. It must not know files or batches.
 """
@@ -68,14 +69,14 @@ class RowReader:
         self._topic: Topic | None = None
         self._first = 0
         self._next = 0
-        """The topic's partitions from `_first` up to this one were read and are not noted yet."""
+        """The topic's partitions from `_first` up to this partition were read and are not noted yet."""
         self._brokers: dict[bytes, int] = {}
         """Encoded list -> its interned number; one count of each is held until `close`."""
         self._directories: dict[bytes, int] = {}
         self._shapes: dict[tuple[int, int], _Shape] = {}
 
     def take(self, value: bytes) -> bool:
-        """Add the partition in `value`. Returns False without any effect if it is something else, or unusual."""
+        """Add the partition in `value`. Returns False without any effect for another or an unusual record."""
         if value[:_HEAD] not in _HEADS or len(value) <= _LISTS:
             self._leave_topic()  # it may concern the topic
             return False
@@ -175,7 +176,7 @@ class RowWriter:
         self._directories: dict[int, bytes] = {}
 
     def values(self, topic: Topic, first: int, end: int, unusual: Callable[[int], bytes]) -> list[bytes]:
-        """The encoded partitions of `topic` from `first` up to `end`; `unusual` encodes the unusual ones."""
+        """The encoded partitions of `topic` from `first` up to `end`; `unusual` encodes the unusual partitions."""
         rows = topic.rows
         topic_id = bytes(topic.id)
         found: list[bytes] = []

@@ -19,7 +19,7 @@ Share: TypeAlias = tuple[str, str]
 def quota_of(
     quotas: SectionView[Entity, Mapping[str, float]], key: str, user: str, client: str
 ) -> tuple[Share, float] | None:
-    """The share and value of the client's quota `key`. The most specific quota counts; None if there is none."""
+    """The share and value of the client's quota `key`. The most specific quota counts; None without a quota."""
     candidates: list[tuple[Entity, Share]] = []
     if client:
         candidates += [(_entity(user, client), (user, client)), (_entity(user, None), (user, client))]

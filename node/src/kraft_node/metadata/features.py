@@ -55,7 +55,7 @@ _BY_NAME: Final = {version.name: version for version in METADATA_VERSIONS}
 
 
 def metadata_version(level: int) -> MetadataVersion:
-    """The version of that level. Raises ValueError if 4.3.1 does not know it."""
+    """The version of the level. Raises ValueError if 4.3.1 does not know it."""
     index = level - MINIMUM_METADATA_VERSION
     if not 0 <= index < len(METADATA_VERSIONS):
         known = f"{MINIMUM_METADATA_VERSION} to {LATEST_PRODUCTION_METADATA_VERSION}"
@@ -95,12 +95,12 @@ CORDONED_LOG_DIRS_SUPPORTED: Final = 30
 
 
 def fetch_version(metadata_level: int) -> int:
-    """The highest Fetch version between brokers at that level."""
+    """The highest Fetch version between brokers at this level."""
     return _step(metadata_level, ((7, 13), (9, 14), (10, 15), (19, 16), (21, 17), (27, 18)))
 
 
 def list_offsets_version(metadata_level: int) -> int:
-    """The highest ListOffsets version between brokers at that level."""
+    """The highest ListOffsets version between brokers at this level."""
     return _step(metadata_level, ((7, 7), (9, 8), (21, 9), (25, 10), (29, 11)))
 
 
@@ -142,11 +142,6 @@ _BOOTSTRAP_LEVELS: Final[Mapping[str, tuple[int, ...]]] = {
 _DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
     (ELR_VERSION, 1): {METADATA_VERSION: ELR_SUPPORTED}
 }
-
-
-def bootstrap_metadata_level(feature: str, level: int) -> int:
-    """The metadata.version level that introduced that level of a feature."""
-    return _BOOTSTRAP_LEVELS[feature][level]
 
 
 def default_level(feature: str, metadata_level: int) -> int:

@@ -71,9 +71,9 @@ class MetadataImage(MetadataStore):
         self.offset = -1
         """Offset of the last record that counts (records of an open metadata transaction do not count yet)."""
         self.epoch = -1
-        """Leader epoch of that record."""
+        """Leader epoch of the record at the offset."""
         self.timestamp_ms = -1
-        """Append time of that record."""
+        """Append time of the record at the offset."""
         self.topics = Topics()
         self._sections: tuple[tuple[str, Section[Any, Any]], ...] = tuple((name, Section()) for name in SECTION_NAMES)
         for name, section in self._sections:

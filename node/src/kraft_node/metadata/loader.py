@@ -26,7 +26,7 @@ TRANSACTION_RECORDS_MAX: Final = 5_000_000
 
 
 class MetadataLoader:
-    """Owns the image; nothing else changes it."""
+    """Owns the image; no other code changes it."""
 
     __slots__ = ("_held", "_in_transaction", "_position", "followers", "image", "publishers")
 

@@ -36,7 +36,7 @@ VARINTS_KEPT: Final = 4_000
 
 
 def encode_values(records: Iterable[Any], metadata_level: int) -> list[bytes]:
-    """Record values at that metadata.version level."""
+    """Record values at the given metadata.version level."""
     return [encode_record(record, kind_of(record).version(metadata_level)) for record in records]
 
 
@@ -152,6 +152,7 @@ def snapshot_header_batch(
 
 
 def snapshot_footer_batch(base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
+    """The control batch that ends a snapshot: without it the snapshot is not whole (KIP-630)."""
     value = encode(stored.SnapshotFooterRecord(version=0), 0)
     return build_control_batch(
         [(ControlType.SNAPSHOT_FOOTER, value)], base_offset=base_offset, leader_epoch=epoch, timestamp=timestamp_ms

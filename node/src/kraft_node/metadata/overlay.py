@@ -41,6 +41,12 @@ class Overlay(MetadataStore):
         return self._begun_at is not None
 
     @property
+    def opened(self) -> list[tuple[int, Any]]:
+        """The entries of the transaction that was begun here and has not ended, its begin included."""
+        begun_at = self._begun_at
+        return [] if begun_at is None else [entry for entry in self._records if entry[0] >= begun_at]
+
+    @property
     def is_empty(self) -> bool:
         return not self._records
 

@@ -121,7 +121,7 @@ class PartitionState:
     def changed_by(self, record: Any) -> PartitionState:
         """This partition after a PartitionChangeRecord: absent fields stay, the partition epoch increases by one.
 
-        A record with a leader, even with the same leader or none, starts a new leader epoch.
+        A record with a leader field starts a new leader epoch, even with the same leader or without a leader.
         """
         moved = record.leader != NO_LEADER_CHANGE
         recovering = record.leader_recovery_state
@@ -184,6 +184,7 @@ class Interner(Generic[T]):
         return len(self._numbers)
 
     def acquire(self, value: T) -> int:
+        """The number of a value, with one more reference; equal values share a number."""
         number = self._numbers.get(value)
         if number is not None:
             self.counts[number] += 1
@@ -200,6 +201,7 @@ class Interner(Generic[T]):
         return number
 
     def release(self, number: int) -> None:
+        """Drop a reference. The last reference frees the number, but not before all pins are gone."""
         self.counts[number] -= 1
         if self.counts[number] == 0:
             if self._pins:
@@ -212,6 +214,7 @@ class Interner(Generic[T]):
         self._pins += 1
 
     def unpin(self) -> None:
+        """End a pin. The last pin frees the numbers that were released meanwhile."""
         self._pins -= 1
         if self._pins == 0:
             for number in self._released:
@@ -226,7 +229,7 @@ class Interner(Generic[T]):
 
 
 Extra: TypeAlias = tuple[Brokers, Brokers, Brokers, Brokers, int]
-"""removing, adding, ELR, last known ELR, recovering: nearly always all empty, so one number stands for all of them."""
+"""removing, adding, ELR, last known ELR, recovering: nearly always all empty, so a single number represents them."""
 
 NO_EXTRA: Final[Extra] = ((), (), (), (), 0)
 
@@ -255,7 +258,7 @@ class PartitionLists:
 WIDTH: Final = 7
 _REPLICAS, _ISR, _LEADER, _LEADER_EPOCH, _EPOCH, _DIRECTORIES, _EXTRA = range(WIDTH)
 _HOLE: Final = array("i", [-1] * WIDTH)
-"""An undefined partition number below a defined one. A correct log never leaves one."""
+"""An undefined partition number below a defined number. A correct log never leaves one."""
 
 
 class TopicView(Protocol):
@@ -273,13 +276,13 @@ class TopicView(Protocol):
     def partition(self, number: int) -> PartitionState | None: ...
 
     def leader(self, number: int) -> int:
-        """The leader's broker id; -1 if there is none. Raises IndexError if the partition does not exist."""
+        """The leader's broker id; -1 without a leader. Raises IndexError if the partition does not exist."""
 
     def partitions(self) -> Iterator[tuple[int, PartitionState]]:
         """Every partition with its number, ascending."""
 
     def in_sync(self, broker_id: int, first: int, end: int) -> list[int]:
-        """The partitions from `first` up to `end` whose ISR contains the broker, ascending."""
+        """The partitions from `first` up to `end` with the broker in their ISR, ascending."""
 
     def is_led_by(self, broker_id: int, first: int, end: int) -> bool:
         """Whether the broker leads a partition from `first` up to `end`."""
@@ -300,6 +303,7 @@ class Topic:
         return len(self.rows) // WIDTH
 
     def partition(self, number: int) -> PartitionState | None:
+        """The state of a partition as an object; None if it does not exist."""
         at = number * WIDTH
         if number < 0 or at >= len(self.rows):
             return None
@@ -412,7 +416,7 @@ class Topic:
         return other
 
     def numbers_with(self, column: int, wanted: set[int]) -> Iterator[int]:
-        """The partitions whose list in `column` is one of the interned numbers `wanted`."""
+        """The partitions with a list in `column` that is among the interned numbers `wanted`."""
         for number, value in enumerate(self.rows[column::WIDTH]):
             if value in wanted:
                 yield number

@@ -1,6 +1,6 @@
 """The framing of metadata records: frame version 1, type, version, body (KIP-631, MetadataRecordSerde).
 
-The keys of these records are null. The value is an unsigned varint 1 (the KIP's draft says 0), the record's type and
+The keys of these records are null. The value is an unsigned varint 1 (0 in the KIP's draft), the record's type and
 version as unsigned varints, and the body in the flexible encoding.
 """
 

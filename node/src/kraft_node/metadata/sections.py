@@ -1,7 +1,7 @@
 """Keyed cells: the parts of an image other than topics.
 
-A value in a cell never changes; it is only replaced. So a reader of an earlier state (a snapshot writer) needs only the
-old values of cells that were replaced since, and a delta needs only the keys.
+A value in a cell never changes; it is only replaced. So a reader of an earlier state (a snapshot writer) needs only
+the old values of cells that were replaced since. A delta needs only the keys.
 """
 
 from __future__ import annotations
@@ -179,6 +179,7 @@ class OverlaySection(Generic[K, V]):
         self._touched = touched
 
     def get(self, key: K) -> V | None:
+        """The value with the uncommitted changes; None if it is missing or removed."""
         if self._cells:
             cell = self._cells.get(key)
             if cell is not None:
@@ -199,6 +200,7 @@ class OverlaySection(Generic[K, V]):
         return (key for key, _ in self.items())
 
     def items(self) -> Iterator[tuple[K, V]]:
+        """Keys and values with the uncommitted changes; unchanged entries come first."""
         cells = self._cells
         if not cells:
             yield from self._base.items()

@@ -19,7 +19,7 @@ from kraft_node.metadata.kinds.topics import PARTITION
 from kraft_node.metadata.records import encode_record
 
 SLICE_RECORDS: Final = 1000
-"""Records a slice, where nobody says otherwise."""
+"""Default number of records in a slice."""
 
 
 class SnapshotCursor:
@@ -97,7 +97,7 @@ class SnapshotCursor:
             yield record if isinstance(record, bytes) else encode_record(record, kind_of(record).version(level))
 
     def _records(self) -> Iterator[Any]:
-        """Records; partitions as bytes when there is a writer for them."""
+        """Records; partitions as bytes if a writer for them is given."""
         for kind in SNAPSHOT_KINDS:
             assert kind.snapshot is not None, "law: these kinds write snapshots"
             yield from kind.snapshot(self)

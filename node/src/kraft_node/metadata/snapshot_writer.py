@@ -21,7 +21,7 @@ LANE: Final = "metadata-snapshot"
 
 SLICE_RECORDS: Final = 150
 """Records encoded and written in one turn of the event loop: about 0.2 ms. A commit that arrives meanwhile waits for
-two or three such slices (for its request, its fsync and its response)."""
+two or three slices (for its request, its fsync and its response)."""
 
 SLICES_A_PAUSE: Final = 2
 PAUSE_MS: Final = 1
@@ -71,6 +71,7 @@ class SnapshotWriting:
         self._slices = 0
 
     def start(self) -> None:
+        """Write the header of the snapshot and the first slice. Call it once."""
         assert self._cursor is not None, "law: a snapshot is written once"
         now = self._env.clock.wall_ms()
         self._writer.append(snapshot_header_batch(self._epoch, self._cursor.timestamp_ms, now, self._opening))

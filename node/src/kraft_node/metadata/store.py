@@ -48,12 +48,12 @@ class MetadataStore:
 
     @property
     def metadata_level(self) -> int:
-        """The finalized metadata.version; before there is one, the oldest that 4.3.1 knows."""
+        """The finalized metadata.version; before it is finalized, the oldest version that 4.3.1 knows."""
         level = self.features.get(METADATA_VERSION)
         return MINIMUM_METADATA_VERSION if level is None else int(level)
 
     def feature_level(self, name: str) -> int:
-        """The finalized level of a feature; 0 if it has none."""
+        """The finalized level of a feature; 0 if it is not finalized."""
         return int(self.features.get(name) or 0)
 
     @property

@@ -117,6 +117,7 @@ class Topics:
         return None if topic is None else topic.partition(number)
 
     def create(self, topic_id: Uuid, name: str) -> None:
+        """Add a topic without partitions. Raises MetadataError if its id or its name exists."""
         if topic_id in self._by_id or name in self._by_name:
             raise MetadataError(f"topic {name} with id {uuid_text(topic_id)} is created a second time")
         topic = Topic(name, topic_id, self.lists)
@@ -126,6 +127,7 @@ class Topics:
         change.created = True
 
     def put_partition(self, topic_id: Uuid, number: int, state: PartitionState) -> None:
+        """Create or replace a partition. Raises MetadataError if the topic does not exist."""
         topic = self._by_id.get(topic_id)
         if topic is None:
             raise MetadataError(f"partition {number} of a topic that does not exist: {uuid_text(topic_id)}")
@@ -165,6 +167,7 @@ class Topics:
             frozen.keep(topic)
 
     def take_changes(self) -> dict[Uuid, TopicChange]:
+        """Return the changes since the last call, by topic id, and begin a new delta."""
         taken = self.changes
         if taken:
             self.changes = {}
@@ -243,6 +246,7 @@ class OverlayTopic:
         return max(count, max(self._partitions, default=-1) + 1)
 
     def partition(self, number: int) -> PartitionState | None:
+        """The state of a partition with the uncommitted changes; None if it does not exist."""
         cell = self._partitions.get(number)
         if cell is not None:
             state: PartitionState = cell[1]
@@ -263,6 +267,9 @@ class OverlayTopic:
                 yield number, state
 
     def in_sync(self, broker_id: int, first: int, end: int) -> list[int]:
+        """The partitions from `first` up to `end` with the broker in their ISR, ascending, with the uncommitted
+        changes.
+        """
         committed, changed = self._committed(), self._partitions
         found = [] if committed is None else committed.in_sync(broker_id, first, end)
         if not changed:
@@ -271,6 +278,7 @@ class OverlayTopic:
         return sorted([number for number in found if number not in changed] + own)
 
     def is_led_by(self, broker_id: int, first: int, end: int) -> bool:
+        """Whether the broker leads a partition from `first` up to `end`, with the uncommitted changes."""
         if any(state.leader == broker_id for _, state in self._changed(first, end)):
             return True
         committed, changed = self._committed(), self._partitions
@@ -323,6 +331,7 @@ class OverlayTopics:
                 yield changed_topic
 
     def by_name(self, name: str) -> TopicView | None:
+        """The topic with the uncommitted changes; None if it does not exist."""
         cell = self._by_name.get(name)
         if cell is not None:
             return None if cell[1] is _DELETED else self.by_id(cell[1])
@@ -346,6 +355,7 @@ class OverlayTopics:
         self._name(name, topic_id)
 
     def put_partition(self, topic_id: Uuid, number: int, state: PartitionState) -> None:
+        """Create or replace a partition in the overlay. Raises MetadataError if the topic does not exist."""
         topic = self.by_id(topic_id)
         if topic is None:
             raise MetadataError(f"partition {number} of a topic that does not exist: {uuid_text(topic_id)}")
@@ -356,6 +366,7 @@ class OverlayTopics:
         self._touched.note(topic._partitions, number)
 
     def remove(self, topic_id: Uuid) -> str:
+        """Delete a topic in the overlay and return its name. Raises MetadataError if it does not exist."""
         topic = self.by_id(topic_id)
         if topic is None:
             raise MetadataError(f"removing a topic that does not exist: {uuid_text(topic_id)}")

@@ -1,4 +1,14 @@
-"""Migration from ZooKeeper (KIP-866). This package is empty: release 0.1 does not implement the migration.
+"""Migration from ZooKeeper (KIP-866): ZooKeeper's content as metadata records, and committed changes back as znodes.
 
-`metadata` replays the migration state in the log of a cluster that was migrated with Apache Kafka.
+- `zookeeper` is the interface of a session; `runtime.zookeeper` and `testing.zookeeper` implement it.
+- `tree` has the paths and contents of Kafka's znodes, `passwords` the encryption of brokers' passwords.
+- `reading` makes metadata records of all znodes.
+- `claim` makes a KRaft controller the controller of ZooKeeper's brokers.
+- `gates` names what blocks a migration.
+- `entities` takes from an image what znodes should be, `writing` makes them so.
+- `driver` is the life of an active controller that migrates: gates, claim, one transaction, writes to both worlds.
+- `steering` sends brokers that use ZooKeeper the requests of a controller of old.
+
+`server.migration` connects driver and steering with the node, `controller.migration` has the controller's part.
+`testing.migration` runs drivers in simulated time.
 """

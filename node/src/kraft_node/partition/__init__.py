@@ -17,7 +17,7 @@ Callers: the broker's handlers and coordinators, and the broker when committed m
 know requests or responses, sessions or timers. Errors are `KafkaError` with the code for the client.
 
 High watermark (KIP-101, KIP-279): the offset below which every member of the ISR has every record. With this broker as
-the only replica it is the log's end offset right after each append; otherwise `leadership` computes it from the
+the only replica it is the log's end offset right after each append. Otherwise `leadership` computes it from the
 followers' fetch offsets.
 
 Leader epochs (KIP-320): a request may name the current leader epoch. An older epoch is fenced; a newer epoch means that

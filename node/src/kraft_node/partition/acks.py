@@ -1,7 +1,7 @@
-"""When a producer is told that its records are stored, and what waits for that.
+"""When records count as stored for their producer, and the waiting for that.
 
 One rule: acks=1 follows the settled end of the leader's log, acks=all the high watermark. The high watermark never
-passes the settled end (`Partition.settled_end`), so consumers see what acks=all acknowledged, and nothing more.
+passes the settled end (`Partition.settled_end`), so consumers see only records that acks=all acknowledges.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Acks:
 
 
 def is_acknowledged(partition: Partition, offset: int, acks: int) -> bool:
-    """Whether a producer with these `acks` may be told that its records below `offset` are stored."""
+    """Whether the records below `offset` count as stored for a producer with these `acks`."""
     return (partition.log.high_watermark if acks == ACKS_ALL else partition.log.settled_end) >= offset
 
 

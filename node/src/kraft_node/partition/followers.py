@@ -18,7 +18,7 @@ HURRY_MS: Final = 2_000
 class Waiting(Protocol):
     """A follower's fetch that waits for records."""
 
-    def hurry(self) -> None:
+    def shorten_wait(self) -> None:
         """Answer soon, so that the follower can fetch new partitions."""
 
 
@@ -26,15 +26,15 @@ class FollowerClock:
     """The state of one following broker for all partitions: its last fetch, and the partitions that it has not fetched
     yet.
 
-    A broker that becomes leader of a partition expects its followers to fetch it. A follower whose fetch of other
-    partitions is waiting cannot, so that fetch is answered soon. Times are monotonic milliseconds.
+    A broker that becomes leader of a partition expects its followers to fetch it. A follower with a waiting fetch of
+    other partitions cannot, so that fetch is answered soon. Times are monotonic milliseconds.
     """
 
-    __slots__ = ("fetched_ms", "hurry_until_ms", "unseen", "waiting")
+    __slots__ = ("expected_until_ms", "fetched_ms", "unseen", "waiting")
 
     def __init__(self) -> None:
         self.fetched_ms = 0
-        self.hurry_until_ms = 0
+        self.expected_until_ms = 0
         self.unseen = 0
         """Partitions that this broker leads and that the follower has not fetched in their leader epoch."""
         self.waiting: list[Waiting] = []
@@ -43,13 +43,13 @@ class FollowerClock:
     def expect(self, now_ms: int) -> None:
         """Note one more partition that the follower must fetch."""
         self.unseen += 1
-        self.hurry_until_ms = now_ms + HURRY_MS
+        self.expected_until_ms = now_ms + HURRY_MS
         for fetch in list(self.waiting):
-            fetch.hurry()
+            fetch.shorten_wait()
 
     def is_expected(self, now_ms: int) -> bool:
         """Whether the follower will soon fetch more partitions."""
-        return self.unseen > 0 and now_ms < self.hurry_until_ms
+        return self.unseen > 0 and now_ms < self.expected_until_ms
 
 
 class Follower:

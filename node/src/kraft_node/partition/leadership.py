@@ -1,13 +1,13 @@
 """Leading a partition with followers: the ISR, joining it, the progress of all replicas (KIP-497, KIP-966).
 
-Created when a broker becomes leader of a partition with other replicas. Its partition asks it for the high watermark
+Created when a broker becomes leader of a partition with other replicas. Its partition gets the high watermark from it
 and forwards its proposals. The rules of Kafka's `Partition`:
 
-1. Until the controller has answered, the union of committed and proposed ISR counts (`maximal_isr`): records are
-   acknowledged only when they are on all these replicas, whatever the controller decides.
-2. A follower joins when it has reached the high watermark and the start of the leader's epoch, and its broker is alive
-   in the incarnation that fetched (KIP-903). Before that, while it lags by less than replica.lag.time.max.ms, the high
-   watermark waits for it, so that it can catch up under load.
+1. Until the controller has answered, the union of committed and proposed ISR counts (`maximal_isr`). Records are
+   acknowledged only when they are on all these replicas, for any decision of the controller.
+2. A follower joins when it has reached the high watermark and the start of the leader's epoch. Its broker must be
+   alive in the incarnation that fetched (KIP-903). Before that, while it lags by less than replica.lag.time.max.ms,
+   the high watermark waits for it, so that it can catch up under load.
 3. If a member has lagged for replica.lag.time.max.ms, the leader proposes to remove it. Until the controller agrees,
    the high watermark waits for it.
 4. Below min.insync.replicas the high watermark does not move (KIP-966).

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kraft_node.base.env import Env
 from kraft_node.base.turns import Turns
 from kraft_node.log.errors import is_shortage
+from kraft_node.log.producers.verification import VERIFIED, Guard
 from kraft_node.log.recovery.background import LogIsRecovering
 from kraft_node.log.segments.files import SHORTAGE_PAUSE_MS
 from kraft_node.partition.acks import ACKS_ALL
-from kraft_node.partition.partition import READ_LOG_END, Partition
+from kraft_node.partition.partition import Partition
 from kraft_node.partition.surroundings import Alone, Surroundings
 from kraft_node.partition.table import PartitionKey, PartitionTable, TopicKey
 from kraft_protocol.buffers import Buffer
@@ -38,10 +39,7 @@ DeleteLog: TypeAlias = Callable[[str, int, Uuid], None]
 """Deletes the log of (topic, number) if it belongs to the topic id."""
 
 OPEN_AGAIN_MS: Final = 20
-"""When to retry a replica whose log cannot be created at the moment, because it waits for an fsync."""
-
-READ_ALL_BYTES_MAX = 1024 * 1024
-"""Bytes of a partition that `read_all` holds at a time."""
+"""When to retry a replica if its log cannot be created at the moment, because it waits for an fsync."""
 
 
 class ReplicaManager:
@@ -63,7 +61,7 @@ class ReplicaManager:
         self._delete_log = delete_log
         self.surroundings: Surroundings = surroundings or Alone()
         self.role_changed: Callable[[Partition], None] = lambda _partition: None
-        """Called for every new partition, and for every partition whose committed state has changed."""
+        """Called for every new partition, and for every partition with a changed committed state."""
         self.dropped: Callable[[Partition], None] = lambda _partition: None
         """Called for every removed partition, with or without its log."""
         self._active = False
@@ -181,7 +179,7 @@ class ReplicaManager:
 
     def _open_next(self) -> bool:
         key = next(iter(self._to_open))
-        del self._to_open[key]  # whatever happens to it, the others get their turn
+        del self._to_open[key]  # with any outcome of this partition, the others get their turn
         try:
             if self._partitions.get(*key) is None:
                 self._open(*key)
@@ -297,43 +295,13 @@ class ReplicaManager:
 
     # --- for the coordinators ---
 
-    def append_internal(self, topic: str, index: int, batch: Buffer) -> int:
+    def append_internal(self, topic: str, index: int, batch: Buffer, guard: Guard | None = VERIFIED) -> int:
         """Append a coordinator's batch with acks=all. Returns its base offset.
 
         If this broker is the only member of the ISR, the batch is committed on return, unless `flush.messages` awaits a
-        flush; otherwise see `Partition.when_replicated`. Raises like `leader` and `Partition.append`.
+        flush; otherwise see `Partition.when_replicated`. `guard`: the proof that a transaction may begin there. Raises
+        like `leader` and `Partition.append`.
         """
         partition = self.leader(topic, index)
-        info = partition.append(batch, ACKS_ALL, self.env.clock.wall_ms(), internal=True)
+        info = partition.append(batch, ACKS_ALL, self.env.clock.wall_ms(), internal=True, guard=guard)
         return int(info.base_offset)
-
-    def read_all(self, topic: str, index: int) -> Iterator[Buffer]:
-        """The batches of a partition from start to end, in pieces that begin at a batch.
-
-        The last piece ends inside a batch only if the log does. Raises like `leader`.
-        """
-        partition = self.leader(topic, index)
-        offset = partition.log.start_offset
-        end = partition.log.end_offset
-        while offset < end:
-            found = partition.read(offset, READ_ALL_BYTES_MAX, READ_LOG_END, min_one=True)
-            piece = whole_batches(found.records if isinstance(found.records, bytes) else found.records.read())
-            if not piece[0]:
-                return
-            yield piece[0]
-            offset = piece[1]
-
-
-def whole_batches(data: bytes) -> tuple[memoryview, int]:
-    """The whole batches at the start of `data`, and the offset after the last one."""
-    view = memoryview(data)
-    position = 0
-    next_offset = -1
-    while position + 61 <= len(view):
-        length = int.from_bytes(view[position + 8 : position + 12], "big") + 12
-        if position + length > len(view):
-            break
-        base = int.from_bytes(view[position : position + 8], "big")
-        next_offset = base + int.from_bytes(view[position + 23 : position + 27], "big") + 1
-        position += length
-    return view[:position], next_offset

@@ -11,11 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kraft_node.base.calls import call_each
-from kraft_node.log.timestamps import UNREAD_MAX
 from kraft_node.log.trimming import DROP_STEP
 from kraft_node.partition.acks import ACKS_ALL, Acks, Waiter
 from kraft_node.partition.deleting import delete_records
 from kraft_node.partition.leadership import Leadership, Proposal
+from kraft_node.partition.listed_offsets import (
+    READ_COMMITTED,
+    READ_LOG_END,
+    READ_UNCOMMITTED,
+    TimestampOffset,
+    offset_for,
+)
 from kraft_node.partition.surroundings import Alone, Surroundings
 from kraft_node.partition.watching import Crowd, Watcher, Watchers, added, removed
 from kraft_protocol.buffers import Buffer
@@ -25,23 +31,11 @@ from kraft_protocol.ids import Uuid
 if TYPE_CHECKING:
     from kraft_node.base.turns import Turns
     from kraft_node.log.log import AppendInfo, FetchSlice, Log
+    from kraft_node.log.producers.verification import Guard
     from kraft_node.log.validate import Checked
     from kraft_node.metadata.partitions import PartitionState
 
 log = logging.getLogger(__name__)
-
-# The isolation of a read: how far into the log it may see (Kafka's FetchIsolation).
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
-READ_LOG_END: Final = 2
-
-# ListOffsets' special timestamps.
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4
-LATEST_TIERED: Final = -5
-EARLIEST_PENDING_UPLOAD: Final = -6
 
 UNKNOWN_OFFSET: Final = -1
 UNKNOWN_EPOCH: Final = -1
@@ -51,21 +45,10 @@ _ALONE: Final = Alone()
 
 
 class EpochEnd(NamedTuple):
-    """The end of the largest epoch at or below the requested epoch; both -1 if there is none."""
+    """The end of the largest epoch at or below the requested epoch; both -1 without an epoch there."""
 
     epoch: int
     end_offset: int
-
-
-class TimestampOffset(NamedTuple):
-    """The offset for a timestamp, with the timestamp of its record and its leader epoch; -1 if unknown."""
-
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int
-
-
-NO_OFFSET: Final = TimestampOffset(-1, -1, -1)
 
 
 class Partition:
@@ -123,7 +106,7 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.lead: Leadership | None = None
-        """The followers, while this broker leads and there are other replicas."""
+        """The followers, while this broker leads and the partition has other replicas."""
         self.watchers: Watchers = None
         """Readers of committed records, below the high watermark."""
         self.end_watchers: Watchers = None
@@ -198,7 +181,7 @@ class Partition:
     # --- checks ---
 
     def check_epoch(self, epoch: int) -> None:
-        """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH unless `epoch` is the current one or -1."""
+        """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH unless `epoch` is the current epoch or -1."""
         if epoch in (UNKNOWN_EPOCH, self.leader_epoch):
             return
         if epoch < self.leader_epoch:
@@ -227,11 +210,19 @@ class Partition:
     # --- appending ---
 
     def append(
-        self, records: Buffer, acks: int, now_ms: int, *, internal: bool = False, checked: Checked | None = None
+        self,
+        records: Buffer,
+        acks: int,
+        now_ms: int,
+        *,
+        internal: bool = False,
+        checked: Checked | None = None,
+        guard: Guard | None = None,
     ) -> AppendInfo:
         """Append one producer's batches as leader. The high watermark has moved when this returns.
 
-        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all, too small an ISR), or like `Log.append_as_leader`.
+        `guard`: the proof that a transaction may begin here. Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS
+        (acks=all, too small an ISR), or like `Log.append_as_leader`.
         """
         if not self.is_leader:
             self.check_leader()
@@ -241,7 +232,8 @@ class Partition:
                 f"{self.topic}-{self.index} has {len(self.isr)} in-sync replicas, needs {self.min_isr}",
             )
         log = self.log
-        info = log.append_as_leader(records, self.leader_epoch, now_ms, internal=internal, checked=checked)
+        epoch = self.leader_epoch
+        info = log.append_as_leader(records, epoch, now_ms, internal=internal, checked=checked, guard=guard)
         size = len(records)
         self.messages_in += info.last_offset - info.base_offset + 1
         self.bytes_in += size
@@ -441,7 +433,7 @@ class Partition:
             self._notify_end(len(records))
         return True
 
-    def leader_says(self, high_watermark: int, start_offset: int, appended_bytes: int) -> None:
+    def follow_leader(self, high_watermark: int, start_offset: int, appended_bytes: int) -> None:
         """Apply the leader's high watermark and log start, as far as this replica's log reaches."""
         log = self.log
         high_watermark = min(high_watermark, log.end_offset)
@@ -455,7 +447,7 @@ class Partition:
     # --- watching ---
 
     def watch(self, watcher: Watcher, isolation: int = READ_UNCOMMITTED) -> None:
-        """Notify `watcher` once, soon after the next change that is visible to readers of that isolation."""
+        """Notify `watcher` once, soon after the next change that is visible to readers with this isolation."""
         if isolation == READ_LOG_END:
             self.end_watchers = added(self.end_watchers, watcher, self._turns)
         else:
@@ -473,20 +465,20 @@ class Partition:
         watchers, ends = self.watchers, self.end_watchers
         try:
             if isinstance(watchers, Crowd):
-                watchers.tell(appended_bytes)
+                watchers.notify(appended_bytes)
             elif watchers is not None:
                 self.watchers = None
                 call_each([watcher.partition_changed for watcher in watchers], appended_bytes)
         finally:
             if isinstance(ends, Crowd):
-                ends.tell(0)
+                ends.notify(0)
             elif ends is not None:
                 call_each([watcher.high_watermark_moved for watcher in ends])
 
     def _notify_end(self, appended_bytes: int) -> None:
         watchers = self.end_watchers
         if isinstance(watchers, Crowd):
-            watchers.tell(appended_bytes)
+            watchers.notify(appended_bytes)
         elif watchers is not None:
             self.end_watchers = None
             call_each([watcher.partition_changed for watcher in watchers], appended_bytes)
@@ -500,7 +492,7 @@ class Partition:
     # --- reading ---
 
     def readable_end(self, isolation: int) -> int:
-        """The offset before which readers of that isolation may see records."""
+        """The offset before which readers with this isolation may see records."""
         if isolation == READ_UNCOMMITTED:
             return self.log.high_watermark
         if isolation == READ_COMMITTED:
@@ -515,9 +507,9 @@ class Partition:
         return self.log.read(offset, max_bytes, min_one=min_one, limit_offset=self.readable_end(isolation), waits=waits)
 
     def diverging(self, offset: int, last_fetched_epoch: int) -> EpochEnd | None:
-        """Where the reader's log and this one diverge; None if the reader's record before `offset` can be in this log.
+        """Where the reader's log and this log diverge; None if the reader's record before `offset` can be in this log.
 
-        Raises OFFSET_OUT_OF_RANGE if this log has neither that epoch nor an earlier one.
+        Raises OFFSET_OUT_OF_RANGE if this log has neither that epoch nor an earlier epoch.
         """
         if last_fetched_epoch == UNKNOWN_EPOCH:
             return None
@@ -539,38 +531,8 @@ class Partition:
         return EpochEnd(found_epoch, end_offset)
 
     def offset_for(self, timestamp: int, isolation: int) -> TimestampOffset:
-        """ListOffsets: the offset for a timestamp (milliseconds), or for a special timestamp.
-
-        Raises TimesUnread if a lane must read timestamps first; OFFSET_NOT_AVAILABLE while a new leader does not know
-        yet how far its log is committed.
-        """
-        log = self.log
-        if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            start = log.start_offset
-            return TimestampOffset(-1, start, log.leader_epochs.epoch_at(start))
-        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-            return NO_OFFSET  # there is no remote tier
-        behind = isolation != READ_LOG_END and log.high_watermark < self.leader_start_offset
-        if timestamp == LATEST:
-            if behind:
-                self._not_available()
-            return TimestampOffset(-1, self.readable_end(isolation), self.leader_epoch)
-        found = log.offset_for_timestamp(timestamp, UNREAD_MAX)
-        if found is None:
-            return NO_OFFSET
-        found_timestamp, offset = found[0], found[1]
-        if offset >= self.readable_end(isolation):
-            if behind:
-                self._not_available()
-            return NO_OFFSET
-        return TimestampOffset(found_timestamp, offset, log.leader_epochs.epoch_at(offset))
-
-    def _not_available(self) -> None:
-        raise KafkaError(
-            ErrorCode.OFFSET_NOT_AVAILABLE,
-            f"{self.topic}-{self.index}: the high watermark {self.log.high_watermark} has not yet reached "
-            f"{self.leader_start_offset}, where epoch {self.leader_epoch} began",
-        )
+        """ListOffsets; see `listed_offsets.offset_for`."""
+        return offset_for(self, timestamp, isolation)
 
     def delete_records(self, before_offset: int) -> int:
         """Make `before_offset` (-1: the high watermark) the log's start. Raises like `deleting.delete_records`."""

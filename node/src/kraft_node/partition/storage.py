@@ -1,7 +1,7 @@
 """The link between partitions and log directories: the directory of a partition's log, and unwanted logs.
 
 `ReplicaManager` calls it (open, delete), and so does the broker (strays, configurations). A log is found by name. Its
-topic id (KIP-516) tells whether it belongs to this topic or to an older one with the same name. Only a log with the
+topic id (KIP-516) shows whether it belongs to this topic or to an older topic with the same name. Only a log with the
 requested id is ever deleted.
 """
 
@@ -41,7 +41,7 @@ class Storage:
         self._topic_config = topic_config
         self._assign = assign
         self._lost: set[tuple[str, int]] = set()
-        """Partitions whose log was in a directory that has failed since the start."""
+        """Partitions with a log in a directory that has failed since the start."""
         self._told_lost: set[tuple[Uuid, int]] = set()
         """Replicas that are quarantined, until they have a log again."""
         self._doomed: dict[tuple[str, int], Uuid] = {}
@@ -79,7 +79,7 @@ class Storage:
             self._adopt(found, topic_id)
         else:
             found.topic_id = topic_id  # the object of the image, not a copy of each log's own
-        self._tell_directory(found, topic_id, index, wanted)
+        self._report_directory(found, topic_id, index, wanted)
         return found
 
     def _is_elsewhere(self, state: PartitionState) -> bool:
@@ -102,10 +102,10 @@ class Storage:
     def _check_may_create(self, topic: str, index: int, wanted: Uuid, state: PartitionState) -> None:
         """An empty log must not replace a log in a failed directory: its records would be forgotten.
 
-        Raises KAFKA_STORAGE_ERROR if this is possible: the metadata names a directory that is not online, or it names
-        none, a directory has failed and the partition is not new. If all directories are online, the named directory
-        has been replaced. Then the records of the in-sync replicas are fetched again, unless this broker is one of
-        them.
+        Raises KAFKA_STORAGE_ERROR if this is possible. Either the metadata names a directory that is not online, or it
+        names no directory, a directory has failed and the partition is not new. If all directories are online, the
+        named directory has been replaced. Then the records of the in-sync replicas are fetched again, unless this
+        broker is in sync.
         """
         online = self.directory_ids()
         assigned = _is_assigned(wanted)
@@ -138,21 +138,22 @@ class Storage:
             raise found.dir.fail(e) from e
         found.topic_id = topic_id
 
-    def _tell_directory(self, found: Log, topic_id: Uuid, index: int, wanted: Uuid) -> None:
+    def _report_directory(self, found: Log, topic_id: Uuid, index: int, wanted: Uuid) -> None:
         actual = Uuid(found.dir.id)
         was_lost = wanted == DIRECTORY_LOST or (topic_id, index) in self._told_lost
         self._told_lost.discard((topic_id, index))
         if wanted == actual and not was_lost:
             return
-        # A broker's only directory need not be reported unless the metadata names another directory or a failed one.
+        # A broker's only directory need not be reported unless the metadata names another directory or a failed
+        # directory.
         if len(self._logs.directories) > 1 or _is_assigned(wanted) or was_lost:
             self._assign(topic_id, index, actual)
 
     def delete(self, topic: str, index: int, topic_id: Uuid) -> None:
         """Delete a partition's log soon, unless it belongs to another topic. Does nothing if the log is missing.
 
-        Topics have thousands of partitions, so each log gets its own turn of the loop. If the node stops before that
-        turn, the log is a stray at the next start; so is a log in a failed directory.
+        Topics have thousands of partitions, so each log gets its own turn of the loop. If the node stops before this
+        turn, the log is a stray at the next start. The same holds for a log in a failed directory.
         """
         if not self._logs.has(topic, index):
             return
@@ -181,8 +182,8 @@ class Storage:
     def remove_strays(self, is_hosted: Callable[[str, int], bool]) -> None:
         """Set aside the logs of partitions that are not on this broker (deleted or moved while it was down).
 
-        A log of an older topic with the name of a present one is found when the present one is opened. Each stray gets
-        its own turn of the loop.
+        A log of an older topic with the name of a present topic is found when the log of the present topic is opened.
+        Each stray gets its own turn of the loop.
         """
         strays = [key for key in self._logs.partitions() if not is_hosted(*key) and key not in self._doomed]
 
@@ -209,7 +210,7 @@ class Storage:
         return self._logs.directories
 
     def directory_of(self, topic: str, index: int) -> Directory | None:
-        """The directory of a partition's log; None if there is no log yet."""
+        """The directory of a partition's log; None without a log."""
         return self._logs.directory_of(topic, index)
 
     def sizes(self, directory: Directory) -> Iterator[tuple[str, int, int]]:
@@ -241,7 +242,7 @@ class Storage:
 
 
 def _is_assigned(directory_id: Uuid) -> bool:
-    """Whether the id names a directory, and is not one of the reserved ids for none or lost (KIP-858)."""
+    """Whether the id names a directory, and is not a reserved id for a missing or lost directory (KIP-858)."""
     return int.from_bytes(directory_id, "big") >= RESERVED_DIRECTORY_IDS
 
 
@@ -249,7 +250,7 @@ def _stranger(found: Log) -> str | None:
     """Why a log without the topic's id does not belong to the topic; None for an empty log without an id.
 
     The first flush makes the id durable. A log without an id was never flushed, so its records were promised to no
-    client. They may belong to this topic or to a deleted one of the same name. Kafka treats such logs as strays, too.
+    client. They may belong to this topic or to a deleted one of the same name. Kafka treats these logs as strays, too.
     """
     if found.topic_id not in (None, ZERO_UUID):
         return f"it belongs to an older topic of this name ({uuid_text(Uuid(found.topic_id))})"

@@ -2,7 +2,7 @@
 
 Thousands may watch one partition, and each stops on its own when its time runs out. Up to `FEW` watchers are a list,
 which takes the least memory, and are notified at once. More watchers are a `Crowd`, which is notified in turns of the
-loop: an append costs the same however many there are.
+loop: an append costs the same for any number of watchers.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 FEW: Final = 8
 TOLD_A_STEP: Final = 32
-"""Watchers of a crowd that are told in one go: a tenth of a millisecond."""
+"""Watchers of a crowd that are notified in one turn: a tenth of a millisecond."""
 
 
 class Watcher(Protocol):
     """A reader that wants one notification when a partition has more to read or has changed otherwise."""
 
     def partition_changed(self, appended_bytes: int) -> None:
-        """About `appended_bytes` more can be read; 0 if something else changed.
+        """About `appended_bytes` more can be read; 0 after another kind of change.
 
         Watch again for further notifications.
         """
@@ -40,11 +40,11 @@ class Crowd:
     """More than a few watchers, in the order in which they began to watch.
 
     `_grown` counts all appended bytes, and each watcher keeps the count at which it began. So a watcher with a late
-    turn learns of all bytes that were appended meanwhile, and a watcher that began after the latest append is not
+    turn learns of all bytes that were appended meanwhile. A watcher that began after the latest append is not
     notified.
     """
 
-    __slots__ = ("_changed_at", "_grown", "_is_telling", "_marks", "_turns")
+    __slots__ = ("_changed_at", "_grown", "_is_notifying", "_marks", "_turns")
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
@@ -52,7 +52,7 @@ class Crowd:
         self._grown = 0
         self._changed_at = 0
         """The count at the last notification that was not about an append."""
-        self._is_telling = False
+        self._is_notifying = False
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -68,13 +68,13 @@ class Crowd:
         """Stop notifying `watcher`; allowed if it is missing."""
         self._marks.pop(watcher, None)
 
-    def tell(self, appended_bytes: int) -> None:
+    def notify(self, appended_bytes: int) -> None:
         """Notify all present watchers, in turns; 0 bytes if something else changed."""
         self._grown += appended_bytes or 1
         if not appended_bytes:
             self._changed_at = self._grown
-        if self._marks and not self._is_telling:
-            self._is_telling = True
+        if self._marks and not self._is_notifying:
+            self._is_notifying = True
             self._turns.add(self._step)
 
     def _step(self) -> bool:
@@ -88,8 +88,8 @@ class Crowd:
 
     def _goes_on(self) -> bool:
         marks = self._marks
-        self._is_telling = bool(marks) and next(iter(marks.values())) < self._grown
-        return self._is_telling
+        self._is_notifying = bool(marks) and next(iter(marks.values())) < self._grown
+        return self._is_notifying
 
     def _due(self) -> list[Callable[[], None]]:
         marks, grown, changed_at = self._marks, self._grown, self._changed_at
@@ -104,7 +104,7 @@ class Crowd:
 
 
 Watchers: TypeAlias = "list[Watcher] | Crowd | None"
-"""In the order in which they began to watch; None if there are none."""
+"""In the order in which they began to watch; None without watchers."""
 
 
 def added(watchers: Watchers, watcher: Watcher, turns: Turns | None) -> Watchers:

@@ -27,7 +27,7 @@ converts them from and to the protocol's requests.
 | `dispatch` | the effect of each event, request and answer |
 | `node` | `RaftNode`: one event in, one `Ready` out |
 
-What the driver must do (KIP-595, KIP-853, KIP-996; checked by assertions in the core and in `server.quorum.host`):
+Duties of the driver (KIP-595, KIP-853, KIP-996; checked by assertions in the core and in `server.quorum.host`):
 
 1. **The whole step.** Carry out the whole `Ready` with `carry_out` before the next step.
 2. **Vote and epoch before messages.** Until `Ready.state` is durable, no message leaves: the core puts messages into
@@ -40,15 +40,16 @@ What the driver must do (KIP-595, KIP-853, KIP-996; checked by assertions in the
 6. **LeaderChange first.** The first record of an epoch is its leader's LeaderChange control record; the leader does not
    expose the high watermark until this record is committed. Otherwise it would commit records of older epochs by
    counting replicas.
-7. **High watermark.** It never decreases and never exceeds what a majority has flushed. Nothing below it is truncated.
+7. **High watermark.** It never decreases and never exceeds the offset that a majority has flushed. Nothing below it is
+   truncated.
 8. **Truncation** happens before any later fetch. The new end is flushed before it is acknowledged.
 9. **Snapshots** count once they are renamed into place and their directory is fsynced. Only then may the log before
    them be deleted, and only then may the replica fetch from their end. Snapshots that end before the log starts never
    count (`log_view`); the driver deletes the snapshots in `Ready.stale`.
 10. **A failed write or fsync ends the voter.** Its state is then unknown, so the driver stops stepping the node.
 
-Only the core owns the voters and the ids of nodes that it asks for the leader. The driver reports what it finds: voters
-in the log and in snapshots at start, `Batch.voters` in fetched batches, `SnapshotStored.voters`, `Learned`.
+Only the core owns the voters and the ids of nodes that may know the leader. The driver reports its findings: voters in
+the log and in snapshots at start, `Batch.voters` in fetched batches, `SnapshotStored.voters`, `Learned`.
 
 The core must not read records (beyond the counts and epochs that the driver gives it), depend on the controller, or
 answer clients.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, frozen=True)
 class RaftConfig:
-    """Settings of the core. The defaults are those of Apache Kafka 4.3.1."""
+    """Settings of the core. The defaults are the same as in Apache Kafka 4.3.1."""
 
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
@@ -19,8 +19,8 @@ class RaftConfig:
     fetch_snapshot_max_bytes: int = 1024 * 1024
     fetch_max_wait_ms: int = 500
     auto_join: bool = False
-    """controller.quorum.auto.join.enable: an observer asks to become a voter. It replaces the voter that had its id on
-    another disk.
+    """controller.quorum.auto.join.enable: an observer requests to become a voter. It replaces the voter that had its
+    id on another disk.
     """
 
     @property

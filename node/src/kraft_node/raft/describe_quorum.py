@@ -27,8 +27,8 @@ def describe_quorum(node: RaftNode, request: Any, now_ms: int, wall_ms: int) -> 
 
     def state(replica: ReplicaProgress) -> Any:
         is_own = replica.key.id == own
-        # Static voters are not identified by their directories, whatever their fetches contain. An observer may have a
-        # voter's id: it is the disk that will replace the voter's disk.
+        # Static voters are not identified by the directories in their fetches. An observer may have a voter's id: it
+        # is the disk that will replace the voter's disk.
         voter = node.voters.get(replica.key.id) if progress.voters.get(replica.key.id) is replica else None
         return wire.DescribeQuorumResponse.ReplicaState(
             replica_id=replica.key.id,

@@ -110,7 +110,7 @@ def _disconnected(node: RaftReplica, event: events.Disconnected) -> None:
 # Requests of other nodes.
 
 
-def _asked(node: RaftReplica, event: events.Asked) -> None:
+def _requested(node: RaftReplica, event: events.Requested) -> None:
     token, request = event.token, event.request
     if isinstance(request, FetchRequest):
         replication.answer_fetch(node, token, request)
@@ -118,14 +118,14 @@ def _asked(node: RaftReplica, event: events.Asked) -> None:
         snapshots.answer_fetch_snapshot(node, token, request)
     elif isinstance(request, VoteRequest):
         reply = election.answer_vote(node, request)
-        node.say(Respond(token, reply))
+        node.send(Respond(token, reply))
     elif isinstance(request, BeginQuorumEpochRequest):
-        node.say(Respond(token, _answer_begin(node, request)))
+        node.send(Respond(token, _answer_begin(node, request)))
     elif isinstance(request, EndQuorumEpochRequest):
-        node.say(Respond(token, _answer_end(node, request)))
+        node.send(Respond(token, _answer_end(node, request)))
     elif isinstance(request, VersionsRequest):
         # Over the wire it is an ApiVersions request, which the listener answers.
-        node.say(Respond(token, VersionsReply(NONE, None if node.own is None else node.own.kraft_versions)))
+        node.send(Respond(token, VersionsReply(NONE, None if node.own is None else node.own.kraft_versions)))
     else:
         voter_changes.answer(node, token, request)
 
@@ -158,8 +158,8 @@ def _voter_error(node: RaftReplica, epoch: int, cluster_id: str | None) -> int:
 
 
 def _handover_delay_ms(node: RaftReplica, successors: tuple[ReplicaKey, ...]) -> int:
-    """When this node campaigns after a leader resigned: the first preferred successor at once, later ones after growing
-    delays (KIP-595).
+    """When this node campaigns after a leader resigned: the first preferred successor at once, later successors after
+    growing delays (KIP-595).
 
     A voter that the leader did not name waits longest.
     """
@@ -193,7 +193,7 @@ def _answered(node: RaftReplica, event: events.Answered) -> None:
     if not node.epochs.admits(reply.epoch, node.epoch, node.now_ms):
         node.requests.back_off(node_id, type(request), node.now_ms)
         return
-    node.hear(node_id, reply.epoch)
+    node.note_voter_epoch(node_id, reply.epoch)
     if reply.error != NONE:
         node.requests.back_off(node_id, type(request), node.now_ms)
     if _is_stale(node, reply):
@@ -211,7 +211,7 @@ def _unsupported(node: RaftReplica, event: events.Unsupported) -> None:
     elif isinstance(request, VersionsRequest):
         voter_changes.take_versions(node, node_id, None)
     elif isinstance(request, UpdateVoterRequest) and isinstance(node.role, Follower):
-        node.role.has_told = True  # this leader does not know UpdateRaftVoter
+        node.role.has_reported = True  # this leader does not know UpdateRaftVoter
 
 
 def _is_stale(node: RaftReplica, reply: Reply) -> bool:
@@ -225,7 +225,7 @@ def _is_stale(node: RaftReplica, reply: Reply) -> bool:
 
 def _follow(node: RaftReplica, epoch: int, leader_id: int) -> None:
     """Adopt the epoch and leader that another node named; the epoch is not older than ours."""
-    # The leader need not be one of our voters: the voters in the log may be newer than ours, and static voters differ
+    # The leader need not be among our voters. The voters in the log may be newer than ours, and static voters differ
     # between nodes while they are being changed. A replica that is not a voter there does not count there; majorities
     # still intersect (docs/decisions/0004).
     known = leader_id not in (NOBODY, node.local.id)
@@ -248,14 +248,14 @@ def _use(node: RaftReplica, node_id: int, request: Request, reply: Reply) -> Non
     elif isinstance(request, BeginQuorumEpochRequest):
         _take_begin(node, node_id, reply)
     elif isinstance(request, UpdateVoterRequest) and isinstance(node.role, Follower):
-        node.role.has_told = node.role.has_told or reply.error == NONE
+        node.role.has_reported = node.role.has_reported or reply.error == NONE
     elif isinstance(request, EndQuorumEpochRequest) and isinstance(node.role, Resigned):
         node.role.unacknowledged.discard(node_id)
 
 
 def _take_begin(node: RaftReplica, node_id: int, reply: Reply) -> None:
     if isinstance(node.role, Leader) and reply.error == NONE and node_id in node.role.progress.voters:
-        node.role.progress.voters[node_id].told_epoch = True
+        node.role.progress.voters[node_id].has_reported_epoch = True
 
 
 _Handler: TypeAlias = "Callable[[RaftReplica, Any], None]"
@@ -265,7 +265,7 @@ HANDLERS: Final[dict[type, _Handler]] = {
     events.Tick: _tick,
     events.QuorumStateWritten: _quorum_state_written,
     events.Flushed: _flushed,
-    events.Asked: _asked,
+    events.Requested: _requested,
     events.Cancelled: _cancelled,
     events.Answered: _answered,
     events.Unsupported: _unsupported,

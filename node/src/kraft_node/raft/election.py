@@ -55,7 +55,7 @@ class Tally:
         return tuple(voter.key for voter in self._voters if self._answers[voter.key.id])
 
 
-def ask_for_votes(node: RaftReplica, tally: Tally, *, pre_vote: bool) -> None:
+def request_votes(node: RaftReplica, tally: Tally, *, pre_vote: bool) -> None:
     """Send a vote request to every voter that has not answered."""
     for voter_id in tally.unanswered():
         if voter_id == node.local.id:
@@ -70,7 +70,7 @@ def ask_for_votes(node: RaftReplica, tally: Tally, *, pre_vote: bool) -> None:
             None if voter is None else voter.key,
             node.cluster_id,
         )
-        node.ask(voter_id, request)
+        node.send_request(voter_id, request)
 
 
 def answer_vote(node: RaftReplica, request: VoteRequest) -> VoteReply:
@@ -87,7 +87,7 @@ def answer_vote(node: RaftReplica, request: VoteRequest) -> VoteReply:
         node.become_unattached(request.epoch)
     if request.voter is not None and not request.voter.matches(node.local):
         return _refuse(node, INVALID_VOTER_KEY)
-    node.hear(request.candidate.id, request.epoch)
+    node.note_voter_epoch(request.candidate.id, request.epoch)
     granted = _may_grant(node, request)
     if granted and not request.pre_vote:
         node.remember_vote(request.candidate)
@@ -132,8 +132,8 @@ def take_vote(node: RaftReplica, voter_id: int, request: VoteRequest, reply: Vot
 def take_unsupported(node: RaftReplica, voter_id: int, request: VoteRequest) -> None:
     """Count a voter that does not know pre-votes (3.9 and older) as granting.
 
-    Kafka campaigns at once in this case, whatever the other voters answer. That may disturb a quorum that has a leader,
-    or a quorum that is finding out that it is new.
+    Kafka campaigns at once in this case, with any answers of the other voters. That may disturb a quorum that has a
+    leader, or a quorum that is finding out that it is new.
     """
     role = node.role
     if request.pre_vote and role.role is Role.PROSPECTIVE and request.epoch == node.epoch:

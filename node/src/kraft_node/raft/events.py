@@ -30,7 +30,7 @@ class Flushed(NamedTuple):
     offset: int
 
 
-class Asked(NamedTuple):
+class Requested(NamedTuple):
     """A request of another node. The core answers with one `Respond` with the same token, perhaps much later."""
 
     token: Hashable
@@ -63,7 +63,7 @@ class Disconnected(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """A controller with that id exists: ask it, too, when looking for the leader."""
+    """A controller with that id exists: send requests for the leader to it, too."""
 
     node_id: int
 
@@ -102,7 +102,7 @@ class SnapshotsDropped(NamedTuple):
 
 
 class Resign(NamedTuple):
-    """The state machine of the leader of that epoch asks it to resign."""
+    """The state machine of the leader of that epoch makes it resign."""
 
     epoch: int
 
@@ -116,7 +116,7 @@ Event = (
     | Tick
     | QuorumStateWritten
     | Flushed
-    | Asked
+    | Requested
     | Cancelled
     | Answered
     | Unsupported

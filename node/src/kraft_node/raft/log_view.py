@@ -2,8 +2,8 @@
 
 The core updates the view with each piece of work that it requests, so its decisions never need a disk.
 
-The view keeps one invariant, when it is opened and after each change: no snapshot ends before the log starts, and if
-the log starts above 0, a snapshot ends where the log starts. A crash may leave older snapshots on the disk. An older
+The view keeps one invariant, when it is opened and after each change. No snapshot ends before the log starts. If the
+log starts above 0, a snapshot ends where the log starts. A crash may leave older snapshots on the disk. An older
 snapshot would name the wrong epoch for the records before the log's start. A deposed leader would then keep records
 that were replaced. The bootstrap snapshot (0, 0) never belongs to the view: the leader never offers it.
 """

@@ -29,6 +29,8 @@ NO_HIGH_WATERMARK = (1 << 63) - 1
 
 
 class VoteRequest(NamedTuple):
+    """A Vote or pre-vote of a candidate; `last_epoch` and `end_offset` describe the end of its log."""
+
     epoch: int
     candidate: ReplicaKey
     last_epoch: int
@@ -40,6 +42,8 @@ class VoteRequest(NamedTuple):
 
 
 class VoteReply(NamedTuple):
+    """Whether the vote was granted, and the epoch and leader that the voter knows."""
+
     error: int
     epoch: int
     leader_id: int = NOBODY
@@ -47,6 +51,8 @@ class VoteReply(NamedTuple):
 
 
 class BeginQuorumEpochRequest(NamedTuple):
+    """A new leader announces its epoch to a voter (KIP-595)."""
+
     epoch: int
     leader_id: int
     voter: ReplicaKey | None = None
@@ -54,12 +60,16 @@ class BeginQuorumEpochRequest(NamedTuple):
 
 
 class BeginQuorumEpochReply(NamedTuple):
+    """The voter follows the leader of this epoch now, or an error with the newer epoch that it knows."""
+
     error: int
     epoch: int
     leader_id: int = NOBODY
 
 
 class EndQuorumEpochRequest(NamedTuple):
+    """A leader's message that it resigns."""
+
     epoch: int
     leader_id: int
     successors: tuple[ReplicaKey, ...]
@@ -68,12 +78,16 @@ class EndQuorumEpochRequest(NamedTuple):
 
 
 class EndQuorumEpochReply(NamedTuple):
+    """The voter has noted that its leader resigned."""
+
     error: int
     epoch: int
     leader_id: int = NOBODY
 
 
 class FetchRequest(NamedTuple):
+    """A Fetch of the metadata log; `last_epoch` is the epoch of the record before `offset`."""
+
     epoch: int
     replica: ReplicaKey
     """Id -1: a plain reader."""
@@ -86,7 +100,7 @@ class FetchRequest(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What the core must know about a fetched batch."""
+    """The facts about a fetched batch that the core needs."""
 
     base_offset: int
     next_offset: int
@@ -96,6 +110,8 @@ class Batch(NamedTuple):
 
 
 class FetchReply(NamedTuple):
+    """The answer to a Fetch: batches, the point where the logs diverge, or a snapshot to load."""
+
     error: int
     epoch: int
     leader_id: int = NOBODY
@@ -109,6 +125,8 @@ class FetchReply(NamedTuple):
 
 
 class FetchSnapshotRequest(NamedTuple):
+    """A request for `max_bytes` of a snapshot, from the byte `position` on."""
+
     epoch: int
     replica: ReplicaKey
     snapshot: SnapshotId
@@ -118,6 +136,8 @@ class FetchSnapshotRequest(NamedTuple):
 
 
 class FetchSnapshotReply(NamedTuple):
+    """A part of a snapshot: `data` from `position` on, of `size` bytes in total."""
+
     error: int
     epoch: int
     leader_id: int = NOBODY
@@ -128,6 +148,8 @@ class FetchSnapshotReply(NamedTuple):
 
 
 class AddVoterRequest(NamedTuple):
+    """Make an observer that has caught up a voter (KIP-853)."""
+
     voter: Voter
     timeout_ms: int
     ack_when_committed: bool = True
@@ -135,11 +157,15 @@ class AddVoterRequest(NamedTuple):
 
 
 class RemoveVoterRequest(NamedTuple):
+    """Make a voter an observer (KIP-853). The key must match in its directory id, too."""
+
     key: ReplicaKey
     cluster_id: str | None = None
 
 
 class UpdateVoterRequest(NamedTuple):
+    """A voter reports its endpoints and its range of kraft.version to the leader (KIP-853)."""
+
     epoch: int
     voter: Voter
     cluster_id: str | None = None
@@ -152,6 +178,8 @@ class VersionsRequest(NamedTuple):
 
 
 class VersionsReply(NamedTuple):
+    """The kraft.versions that a voter supports."""
+
     error: int
     kraft_versions: tuple[int, int] | None = None
     """The lowest and the highest version; None if it supports none."""

@@ -28,6 +28,10 @@ class RaftNode(RaftReplica):
         """
         assert now_ms >= self.now_ms, "law: monotonic time does not go back"
         assert self._started or isinstance(event, events.Started), "law: Started comes first"
+        if type(event) is events.Propose and self._waits_for_flush(now_ms):
+            HANDLERS[events.Propose](self, event)
+            given, self.ready = self.ready, Ready()
+            return given
         self.now_ms = now_ms
         self._transitions = 0
         HANDLERS[type(event)](self, event)
@@ -42,6 +46,15 @@ class RaftNode(RaftReplica):
             self._set_timer()
         given, self.ready = self.ready, Ready()
         return given
+
+    def _waits_for_flush(self, now_ms: int) -> bool:
+        """Whether a proposal only joins others that wait for the running flush.
+
+        They have set the timer, and nothing else is due: no time has passed since the last step. Under load most
+        proposals come like this, so they cost no step of the role.
+        """
+        role = self.role
+        return now_ms == self.now_ms and isinstance(role, Leader) and not role.accumulator.is_empty
 
     def _remove_stale_snapshots(self) -> None:
         if self.log.stale:

@@ -17,7 +17,7 @@ OBSERVERS_MAX: Final = 10_000
 class ReplicaProgress:
     """The progress of one replica. Times are milliseconds of the core's monotonic clock; -1: never."""
 
-    __slots__ = ("caught_up_ms", "end_offset", "key", "last_fetch_leader_end", "last_fetch_ms", "told_epoch")
+    __slots__ = ("caught_up_ms", "end_offset", "has_reported_epoch", "key", "last_fetch_leader_end", "last_fetch_ms")
 
     def __init__(self, key: ReplicaKey) -> None:
         self.key = key
@@ -26,7 +26,7 @@ class ReplicaProgress:
         self.last_fetch_ms = -1
         self.caught_up_ms = -1
         self.last_fetch_leader_end = -1
-        self.told_epoch = False
+        self.has_reported_epoch = False
         """The replica has acknowledged the leader of this epoch."""
 
     def fetched(self, offset: int, leader_end: int, now_ms: int) -> None:
@@ -38,11 +38,11 @@ class ReplicaProgress:
         self.end_offset = max(self.end_offset, offset) if self.end_offset >= 0 else offset
         self.last_fetch_ms = now_ms
         self.last_fetch_leader_end = leader_end
-        self.told_epoch = True
+        self.has_reported_epoch = True
 
 
 class Progress:
-    """All replicas, as the leader of one epoch knows them."""
+    """The state of all replicas, by the leader of one epoch."""
 
     __slots__ = ("_any_disk", "_local", "epoch_start_offset", "observers", "voters")
 
@@ -54,11 +54,11 @@ class Progress:
         self.observers: dict[ReplicaKey, ReplicaProgress] = {}
         self._any_disk = _named_by_id(voters)
         if local.id in self.voters:
-            self.voters[local.id].told_epoch = True
+            self.voters[local.id].has_reported_epoch = True
             self.voters[local.id].key = local
 
     def use(self, voters: VoterSet) -> None:
-        """Count these voters from now on; what is known about each replica is kept."""
+        """Count these voters from now on; the known state of each replica is kept."""
         known = {entry.key: entry for entry in [*self.observers.values(), *self.voters.values()]}
         before = list(self.voters.values())
         self._any_disk = _named_by_id(voters)
@@ -88,9 +88,9 @@ class Progress:
                 voter.key = key
             return voter
         if voter is not None and key.id in self._any_disk and key.id != self._local.id:
-            # Its disk has been replaced: the old disk's acknowledgements no longer count; what they committed stays
-            # committed. The node fetches as a voter only once that is safe (`amnesia`). Kafka counts it from the next
-            # epoch.
+            # Its disk has been replaced: the old disk's acknowledgements no longer count; records that they committed
+            # stay committed. The node fetches as a voter only once that is safe (`amnesia`). Kafka counts it from the
+            # next epoch.
             voter = self.voters[key.id] = ReplicaProgress(key)
             return voter
         observer = self.observers.get(key)

@@ -176,7 +176,8 @@ class Ready:
         self.messages: list[Message] = []
         """Messages that may leave now."""
         self.state: QuorumState | None = None
-        """Make this quorum state durable, then give `QuorumStateWritten`. A later state replaces an unfinished one."""
+        """Make this quorum state durable, then give `QuorumStateWritten`. A later state replaces an unfinished
+        state."""
         self.after_state: list[Message] = []
         """Messages that must wait in `Host.held` until the last quorum state is durable."""
         self.flush: int | None = None
@@ -190,7 +191,7 @@ class Ready:
         """This node no longer leads that epoch: uncommitted records may never be committed."""
         self.leader_changed: LeaderChanged | None = None
         self.timer_ms: int | None = AS_BEFORE
-        """Give `Tick` at that time, instead of the earlier timer; None: no timer."""
+        """Give `Tick` at this time, instead of the earlier timer; None: no timer."""
         self.is_shut_down = False
         """The shutdown is complete: nothing is left to hand over."""
 
@@ -275,10 +276,10 @@ def carry_out(ready: Ready, host: Host) -> None:
         host.held += ready.after_state
     if ready.flush is not None:
         host.flush(ready.flush)
-    _tell(ready, host)
+    _call_hooks(ready, host)
 
 
-def _tell(ready: Ready, host: Host) -> None:
+def _call_hooks(ready: Ready, host: Host) -> None:
     if ready.proposed is not None:
         host.proposed(ready.proposed)
     if ready.committed is not None:
@@ -298,4 +299,4 @@ def _tell(ready: Ready, host: Host) -> None:
 def failed_work(error: BaseException) -> str | None:
     """The name of the host's method that raised the error; None if the error came from elsewhere."""
     names = [frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__)]
-    return next((name for by, name in pairwise(names) if by in (carry_out.__name__, _tell.__name__)), None)
+    return next((name for by, name in pairwise(names) if by in (carry_out.__name__, _call_hooks.__name__)), None)

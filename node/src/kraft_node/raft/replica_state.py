@@ -1,4 +1,4 @@
-"""`ReplicaState`: the state of one replica of the metadata log, what roles read from it, and how work gets into
+"""`ReplicaState`: the state of one replica of the metadata log, the properties that roles read, and how work gets into
 `Ready`.
 """
 
@@ -26,12 +26,12 @@ from kraft_node.raft.roles.unattached import Unattached
 HELD_MAX: Final = 100_000
 """Maximum of messages held back for one write of the quorum-state. If more pile up, the fsync has in effect failed."""
 
-STAND_APART_MS: Final = 50
+CAMPAIGN_DELAY_MS: Final = 50
 """Delay between two voters that would campaign at the same moment: several times the duration of an election."""
 
 
 class NotLeader(Exception):  # noqa: N818 - a fact, not a fault
-    """Only the leader of that epoch may append or resign."""
+    """Only the leader of the epoch may append or resign."""
 
 
 class ReplicaState:
@@ -53,11 +53,12 @@ class ReplicaState:
         kraft_version: int = 0,
         own: Voter | None = None,
     ) -> None:
-        """Create the state of a replica from what its disk holds.
+        """Create the state of a replica from the content of its disk.
 
         `voters` come from the configuration or from formatting; `voter_sets` are the voters that the log states, by
-        offset. `own` describes this node as a voter. `state` and `log` are what the disk holds. `is_amnesiac`: the disk
-        was found empty under a known id, so the node may have made promises that it does not remember (`amnesia`).
+        offset. `own` describes this node as a voter. `state` and `log` are the content of the disk. `is_amnesiac`: the
+        disk was found empty under a known id, so the node may have made promises that it does not remember
+        (`amnesia`).
         """
         self.local = local
         self.voter_sets = VoterSets(voters, voter_sets, kraft_version)
@@ -92,7 +93,7 @@ class ReplicaState:
         self._waiting_messages = 0
         """The number of messages in `Ready.after_state` that were not released yet."""
 
-    # What roles and helpers read.
+    # Properties that roles and helpers read.
 
     @property
     def epoch(self) -> int:
@@ -115,11 +116,11 @@ class ReplicaState:
         return self.voters.has(self.local)
 
     @property
-    def may_stand(self) -> bool:
+    def may_campaign(self) -> bool:
         """Whether this replica may be elected: it is a voter, or its removal is not known to be committed.
 
-        A replica that was just removed may be the only replica whose log allows it to win. It must then replicate its
-        own removal to the others.
+        A replica that was just removed may be the only replica with a log that allows it to win. It must then
+        replicate its own removal to the others.
         """
         return self.is_voter or self.voter_sets.removed_just_now(self.local, self.high_watermark)
 
@@ -183,23 +184,23 @@ class ReplicaState:
         timeout = self.config.election_timeout_ms
         return timeout + self.rng.randrange(timeout)
 
-    def stand_apart_ms(self, leader_id: int = NOBODY) -> int:
+    def campaign_delay_ms(self, leader_id: int = NOBODY) -> int:
         """The delay of this voter if all voters would campaign at the same moment: lower ids go first.
 
         Without a delay they would split the votes. Pre-votes make campaigning early safe.
         """
         others = [voter_id for voter_id in self.voters.ids if voter_id != leader_id]
         if not self.is_voter:
-            return len(others) * STAND_APART_MS if self.may_stand else 0
-        return others.index(self.local.id) * STAND_APART_MS
+            return len(others) * CAMPAIGN_DELAY_MS if self.may_campaign else 0
+        return others.index(self.local.id) * CAMPAIGN_DELAY_MS
 
-    # What roles and helpers do.
+    # Actions of roles and helpers.
 
     def write(self, batch: LogAppend) -> None:
         """Request that a batch is appended to the log. The view contains it already."""
         self.ready.appends.append(batch)
 
-    def say(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         """Send a message to another node. It waits while the quorum state is not durable (contract 2)."""
         if self.is_quorum_state_durable:
             self.ready.messages.append(message)
@@ -215,11 +216,11 @@ class ReplicaState:
             self._waiting_messages = 0
             self.ready.releases = True
 
-    def ask(self, node_id: int, request: Request) -> bool:
+    def send_request(self, node_id: int, request: Request) -> bool:
         """Send a request unless one of its kind is in flight to that node. Returns whether it was sent."""
         if not self.requests.is_ready(node_id, type(request), self.now_ms):
             return False
-        self.say(Send(self.requests.sent(node_id, request, self.now_ms), node_id, request))
+        self.send(Send(self.requests.sent(node_id, request, self.now_ms), node_id, request))
         return True
 
     def flushed(self, offset: int) -> None:
@@ -239,7 +240,7 @@ class ReplicaState:
             self.ready.flush = log.end_offset
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Raise the high watermark (contract 7): it never decreases and covers only what a majority has."""
+        """Raise the high watermark (contract 7): it never decreases and covers only records that a majority has."""
         if offset <= self.high_watermark:
             return
         assert offset <= self.log.end_offset, (

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from kraft_node.raft.roles.transitions import RaftReplica
 
 WAITING_FETCHES_MAX: Final = 10_000
-"""Maximum of waiting fetches, one per replica. Above it, a new fetch is answered at once and its sender asks again."""
+"""Maximum of waiting fetches, one per replica. Above it, a new fetch is answered at once and its sender fetches
+again."""
 
 
 class WaitingFetch:
-    """A Fetch for which there is no answer yet."""
+    """A Fetch without an answer so far."""
 
     __slots__ = ("deadline_ms", "request", "token")
 
@@ -36,15 +37,15 @@ class WaitingFetch:
 
 
 def answer_fetch(node: RaftReplica, token: Hashable, request: FetchRequest) -> None:
-    """Answer a Fetch now, or keep the request until there is something to answer."""
+    """Answer a Fetch now, or keep the request until an answer exists."""
     error = leader_error(node, request.epoch, request.cluster_id)
     if not error and (request.offset < 0 or not 0 <= request.last_epoch <= request.epoch):
         error = INVALID_REQUEST
     if error:
-        node.say(Respond(token, FetchReply(error, node.epoch, node.leader_id)))
+        node.send(Respond(token, FetchReply(error, node.epoch, node.leader_id)))
         return
     if not _fits(node, request):
-        _say_where_logs_part(node, token, request)
+        _answer_divergence(node, token, request)
         return
     _note_progress(node, node.leader, request)
     if not answer_if_due(node, token, request) and not _may_wait(node, token, request):
@@ -59,29 +60,29 @@ def _may_wait(node: RaftReplica, token: Hashable, request: FetchRequest) -> bool
 
 
 def answer_if_due(node: RaftReplica, token: Hashable, request: FetchRequest) -> bool:
-    """Answer if there are new records, or a high watermark that the replica does not know yet (version 18)."""
-    if request.offset >= node.log.end_offset and _told_high_watermark(node) <= request.high_watermark:
+    """Answer with new records, or with a high watermark that the replica does not know yet (version 18)."""
+    if request.offset >= node.log.end_offset and _high_watermark_for_replicas(node) <= request.high_watermark:
         return False
     _answer(node, token, request)
     return True
 
 
-def _told_high_watermark(node: RaftReplica) -> int:
+def _high_watermark_for_replicas(node: RaftReplica) -> int:
     """The high watermark for followers: -1 until it is past the leader's own LeaderChange (contract 6).
 
-    What the leader knew before, as a follower, may be lower than what others know. Apache Kafka's nodes end themselves
-    if the high watermark decreases.
+    The leader's former high watermark, as a follower, may be lower than the high watermark of others. Apache Kafka's
+    nodes end themselves if the high watermark decreases.
     """
     known = node.high_watermark
     return known if known > node.leader.progress.epoch_start_offset else -1
 
 
 def _answer(node: RaftReplica, token: Hashable, request: FetchRequest) -> None:
-    reply = FetchReply(NONE, node.epoch, node.leader_id, _told_high_watermark(node), node.log.start_offset)
+    reply = FetchReply(NONE, node.epoch, node.leader_id, _high_watermark_for_replicas(node), node.log.start_offset)
     if request.offset < node.log.end_offset:
-        node.say(ReadLog(token, reply, request.offset, request.max_bytes))
+        node.send(ReadLog(token, reply, request.offset, request.max_bytes))
     else:
-        node.say(Respond(token, reply))
+        node.send(Respond(token, reply))
 
 
 def _fits(node: RaftReplica, request: FetchRequest) -> bool:
@@ -108,14 +109,14 @@ def _must_take_snapshot(node: RaftReplica, request: FetchRequest) -> bool:
     return request.offset == log.start_offset and request.last_epoch != earliest.epoch
 
 
-def _say_where_logs_part(node: RaftReplica, token: Hashable, request: FetchRequest) -> None:
+def _answer_divergence(node: RaftReplica, token: Hashable, request: FetchRequest) -> None:
     log = node.log
-    reply = FetchReply(NONE, node.epoch, node.leader_id, _told_high_watermark(node), log.start_offset)
+    reply = FetchReply(NONE, node.epoch, node.leader_id, _high_watermark_for_replicas(node), log.start_offset)
     if _must_take_snapshot(node, request):
         reply = reply._replace(snapshot=log.latest_snapshot)
     else:
         reply = reply._replace(diverging=log.end_of_epoch(request.last_epoch))
-    node.say(Respond(token, reply))
+    node.send(Respond(token, reply))
 
 
 def _note_progress(node: RaftReplica, leader: Leader, request: FetchRequest) -> None:
@@ -123,7 +124,7 @@ def _note_progress(node: RaftReplica, leader: Leader, request: FetchRequest) -> 
     if entry is not None:
         entry.fetched(request.offset, node.log.end_offset, node.now_ms)
         if entry.key.id in leader.progress.voters:
-            leader.heard_from(node, entry.key.id)
+            leader.note_fetch(node, entry.key.id)
     node.advance_high_watermark(leader.progress.high_watermark())
 
 
@@ -148,7 +149,7 @@ def release_waiting(node: RaftReplica) -> None:
 
 def fetch_from(node: RaftReplica, node_id: int) -> None:
     """Fetch the next records, once everything before them is durable here (contract 5, 8)."""
-    # A replica that may become a voter must fsync like a voter from the start: the leader counts it before the replica
+    # A replica that may become a voter must fsync like a voter from the start. The leader counts it before the replica
     # learns that it is a voter.
     acknowledges = node.is_voter or node.own is not None
     if node.loading is not None or (acknowledges and not node.is_log_durable):
@@ -163,12 +164,14 @@ def fetch_from(node: RaftReplica, node_id: int) -> None:
         node.high_watermark,
         node.cluster_id,
     )
-    node.ask(node_id, request)
+    node.send_request(node_id, request)
 
 
 def fetch_from_anyone(node: RaftReplica) -> None:
-    """Look for the leader: any node names it. Asks one random node at a time, and another one if a node is silent."""
-    # The last known leader is asked again, too: it may not be a voter that is known here, and all others only name it.
+    """Look for the leader: any node names it. Sends the request to one random node at a time, and to another node if a
+    node is silent."""
+    # The last known leader gets the request again, too. It may not be a voter that is known here, and all others only
+    # name it.
     known = dict.fromkeys([*node.bootstrap_ids, *node.voters.ids, node.leader_id])
     candidates = [node_id for node_id in known if node_id not in (node.local.id, NOBODY)]
     requests = node.requests
@@ -210,7 +213,7 @@ def take_fetch(node: RaftReplica, node_id: int, request: FetchRequest, reply: Fe
 def _is_needed(node: RaftReplica, snapshot: SnapshotId) -> bool:
     """Whether the snapshot holds more than this replica has committed.
 
-    A leader that offers less has a wrong view of the log: asking again at once would never end.
+    A leader that offers less has a wrong view of the log: requests without a pause would never end.
     """
     latest = node.log.latest_snapshot
     known = node.high_watermark if latest is None else max(latest.end_offset, node.high_watermark)

@@ -8,7 +8,8 @@ from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.messages import Request
 
 SILENT_MS: Final = 250
-"""A node that does not lead answers at once. A node that takes longer may hang, so another node is asked as well."""
+"""A node that does not lead answers at once. A node that takes longer may hang, so another node gets the request as
+well."""
 
 
 class _Line:
@@ -16,7 +17,7 @@ class _Line:
 
     def __init__(self) -> None:
         self.number = 0
-        """The number of the request in flight; 0 if none is."""
+        """The number of the request in flight; 0 without a request."""
         self.request: Request | None = None
         self.sent_ms = 0
         self.blocked_until_ms = 0
@@ -33,12 +34,12 @@ class Requests:
         self._next = 1
 
     def is_ready(self, node_id: int, kind: type, now_ms: int) -> bool:
-        """Whether a request of that kind may be sent to that node now."""
+        """Whether a request of this kind may be sent to the node now."""
         line = self._lines.get((node_id, kind))
         return line is None or (not line.number and now_ms >= line.blocked_until_ms)
 
     def may_answer(self, node_id: int, kind: type, now_ms: int) -> bool:
-        """Whether a request of that kind is in flight to that node, and was sent less than `SILENT_MS` ago."""
+        """Whether a request of this kind is in flight to the node, and was sent less than `SILENT_MS` ago."""
         line = self._lines.get((node_id, kind))
         return line is not None and bool(line.number) and now_ms < line.sent_ms + SILENT_MS
 
@@ -53,7 +54,7 @@ class Requests:
         return line.number
 
     def answered(self, number: int, now_ms: int, *, failed: bool) -> tuple[int, Request] | None:
-        """The node and the request that were answered. Returns None if the number is not in flight any more."""
+        """The node and the request that were answered. Returns None if the number is no longer in flight."""
         for (node_id, _), line in self._lines.items():
             if line.number == number and line.request is not None:
                 request = line.request
@@ -64,7 +65,7 @@ class Requests:
         return None
 
     def back_off(self, node_id: int, kind: type, now_ms: int) -> None:
-        """Send no request of that kind to that node for a moment."""
+        """Send no request of this kind to the node for a moment."""
         self._lines.setdefault((node_id, kind), _Line()).blocked_until_ms = now_ms + self._config.retry_backoff_ms
 
     def forget(self) -> None:
@@ -80,7 +81,7 @@ class Requests:
                 line.blocked_until_ms = now_ms + self._config.retry_backoff_ms
 
     def deadlines_ms(self, now_ms: int) -> list[int]:
-        """When a node may be asked again, or begins to count as silent."""
+        """When a node may get the next request, or begins to count as silent."""
         timeout = self._config.request_timeout_ms
         times = []
         for line in self._lines.values():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True)
 class SnapshotPolicy:
-    """When to take a snapshot, and which old ones to delete. The names are Kafka's."""
+    """When to take a snapshot, and which old snapshots to delete. The names are Kafka's."""
 
     max_new_record_bytes: int = 20 * 1024 * 1024
     """metadata.log.max.record.bytes.between.snapshots."""
@@ -38,7 +38,7 @@ class SnapshotPolicy:
     """metadata.max.retention.ms; -1: unlimited."""
 
     def is_due(self, new_bytes: int, since_ms: int) -> bool:
-        """Whether to take a snapshot, `new_bytes` of records and `since_ms` after the last one."""
+        """Whether to take a snapshot, `new_bytes` of records and `since_ms` after the last snapshot."""
         if new_bytes <= 0:
             return False
         return new_bytes >= self.max_new_record_bytes or 0 < self.max_interval_ms <= since_ms
@@ -86,12 +86,12 @@ def answer_fetch_snapshot(node: RaftReplica, token: Hashable, request: FetchSnap
         error = POSITION_OUT_OF_RANGE
     reply = FetchSnapshotReply(error, node.epoch, node.leader_id, request.snapshot, 0, request.position)
     if error:
-        node.say(Respond(token, reply))
+        node.send(Respond(token, reply))
         return
     leader = node.leader
     if request.replica.id in leader.progress.voters:
-        leader.heard_from(node, request.replica.id)
-    node.say(ReadSnapshot(token, reply, request.snapshot, request.position, request.max_bytes))
+        leader.note_fetch(node, request.replica.id)
+    node.send(ReadSnapshot(token, reply, request.snapshot, request.position, request.max_bytes))
 
 
 def fetch_part(node: RaftReplica, follower: Follower, download: Download) -> None:
@@ -104,7 +104,7 @@ def fetch_part(node: RaftReplica, follower: Follower, download: Download) -> Non
         node.config.fetch_snapshot_max_bytes,
         node.cluster_id,
     )
-    node.ask(follower.leader_id, request)
+    node.send_request(follower.leader_id, request)
 
 
 def take_part(node: RaftReplica, node_id: int, request: FetchSnapshotRequest, reply: FetchSnapshotReply) -> None:
@@ -132,7 +132,7 @@ def take_part(node: RaftReplica, node_id: int, request: FetchSnapshotRequest, re
 
 
 def stored(node: RaftReplica, snapshot: SnapshotId, voters: VoterSet | None = None) -> None:
-    """Note that a snapshot is durable: our own is remembered, a fetched one replaces the whole log."""
+    """Note that a snapshot is durable: our own snapshot is remembered, a fetched snapshot replaces the whole log."""
     if snapshot == node.loading:
         assert node.role.role is not Role.LEADER, "law: a leader never loads a snapshot"
         node.loading = None

@@ -1,7 +1,7 @@
 """The storage interface that the Raft driver needs; `log.metadata_log` implements it, the simulator has its own.
 
-The core itself calls nothing here. An `OSError` from any method is fatal for the voter (contract 10). Methods whose
-names begin with `begin_` return work for a background thread. All other methods are quick and run on the loop.
+The core itself calls nothing here. An `OSError` from any method is fatal for the voter (contract 10). Methods with
+names that begin with `begin_` return work for a background thread. All other methods are quick and run on the loop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SnapshotFile(NamedTuple):
 
 
 class SnapshotWriter(Protocol):
-    """A snapshot that is being written, as a `.part` file."""
+    """A snapshot that is being written to a `.part` file."""
 
     def append(self, data: Buffer) -> None:
         """Append bytes."""
@@ -41,10 +41,12 @@ class MetadataStorage(Protocol):
     """The log `__cluster_metadata-0`, its snapshots and the quorum-state. Opened, recovered and flushed once."""
 
     @property
-    def start_offset(self) -> int: ...
+    def start_offset(self) -> int:
+        """The first offset of the log."""
 
     @property
-    def end_offset(self) -> int: ...
+    def end_offset(self) -> int:
+        """The offset after the last record."""
 
     @property
     def size_bytes(self) -> int:
@@ -75,7 +77,8 @@ class MetadataStorage(Protocol):
     def has_quorum_state(self) -> bool:
         """Whether a quorum-state was ever saved."""
 
-    def load_quorum_state(self) -> QuorumState: ...
+    def load_quorum_state(self) -> QuorumState:
+        """The saved quorum-state; the initial state if it was never saved."""
 
     def begin_save_quorum_state(self, state: QuorumState, kraft_version: int, voter_ids: Sequence[int]) -> Work:
         """Replace the quorum-state file. Its format depends on the finalized kraft.version."""
@@ -86,14 +89,17 @@ class MetadataStorage(Protocol):
     def snapshot_batches(self, snapshot: SnapshotId) -> Iterator[memoryview]:
         """The batches of a snapshot, checked, in order."""
 
-    def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> bytes | FileSlice: ...
+    def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> bytes | FileSlice:
+        """Up to `max_bytes` of a snapshot from the byte `position` on."""
 
     def create_snapshot(self, snapshot: SnapshotId) -> SnapshotWriter:
-        """Create a `.part` file; it replaces a leftover one."""
+        """Create a `.part` file; it replaces a leftover file."""
 
-    def remove_snapshot(self, snapshot: SnapshotId) -> None: ...
+    def remove_snapshot(self, snapshot: SnapshotId) -> None:
+        """Set a snapshot aside; its file is deleted later."""
 
     def bootstrap_records(self) -> list[bytes]:
         """The record values in bootstrap.checkpoint; empty if the file is missing."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close all files."""

@@ -195,10 +195,10 @@ def _response_class(reply: Reply) -> Any:
     return getattr(wire, type(reply).__name__.replace("Reply", "Response"))
 
 
-def leader_told(request: Any) -> tuple[int, dict[str, tuple[str, int]]]:
-    """The leader whose epoch begins or ends, and the endpoints that it names."""
-    told = {endpoint.name: (endpoint.host, endpoint.port) for endpoint in request.leader_endpoints}
-    return only_partition(request.topics).leader_id, told
+def announced_leader(request: Any) -> tuple[int, dict[str, tuple[str, int]]]:
+    """The leader of the epoch that begins or ends, and the endpoints that it names."""
+    named = {endpoint.name: (endpoint.host, endpoint.port) for endpoint in request.leader_endpoints}
+    return only_partition(request.topics).leader_id, named
 
 
 def error_response(request: Any, error: int) -> Any:
@@ -281,8 +281,8 @@ def voter_change_to_wire(key: ApiKey, reply: VoterChangeReply, voters: VoterSet,
 _VOTER_CHANGE_ERRORS: Final = {
     INCONSISTENT_CLUSTER_ID: "the request names another cluster",
     REQUEST_TIMED_OUT: "another change of the voters is not committed yet, or the replica cannot be reached or lags",
-    UNSUPPORTED_VERSION: "kraft.version is 0: the voters are those of the configuration",
-    DUPLICATE_VOTER: "a replica of that id is a voter",
+    UNSUPPORTED_VERSION: "kraft.version is 0: the voters come from the configuration",
+    DUPLICATE_VOTER: "a replica with this id is a voter",
     VOTER_NOT_FOUND: "that replica is not a voter, or it is the only voter",
     NOT_LEADER_OR_FOLLOWER: "this node is not the quorum's leader",
     INVALID_REQUEST: "no replica with a listener for controllers is named, or it lacks the finalized kraft.version",
@@ -321,11 +321,11 @@ def request_to_wire(request: Request, local: ReplicaKey, voters: VoterSet) -> An
             preferred_successors=[key.id for key in request.successors],
             preferred_candidates=[info(key.id, key.directory) for key in request.successors],
         )
-    told = message(cluster_id=request.cluster_id, topics=[message.TopicData(METADATA_TOPIC_NAME, [partition])])
-    told.leader_endpoints = [message.LeaderEndpoint(name, *where) for name, where in endpoints.items()]
+    converted = message(cluster_id=request.cluster_id, topics=[message.TopicData(METADATA_TOPIC_NAME, [partition])])
+    converted.leader_endpoints = [message.LeaderEndpoint(name, *where) for name, where in endpoints.items()]
     if isinstance(request, BeginQuorumEpochRequest) and request.voter is not None:
-        told.voter_id = request.voter.id
-    return told
+        converted.voter_id = request.voter.id
+    return converted
 
 
 def _to_voter_change(request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest) -> Any:

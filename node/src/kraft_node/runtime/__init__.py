@@ -1,11 +1,12 @@
 """The real world behind `base.env`: event loop, sockets, files, clocks, threads and signals.
 
 Only this package imports `socket`, `select`, `threading`, `time` or uses files. The cores get the `Env` that
-`runtime.env.RealEnv` makes; `testing` makes another one in which a single seed decides everything. `kafka-server-start`
-(`cli.server_start`) is its caller.
+`runtime.env.RealEnv` makes; `testing` makes another `Env`, in which a single seed decides everything.
+`kafka-server-start` (`cli.server_start`) is its caller.
 
-- `loop`: one event loop per process, on `epoll` if available. It is our own instead of asyncio's: nothing in the node
-  awaits (handlers answer through callbacks), and asyncio would cost 46 ms at every start and 11 MiB in an idle node.
+- `loop`: one event loop per process, on `epoll` if available. It is our own instead of asyncio's: no code in the node
+  awaits, because handlers answer through callbacks. asyncio would cost 46 ms at every start and 11 MiB in an idle
+  node.
 - `net`: plain sockets on that loop. Responses of one burst leave in one system call; file slices leave through
   `os.sendfile` whenever the socket accepts more. No task, future or protocol object per request.
 - `background`: one thread per lane for blocking work (above all fsync); results return on the loop.

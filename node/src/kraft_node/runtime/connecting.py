@@ -1,8 +1,8 @@
 """Making a connection: tries the addresses of a name in order, until one answers.
 
-If an address does not answer soon, the next one is tried in parallel (RFC 8305, section 5). After the last address, the
-name is resolved again. A replaced pod has a new address, and names change only seconds later. Waiting for the old
-address would delay acknowledgements for as long.
+If an address does not answer soon, the next address is tried in parallel (RFC 8305, section 5). After the last
+address, the name is resolved again. A replaced pod has a new address, and names change only seconds later. Waiting for
+the old address would delay acknowledgements for as long.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Address: TypeAlias = "tuple[int, tuple[str, int]]"
 
 
 class Connecting:
-    """Calls `made` with the socket of the first address that answers, or `failed` if none does."""
+    """Calls `made` with the socket of the first address that answers, or `failed` if no address answers."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Connecting:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Try the next address; fail if there is none and no attempt is pending."""
+        """Try the next address; fail after the last address if no attempt is pending."""
         while self._next:
             family, address = self._next.pop(0)
             sock = socket.socket(family, socket.SOCK_STREAM)

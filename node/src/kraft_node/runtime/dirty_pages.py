@@ -1,8 +1,8 @@
 """How much may be written before Linux makes writers wait (balance_dirty_pages).
 
-The kernel lets writers go on as long as dirty pages and pages under write-back are below the middle of the background
-and the dirty threshold. Beyond it, a write blocks its thread for up to 200 ms. The same holds inside a control group
-(version 2) with a limit of memory, for the memory that its processes may use.
+The kernel lets writers go on as long as dirty pages and pages under write-back are below the limit. The limit is the
+middle of the background threshold and the dirty threshold. Beyond it, a write blocks its thread for up to 200 ms. The
+same holds inside a control group (version 2) with a limit of memory, for the memory that its processes may use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class DirtyPages:
         self._groups = _limited_groups()
 
     def room(self) -> DirtyRoom | None:
-        """What may still be written: the least of the machine's and the control groups'. None if unknown."""
+        """The bytes that may still be written: the least of the limits of the machine and of the control groups. None
+        if unknown."""
         try:
             numbers = _numbers(VMSTAT)
             background, limit = numbers["nr_dirty_background_threshold"], numbers["nr_dirty_threshold"]

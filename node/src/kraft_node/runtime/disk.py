@@ -25,10 +25,10 @@ IOV_MAX: Final = 1024
 """Buffers that one pwritev may take on Linux and macOS."""
 
 SYNCFS_TELLS_ERRORS: Final = (5, 8)
-"""The first Linux release whose syncfs reports write-back errors; before, it always returned 0."""
+"""The first Linux release with a syncfs that reports write-back errors; before, it always returned 0."""
 
 SYNC_RANGE_AND_WAIT: Final = 1 | 2 | 4
-"""Flags of sync_file_range: wait for what is under way, write what is dirty, wait for that."""
+"""Flags of sync_file_range: wait for writes under way, write dirty pages, wait for these writes."""
 
 SHORTAGES: Final = (errno.EMFILE, errno.ENFILE)
 SHORTAGE_PAUSE_S: Final = 0.05
@@ -246,7 +246,7 @@ class RealDisk:
     def _relieved(self, work: Callable[[], T]) -> T:
         """Run `work`, which needs a descriptor.
 
-        If there is none, close idle files (on the loop) or wait (elsewhere).
+        Without a free descriptor, close idle files (on the loop) or wait (in other threads).
         """
         is_loop = threading.get_ident() == self._loop_thread
         for attempt in range(SHORTAGE_TRIES):

@@ -45,7 +45,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str | None:
-    """The kernel's id of this boot; None if there is no /proc."""
+    """The kernel's id of this boot; None without /proc."""
     try:
         return BOOT_ID.read_text(encoding="ascii").strip() or None
     except OSError:

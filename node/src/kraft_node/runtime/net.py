@@ -64,6 +64,7 @@ class SocketTransport:
     """One connected TCP socket."""
 
     __slots__ = (
+        "_armed",
         "_background",
         "_closing",
         "_fd",
@@ -97,11 +98,14 @@ class SocketTransport:
         # The part of it that uses memory.
         self._held = 0
         self._mask = READABLE
+        # What the loop watches for: the mask, and READABLE although reading is paused, until bytes arrive.
+        self._armed = READABLE
         self._closing = False
 
     def start(self, receiver: Receiver) -> None:
         """Start reading for `receiver`."""
         self._receiver = receiver
+        self._armed = self._mask
         if self._sock is not None:
             self._loop.watch(self._fd, self._mask, self._ready)
 
@@ -119,7 +123,10 @@ class SocketTransport:
         if events & ~WRITABLE and self._sock is not None:
             if self._mask & READABLE:
                 self._read()
-            elif events & ~(READABLE | WRITABLE):  # the peer is gone while reading is paused
+                return
+            if self._armed & READABLE:
+                self._arm()
+            if events & ~(READABLE | WRITABLE):  # the peer is gone while reading is paused
                 self._lost(ConnectionResetError(errno.ECONNRESET, "connection reset while reading was paused"))
 
     def _read(self) -> None:
@@ -154,10 +161,15 @@ class SocketTransport:
             self._watch(self._mask | READABLE)
 
     def _watch(self, mask: int) -> None:
-        if mask != self._mask:
-            self._mask = mask
-            if self._sock is not None and self._receiver is not None:
-                self._loop.rewatch(self._fd, mask)
+        self._mask = mask
+        # A pause costs no system call: most clients send nothing before they have the answer, which ends the pause.
+        if mask != self._armed and mask | READABLE != self._armed:
+            self._arm()
+
+    def _arm(self) -> None:
+        self._armed = self._mask
+        if self._sock is not None and self._receiver is not None:
+            self._loop.rewatch(self._fd, self._mask)
 
     # Writing
 
@@ -327,11 +339,11 @@ class SocketTransport:
     def _lost_soon(self, error: OSError | None) -> None:
         """Report the loss later: the receiver may be the caller and must finish first."""
         self._shut()
-        self._loop.call_soon(self._tell_lost, error)
+        self._loop.call_soon(self._notify_lost, error)
 
     def _lost(self, error: OSError | None) -> None:
         self._shut()
-        self._tell_lost(error)
+        self._notify_lost(error)
 
     def _shut(self) -> None:
         sock, self._sock = self._sock, None
@@ -342,7 +354,7 @@ class SocketTransport:
         self._out = None
         self._unsent = self._held = 0
 
-    def _tell_lost(self, error: OSError | None) -> None:
+    def _notify_lost(self, error: OSError | None) -> None:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.connection_lost(error)

@@ -15,7 +15,7 @@ PROBE_BYTES: Final = 512 * 1024
 PIECE_BYTES: Final = 256 * 1024
 """Bytes per read of a lane."""
 AHEAD_BYTES: Final = 2 << 20
-"""Bytes that the kernel is asked to read ahead beyond a range, so that most of the next range is in memory."""
+"""Bytes that the kernel reads ahead beyond a range, so that most of the next range is in memory."""
 
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 _UNSUPPORTED: Final = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
@@ -24,7 +24,8 @@ _buffers = [_byte]
 
 
 def is_resident(fd: int, position: int, length: int) -> bool:
-    """Whether a range is in the page cache, checked by samples. True if the system or the file system cannot tell."""
+    """Whether a range is in the page cache, checked by samples. True if the system or the file system cannot
+    answer."""
     if not _NOWAIT:
         return True
     last = position + length - 1
@@ -45,7 +46,7 @@ def is_resident(fd: int, position: int, length: int) -> bool:
 def read_resident(fd: int, position: int, length: int) -> bytearray | None:
     """The bytes at `position`, fewer at the end of the file; None if some are not in the page cache.
 
-    If the system or the file system cannot tell, it reads them in any case. Raises OSError.
+    If the system or the file system cannot answer, it reads them in any case. Raises OSError.
     """
     buffer = bytearray(length)
     try:

@@ -13,7 +13,7 @@ from kraft_protocol.wire.messages import DescribeAclsRequest, DescribeAclsRespon
 UNKNOWN: Final = 0
 ANY: Final = 1
 MATCH: Final = 2
-"""A pattern type of filters: all patterns that apply to a resource of that name."""
+"""A pattern type of filters: all patterns that apply to a resource with this name."""
 ENTRIES_A_STEP: Final = 1000
 RESOURCE_TYPE_MAX: Final = max(ResourceType)
 OPERATION_MAX: Final = max(Operation)
@@ -32,16 +32,16 @@ class AclFilter(NamedTuple):
     permission_type: int
 
     @classmethod
-    def of(cls, asked: Any) -> AclFilter:
+    def of(cls, requested: Any) -> AclFilter:
         """The filter of a DescribeAcls request, or one of DeleteAcls' filters."""
         return cls(
-            asked.resource_type_filter,
-            asked.resource_name_filter,
-            asked.pattern_type_filter,
-            asked.principal_filter,
-            asked.host_filter,
-            asked.operation,
-            asked.permission_type,
+            requested.resource_type_filter,
+            requested.resource_name_filter,
+            requested.pattern_type_filter,
+            requested.principal_filter,
+            requested.host_filter,
+            requested.operation,
+            requested.permission_type,
         )
 
     def check(self) -> None:
@@ -52,6 +52,7 @@ class AclFilter(NamedTuple):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.")
 
     def fits(self, entry: Any) -> bool:
+        """Whether an entry matches all fields of the filter."""
         return (
             self.resource_type in (ANY, entry.resource_type)
             and self._pattern_fits(entry)
@@ -76,7 +77,7 @@ class AclFilter(NamedTuple):
 def describe_acls(request: DescribeAclsRequest, view: MetadataView) -> Generator[None, None, DescribeAclsResponse]:
     """The matching entries by resource, computed in steps.
 
-    Numbers that a later release may know match nothing; invalid ones raise INVALID_REQUEST.
+    Numbers that a later release may know match no entry; invalid numbers raise INVALID_REQUEST.
     """
     wanted = AclFilter.of(request)
     if UNKNOWN in (wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type):

@@ -1,7 +1,7 @@
 """The access control entries by resource: literal names in a dict, prefixes in one dict per length.
 
-A look-up costs one dict access for the name, one for the wildcard, one for each existing length of prefixes of the
-type, and the entries for the principal. It does not grow with the total number of entries.
+A look-up costs a dict access for the name, for the wildcard, and for each existing length of prefixes of the type. The
+entries for the principal come on top. It does not grow with the total number of entries.
 """
 
 from __future__ import annotations

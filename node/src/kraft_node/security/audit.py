@@ -73,7 +73,7 @@ def rule_among(records: Iterable[Any], host: str, operation: int) -> str | None:
             break
         if record.permission_type == Permission.ALLOW and record.operation in ALLOWED_BY[operation]:
             chosen = record
-    return None if chosen is None else f"MatchingAcl(acl={_told(chosen)})"
+    return None if chosen is None else f"MatchingAcl(acl={_kafka_text(chosen)})"
 
 
 def _kafka_order(record: Any) -> tuple[Any, ...]:
@@ -89,7 +89,7 @@ def _kafka_order(record: Any) -> tuple[Any, ...]:
     )
 
 
-def _told(record: Any) -> str:
+def _kafka_text(record: Any) -> str:
     return (
         f"StandardAcl[resourceType={ResourceType(record.resource_type).name}, resourceName={record.resource_name}, "
         f"patternType={PatternType(record.pattern_type).name}, principal={record.principal}, host={record.host}, "

@@ -1,8 +1,8 @@
 """Decides whether a client may do an operation: Kafka's StandardAuthorizer, without its class loader (KIP-801).
 
-Super users may do everything. Otherwise the entries for the resource decide, by its name, by a prefix of it, or for its
-whole type. A denial takes precedence over a permission. If entries exist and none matches, the operation is denied. If
-no entry exists, `allow.everyone.if.no.acl.found` decides.
+Super users may do everything. Otherwise the entries for the resource decide, by its name, by a prefix of it, or for
+its whole type. A denial takes precedence over a permission. If entries exist and no entry matches, the operation is
+denied. If no entry exists, `allow.everyone.if.no.acl.found` decides.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SUPER_USERS_KEY: Final = "super.users"
 ALLOW_KEY: Final = "allow.everyone.if.no.acl.found"
 
 HOSTS_KEPT: Final = 1024
-"""Maximum of IPv6 addresses whose Java form is cached: more clients are rarely connected at the same time."""
+"""Maximum of IPv6 addresses with a cached Java form: more clients are rarely connected at the same time."""
 
 _ANY_RESOURCE: Final = "hardcode"
 """The name that Kafka uses to check whether a whole resource type is allowed."""
@@ -161,7 +161,7 @@ class Authorizer:
         permitted: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
         for record in self._index.of_type(resource_type, tuple({ctx.principal, EVERYBODY})):
             if record.host not in (WILDCARD, host) or record.operation not in DENIED_BY[operation]:
-                continue  # operations that only imply this one do not count here, as in Kafka
+                continue  # operations that only imply this operation do not count here, as in Kafka
             patterns = denied if record.permission_type == Permission.DENY else permitted
             patterns[record.pattern_type].add(record.resource_name)
         if WILDCARD in denied[PatternType.LITERAL]:
@@ -198,7 +198,7 @@ class Authorizer:
         }
 
     def operations(self, ctx: RequestContext, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """All operations that the client may do on the resource, as a bit field (KIP-430)."""
+        """A bit field of all operations that the client may do on the resource (KIP-430)."""
         return sum(
             1 << operation
             for operation in SUPPORTED[resource_type]
@@ -218,7 +218,7 @@ def written_out(host: str) -> str:
 
 
 def authorizer_of(config: NodeConfig) -> Authorizer | None:
-    """The configured authorizer; None if there is none. Raises ValueError for an unsupported class."""
+    """The configured authorizer; None without an authorizer. Raises ValueError for an unsupported class."""
     wanted = config.string(CLASS_KEY).strip()
     if not wanted:
         return None

@@ -27,11 +27,11 @@ OWNERS: Final[dict[int, ResourceType]] = {
     CLIENT_METRICS_RESOURCE: ResourceType.CLUSTER,
     GROUP_RESOURCE: ResourceType.GROUP,
 }
-"""Kind of configuration -> resource type whose permissions count."""
+"""Kind of configuration -> resource type of the permissions that count."""
 
 
 def may(authorizer: Authorizer, ctx: RequestContext, operation: Operation, resource: Any) -> bool:
-    """Whether the client may do the operation on the configuration of a resource whose kind is in `OWNERS`."""
+    """Whether the client may do the operation on the configuration of a resource of a kind in `OWNERS`."""
     owner = OWNERS[resource.resource_type]
     name = CLUSTER_NAME if owner is ResourceType.CLUSTER else resource.resource_name
     return authorizer.allows(ctx, operation, owner, name)

@@ -42,7 +42,7 @@ class EntryIndex:
         self._by_id: dict[Uuid, Any] = {}
         self._by_resource: dict[Resource, dict[Rule, tuple[Uuid, ...]]] = {}
         self._lengths: dict[int, dict[int, int]] = {}
-        """Of prefixes, for each type of resource: length -> how many resources."""
+        """By type of resource: length of a prefix -> number of resources with such prefixes."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -90,7 +90,7 @@ class EntryIndex:
         return rule in self._by_resource.get(resource, NOTHING)
 
     def concerning(self, wanted: AclFilter) -> Iterator[Uuid]:
-        """The ids of the entries for the resources that a filter with a name matches, whatever their rules are."""
+        """The ids of the entries for the resources that a filter with a name matches, with any rules."""
         name = wanted.resource_name
         assert name is not None, "filters without a name mean entries of any resource"
         kinds = range(ANY + 1, RESOURCE_TYPE_MAX + 1) if wanted.resource_type == ANY else (wanted.resource_type,)

@@ -67,7 +67,7 @@ ALLOWED_BY: Final[dict[int, frozenset[int]]] = {
     _O.DESCRIBE: frozenset({_O.ALL, _O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER}),
     _O.DESCRIBE_CONFIGS: frozenset({_O.ALL, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS}),
 }
-"""Operation -> operations whose permission implies it. A denial applies to its own operation, or to all."""
+"""Operation -> operations with a permission that implies it. A denial applies to its own operation, or to all."""
 
 DENIED_BY: Final[dict[int, frozenset[int]]] = {operation: frozenset({operation, _O.ALL}) for operation in _O}
 

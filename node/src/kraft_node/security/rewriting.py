@@ -27,7 +27,7 @@ def answered(
 ) -> Any:
     """Let `handler` answer `request`; the client gets the answer after `complete` has changed it.
 
-    `api_version`: handle it as a request of that version, which must have the same answer.
+    `api_version`: handle it as a request of this version, which must have the same answer.
     """
 
     def reply(_: RequestContext, response: Any) -> None:

@@ -1,8 +1,8 @@
-"""Every controller, active or not, reports its endpoints and supported features to the active one (KIP-919).
+"""Every controller, active or not, reports its endpoints and supported features to the active controller (KIP-919).
 
-It sends ControllerRegistration (70) once per process, as soon as the metadata.version has such records; again if the
-log does not contain the registration of this incarnation. `server.node` creates it for nodes with the role controller
-and lets it follow the committed metadata.
+It sends ControllerRegistration (70) once per process, as soon as the metadata.version has the record. It sends it
+again if the log does not contain the registration of this incarnation. `server.node` creates it for nodes with the
+role controller and lets it follow the committed metadata.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ class ControllerRegistration:
         image: MetadataImage,
         link: ControllerLink,
         endpoints: Sequence[tuple[str, str, int, int]],
+        zk_migration_ready: bool = False,
     ) -> None:
         """`endpoints`: (listener, host, port, security protocol number)."""
+        self._zk_migration_ready = zk_migration_ready
         self.incarnation_id = random_uuid(env.rng)
         self._env = env
         self._node_id = node_id
@@ -81,7 +83,7 @@ class ControllerRegistration:
         request = ControllerRegistrationRequest(
             controller_id=self._node_id,
             incarnation_id=self.incarnation_id,
-            zk_migration_ready=False,
+            zk_migration_ready=self._zk_migration_ready,
             listeners=[ControllerRegistrationRequest.Listener(*endpoint) for endpoint in self._endpoints],
             features=[
                 ControllerRegistrationRequest.Feature(name, levels.min_level, levels.max_level)

@@ -2,9 +2,9 @@
 
 There is one per node; no other place may hide unexpected exceptions.
 
-Fatal: the state on disk or in memory is unknown. A write or an fsync failed, a law was broken, a committed record or a
-snapshot cannot be replayed, a follower of the metadata stopped half-way. The node exits and names the reason; its next
-start reads the disk again.
+Fatal: the state on disk or in memory is unknown. A write or an fsync failed, or a law was broken. A committed record
+or a snapshot cannot be replayed. A follower of the metadata stopped half-way. The node exits and names the reason; its
+next start reads the disk again.
 
 Counted: a defect that has changed nothing, such as a plan of the controller that was refused and undone. It is logged
 with its traceback and counted as Kafka's MetadataErrorCount; the node continues. A broken law (AssertionError) is

@@ -5,13 +5,14 @@ the active controller, catches up with the metadata, and is unfenced. Only then 
 are bound from the start; connections wait. The stop is the reverse: the controller moves leadership away, connections
 close, logs are flushed and closed with their clean-shutdown mark, and Raft hands over.
 
-Only sans-IO parts are used here; `cli.server_start` provides the `Env`, simulations another one.
+Only sans-IO parts are used here; `cli.server_start` provides the `Env`, simulations provide another `Env`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.config.dynamic import BrokerConfig
@@ -23,26 +24,31 @@ from kraft_node.broker.forward import FORWARDED
 from kraft_node.broker.lifecycle import BrokerState
 from kraft_node.metadata.partitions import MetadataError
 from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
-from kraft_node.server.channels.channel_pool import Channels
+from kraft_node.server.channels.channel_pool import Channels, broker_address
 from kraft_node.server.channels.local_channel import LOOPBACK, LocalChannel
 from kraft_node.server.connections.api_versions import with_connection_apis
 from kraft_node.server.connections.buffers import BufferPool
 from kraft_node.server.connections.listener import NO_QUOTAS, ConnectionLimiter, ServerListener
 from kraft_node.server.controller_registration import ControllerRegistration
 from kraft_node.server.faults import Faults, raising
-from kraft_node.server.monitoring.metrics import Registry, RequestMetrics
+from kraft_node.server.monitoring.metrics import MetricsRegistry, RequestMetrics
 from kraft_node.server.monitoring.monitoring_server import HttpServer
 from kraft_node.server.monitoring.node_metrics import NodeMetrics
 from kraft_node.server.monitoring.node_status import node_status
 from kraft_node.server.node_settings import (
+    GUARD_KEY,
+    HTTP_KEY,
     connection_rates,
     creation_rates,
+    host_and_port,
     limits_of,
+    migration_of,
     protected_listener,
     raft_config,
     snapshot_policy,
 )
 from kraft_node.server.quorum.driver import RaftDriver
+from kraft_node.server.secure.node_security import NodeSecurity
 from kraft_node.server.storage import NodeStorage, StorageRefused, open_storage
 from kraft_protocol.ids import METADATA_TOPIC_NAME
 from kraft_protocol.wire.api import ApiKey
@@ -50,6 +56,7 @@ from kraft_protocol.wire.api import ApiKey
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
     from kraft_node.base.config.listeners import Endpoint
+    from kraft_node.base.config.zookeeper import ZooKeeperSettings
     from kraft_node.base.env import Env, Timer
     from kraft_node.base.request import Handler
     from kraft_node.broker.broker import Broker
@@ -58,7 +65,9 @@ if TYPE_CHECKING:
     from kraft_node.log.errors import LogDirDamaged
     from kraft_node.metadata.delta import MetadataDelta
     from kraft_node.metadata.image import MetadataImage
+    from kraft_node.migration.zookeeper import Connect
     from kraft_node.security.authorizer import Authorizer
+    from kraft_node.server.migration import NodeMigration
 
 log = logging.getLogger("kraft_node.server.node")
 
@@ -72,14 +81,6 @@ EARLY_KEY: Final = "early.start.listeners"
 
 FORWARDING_LANE: Final = 1
 """The lane to the active controller for forwarded client requests; the node's own requests do not wait behind them."""
-
-GUARD_KEY: Final = "quorum.empty.disk.guard"
-"""Whether a voter without a quorum-state must not vote (`raft.membership.amnesia`)."""
-
-PORT_MAX: Final = 65_535
-HTTP_KEY: Final = "http.listener"
-"""`host:port` of /metrics and the other pages of `server.monitoring.monitoring_server`; default: none. Kafka leaves
-this to the JVM."""
 
 
 class StartRefused(Exception):  # noqa: N818 - a fact, not a fault
@@ -96,15 +97,18 @@ class Node:
         *,
         host_name: str = "localhost",
         on_fatal: Callable[[str], None] | None = None,
+        zookeeper: Callable[[ZooKeeperSettings], Connect] | None = None,
     ) -> None:
         self.env = env
+        self.zookeeper = zookeeper
+        """Begins sessions of ZooKeeper, for a controller that migrates."""
         self.config = config
         self.host_name = host_name
         self.faults = Faults(on_fatal or raising)
         """Handles failures that end the node or are counted."""
         self.storage: NodeStorage | None = None
         self.authorizer: Authorizer | None = None
-        """Decides what clients may do; None: everything is allowed."""
+        """Decides which operations clients may do; None: all operations."""
         self.raft: RaftDriver | None = None
         self.controller: Controller | None = None
         self.broker: Broker | None = None
@@ -112,11 +116,13 @@ class Node:
         self.ports: dict[str, int] = {}
         """The bound port, by listener name."""
         self.metrics = RequestMetrics()
-        self.registry = Registry()
+        self.registry = MetricsRegistry()
         self.http: HttpServer | None = None
         self.link: ActiveControllerLink | None = None
         """The link to the active controller."""
         self.registration: ControllerRegistration | None = None
+        self.migration: NodeMigration | None = None
+        """For a controller that migrates a cluster from ZooKeeper."""
         self.peers: Channels | None = None
         """The channels to other brokers; for a broker."""
         self.raft_started = False
@@ -128,6 +134,7 @@ class Node:
         self._late_listeners: list[ServerListener] = []
         """Listeners that open once the authorizer knows the ACLs (`early.start.listeners`)."""
         self._pool = BufferPool(config.int("queued.max.request.bytes"))
+        self.security = NodeSecurity(env, config)
         self._gate = ConnectionLimiter(
             limits_of(config, config),
             inter_broker=protected_listener(config),
@@ -157,6 +164,7 @@ class Node:
             self.raft = raft = self._make_raft(storage)
             if config.is_controller:
                 self.controller = self._make_controller(raft, storage)
+                self.migration = migration_of(self, raft, self.controller)
                 self._open_controller_listeners(self.controller)
             self.link = self._make_link(raft)
             if self.controller is not None:
@@ -179,12 +187,6 @@ class Node:
         config = self.config
         for refusal in refusals(config):
             raise StartRefused(refusal)
-        for endpoint in config.listeners:
-            if endpoint.security_protocol != "PLAINTEXT":
-                raise StartRefused(
-                    f"listeners: {endpoint.name} requires {endpoint.security_protocol}; this release supports "
-                    f"PLAINTEXT only"
-                )
         if config.string("authorizer.class.name"):
             from kraft_node.security.authorizer import authorizer_of  # noqa: PLC0415  (nodes without one do without)
 
@@ -218,6 +220,7 @@ class Node:
             driver.peers.endpoint_of,
             on_lost=driver.disconnected,
             patient=False,
+            security=self.security.to_controllers,
         )
         driver.peers.use(self._raft_channels.find)
         if config.is_controller:
@@ -260,7 +263,7 @@ class Node:
         controller.features.quorum_nodes = lambda: raft.voters.ids
         controller.in_transaction = lambda: raft.loader.in_transaction
         controller.on_defect = self.faults.count
-        controller.brokers.on_snapshot_told = raft.snapshot_lags.note
+        controller.brokers.on_snapshot_reported = raft.snapshot_lags.note
         raft.metadata_level = controller.metadata_level
         raft.on_leader.append(controller.on_leader)
         raft.on_lost_leadership.append(lambda _epoch: controller.on_lost_leadership(raft.leader_id))
@@ -290,10 +293,12 @@ class Node:
             name = config.controller_listener_names[0]
             host = self._controller_addresses()[name][0]
             is_address = ":" in host or host.replace(".", "").isdigit()
-            own = LocalChannel(
-                self.env, name, client_id, self.controller.handlers, host=host if is_address else LOOPBACK
-            )
-        self._controller_channels = channels = Channels(self.env, client_id, raft.peers.endpoint_of, patient=False)
+            host = host if is_address else LOOPBACK
+            principal = partial(self.security.principal_at, name)
+            own = LocalChannel(self.env, name, client_id, self.controller.handlers, host, principal)
+        security = self.security.to_controllers
+        channels = Channels(self.env, client_id, raft.peers.endpoint_of, patient=False, security=security)
+        self._controller_channels = channels
         link = ActiveControllerLink(
             self.env,
             config.node_id,
@@ -308,13 +313,16 @@ class Node:
         return link
 
     def _make_registration(self, raft: RaftDriver, link: ActiveControllerLink) -> None:
-        config = self.config
-        endpoints = [
-            (e.name, e.host or self.host_name, e.port or self.ports[e.name], e.security_protocol_id)
-            for e in config.advertised_controller_listeners
-        ]
-        self.registration = ControllerRegistration(self.env, config.node_id, raft.image, link, endpoints)
+        endpoints = self._addressed(self.config.advertised_controller_listeners)
+        is_ready = self.migration is not None
+        self.registration = ControllerRegistration(self.env, self.config.node_id, raft.image, link, endpoints, is_ready)
         raft.loader.publishers.append(self.registration.moved)
+
+    def _addressed(self, endpoints: list[Endpoint]) -> list[tuple[str, str, int, int]]:
+        """Name, host, port and security protocol of listeners, as others reach them."""
+        return [
+            (e.name, e.host or self.host_name, e.port or self.ports[e.name], e.security_protocol_id) for e in endpoints
+        ]
 
     def _make_broker(self, raft: RaftDriver, storage: NodeStorage, link: ActiveControllerLink) -> Broker:
         from kraft_node.broker.broker import Broker  # noqa: PLC0415
@@ -323,12 +331,9 @@ class Node:
         served = frozenset(FORWARDED if self.controller is None else self.controller.handlers)
         listener = config.inter_broker_listener_name
 
-        def locate(node_id: int) -> tuple[str, int] | None:
-            registration = raft.image.brokers.get(node_id)
-            endpoint = None if registration is None else registration.endpoint(listener)
-            return None if endpoint is None else (endpoint.host, endpoint.port)
-
-        self.peers = Channels(self.env, f"broker-{config.node_id}", locate, patient=False)
+        client_id = f"broker-{config.node_id}"
+        locate = partial(broker_address, raft.image, listener)
+        channels = self.peers = Channels(self.env, client_id, locate, patient=False, security=self.security.to_brokers)
         broker = Broker(
             self.env,
             config,
@@ -337,9 +342,12 @@ class Node:
             logs=storage.logs,
             controller=link,
             controller_apis=served,
-            peers=self.peers.find,
+            peers=lambda node_id, lane: own if node_id == config.node_id else channels.find(node_id, lane),
             authorizer=self.authorizer,
         )
+        principal = partial(self.security.principal_at, listener)
+        own = LocalChannel(self.env, listener, client_id, broker.own_handlers, principal=principal)
+        broker.config.checks.append(self.security.check)
         broker.snapshot_end = lambda: raft.snapshot_lags.own_end
         raft.loader.publishers.append(broker.apply)
         return broker
@@ -364,20 +372,17 @@ class Node:
             self._gate.limits = limits_of(values, self.config)
             rates.configure(*creation_rates(values, self.config))
             storage.logs.reconfigure(values)
+            self.security.follow(values)
 
         raft.loader.publishers.append(follow)
 
     def _register_broker(self) -> None:
-        """Register the broker as soon as there is an active controller; afterwards it continues by itself."""
+        """Register the broker as soon as a controller is active; afterwards it continues by itself."""
         broker, storage = self.broker, self.storage
         assert broker is not None
         assert storage is not None
-        endpoints = [
-            (e.name, e.host or self.host_name, e.port or self.ports[e.name], e.security_protocol_id)
-            for e in self.config.advertised_broker_listeners
-        ]
         broker.start(
-            endpoints,
+            self._addressed(self.config.advertised_broker_listeners),
             previous_epoch=storage.previous_broker_epoch,
             on_state=self._broker_state,
             on_failure=self.faults.end,
@@ -387,7 +392,7 @@ class Node:
         if state == BrokerState.RUNNING and not self.serving and self._stopping is None:
             self.serving = True
             for listener in self._broker_listeners:
-                if self._is_early(listener.name, unless_told=False):
+                if self._is_early(listener.name, default=False):
                     listener.open_gates()
                 else:
                     self._late_listeners.append(listener)
@@ -402,16 +407,16 @@ class Node:
 
     def _open_controller_listeners(self, controller: Controller) -> None:
         for endpoint in self.config.controller_listeners:
-            is_late = not self._is_early(endpoint.name, unless_told=True)
+            is_late = not self._is_early(endpoint.name, default=True)
             listener = self._listen(endpoint, controller.handlers, held=is_late)
             if is_late:
                 self._late_listeners.append(listener)
 
-    def _is_early(self, listener: str, *, unless_told: bool) -> bool:
+    def _is_early(self, listener: str, *, default: bool) -> bool:
         """Whether a listener serves before the ACLs are known; then it serves super users only."""
         early = self.config.value(EARLY_KEY)
-        told = listener in early if isinstance(early, list) else unless_told
-        return told or self.authorizer is None or self.authorizer.is_ready
+        named = listener in early if isinstance(early, list) else default
+        return named or self.authorizer is None or self.authorizer.is_ready
 
     def _open_broker_listeners(self, broker: Broker) -> None:
         for endpoint in self.config.broker_listeners:
@@ -425,7 +430,11 @@ class Node:
         raft = self.raft
         assert raft is not None
         table, fallback = with_connection_apis(
-            handlers, raft.image, is_broker=quotas is not None, kraft_version=lambda: raft.kraft_version
+            handlers,
+            raft.image,
+            is_broker=quotas is not None,
+            kraft_version=lambda: raft.kraft_version,
+            migrates=self.migration is not None,
         )
         listener = ServerListener(
             self.env,
@@ -437,6 +446,7 @@ class Node:
             versions_fallback=fallback,
             quotas=quotas or NO_QUOTAS,
             held=held,
+            security=self.security.listener(endpoint, raft.image),
         )
         self.listeners.append(listener)
         self.ports[endpoint.name] = listener.listen(endpoint.host, endpoint.port)
@@ -448,11 +458,9 @@ class Node:
         address = self.config.texts.get(HTTP_KEY)
         if not address:
             return
-        host, _, port = address.strip().rpartition(":")
-        if not port.isdigit() or int(port) > PORT_MAX:
-            raise ValueError(f"{HTTP_KEY} must be host:port, not {address!r}")
+        host, port = host_and_port(HTTP_KEY, address)
         self.http = HttpServer(self.env, self.registry, self.not_ready, lambda: node_status(self))
-        self.ports["http"] = self.http.listen(host.strip("[]"), int(port))
+        self.ports["http"] = self.http.listen(host.strip("[]"), port)
         log.info("listening name=http host=%s port=%d", host or "*", self.ports["http"])
 
     def not_ready(self) -> str | None:
@@ -470,7 +478,8 @@ class Node:
     # Failure
 
     def _directory_failed(self, directory: str, partitions: list[tuple[str, int]], error: BaseException) -> None:
-        """A log directory has failed (KIP-112): the broker continues without it, as long as another one is left."""
+        """A log directory has failed (KIP-112): the broker continues without it, as long as another directory is
+        left."""
         log.error("log directory failed dir=%s error=%s", directory, error)
         assert self.storage is not None
         if directory == self.config.metadata_log_dir:
@@ -545,6 +554,8 @@ class Node:
     def _close_channels(self) -> None:
         if self.registration is not None:
             self.registration.close()
+        if self.migration is not None:
+            self.migration.close()
         if self.link is not None:
             self.link.close()
         for channels in (self.peers, self._controller_channels, self._raft_channels):
@@ -565,6 +576,3 @@ class Node:
             self.http.close()
         if self.storage is not None:
             self.storage.release()
-
-
-__all__ = ["HTTP_KEY", "Node", "StartRefused"]

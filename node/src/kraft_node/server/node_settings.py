@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.config.listeners import parse_map
+from kraft_node.base.config.zookeeper import zookeeper_settings
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.server.connections.connection_rates import ConnectionRates
@@ -14,7 +15,11 @@ from kraft_protocol.configs.own import LISTENER_PREFIX
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
     from kraft_node.base.config.view import ConfigView
+    from kraft_node.controller.controller import Controller
     from kraft_node.metadata.image import MetadataImage
+    from kraft_node.server.migration import NodeMigration
+    from kraft_node.server.node import Node
+    from kraft_node.server.quorum.driver import RaftDriver
 
 
 def limits_of(config: ConfigView, static: NodeConfig) -> Limits:
@@ -50,7 +55,7 @@ def by_listener(config: ConfigView, static: NodeConfig, key: str) -> dict[str, i
 
 
 def protected_listener(config: NodeConfig) -> str | None:
-    """The inter-broker listener, if clients use another one."""
+    """The inter-broker listener, if clients use another listener."""
     return config.inter_broker_listener_name if len(config.broker_listeners) > 1 else None
 
 
@@ -85,3 +90,29 @@ def snapshot_policy(config: NodeConfig) -> SnapshotPolicy:
         retention_bytes=config.int("metadata.max.retention.bytes"),
         retention_ms=config.int("metadata.max.retention.ms"),
     )
+
+
+PORT_MAX: Final = 65_535
+GUARD_KEY: Final = "quorum.empty.disk.guard"
+"""Whether a voter without a quorum-state must not vote (`raft.membership.amnesia`)."""
+HTTP_KEY: Final = "http.listener"
+"""`host:port` of /metrics and the other pages of `server.monitoring.monitoring_server`; default: not served. Kafka
+leaves this to the JVM."""
+
+
+def migration_of(node: Node, raft: RaftDriver, controller: Controller) -> NodeMigration | None:
+    """What migrates a cluster from ZooKeeper; None unless this controller shall."""
+    settings = zookeeper_settings(node.config)
+    if settings is None:
+        return None
+    from kraft_node.server.migration import NodeMigration  # noqa: PLC0415  (few nodes migrate)
+
+    return NodeMigration(node, settings, node.zookeeper, raft, controller)
+
+
+def host_and_port(key: str, text: str) -> tuple[str, int]:
+    """The host and the port of `host:port`. Raises ValueError with the key."""
+    host, _, port = text.strip().rpartition(":")
+    if not port.isdigit() or int(port) > PORT_MAX:
+        raise ValueError(f"{key} must be host:port, not {text!r}")
+    return host, int(port)

@@ -1,7 +1,8 @@
 """The node's directories together: locks and identity checked, the broker's logs, the metadata log.
 
 Only `node` calls it. The start is refused for a directory of another node or cluster, an unformatted directory, or one
-in use. An unreadable log directory is left out as long as another one works (KIP-112); the metadata directory never is.
+in use. An unreadable log directory is left out as long as another directory works (KIP-112). The metadata directory is
+never left out.
 """
 
 from __future__ import annotations

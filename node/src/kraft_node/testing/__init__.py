@@ -5,11 +5,11 @@ machines, and simulated time jumps from one event to the next. One generator dra
 orders, the effects of a power loss, the faults and their times. The same seed gives the same trace in every process, so
 every failure can be replayed. No real time passes: a cluster's run with its crashes takes a tenth of a second.
 
-- `world`      queue, clock, timers, background lanes; hosts whose processes can die between two events or inside one,
-  or pause
+- `world`      queue, clock, timers, background lanes; hosts with processes that can die between two events or inside
+  an event, or pause
 - `disk`, `net`  the fault models, each documented at its top
-- `machine`    a machine with a node on it: formatted by the product's own code, started, stopped, killed;
-  `SimCluster` makes any number of machines, which address one another by name
+- `machine` a machine with a node on it: formatted by the product's own code, started, stopped, killed. `SimCluster`
+  makes any number of machines, which address one another by name
 - `script`     coroutines on simulated time
 - `client`, `workloads`  clients written from the protocol alone, stricter than real clients
 - `fault_injector`  the base of the fault injectors: `faults` for single nodes; `cluster_faults`, `disk_faults`
@@ -21,8 +21,8 @@ How to read a failure: `python -m kraft_node.testing.sim --seed S --story` print
 nodes' logs, the clients' observations, the faults. The broken law names the partition and the offsets. For a bug of the
 node, first write a named test of the unit that is wrong; the seed stays in `tests/sim/test_node.py`.
 
-Tests and `make sim` use this package; the product does not import it. It is shipped with the product, so that everyone
-who changes a core can run it. It must judge nodes from outside, with one exception that no client can observe: how far
-a log was fsynced when the power failed. It must not read the real clock, disk or network, and must not iterate over
-sets of objects, because their order depends on addresses.
+Tests and `make sim` use this package; the product does not import it. It is shipped with the product, so that authors
+of changes to a core can run it. It must judge nodes from outside, with one exception that no client can observe: how
+far a log was fsynced when the power failed. It must not read the real clock, disk or network, and must not iterate
+over sets of objects, because their order depends on addresses.
 """

@@ -1,23 +1,24 @@
-"""The laws that must hold whatever happens to the machines. Clients report what they sent, read, and were answered.
+"""The laws that must hold under all faults of the machines. Clients report the records that they sent and read, and
+their answers.
 
 Power losses divide time into *eras*. A SIGKILL loses nothing, because the page cache stays. A power loss may take
 records that were not fsynced: always all from some offset to the end of a log. An observation of a client is dated by
-the eras of its request and of its response, because a response may be under way while the power fails.
+the eras of its request and of its response. A response may be under way while the power fails.
 
 The laws, by the name that a finding carries:
 
-- `lost`       an acknowledged record (acks 1 or all) stays in the log; a power loss may take it only at or beyond the
+- `lost`       an acknowledged record (acks 1 or all) stays in the log. A power loss may take it only at or beyond the
   durable offset of that moment, and only together with all records after it
 - `phantom`    a record that is read was sent, and not refused
 - `duplicate`  a record is in the log once
 - `reordered`  an idempotent producer's records lie in the order of their sequence numbers
-- `unstable`   an offset always shows the same value (until a power loss takes what was not durable)
+- `unstable`   an offset always shows the same value (until a power loss takes records that were not durable)
 - `gap`        offsets are dense: a reader gets every record in sequence
 - `visible`    acks=all acknowledges no record at or beyond the high watermark (`workloads.acks_law`)
 - `beyond`     no record at or beyond the high watermark is served
 - `watermark`  a client never sees the high watermark of a partition go back
 - `range`      a position that was served is in the range of the log
-- `session`    a producer with one batch under way, which retries it, is never out of order; with several batches under
+- `session`    a producer with one batch under way, which retries it, is never out of order. With several batches under
   way, it is not out of order as long as no process has ended
 - `fence`      a pair of producer id and epoch is given out once
 - `offsets`    a group's committed offset was committed, and is not older than the last acknowledged commit
@@ -64,7 +65,7 @@ NO_POLICY: Final = 1 << 62
 LOOP_OPERATIONS_MAX: Final = 800
 """File operations of one event on the loop: a few milliseconds on a real disk with everything in memory."""
 BURST_OPERATIONS_MAX: Final = 2000
-"""The limit for events that bring requests: on a real node the clock ends such a burst, but here it stands still."""
+"""The limit for events that bring requests: on a real node the clock ends the burst, but here it stands still."""
 LOOP_BYTES_MAX: Final = 1 << 20
 FINDINGS_MAX: Final = 20
 """A run stops collecting findings after this many."""
@@ -115,7 +116,7 @@ class Loss:
 
 
 @dataclass(slots=True)
-class Asked:
+class CommittedRead:
     """A request for committed offsets, with a lower bound for each answer."""
 
     group: str
@@ -141,8 +142,8 @@ class Checker:
     def __init__(self, world: World, *, offsets_are_durable: bool = False, sole: bool = True) -> None:
         """`offsets_are_durable`: offset commits are flushed before they are acknowledged.
 
-        `sole`: there is one broker. With several, a replaced leader may continue for a while without knowing it: its
-        high watermarks and group offsets may be old, and an idempotent producer may have to start again.
+        `sole`: the cluster has one broker. With several, a replaced leader may continue for a while without knowing
+        it. Its high watermarks and group offsets may be old, and an idempotent producer may have to start again.
         """
         self.world = world
         self.sole = sole
@@ -163,9 +164,9 @@ class Checker:
         self._session_era: dict[str, int] = {}
         self._watermarks: dict[tuple[str, Partition], tuple[int, int]] = {}
         self._commits_sent: dict[tuple[str, Partition], set[int]] = defaultdict(set)
-        self._commit_bounds: dict[tuple[str, Partition], int] = {}
+        self.commit_bounds: dict[tuple[str, Partition], int] = {}
         self._go_back: set[Partition] = set()
-        """Partitions whose readers had to start again: a group may commit a lower offset than before."""
+        """Partitions with readers that had to start again: a group may commit a lower offset than before."""
         self._producer_ids: set[tuple[int, int]] = set()
         self._operations: list[Operation] = []
         self._audited: Partition | None = None
@@ -184,7 +185,7 @@ class Checker:
     # -- the machines
 
     def spent(self, host: SimHost, spent: Spent, function: Callable[..., None]) -> None:
-        """Check what an event has cost the loop of a machine, except a start: the node does not serve yet."""
+        """Check the cost of an event for the loop of a machine, except a start: the node does not serve yet."""
         name = getattr(function, "__qualname__", "")
         if name == "SimMachine._start":
             return
@@ -204,7 +205,7 @@ class Checker:
             self._of[partition].floor = max(self._of[partition].floor, offset)
         self.losses.append(Loss({partition: self._of[partition].floor for partition in durable}))
         if not self._offsets_are_durable:
-            self._commit_bounds.clear()
+            self.commit_bounds.clear()
 
     def stopped_cleanly(self, partitions: Iterable[Partition]) -> None:
         """Note that all acknowledged records of these logs which no earlier power loss has taken are durable."""
@@ -321,8 +322,8 @@ class Checker:
         """Note offsets that are about to be committed."""
         for partition, offset in positions.items():
             self._commits_sent[group, partition].add(offset)
-            if partition in self._go_back and offset < self._commit_bounds.get((group, partition), -1):
-                self._commit_bounds[group, partition] = offset
+            if partition in self._go_back and offset < self.commit_bounds.get((group, partition), -1):
+                self.commit_bounds[group, partition] = offset
 
     def commit_done(self, group: str, positions: Mapping[Partition, int], asked: int) -> None:
         """Note that the offsets are committed."""
@@ -332,13 +333,15 @@ class Checker:
 
     def _raise_bound(self, group: str, partition: Partition, offset: int) -> None:
         key = (group, partition)
-        self._commit_bounds[key] = max(self._commit_bounds.get(key, -1), offset)
+        self.commit_bounds[key] = max(self.commit_bounds.get(key, -1), offset)
 
-    def asking_committed(self, group: str, partitions: Iterable[Partition]) -> Asked:
+    def expect_committed(self, group: str, partitions: Iterable[Partition]) -> CommittedRead:
         """Note the lower bounds; call this before the request is sent."""
-        return Asked(group, {p: self._commit_bounds.get((group, p), -1) for p in partitions}, self.now())
+        return CommittedRead(group, {p: self.commit_bounds.get((group, p), -1) for p in partitions}, self.now())
 
-    def committed(self, asked: Asked, found: Mapping[Partition, int], who: str, *, settled: bool = False) -> None:
+    def committed(
+        self, asked: CommittedRead, found: Mapping[Partition, int], who: str, *, settled: bool = False
+    ) -> None:
         """Check the committed offsets found; `settled`: by the only coordinator."""
         certain = asked.era == self.now() or self._offsets_are_durable
         for partition, offset in found.items():
@@ -367,7 +370,7 @@ class Checker:
         self._audited = partition
 
     def log_ends(self, partition: Partition, end: int) -> None:
-        """Note that the auditor reached the end it was told; a request under way may have appended more since."""
+        """Note that the auditor reached the given end; a request under way may have appended more since."""
         state = self._of[partition]
         if state.start + len(state.final) < end:
             self.broken("gap", partition, f"offsets {state.start} to {end}, but {len(state.final)} records")
@@ -435,12 +438,12 @@ class Checker:
 
 
 def _at_least_once(state: Hashable, action: str, argument: Any) -> Iterable[tuple[Any, Hashable]]:
-    """The topic model if a broker repeats a request whose response was lost, as Kafka's do: it may find its own
-    effect."""
+    """The topic model if a broker repeats a request after the response was lost, like Kafka's brokers: it may find its
+    own effect."""
     for result, after in topic_model(state, action, argument):
         yield result, after
         if result in (CREATED, DELETED):
             yield EXISTS if result == CREATED else UNKNOWN, after
 
 
-__all__ = ["NO_POLICY", "Asked", "Batch", "Checker", "Finding", "Loss"]
+__all__ = ["NO_POLICY", "Batch", "Checker", "CommittedRead", "Finding", "Loss"]

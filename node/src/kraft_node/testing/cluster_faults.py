@@ -7,12 +7,12 @@ or slow, calendars that jump by up to an hour. A power loss on a machine that is
 because metadata is fsynced before it counts.
 
 Permitted on one broker at a time: a power loss, an empty disk. As in Kafka, records are not fsynced before they are
-acknowledged, so records that one machine may lose must be on another. The fault therefore waits until every partition's
-ISR is complete again, in the current broker epochs; if that takes too long, it becomes a SIGKILL. Until the cluster has
-noticed that the broker is gone, no other broker is killed. Reason: a killed broker leaves the ISR when it returns
-(KIP-966 assumes that it lost records), so the broker that really lost records could be the last ISR member. Not
-permitted, therefore: a power loss on all members of an ISR before one of them has fsynced, and any power loss while
-there are no eligible leader replicas.
+acknowledged, so records that one machine may lose must be on another. The fault therefore waits until every
+partition's ISR is complete again, in the current broker epochs; if this takes too long, it becomes a SIGKILL. Until
+the cluster has noticed that the broker is gone, no other broker is killed. Reason: a killed broker leaves the ISR when
+it returns, because KIP-966 assumes that it lost records. So the broker that really lost records could be the last ISR
+member. Not permitted, therefore: a power loss on all members of an ISR before any of them has fsynced. Any power loss
+without eligible leader replicas is not permitted either.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kraft_node.testing.checker import Checker
 
 EVENTS: Final = 1_000
-"""Events during which faults begin, as a rule one to four. Three times as many precede and follow them."""
+"""The number of events during which faults begin, usually one to four. Three times as many precede and follow them."""
 LEAVES_MAX_MS: Final = 6_000.0
 PAIR: Final = 2
 STOP_MAX_MS: Final = 330_000.0
@@ -61,6 +61,7 @@ class ClusterFaults(DiskFaults):
             machine.host.rate = self.world.rng.choice((1.0, 1 - DRIFT, 1 + DRIFT, 1.0))
         # A generator of its own keeps the other seeds' runs unchanged.
         share = random.Random(f"sundered {self.world.seed}").random()
+        self.events = EVENTS
         self._often: list[Callable[[SimMachine], None]] = []
         self._moves = 0
         """How often a controller was moved."""
@@ -81,7 +82,7 @@ class ClusterFaults(DiskFaults):
         """Inject one fault after another."""
         rng, world = self.world.rng, self.world
         several = len(self.cluster.brokers[0].config.log_dirs) > 1
-        until = world.events + EVENTS
+        until = world.events + self.events
         while world.events < until:
             world.run(self._broken, rng.random() * 600)
             if self._broken():
@@ -110,8 +111,7 @@ class ClusterFaults(DiskFaults):
         self._replace_rotten()
 
     def _move_back(self) -> None:
-        """If no leader can be elected because a voter has moved, start it again at its old address, as an operator
-        would.
+        """If no leader can be elected because a voter has moved, start it again at its old address, like an operator.
 
         Example: a leader stopped with an uncommitted record that removes the second of three voters, and the third
         voter has moved since. The former leader needs the third voter's vote, which it requests at the old address. The
@@ -134,18 +134,18 @@ class ClusterFaults(DiskFaults):
         return self._broken() or any(raft.node.is_leader for _, raft in self._quorum())
 
     def _quorum(self) -> list[tuple[SimMachine, RaftDriver]]:
-        """The controllers whose part of the quorum has started."""
+        """The controllers with a started part of the quorum."""
         running = [(machine, machine.node.raft) for machine in self.cluster.controllers if machine.node is not None]
         return [(machine, raft) for machine, raft in running if raft is not None and raft.started]
 
-    # -- what everyone may suffer at any time
+    # -- faults that any machine may have at any time
 
     def _kill(self, machine: SimMachine) -> None:
         machine.kill()
         self._again(machine)
 
     def _kill_several(self, _machine: SimMachine) -> None:
-        """Kill several machines at once; those that are only controllers may lose power instead. They return one by
+        """Kill several machines at once; machines that are only controllers may lose power instead. They return one by
         one."""
         rng = self.world.rng
         victims = rng.sample(self.cluster.machines, rng.randint(2, len(self.cluster.machines)))
@@ -192,7 +192,8 @@ class ClusterFaults(DiskFaults):
     def _move_controller(self, _machine: SimMachine) -> None:
         """Stop a controller and start it at an unused port: the voters' endpoints must follow.
 
-        A follower that votes is moved if there is one: a new leader states its own endpoint, and an observer has none.
+        A follower that votes is moved, if it exists: a new leader states its own endpoint, and an observer has no
+        endpoint.
         """
         machine = self._movable()
         machine.stop()
@@ -205,8 +206,8 @@ class ClusterFaults(DiskFaults):
     def _move_two(self, machine: SimMachine) -> None:
         """Move two of three voters while the third is down and misses records.
 
-        Only a voter that has moved can be elected then, so the third must follow the leader to an address that is not
-        in its log.
+        Only a voter that has moved can be elected then. So the third voter must follow the leader to an address that
+        is not in its log.
         """
         rng = self.world.rng
         voters = [each for each, raft in self._quorum() if raft.node.is_voter]
@@ -227,8 +228,7 @@ class ClusterFaults(DiskFaults):
                 each.start()
 
     def _movable(self) -> SimMachine:
-        """The last controller that votes and does not lead, as far as it knows; without such a controller, the last
-        one."""
+        """The last controller that votes and does not lead, as far as it knows; otherwise the last controller."""
         for machine in reversed(self.cluster.controllers):
             raft = None if machine.node is None else machine.node.raft
             if raft is not None and raft.started and raft.node.is_voter and not raft.node.is_leader:
@@ -252,7 +252,7 @@ class ClusterFaults(DiskFaults):
         self._heal_later()
 
     def _isolate_leader(self, machine: SimMachine) -> None:
-        """Isolate the leader of most partitions: what it still appends is truncated later."""
+        """Isolate the leader of most partitions: its appends meanwhile are truncated later."""
         image = self._newest_image()
         led = Counter(state.leader for topic in (image.topics if image else ()) for _, state in topic.partitions())
         self._isolate(max(self.cluster.brokers, key=lambda each: led[each.config.node_id], default=machine))

@@ -34,13 +34,13 @@ SHAPES: Final = ((3, 0, 0), (0, 3, 3), (0, 1, 3), (0, 3, 4), (0, 4, 3))
 SETTLES_MAX_MS: Final = 60_000.0
 """After all faults, every partition has a leader and all its replicas in sync within this time."""
 SLOW_SHARE, SLOW_MS = 0.3, 60.0
-"""Share of the seeds whose network is slow until all faults are over, so that more requests are under way at a time."""
+"""Share of the seeds with a slow network until all faults are over, so that more requests are under way at a time."""
 DYNAMIC_SHARE, UPGRADED_SHARE = 0.2, 0.2
 """Shares of the quorums of three controllers: with dynamic voters from the start; made dynamic by an operator."""
 RELEASES_SHARE: Final = 0.2
 """Share of the seeds that start at any metadata.version, which an operator changes during the run."""
 DIRECTORIES_SHARE: Final = 0.4
-"""Share of the seeds whose brokers have two log directories each."""
+"""Share of the seeds with two log directories on each broker."""
 FLOODED_SHARE, FETCHED_BYTES = 0.3, 4_000
 """Share of the seeds in which a producer writes faster than the disk of a machine with little memory; what a follower
 fetches there at a time: a whole response is appended after one check."""
@@ -48,6 +48,8 @@ CUT_SHARE, SMALL_SEGMENT = 0.25, "300"
 """Share of the seeds in which truncations go in steps, and the bytes of a segment there: about a batch."""
 LONG_PLANS_SHARE: Final = 0.25
 """Share of the seeds in which the controller changes one partition a turn when a broker leaves or comes back."""
+TOPICS: Final[dict[str, tuple[int, dict[str, str]]]] = {"t": (2, {}), "u": (1, {"internal.segment.bytes": "8000"})}
+"""Partitions and configuration of each topic."""
 MORTAL_TOPICS: Final = ("m0", "m1")
 OFFSETS: Final = "__consumer_offsets"
 
@@ -56,6 +58,9 @@ class ClusterScenario(Scenario):
     """A cluster, its clients and its faults."""
 
     kind = "cluster"
+    compacted = frozenset((OFFSETS,))
+    """Topics with replicas that may hold different bytes."""
+    releases_share = RELEASES_SHARE
 
     def __init__(self, world: World, story: StoryLog) -> None:  # the base class would make another world
         self.world = world
@@ -76,6 +81,7 @@ class ClusterScenario(Scenario):
             "metadata.log.max.record.bytes.between.snapshots": str(rng.choice((1000, 20971520))),
             "metadata.max.retention.bytes": str(rng.choice((1000, 104857600))),
         }
+        overrides |= self.more_overrides(world.seed)
         self.is_flooded = random.Random(f"flood of {world.seed}").random() < FLOODED_SHARE
         if self.is_flooded:
             overrides["replica.fetch.response.max.bytes"] = str(FETCHED_BYTES)
@@ -83,7 +89,7 @@ class ClusterScenario(Scenario):
         directories = 2 if rng.random() < DIRECTORIES_SHARE else 1
         # A generator of its own keeps the other seeds' runs unchanged.
         levels = random.Random(f"levels of {world.seed}")
-        release = levels.choice(METADATA_VERSIONS) if levels.random() < RELEASES_SHARE else None
+        release = levels.choice(METADATA_VERSIONS) if levels.random() < self.releases_share else None
         self.cluster = SimCluster(
             world,
             combined,
@@ -93,18 +99,16 @@ class ClusterScenario(Scenario):
             directories=directories,
             dynamic=controllers > FIRST_VOTERS or (controllers == FIRST_VOTERS and rng.random() < DYNAMIC_SHARE),
             release=release,
+            features=self.features(world.seed),
         )
         if slow:
             self.cluster.network.delay_ms = SLOW_MS
         self.checker = Checker(world, offsets_are_durable=True, sole=False)
         world.on_spent = self.checker.spent
-        self.topics: dict[str, tuple[int, dict[str, str]]] = {
-            "t": (2, {}),
-            "u": (1, {"internal.segment.bytes": "8000"}),
-        }
+        self.topics = dict(TOPICS)
         self._cut_in_steps()
         self.checker.policies.update(dict.fromkeys(self.topics, NO_POLICY))
-        self.laws = ReplicaLaws(self.cluster, self.checker, frozenset((OFFSETS,)))
+        self.laws = ReplicaLaws(self.cluster, self.checker, self.compacted)
         world.watcher = self.laws.look
         self.troubles = ClusterFaults(self.cluster, self.checker)
         rotten = {machine.config.node_id: machine for machine in self.cluster.brokers}
@@ -118,8 +122,16 @@ class ClusterScenario(Scenario):
         if release is not None:
             self.operators.append(FeaturesOperator(self.cluster, "f0", levels, release.level))
 
+    def more_overrides(self, seed: int) -> dict[str, str]:  # noqa: ARG002 - for scenarios that build on this one
+        """Further keys of the nodes' configuration."""
+        return {}
+
+    def features(self, seed: int) -> dict[str, int]:  # noqa: ARG002
+        """Levels of features on the formatted disks."""
+        return {}
+
     def _cut_in_steps(self) -> None:
-        """In some seeds, give a topic small segments, of which a truncation drops few in a step."""
+        """In some seeds, give a topic small segments; a truncation then drops few of them in a step."""
         rng = random.Random(f"cuts of {self.world.seed}")  # own generator: other runs stay the same
         if rng.random() < CUT_SHARE:
             self.topics["t"] = (2, {"internal.segment.bytes": SMALL_SEGMENT})
@@ -157,6 +169,7 @@ class ClusterScenario(Scenario):
         self._stop_if_broken()
         self.troubles.heal()
         self._until_serving()
+        self._before_the_end()
         for worker in self.workers:
             worker.stopping = True
         for script in self.scripts:
@@ -165,6 +178,9 @@ class ClusterScenario(Scenario):
         self._audit()
         self.laws.judge()
         judge_history(self.checker)
+
+    def _before_the_end(self) -> None:
+        """All faults are over, and the clients still work: for scenarios that build on this one."""
 
     def _process_ended(self, machine: SimMachine) -> Any:
         def ended(_how: str) -> None:

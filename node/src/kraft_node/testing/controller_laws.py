@@ -37,7 +37,7 @@ class ControllerLaws:
         """By machine: the controller of its current process."""
 
     def watch(self, machine: SimMachine) -> None:
-        """Check the responses of that machine's controller from now on."""
+        """Check the responses of the machine's controller from now on."""
         node = machine.node
         if node is None or node.raft is None or node.controller is None:
             return
@@ -45,8 +45,8 @@ class ControllerLaws:
         if self._watched.get(machine.name) is controller:
             return
         self._watched[machine.name] = controller
-        # Raft answers its requests itself, before the image holds their records. An envelope may hold such a request;
-        # the handlers of the others are wrapped where the envelope finds them.
+        # Raft answers its requests itself, before the image holds their records. An envelope may hold one of these
+        # requests; the handlers of other requests are wrapped where the envelope finds them.
         for key in controller.handlers.keys() - node.raft.handlers().keys() - {ApiKey.ENVELOPE}:
             handler = controller.handlers[key]
             wrapped = controller.handlers[key] = self._wrapped(machine.name, controller, node.raft, handler)
@@ -64,7 +64,7 @@ class ControllerLaws:
             def check() -> None:
                 end = ends[0] if ends else raft.next_offset - 1
                 if end < before or epoch is None or controller.epoch != epoch:
-                    return  # nothing was written, or the epoch ended and the response says so
+                    return  # nothing was written, or the epoch ended and the response reports it
                 self.checked += 1
                 if raft.image.offset < end:
                     what = ApiKey(ctx.api_key).name

@@ -1,16 +1,16 @@
 """A simulated disk (`base.env.Disk`).
 
-Fault model. A write is in the page cache at once, so a killed process loses nothing. A power loss keeps what was
-fsynced. Of the later writes, for each file separately and as drawn from the seed, each is kept, lost, or torn at a
-sector boundary (missing bytes read as before or, beyond the old end, as zeros). Name changes (create, rename, remove)
-are durable after `fsync_dir` of the directory; of the others, a prefix in their order survives. A removed file keeps
-its space while the process has it open (`pinned`). `fail` makes any operation fail with the error that it returns (EIO
-on fsync or syncfs, ENOSPC on write): a failed write has not happened, a failed fsync has made nothing durable. `full`:
-no file grows; a write succeeds within the file's old length, then fails with ENOSPC. `dead`: every operation in that
-directory fails with EIO; unsynced data there may be gone when it works again (`revive`). `die_after` ends the process
-at one of its operations, before the operation takes effect; operations during the unwinding do not reach the disk.
-`short`: the process has no free descriptor. `eviction`: files leave the page cache. Only `flip`
-changes a stored byte otherwise, for tests of bit rot.
+Fault model. A write is in the page cache at once, so a killed process loses nothing. A power loss keeps fsynced data.
+Each later write of a file is kept, lost, or torn at a sector boundary, as drawn from the seed. Missing bytes read as
+before or, beyond the old end, as zeros. Name changes (create, rename, remove) are durable after `fsync_dir` of the
+directory; of the others, a prefix in their order survives. A removed file keeps its space while the process has it
+open (`pinned`). `fail` makes any operation fail with the error that it returns (EIO on fsync or syncfs, ENOSPC on
+write). A failed write has not happened, and a failed fsync has made nothing durable. `full`: no file grows; a write
+succeeds within the file's old length, then fails with ENOSPC. `dead`: every operation in that directory fails with
+EIO; unsynced data there may be gone when it works again (`revive`). `die_after` ends the process at one of its
+operations, before the operation takes effect; operations during the unwinding do not reach the disk. `short`: the
+process has no free descriptor. `eviction`: files leave the page cache. Only `flip` changes a stored byte otherwise,
+for tests of bit rot.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kraft_protocol.ids import METADATA_TOPIC_NAME
 DISK_BYTES: Final = 1 << 40
 OPEN_MAX: Final = 2048
 NAME_BYTES: Final = 40
-"""What a name adds to the size of its directory."""
+"""The bytes that a name adds to the size of its directory."""
 OFFSET_CHECKPOINT: Final = "-offset-checkpoint"
 """The suffix of checkpoint files in a log directory."""
 
@@ -224,7 +224,7 @@ class SimDisk:
         self._dies_at = -1
 
     def lose_power(self) -> None:
-        """Cut the power: unsynced data and names survive as the fault model says."""
+        """Cut the power: unsynced data and names survive by the fault model."""
         self.kill_process()
         self.boots += 1
         for change in self._pending[: self.rng.randrange(len(self._pending) + 1)]:

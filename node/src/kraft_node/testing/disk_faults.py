@@ -5,12 +5,12 @@ no more than by a SIGKILL); a disk that does not *respond* for longer than a ses
 *fsync* on a machine that is only a controller (the process ends, and unsynced data is gone).
 
 Permitted on one broker at a time, under the conditions of a power loss in `cluster_faults`, and on a minority of the
-voters while all others are caught up: an *empty* disk under the same node id; *bit rot* in synced records and snapshots
-(where a checksum covers them); for brokers also a failing fsync, and a *dead directory* beside working directories. In
-a share of the seeds, the rotten bits are in a batch that is read next, from the broker that has them. The node may
-detect rot at its start, much later, or never. Nobody may be served rotten data: the law `rot`. Only rotten metadata may
-end the node: a damaged partition ends neither the process nor its directory (the law `grain`). Such a disk is replaced
-by an empty disk once other nodes have everything that was on it.
+voters while all others are caught up: an *empty* disk under the same node id; *bit rot* in synced records and
+snapshots (where a checksum covers them); for brokers also a failing fsync, and a *dead directory* beside working
+directories. In a share of the seeds, the rotten bits are in a batch that is read next, from the broker that has them.
+The node may detect rot at its start, much later, or never. Nobody may be served rotten data: the law `rot`. Only
+rotten metadata may end the node: a damaged partition ends neither the process nor its directory (the law `grain`). A
+disk with these faults is replaced by an empty disk once other nodes have all data that was on it.
 
 A process runs for at most `GIVES_UP_MS` after a failed fsync: the law `fsync`.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 WHOLE_MAX_MS: Final = 6_000.0
 MENDS_MAX_MS: Final = 60_000.0
-"""When all else is well, other nodes have everything that was on a disk within this time."""
+"""Without other faults, other nodes have all data of a disk within this time."""
 GIVES_UP_MS: Final = 3_000.0
 STOPS_MS: Final = 8_000.0
 READS_MS: Final = 6_000.0
@@ -47,7 +47,7 @@ BEHIND_MAX: Final = 20
 """Metadata records that a voter may lack and still count as caught up."""
 VOTERS_MIN: Final = 3
 COVERED_FROM: Final = 16
-"""The first byte of a batch after base offset, length and leader epoch; the checksum covers all later ones but
+"""The first byte of a batch after base offset, length and leader epoch; the checksum covers all later bytes but
 magic."""
 
 
@@ -59,9 +59,9 @@ class DiskFaults(FaultInjector):
         self.over = False
         """No more faults: a process that ends now, after a slow stop, is restarted."""
         self._frail: tuple[SimMachine, int] | None = None
-        """The machine that lost records last, and its broker epoch at that time."""
+        """The machine that lost records last, and its broker epoch when it did."""
         self.rotten: SimMachine | None = None
-        """The machine whose disk must be replaced although it works."""
+        """The machine with a disk that must be replaced although it works."""
 
     def _again(self, machine: SimMachine) -> None:
         """Restart the machine soon, or so late that it has been fenced."""
@@ -295,7 +295,7 @@ class DiskFaults(FaultInjector):
             for _, state in topic.partitions()
         )
 
-    # -- what everyone may suffer at any time
+    # -- faults that any machine may have at any time
 
     def _fill_disk(self, machine: SimMachine) -> None:
         """Fill the disk, and free space later."""

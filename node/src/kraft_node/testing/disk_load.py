@@ -18,7 +18,7 @@ OVERSHOOT: Final = 2
 """The allowed multiple of the ceiling before an event. The ceiling here is smaller than some batches, and not all
 writes wait. The bytes of fetch responses come on top (`IN_FLIGHT`)."""
 IN_FLIGHT: Final = 2
-"""The number of fetch responses that may arrive after the memory is full: a follower checks before it sends a fetch,
+"""The number of fetch responses that may arrive after the memory is full. A follower checks before it sends a fetch,
 and has one fetch at each of two leaders. A response may exceed the ceiling here; on real machines the ceiling is a
 hundred times larger."""
 
@@ -48,7 +48,7 @@ class Spent:
 
 
 class Eviction:
-    """What the kernel has evicted from the page cache; as a context, it is `Disk.no_wait`.
+    """The data that the kernel has evicted from the page cache; as a context, it is `Disk.no_wait`.
 
     A file is found evicted at a read that must not wait, with probability `chance`, and stays so until a read waits.
     """
@@ -132,7 +132,7 @@ class DirtyMemory:
         inode.dirty = 0
 
     def clear(self) -> None:
-        """Forget all dirty bytes, as a loss of power does."""
+        """Forget all dirty bytes, as after a loss of power."""
         self.size = self._largest = self._unheld = 0
 
     def room(self) -> DirtyRoom | None:
@@ -146,7 +146,7 @@ class DirtyMemory:
         return 0.0 if self.ceiling is None or self.speed is None else self.size / self.speed
 
     def _drain(self) -> None:
-        """Subtract what the kernel has written back since the last call, from any files."""
+        """Subtract the bytes that the kernel has written back since the last call, from any files."""
         now_ms = self._now_ms()
         drained = max(now_ms - self._drained_ms, 0) * self.rate
         self.size = max(self.size - drained, 0)

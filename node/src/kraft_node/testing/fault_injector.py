@@ -29,7 +29,7 @@ class FaultInjector:
         self.cluster.network.heal()
         for machine in self.cluster.machines:
             machine.host.background_ms = BACKGROUND_MS
-            machine.never_mind()
+            machine.cancel_death()
             if not machine.running:
                 machine.start()
 

@@ -1,8 +1,8 @@
 """Faults drawn from the seed, one after another, some of them overlapping.
 
-The faults: SIGKILL between two events or inside one (at a disk operation), a power loss likewise, a clean stop, a clean
-stop that is interrupted, a hanging machine, a slow disk, a slow network, a client that is cut off, broken connections.
-A process that has ended is restarted after a while, and may end again during its start.
+The faults: a SIGKILL or a power loss between two events or inside an event (at a disk operation), a clean stop, an
+interrupted clean stop, a hanging machine. Also a slow disk, a slow network, a client that is cut off, broken
+connections. A process that has ended is restarted after a while, and may end again during its start.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Faults(FaultInjector):
         self.world.rng.choice((self._kill, self._stop))(machine)
 
     def end(self, machine: SimMachine, how: str) -> None:
-        """End a machine once more, by "kill" or "stop", and restart it."""
+        """End a machine again, by "kill" or "stop", and restart it."""
         {"kill": self._kill, "stop": self._stop}[how](machine)
 
     def stop_during_flush(self, machine: SimMachine) -> None:

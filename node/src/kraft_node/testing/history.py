@@ -17,7 +17,7 @@ ACKS_ALL = -1
 
 
 def judge_history(checker: Checker) -> None:
-    """Judge what was sent, read and finally found; violations become findings of the checker."""
+    """Judge the records that were sent, read and finally found; violations become findings of the checker."""
     final = checker.final()
     sent = [record for partition in final for batch in checker.batches(partition) for record in _records(batch)]
     reads = [Read(who, at, records) for (who, at), parts in checker.reads.items() if at in final for records in parts]

@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kraft_node.base.config import NodeConfig
+from kraft_node.base.config.zookeeper import ZooKeeperSettings
 from kraft_node.cli import storage_dirs, storage_format
 from kraft_node.cli.storage_format import InitialVoter
 from kraft_node.log import names
 from kraft_node.metadata.features import MetadataVersion
+from kraft_node.migration.zookeeper import Connect
 from kraft_node.server.node import Node, StartRefused
+from kraft_node.testing.client import Security
 from kraft_node.testing.controller_laws import slow_down_plans
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.net import SimNetwork
@@ -37,9 +40,9 @@ DIR: Final = "/data"
 SLOW_DISK: Final = 100
 """Bytes per millisecond that a disk takes when a small memory is flooded."""
 EVICTING_SHARE: Final = 0.25
-"""The share of machines whose kernel evicts files from the page cache."""
+"""The share of machines with a kernel that evicts files from the page cache."""
 SMALL_MEMORY_SHARE: Final = 0.3
-"""The share of machines whose kernel allows few dirty bytes."""
+"""The share of machines with a kernel that allows few dirty bytes."""
 
 Durable = dict[tuple[str, int], int]
 """By partition: every record below that offset was durable when the power failed."""
@@ -64,9 +67,13 @@ class SimMachine:
         """Whether the log defines the voters (dynamic quorum)."""
         self.release: MetadataVersion | None = None
         """The metadata.version of the formatted disk; None: the latest."""
+        self.features: dict[str, int] = {}
+        """Levels of features on the formatted disk; other features get the default of the metadata.version."""
+        self.zookeeper: Callable[[ZooKeeperSettings], Connect] | None = None
+        """Begins sessions of ZooKeeper, for a controller that migrates."""
         self.controller_port = CONTROLLER_PORT
         self.ailing: str | None = None
-        """What is wrong with its disk; with such a disk, the node may refuse to start, or end by itself."""
+        """The fault of its disk; with a fault, the node may refuse to start, or end by itself."""
         self.rotten = False
         """Whether its disk has bit rot: its contents are not trusted."""
         self.metadata_rotten = False
@@ -96,7 +103,7 @@ class SimMachine:
     def format(self, cluster_id: str, voters: Sequence[InitialVoter] | None = None) -> None:
         """Do what `kafka-storage format --ignore-formatted` does, and make it durable. `voters`: the first voters of a
         dynamic quorum."""
-        levels = storage_format.plan_features({}, self.release, dynamic_quorum=self.dynamic)
+        levels = storage_format.plan_features(self.features, self.release, dynamic_quorum=self.dynamic)
         storage_dirs.write_directories(
             self.config,
             cluster_id=cluster_id,
@@ -142,7 +149,11 @@ class SimMachine:
         self._stopping = self.gave_up = False
         self.world.note(self.name, f"starts, process {self.starts}")
         self.node = node = Node(
-            self.host.env(self.network.host(self.host)), self.config, host_name=self.name, on_fatal=self._gave_up
+            self.host.env(self.network.host(self.host)),
+            self.config,
+            host_name=self.name,
+            on_fatal=self._gave_up,
+            zookeeper=self.zookeeper,
         )
         try:
             node.start()
@@ -189,13 +200,13 @@ class SimMachine:
         self.disk.on_death = lambda: ProcessDied(end)
         self.disk.die_after(operations)
 
-    def never_mind(self) -> None:
+    def cancel_death(self) -> None:
         """Cancel `die_within`."""
         self.disk.on_death = None
         self.host.paused_until_ms = 0.0
 
     def lose_power(self) -> Durable:
-        """Cut the power: unsynced writes are kept, lost or torn. Returns what was durable."""
+        """Cut the power: unsynced writes are kept, lost or torn. Returns the durable state."""
         durable = self.durable()
         self.disk.lose_power()
         if self.running:
@@ -203,7 +214,7 @@ class SimMachine:
         return durable
 
     def speed_up_disk(self) -> None:
-        """Let its disk, and each later one, take all dirty bytes at once."""
+        """Let its disk, and each later disk, take all dirty bytes at once."""
         self.disk_speed = self.disk.memory.speed = None
 
     def _new_disk(self) -> SimDisk:
@@ -268,7 +279,8 @@ class SimMachine:
     def closed_cleanly(self) -> list[tuple[str, int]]:
         """The partitions with a log in a directory that was marked as closed cleanly.
 
-        A process that is stopped while it starts has opened no log, and leaves what a killed one before it wrote.
+        A process that is stopped while it starts has opened no log, and leaves the files of a killed process before
+        it.
         """
         marks = {path: f"{path}/{names.CLEAN_SHUTDOWN}" for path in self._log_dirs()}
         return self._partitions_in([path for path, mark in marks.items() if self.disk.exists(mark)])
@@ -281,7 +293,7 @@ class SimMachine:
         return [partition for partition in found if partition is not None]
 
     def log_bytes(self, topic: str, partition: int) -> int:
-        """Bytes of all segments of a partition on its disk, including those awaiting deletion."""
+        """Bytes of all segments of a partition on its disk, including segments that wait for deletion."""
         folders = [f"{path}/{names.partition_dir(topic, partition)}" for path in self.config.log_dirs]
         disk = self.disk
         paths = [f"{at}/{name}" for at in folders if disk.is_dir(at) for name in disk.names(at) if names.LOG in name]
@@ -312,10 +324,11 @@ class SimCluster:
         directories: int = 1,
         dynamic: bool = False,
         release: MetadataVersion | None = None,
+        features: Mapping[str, int] | None = None,
     ) -> None:
         """`count` combined machines, plus `controllers` and `brokers`; brokers have `directories` log directories.
         `dynamic`: the log defines the voters, at first the first three controllers (KIP-853). `release`: the initial
-        metadata.version, None for the latest."""
+        metadata.version, None for the latest. `features`: initial levels of other features."""
         self.world = world
         self.network = SimNetwork(world)
         if world.seed % LARGE_SHARE == 0:
@@ -325,6 +338,8 @@ class SimCluster:
         voters = ",".join(f"{number}@{name}:{CONTROLLER_PORT}" for name, number in ids.items())
         ids |= {f"b{number}": number for number in range(1, brokers + 1)}
         self.dynamic = dynamic
+        self.security: Security | None = None
+        """How clients log in; None: listeners have no SASL."""
         self.voters_stay = False
         """No voter may be removed: another voter is about to leave."""
         auto_join = dynamic and world.rng.random() < 0.5
@@ -345,6 +360,7 @@ class SimCluster:
         for machine in self.machines:
             machine.dynamic = dynamic
             machine.release = release
+            machine.features = dict(features or {})
             is_first = any(voter.node_id == machine.config.node_id for voter in first)
             machine.format(self.cluster_id, first if is_first else None)
 
@@ -398,7 +414,7 @@ def _config(
 
 
 class StoryLog(logging.Handler):
-    """Writes the nodes' log messages into the story, under the name of the machine whose event is running."""
+    """Writes the nodes' log messages into the story, under the name of the machine of the running event."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.INFO)

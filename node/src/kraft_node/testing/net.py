@@ -77,7 +77,7 @@ class SimNetwork:
         self.deaf.add((sender, receiver))
 
     def reaches(self, sender: str, receiver: str) -> bool:
-        """Whether bytes pass in that direction."""
+        """Whether bytes pass in this direction."""
         return frozenset((sender, receiver)) not in self.cuts and (sender, receiver) not in self.deaf
 
     def heal(self) -> None:
@@ -183,7 +183,7 @@ class SimTransport:
         self.resume_delivery()
 
     def resume_delivery(self) -> None:
-        """Hand over what has arrived, in pieces."""
+        """Hand over the bytes that have arrived, in pieces."""
         rng = self.network.world.rng
         while self._inbox and self._reading and not self.closed and self.receiver is not None and not self._is_cut():
             view = self.receiver.get_buffer(-1)

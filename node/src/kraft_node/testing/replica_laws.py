@@ -1,12 +1,12 @@
 """Laws of a cluster that no client can observe, checked in its nodes between two events.
 
 - `metadata`     nodes that have applied the metadata up to the same offset have the same metadata; no node goes back
-- `voters`     one node leads an epoch of the quorum; all nodes find the same voters at an offset of the committed log;
-  in the end no voter has lost its disk, and each voter listens where the log says
+- `voters`     one node leads an epoch of the quorum. All nodes find the same voters at an offset of the committed log.
+  In the end no voter has lost its disk, and each voter listens at its address in the log
 - `assignment`   leader ∈ ISR ⊆ replicas; no fenced broker is in an ISR or leads; a partition's epochs only grow
-- `proposed`     an ISR grows only by a proposal of a leader that knew the preceding state, and only by followers that
-  have reached the start of its epoch, in the broker epoch in which they reached it
-- `elected`      a new leader was in sync before, except for the last leader if there is no other candidate
+- `proposed`     an ISR grows only by a proposal of a leader that knew the preceding state. It grows only by followers
+  that have reached the start of the leader's epoch, in the broker epoch in which they reached it
+- `elected`      a new leader was in sync before, except for the last leader without another candidate
 - `reassigned`   a reassignment is complete only when all added replicas are in sync
 - `epochs`       one broker leads a partition in a leader epoch
 - `unfenced`     a broker is unfenced only when it has replayed its own registration
@@ -14,9 +14,10 @@
 - `high`         a replica's high watermark never goes back while its process lives, and lies within its log
 - `divergence`   below their high watermarks all replicas of a partition hold the same bytes
 - `rot`          only disks with bit rot hold data that fails its checksum
-- `epoch cache`  a log's leader epochs are those in its batches
+- `epoch cache`  a log's leader epochs equal the epochs in its batches
 - `answered`     a controller answers a write only when its image holds the records (`controller_laws`)
 - `departed`     a broker that may stop leads no partition (`controller_laws`)
+- `coordinators` a coordinator's state is what a new one loads from its log (`coordinator_laws`)
 - `orphan`       in the end no broker keeps a replica that the metadata does not assign to it
 
 State observed in a process is forgotten with the process. Nothing here changes a node: bytes are read below caches.
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.metadata.partitions import NO_LEADER
 from kraft_node.testing.controller_laws import ControllerLaws
+from kraft_node.testing.coordinator_laws import CoordinatorLaws
 from kraft_node.testing.machine import CONTROLLER
 from kraft_protocol.ids import ZERO_UUID
 from kraft_protocol.records.batch import check_batch, iter_headers
@@ -65,10 +67,11 @@ class ReplicaLaws:
     """Watches all nodes of a cluster."""
 
     def __init__(self, cluster: SimCluster, checker: Checker, compacted: frozenset[str]) -> None:
-        """`compacted`: topics whose replicas may hold different bytes."""
+        """`compacted`: topics with replicas that may hold different bytes."""
         self.cluster = cluster
         self.checker = checker
         self.controllers = ControllerLaws(checker)
+        self.coordinators = CoordinatorLaws(checker)
         self._compacted = compacted
         self._looks = 0
         self._images: dict[str, tuple[int, int]] = {}
@@ -111,6 +114,12 @@ class ReplicaLaws:
             if node.broker is not None:
                 for partition in node.broker.replicas.opened():
                     self._look_at_replica(machine, partition)
+                self.coordinators.watch(machine, self.newest_epoch)
+
+    def newest_epoch(self, partition: Partition) -> int:
+        """The highest leader epoch that any node has known."""
+        known = self._states.get((bytes(partition.topic_id), partition.index))
+        return -1 if known is None else known[1].leader_epoch
 
     # -- the quorum
 
@@ -177,7 +186,10 @@ class ReplicaLaws:
         if epochs[0] == earlier[0] and not set(state.isr) <= set(before.isr):
             self._look_at_proposer(image, name, key, before, state)
         # ISR and ELR members may have returned from a kill, and so left both sets, in this very change.
-        if state.leader_recovering and not before.leader_recovering and before.last_known_elr != (state.leader,):
+        # Of the last known leaders the first whose log is not lost may lead.
+        lost = _lost_logs(image, before)
+        known = [member for member in before.last_known_elr if member not in lost] or list(before.last_known_elr)
+        if state.leader_recovering and not before.leader_recovering and known[:1] != [state.leader]:
             text = f"{state.leader} leads out of sync: ISR {before.isr}, ELR {before.elr}, {before.last_known_elr}"
             self.checker.broken("elected", name, text)
         lacking = _settled(state) - _settled(before) - set(state.isr)
@@ -187,7 +199,7 @@ class ReplicaLaws:
         fenced = [member for member in state.isr if (broker := image.brokers.get(member)) is None or broker.fenced]
         if fenced and (state.leader != NO_LEADER or len(state.isr) > 1):
             self.checker.broken("assignment", name, f"{fenced} are fenced, ISR {state.isr}, leader {state.leader}")
-        if state.leader == NO_LEADER and not (state.isr or state.elr or state.last_known_elr):
+        if _has_candidates(before) and not _has_candidates(state) and not lost & set(before.last_known_elr):
             self.checker.broken("assignment", name, "no eligible leader is left")
 
     def _look_at_proposer(self, image: Any, name: str, key: Key, before: PartitionState, state: PartitionState) -> None:
@@ -315,7 +327,7 @@ class ReplicaLaws:
         log = partition.log
         name = f"{partition.topic}-{partition.index}"
         for raw, header in _batches(log, max(known.compared, log.start_offset), log.high_watermark):
-            epoch = log.leader_epochs.epoch_at(header.base_offset)
+            epoch = log.leader_epochs.epoch_at(max(header.base_offset, log.start_offset))  # records may be deleted
             if epoch != header.partition_leader_epoch:
                 text = f"{machine.name} takes offset {header.base_offset} for one of epoch {epoch}, it is of epoch"
                 self.checker.broken("epoch cache", name, f"{text} {header.partition_leader_epoch}")
@@ -342,7 +354,7 @@ class ReplicaLaws:
         newest = max(images, key=lambda image: image.offset)
         for machine, image in zip(running, images, strict=True):
             if image.offset != newest.offset:
-                return f"{machine.name} has metadata up to {image.offset}, another one up to {newest.offset}"
+                return f"{machine.name} has metadata up to {image.offset}, another replica up to {newest.offset}"
         voters = self._unsettled_voters()
         if voters:
             return voters
@@ -376,6 +388,7 @@ class ReplicaLaws:
     def judge(self) -> None:
         """Check the final state, once the cluster is at rest."""
         self.look_now()
+        self.coordinators.judge(self.cluster.brokers)
         for machine in self.cluster.brokers:
             node = machine.node
             assert node is not None
@@ -384,6 +397,16 @@ class ReplicaLaws:
                 state = node.broker.image.topics.partition(partition.topic_id, partition.index)
                 if state is None or machine.config.node_id not in state.replicas:
                     self.checker.broken("orphan", f"{partition.topic}-{partition.index}", f"kept by {machine.name}")
+
+
+def _lost_logs(image: Any, state: PartitionState) -> set[int]:
+    """The replicas whose brokers have registered without the log directory."""
+    brokers = [image.brokers.get(member) for member in state.replicas]
+    return {broker.id for broker in brokers if broker and not broker.has_online_directory(state.directory(broker.id))}
+
+
+def _has_candidates(state: PartitionState) -> bool:
+    return state.leader != NO_LEADER or bool(state.isr or state.elr or state.last_known_elr)
 
 
 def _settled(state: PartitionState) -> set[int]:

@@ -7,6 +7,7 @@ The seed draws everything: flush and roll settings, the producers, and which fau
 
 from __future__ import annotations
 
+import importlib
 import logging
 import random
 import traceback
@@ -37,7 +38,7 @@ SERVES_MAX_MS: Final = 60_000.0
 DONE_MAX_MS: Final = 120_000.0
 """When all faults are over, every client finishes within this time."""
 SETTLED_MS: Final = 3_000.0
-"""When no client works any more, every broker has caught up with the metadata within this time."""
+"""After the clients have stopped, every broker has caught up with the metadata within this time."""
 FREED_MAX_MS: Final = 40_000.0
 """Retention starts at most `log.initial.task.delay.ms` after a node's start."""
 SHORT_SHARE: Final = 0.25
@@ -49,6 +50,13 @@ STOPPED_SHARE: Final = 0.2
 BULK_SHARE: Final = 0.06
 """Share of the seeds with a topic of many partitions and a log of many segments; each takes seconds."""
 MORTAL_TOPICS: Final = ("m0", "m1", "m2")
+KINDS: Final = {
+    "cluster": "kraft_node.testing.cluster_scenario:ClusterScenario",
+    "groups": "kraft_node.testing.groups.scenario:GroupScenario",
+    "secured": "kraft_node.testing.secured.scenario:SecuredScenario",
+    "transactions": "kraft_node.testing.transactions.scenario:TransactionScenario",
+}
+"""The scenarios of clusters."""
 
 
 @dataclass
@@ -73,7 +81,7 @@ class Result:
 
 
 def run(seed: int, nodes: int = 1, kind: str = "node") -> Result:
-    """Run one seed of `kind`: "node" (`nodes` combined nodes, each with its own records) or "cluster"."""
+    """Run one seed of `kind`: "node" (`nodes` combined nodes, each with its own records) or one of `KINDS`."""
     world = World(seed)
     story = StoryLog(world)
     logger = logging.getLogger("kraft_node")
@@ -84,9 +92,10 @@ def run(seed: int, nodes: int = 1, kind: str = "node") -> Result:
     try:
         if kind == "node":
             return Scenario(world, story, nodes).run()
-        from kraft_node.testing.cluster_scenario import ClusterScenario  # noqa: PLC0415 - which builds on this one
-
-        return ClusterScenario(world, story).run()
+        module, _, name = KINDS[kind].partition(":")
+        scenario: Any = getattr(importlib.import_module(module), name)  # they build on this one
+        result: Result = scenario(world, story).run()
+        return result
     finally:
         logger.removeHandler(story)
         logger.setLevel(before[0])
@@ -150,6 +159,11 @@ class Scenario:
     def workers(self) -> list[Worker]:
         return [*self.producers, *self.consumers, *self.admins, *self.keyed]
 
+    @property
+    def acknowledged(self) -> int:
+        """Batches that were acknowledged."""
+        return sum(producer.acknowledged for producer in self.producers)
+
     # -- the run
 
     def run(self) -> Result:
@@ -172,7 +186,7 @@ class Scenario:
             world.events,
             world.now_ms,
             world.hash,
-            sum(producer.acknowledged for producer in self.producers),
+            self.acknowledged,
             self.checker.records_read,
             self.faults_done,
             world.trace,
@@ -347,6 +361,6 @@ class Scenario:
 
 
 async def look_up(admin: Admin, topic: str) -> None:
-    """Ask for a topic's final state until there is an answer."""
+    """Request a topic's final state until an answer arrives."""
     while not await admin.look_up(topic, settled=True):
         await admin.session.sleep(100)

@@ -57,7 +57,7 @@ class Script:
         world.at(0.0, self._step, host=host)
 
     def stop(self) -> None:
-        """Stop the coroutine wherever it waits."""
+        """Stop the coroutine at its present wait."""
         if not self.done:
             self.done = True
             self._work.close()

@@ -1,12 +1,12 @@
 """Whole nodes under many seeds.
 
-    python -m kraft_node.testing.sim [--scenario node|cluster|both] [--seeds N] [--first S] [--jobs J] [--until-broken]
-    python -m kraft_node.testing.sim [--scenario node|cluster] --seed S [--nodes N] [--story]
+    python -m kraft_node.testing.sim [--scenario KIND] [--seeds N] [--first S] [--jobs J] [--until-broken]
+    python -m kraft_node.testing.sim [--scenario KIND] --seed S [--nodes N] [--story]
 
 
-`--seeds 0` runs without end; `--json` prints the result as JSON. Each seed is a run of `scenario` or of
-`cluster_scenario` (`both`: alternating). The same seed gives the same run on every machine. A failure ends with the
-command that replays it. Exit code 1 if a law was broken.
+`--seeds 0` runs without end; `--json` prints the result as JSON. KIND is `node`, `cluster`, `groups`,
+`secured`, `transactions`, or `both`: node and cluster alternating. The same seed gives the same run on every machine.
+A failure ends with the command that replays it. Exit code 1 if a law was broken.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from multiprocessing.pool import AsyncResult
 from typing import Any, Final
 
 from kraft_node.testing.checker import Finding
-from kraft_node.testing.scenario import Result, run
+from kraft_node.testing.scenario import KINDS, Result, run
 
 DEFAULT_SEEDS: Final = 200
 NODE, CLUSTER, BOTH = "node", "cluster", "both"
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first of them")
     parser.add_argument("--seed", type=int, metavar="S", help="run this one only")
     parser.add_argument("--story", action="store_true", help="with --seed: print the events")
-    parser.add_argument("--scenario", choices=(NODE, CLUSTER, BOTH), default=NODE, help="what to run")
+    parser.add_argument("--scenario", choices=(NODE, *KINDS, BOTH), default=NODE, help="what to run")
     parser.add_argument("--nodes", type=int, default=1, metavar="N", help="machines, each controller and broker")
     parser.add_argument("--until-broken", action="store_true", help="stop at the first seed that breaks a law")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")

@@ -1,9 +1,9 @@
-"""Simulated time: an event queue whose order follows from the seed, and a clock that jumps from event to event.
+"""Simulated time: an event queue with an order that follows from the seed, and a clock that jumps from event to event.
 
-Every event belongs to a host (a simulated machine) and to that host's life: events of a crashed process are dropped. A
-host can be paused (a stopped process, a blocked loop): its events wait. When it wakes, timers and I/O run in the order
-of their times, or all I/O before the first timer, as on a real loop. A process can also die inside an event, at one of
-its disk operations: `ProcessDied` unwinds to the queue.
+Every event belongs to a host (a simulated machine) and to a life of the host: events of a crashed process are dropped.
+A host can be paused (a stopped process, a blocked loop): its events wait. When it wakes, timers and I/O run in the
+order of their times, or all I/O before the first timer, as on a real loop. A process can also die inside an event, at
+one of its disk operations: `ProcessDied` unwinds to the queue.
 
 The trace is a list of lines that reads like a story. Its hash covers every line with its time and event count, and is
 the same for the same seed.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 EVENTS_MAX: Final = 5_000_000
-"""A run with more events is stuck: two parts call each other for ever."""
+"""A run with more events is stuck: two parts call each other without end."""
 
 TRACE_MAX: Final = 20_000
 """Lines kept for reading; the hash covers all lines."""
@@ -37,7 +37,7 @@ TELL_MS: Final = 1.0
 """The maximum delay until the loop learns that a job is finished."""
 
 AFTER_IO: Final = 1 << 40
-"""Added to a timer's place in the queue: it runs after everything else at the same moment."""
+"""Added to a timer's place in the queue: it runs after all other events at the same moment."""
 
 START_WALL_MS: Final = 1_700_000_000_000
 
@@ -88,7 +88,7 @@ class World:
         self.events = 0
         self.trace: list[str] = []
         self.running: SimHost | None = None
-        """The host whose event is running."""
+        """The host of the running event."""
         self.watcher: Callable[[], None] | None = None
         """Called after every event."""
         self.on_spent: Callable[[SimHost, Spent, Callable[..., None]], None] | None = None
@@ -117,7 +117,7 @@ class World:
         return timer
 
     def step(self) -> bool:
-        """Run the next event; False if there is none."""
+        """Run the next event; False without an event."""
         while self._queue:
             moment, sequence, timer = heapq.heappop(self._queue)
             host = timer.host
@@ -249,7 +249,7 @@ class SimScheduler:
 class SimBackground:
     """Lanes of one process: a job takes a random time, jobs of a lane keep their order.
 
-    The work itself happens at the end of that time, in one moment. The loop learns of it a little later, and other
+    The work itself happens at the end of the time, in one moment. The loop learns of it a little later, and other
     events run in between. A crash happens before a job, between two of its disk operations, or before the loop learns
     of it.
     """

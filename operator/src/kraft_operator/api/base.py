@@ -50,8 +50,8 @@ def rules_of(rules: tuple[Rule, ...]) -> dict[str, Any]:
 def marked(*, keys: tuple[str, ...] = (), rules: tuple[Rule, ...] = (), free: bool = False) -> dict[str, Any]:
     """Marks for `Field(json_schema_extra=…)`.
 
-    `keys` make a list a map by these keys, so that two writers can own different items and changes apply to items;
-    `free` accepts any content, for parts that Kubernetes defines and checks.
+    `keys` make a list a map by these keys: two writers can own different items, and changes apply to items. `free`
+    accepts any content, for parts that Kubernetes defines and checks.
     """
     marks: dict[str, Any] = rules_of(rules)
     if keys:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from kraft_operator.api.base import UUID, Free, Model, Name, NodeId, Properties, Quantity, Rule, marked
 from kraft_operator.api.pools import NodePool
+from kraft_operator.api.security import SECURITY_RULES, Security
 from kraft_operator.api.windows import WINDOWS_MAX, MaintenanceWindow
 
 CONTROLLER_PORT: Final = 9090
@@ -75,6 +76,29 @@ class Listener(Model):
         | None
     ) = None
 
+    annotations: Annotated[
+        dict[str, Annotated[str, Field(max_length=4096)]],
+        Field(max_length=32, description="of the services of a listener outside, for load balancers and DNS"),
+    ] = {}
+    source_ranges: Annotated[
+        list[Annotated[str, Field(max_length=64, pattern=r"^[0-9a-fA-F:.]+/[0-9]{1,3}$")]],
+        Field(max_length=64, description="networks whose clients a LoadBalancer lets in; all if empty"),
+    ] = []
+    load_balancer_class: (
+        Annotated[str, Field(min_length=1, max_length=253, description="of a LoadBalancer; it never changes")] | None
+    ) = None
+    tls: Annotated[bool, Field(description="default: true if security.tls is Enabled")] | None = None
+    authentication: (
+        Annotated[
+            Literal["MutualTls", "ScramSha512", "Anonymous"],
+            Field(
+                description="MutualTls: certificates of the clients' authority; the user is the common name."
+                " ScramSha512: passwords. Default: MutualTls with TLS, Anonymous without"
+            ),
+        ]
+        | None
+    ) = None
+
 
 class Quorum(Model):
     """The controllers' Raft quorum."""
@@ -109,7 +133,7 @@ class Replacement(Model):
     RULES: ClassVar = (
         Rule(
             "self.node == oldSelf.node && self.by == oldSelf.by",
-            "a replacement is carried out once under its name: add another with a new name instead of editing this one",
+            "a replacement is carried out once under its name: add another with a new name, and do not edit this entry",
         ),
     )
     name: Name
@@ -124,8 +148,9 @@ class Replacement(Model):
         list[Literal["MetadataPause", "DataLoss"]],
         Field(
             max_length=2,
-            description="risks taken knowingly. MetadataPause: no metadata can change while a voter restarts, as the"
-            " replaced one is down. DataLoss: partitions whose only in-sync copy is on this node are given up",
+            description="risks taken knowingly. MetadataPause: the replaced voter is down, so metadata cannot change"
+            " while another voter restarts. DataLoss: give up partitions that have their only in-sync copy on this"
+            " node",
             json_schema_extra={"x-kubernetes-list-type": "set"},
         ),
     ] = []
@@ -161,8 +186,8 @@ class UpdateStrategy(Model):
         list[Annotated[str, Field(max_length=249)]],
         Field(
             max_length=64,
-            description="topics that may fall below min.insync.replicas while a broker restarts, such as those of one"
-            " replica",
+            description="topics that may fall below min.insync.replicas while a broker restarts, such as topics with"
+            " one replica",
             json_schema_extra={"x-kubernetes-list-type": "set"},
         ),
     ] = []
@@ -210,15 +235,19 @@ class Rebalance(Model):
     by_load: Annotated[
         Literal["Off", "Preview", "Move"],
         Field(
-            description="balance bytes and leaders of brokers. Preview: status.balance tells what would move. Move:"
-            " it is moved, a few partitions at a time, with the throttle of drain"
+            description="balance bytes and leaders of brokers. Preview: status.balance lists the moves. Move: the"
+            " operator moves a few partitions at a time, with the throttle of drain"
         ),
     ] = "Off"
     threshold_percent: Annotated[
         int, Field(ge=5, le=1000, description="of byLoad: how far above the mean a broker may be before anything moves")
     ] = 20
     minimum_difference: Annotated[
-        Quantity, Field(description="of byLoad: bytes above the mean that are left alone, whatever they are in percent")
+        Quantity,
+        Field(
+            description="of byLoad: a broker may always have this many bytes above the mean, also above"
+            " thresholdPercent"
+        ),
     ] = "1Gi"
 
 
@@ -272,8 +301,8 @@ class KRaftClusterSpec(Model):
         Rule(
             "(self.hibernated && oldSelf.hibernated) || !self.listeners.exists(l, l.type == 'Internal')"
             f" || self.listeners.exists(n, {_INTERNAL_CEL.format('self')} && {_INTERNAL_CEL.format('oldSelf')})",
-            "brokers reach each other by the first listener of type Internal, all of them or none: keep it, and add"
-            " others behind it; or set hibernated to true, and change it then",
+            "all brokers reach each other by the first listener of type Internal: keep it, and add others behind it."
+            " Or set hibernated to true, and change it then",
         ),
         Rule(
             "self.listeners.all(l, self.listeners.exists_one(m, m.port == l.port))",
@@ -300,6 +329,7 @@ class KRaftClusterSpec(Model):
             "a pool's config has a key that follows from the rest of the resource: use nodePools, listeners, quorum,"
             " rack, metrics",
         ),
+        *SECURITY_RULES,
     )
     image: (
         Annotated[
@@ -307,7 +337,7 @@ class KRaftClusterSpec(Model):
             Field(
                 min_length=1,
                 max_length=512,
-                description="image of the nodes, as a full reference; default: the operator's setting",
+                description="full reference of the nodes' image; default: the operator's setting",
             ),
         ]
         | None
@@ -336,6 +366,7 @@ class KRaftClusterSpec(Model):
     listeners: Annotated[
         list[Listener], Field(min_length=1, max_length=LISTENERS_MAX, json_schema_extra=marked(keys=("name",)))
     ] = [Listener(name="plain", port=9092)]
+    security: Annotated[Security, Field(description="without it, nothing is encrypted")] | None = None
     quorum: Quorum = Quorum()
     metadata_version: (
         Annotated[
@@ -350,8 +381,8 @@ class KRaftClusterSpec(Model):
     metadata_version_policy: Annotated[
         Literal["Keep", "Latest"],
         Field(
-            description="without metadataVersion: Keep what is finalized when a new image is rolled out, so that there"
-            " is a way back; or finalize the Latest that all nodes support once the roll is done"
+            description="without metadataVersion. Keep: a new image keeps the finalized version, so the former image"
+            " can return. Latest: after the roll, finalize the latest version that all nodes support"
         ),
     ] = "Keep"
     rack: Rack | None = None

@@ -8,17 +8,17 @@ from pydantic import BaseModel
 
 from kraft_operator.api.base import CLUSTER_NAME, CLUSTER_NAME_CHARS_MAX, GROUP, VERSION, Rule, rules_of
 from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.pipeline_status import KafkaRunStatus, KafkaTableStatus
 from kraft_operator.api.pipelines import (
     PIPELINE_NAME_CHARS_MAX,
     KafkaMetadataArchiveSpec,
-    KafkaRunStatus,
     KafkaScrubSpec,
     KafkaTableSpec,
-    KafkaTableStatus,
 )
 from kraft_operator.api.schema import structural
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.api.topic import KRaftTopicSpec, KRaftTopicStatus
+from kraft_operator.api.user import KRaftUserSpec, KRaftUserStatus
 
 CATEGORIES: Final = ["kraft", "all"]
 SERVICE_NAME_CHARS_MAX: Final = 63
@@ -159,6 +159,21 @@ def topic_crd() -> dict[str, Any]:
     return _crd("KRaftTopic", "krafttopics", "kt", KRaftTopicSpec, KRaftTopicStatus, columns, {}, ())
 
 
+def user_crd() -> dict[str, Any]:
+    """`kraftusers.kraftcluster.io`."""
+    columns = [
+        _column("Cluster", ".spec.cluster"),
+        _column("Authentication", ".spec.authentication.type"),
+        _column("ACLs", ".status.acls", "integer"),
+        _column("Ready", _condition("Ready")),
+        _column("Age", ".metadata.creationTimestamp", "date"),
+        _column("Secret", ".status.secret", wide=True),
+        _column("Expires", ".status.expires", "date", wide=True),
+        _REASON,
+    ]
+    return _crd("KRaftUser", "kraftusers", "ku", KRaftUserSpec, KRaftUserStatus, columns, {}, ())
+
+
 _RUNS: Final = [
     _column("Schedule", ".spec.schedule"),
     _column("Result", ".status.lastRun.result"),
@@ -205,4 +220,4 @@ def _pipeline(
 
 def crds() -> tuple[dict[str, Any], ...]:
     """All definitions."""
-    return cluster_crd(), topic_crd(), table_crd(), archive_crd(), scrub_crd()
+    return cluster_crd(), topic_crd(), user_crd(), table_crd(), archive_crd(), scrub_crd()

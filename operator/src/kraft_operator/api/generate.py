@@ -1,7 +1,7 @@
 """Write what follows from the models: `python -m kraft_operator.api.generate [ROOT]`.
 
-The CustomResourceDefinitions, beside the plain manifests and in the operator's chart; and the schema of the values of
-the cluster's chart, which are the specification with pools, listeners and volumes by name.
+These are the CustomResourceDefinitions, beside the plain manifests and in the operator's chart, and the schema of the
+values of the cluster's chart. The values are the specification with pools, listeners and volumes by name.
 """
 
 from __future__ import annotations

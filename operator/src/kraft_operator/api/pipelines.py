@@ -1,22 +1,21 @@
 """`KafkaTable`, `KafkaMetadataArchive` and `KafkaScrub`: pipelines that the operator runs.
 
-Their specifications are the YAML files of `kraft-pipeline`, field by field (a test holds them together), and three
-fields that only the operator reads: `clusterRef`, `driver` (how it runs as a pod), `paused`.
+Their specifications are the YAML files of `kraft-pipeline`, field by field (a test compares them). Three more fields
+are for the operator only: `clusterRef`, `driver` (its pod), `paused`.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from kraft_operator.api.base import Amount, Free, Model, Name, Quantity, Rule, marked
-from kraft_operator.api.status import Condition
-from kraft_operator.api.template import CONSTRAINTS_MAX, ENV_MAX
+from kraft_operator.api.base import Free, Model, Rule
+from kraft_operator.api.pipeline_driver import Driver
 
 PIPELINE_NAME_CHARS_MAX: Final = 40
 """Limit of the resource's name: a CronJob is named `NAME-archive`, and its pods get 11 and 6 more of 63 characters."""
-VOLUMES_MAX: Final = 8
 TOPICS_MAX: Final = 1000
 EXECUTORS_MAX: Final = 1000
 OPERATORS_OWN: Final = frozenset({"clusterRef", "driver", "paused", "schedule"})
@@ -24,8 +23,15 @@ OPERATORS_OWN: Final = frozenset({"clusterRef", "driver", "paused", "schedule"})
 IN_PLAIN: Final = (
     "every reader of the resource can read this password: put it into a Secret, and name the Secret in passwordSecret"
 )
+OPTION_IN_PLAIN: Final = (
+    "every reader of the resource can read this secret: put it into a Secret, and name the Secret in security.secret"
+)
+HIDDEN_OPTION: Final = re.compile("(?i)sasl.jaas|password|passphrase|secret|keystore.key")
+SECURITY_FOLDER: Final = "/etc/kraft-security"
+"""Where the Secret `spec.security.secret` is mounted."""
 REGISTRY_VARIABLE: Final = "KRAFT_REGISTRY_PASSWORD"
-"""The driver's environment variable."""
+KEY_REGISTRY_VARIABLE: Final = "KRAFT_KEY_REGISTRY_PASSWORD"
+"""The driver's environment variables."""
 
 Duration = Annotated[str, Field(pattern=r"^[0-9]+(ms|s|m|h|d)$", max_length=16)]
 Size = Annotated[str, Field(pattern=r"^[0-9]+([kKmMgG]i?)?$", max_length=16)]
@@ -37,59 +43,6 @@ Servers = Annotated[str, Field(min_length=1, max_length=4096, description="host:
 Schedule = Annotated[
     str, Field(min_length=1, max_length=100, description="a cron expression, in UTC; default: one run for each change")
 ]
-
-
-class DriverVolume(Model):
-    """A volume of the driver: an existing claim with the label kraftcluster.io/pipelines=allowed, or a claim that the
-    operator makes and never deletes."""
-
-    RULES: ClassVar = (
-        Rule(
-            "has(self.claimName) != has(self.size)",
-            "a volume is either an existing claim or a new one: give claimName or size",
-        ),
-    )
-    name: Name
-    mount_path: Annotated[str, Field(pattern=r"^/[^:]*[^:/]$", max_length=512)]
-    claim_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    size: Quantity | None = None
-    storage_class: Annotated[str, Field(max_length=253, description="the default class if left out")] | None = None
-    access_mode: Annotated[
-        Literal["ReadWriteOnce", "ReadWriteMany"], Field(description="of a new claim; executors need ReadWriteMany")
-    ] = "ReadWriteOnce"
-
-
-class DriverResources(Model):
-    """Resources of the driver's container, as in Kubernetes."""
-
-    requests: Annotated[dict[str, Amount], Field(max_length=16)] = {"cpu": "500m", "memory": "1Gi"}
-    limits: Annotated[dict[str, Amount], Field(max_length=16)] = {"memory": "2Gi"}
-
-
-class Driver(Model):
-    """How a pipeline runs as a pod."""
-
-    image: Annotated[str, Field(min_length=1, max_length=512, description="default: the operator's setting")] | None = (
-        None
-    )
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    image_pull_secrets: Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=8)] = []
-    resources: DriverResources = DriverResources()
-    env: Annotated[
-        list[Free],
-        Field(
-            max_length=ENV_MAX,
-            description="as in a container; Secrets must be listed in the service account kraft-pipeline",
-        ),
-    ] = []
-    volumes: Annotated[list[DriverVolume], Field(max_length=VOLUMES_MAX, json_schema_extra=marked(keys=("name",)))] = []
-    scratch: Annotated[Quantity, Field(description="maximum size of temporary files")] = "4Gi"
-    labels: Annotated[dict[str, str], Field(max_length=32)] = {}
-    annotations: Annotated[dict[str, str], Field(max_length=32)] = {}
-    node_selector: Annotated[dict[str, str], Field(max_length=32)] = {}
-    tolerations: Annotated[list[Free], Field(max_length=CONSTRAINTS_MAX)] = []
-    affinity: Free | None = None
-    priority_class_name: Annotated[str, Field(max_length=253)] | None = None
 
 
 # KafkaTable
@@ -118,9 +71,9 @@ class SecretKey(Model):
 class RegistryTls(Model):
     """Certificates in PEM, as files on the driver's volumes."""
 
-    ca_file: Annotated[Text, Field(description="what signs the registry's certificate; else the system's")] | None = (
-        None
-    )
+    ca_file: (
+        Annotated[Text, Field(description="what signs the registry's certificate; the system's by default")] | None
+    ) = None
     certificate_file: Annotated[Text, Field(description="the client's, with keyFile")] | None = None
     key_file: Text | None = None
 
@@ -160,10 +113,6 @@ class Value(Model):
             "only avro values have a schemaFile: set format to avro",
         ),
         Rule(
-            "self.format != 'raw' || !has(self.registry)",
-            "raw values have no registry: set format to what they are",
-        ),
-        Rule(
             "self.format != 'protobuf' || has(self.registry)",
             "protobuf values name their schema by a registry's id: set registry",
         ),
@@ -175,7 +124,7 @@ class Value(Model):
     format: Literal["raw", "json", "avro", "protobuf"] = "raw"
     envelope: Annotated[
         Literal["none", "debezium"],
-        Field(description="debezium: values are change events, and rows are those of the database"),
+        Field(description="debezium: values are change events, and rows are the rows of the database"),
     ] = "none"
     evolve: Annotated[
         Literal["none", "additive"],
@@ -203,13 +152,26 @@ class Key(Model):
 
     RULES: ClassVar = (
         Rule("self.format == 'avro' || !has(self.schemaFile)", "only avro keys have a schemaFile: set format to avro"),
+        Rule(
+            "self.format in ['avro', 'protobuf', 'jsonschema'] || !has(self.registry)",
+            "only avro, protobuf and jsonschema keys have a registry: set format",
+        ),
+        Rule(
+            "self.format in ['json', 'jsonschema'] || !has(self.type)",
+            "only json and jsonschema keys have a type: set format",
+        ),
     )
     format: Annotated[
-        Literal["raw", "string", "int", "long", "json", "avro"],
-        Field(description="raw: bytes; string, int, long: as Kafka's serializers write them; json, avro: a struct"),
+        Literal["raw", "string", "int", "long", "json", "avro", "protobuf", "jsonschema"],
+        Field(
+            description="raw: bytes; string, int, long: as Kafka's serializers write them; others: a struct, or a "
+            "single value; protobuf, jsonschema: by registry, or else by value.registry"
+        ),
     ] = "raw"
-    fields: Annotated[Free, Field(alias="schema", description="json: types by field; avro: the schema")] = {}
+    fields: Annotated[Free, Field(alias="schema", description="types by field; avro: the schema")] = {}
+    type: Annotated[Text, Field(description="json, jsonschema: the type of a key without fields")] | None = None
     schema_file: Annotated[Text, Field(description="avro: the schema, on one of the driver's volumes")] | None = None
+    registry: Registry | None = None
 
 
 class Headers(Model):
@@ -237,9 +199,16 @@ class Table(Model):
         ),
     )
     format: Literal["delta", "iceberg", "parquet"] = "delta"
-    path: Annotated[Text, Field(description="a folder on one of the driver's volumes, or s3://…")]
+    path: Annotated[
+        Text, Field(description="a folder on one of the driver's volumes, or s3://…, gs://…, az://…, abfss://…")
+    ]
     partition_by: Annotated[
-        list[Text], Field(max_length=16, description="columns; year, month, date or hour of time or of a column")
+        list[Text],
+        Field(
+            max_length=16,
+            description="columns; year, month, date or hour of time or of a column; iceberg: bucket(n, column) and "
+            "truncate(width, column)",
+        ),
     ] = []
     mode: Literal["append", "upsert"] = "append"
     key: Annotated[list[Text], Field(max_length=16, description="upsert: the columns that identify a row")] = []
@@ -247,8 +216,8 @@ class Table(Model):
         Annotated[
             Text,
             Field(
-                description="upsert: the column whose greater value marks the newer row; default: time, for "
-                "debezium _source_position"
+                description="upsert: the column that orders the rows of a key; the greatest value is the newest row; "
+                "default: time, for debezium _source_position"
             ),
         ]
         | None
@@ -260,7 +229,8 @@ class Table(Model):
         Words, Field(description="PyIceberg's options of a catalog; default: the table is at its path")
     ] = {}
     storage_options: Annotated[
-        Words, Field(description="AWS_ENDPOINT_URL, …; put access keys into driver.env instead")
+        Words,
+        Field(description="AWS_ENDPOINT_URL, AZURE_STORAGE_ACCOUNT_NAME, …; put access keys into driver.env instead"),
     ] = {}
 
 
@@ -293,7 +263,7 @@ class Engine(Model):
         Literal["local", "inline", "kubernetes"],
         Field(
             description="local: Spark in the driver's pod. inline: one process without Spark, for little data."
-            " kubernetes: Spark, whose executors are pods"
+            " kubernetes: Spark with executors as pods"
         ),
     ] = "local"
     executors: Annotated[int, Field(ge=1, le=EXECUTORS_MAX)] = 2
@@ -302,9 +272,42 @@ class Engine(Model):
     spark: Annotated[Words, Field(description="further settings of Spark")] = {}
 
 
+class RunEngine(Engine):
+    """The engine of an archive or a scrub, which always need Spark."""
+
+    mode: Annotated[
+        Literal["local", "kubernetes"],
+        Field(description="local: Spark in the driver's pod. kubernetes: Spark with executors as pods"),
+    ] = "local"
+
+
+class Security(Model):
+    """How a pipeline connects to a secured cluster: by Kafka's client properties."""
+
+    RULES: ClassVar = (
+        Rule(
+            "has(self.secret) != has(self.propertiesFile)",
+            "properties are in a Secret or in a file: give either secret or propertiesFile",
+        ),
+    )
+    secret: (
+        Annotated[Secret, Field(description="its key client.properties; that may name the Secret's other keys")] | None
+    ) = None
+    properties_file: Annotated[Text, Field(description="on one of driver.volumes")] | None = None
+
+
+class ArchiveSecurity(Security):
+    """As for other pipelines; controllers may need other properties than brokers."""
+
+    controller_properties_file: (
+        Annotated[Text, Field(description="for the controllers; on one of driver.volumes, or in the Secret")] | None
+    ) = None
+
+
 class PipelineSpec(Model):
     """The common fields of all pipelines."""
 
+    security: Security | None = None
     cluster_ref: ClusterRef | None = None
     bootstrap_servers: Servers | None = None
     driver: Driver = Driver()
@@ -315,6 +318,7 @@ class RunSpec(PipelineSpec):
     """The specification of a pipeline that runs to an end."""
 
     schedule: Schedule | None = None
+    engine: RunEngine = RunEngine()
 
 
 _ONE_SOURCE: Final = Rule(
@@ -330,17 +334,32 @@ _KEPT: Final = Rule(
 )
 
 
+_SHARED: Final = Rule(
+    "self.engine.mode != 'kubernetes' ||"
+    " self.driver.volumes.all(v, has(v.claimName) || v.accessMode == 'ReadWriteMany')",
+    "executors on any machine mount driver.volumes, too: these need accessMode ReadWriteMany; or use an object store",
+)
+
+
 class KafkaTableSpec(PipelineSpec):
     """Writes topics to a table, each record exactly once."""
 
     RULES: ClassVar = (
         _ONE_SOURCE,
         _KEPT,
+        _SHARED,
         Rule(
-            "self.engine.mode != 'kubernetes' ||"
-            " self.driver.volumes.all(v, has(v.claimName) || v.accessMode == 'ReadWriteMany')",
-            "executors on any machine mount driver.volumes, too: these need accessMode ReadWriteMany;"
-            " or use an object store",
+            f"self.kafka.all(k, !k.matches('{HIDDEN_OPTION.pattern}'))",
+            OPTION_IN_PLAIN,
+        ),
+        Rule(
+            "self.value.format != 'raw' || !has(self.value.registry) ||"
+            " self.key.format in ['avro', 'protobuf', 'jsonschema']",
+            "raw values have no registry: set value.format or key.format to the format of the bytes",
+        ),
+        Rule(
+            "!(self.key.format in ['protobuf', 'jsonschema']) || has(self.value.registry) || has(self.key.registry)",
+            "protobuf and jsonschema keys name their schema by a registry's id: set value.registry or key.registry",
         ),
     )
     topics: Topics
@@ -361,9 +380,9 @@ class KafkaTableSpec(PipelineSpec):
     starting_offsets: Literal["earliest", "latest"] = "earliest"
     fail_on_data_loss: bool = True
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
-    kafka: Annotated[Words, Field(description="further options of the client")] = {}
+    kafka: Annotated[Words, Field(description="further options of the client; secrets belong to security")] = {}
     transform: Annotated[
-        str, Field(max_length=65536, description="a SELECT from records, whose rows are the table's; else the records")
+        str, Field(max_length=65536, description="a SELECT from records that gives the rows; the records by default")
     ] = ""
     functions: Annotated[
         Free, Field(description="that transform calls, by name: python (module:function, in the image), returns")
@@ -381,6 +400,7 @@ class KafkaScrubSpec(RunSpec):
             "[has(self.clusterRef), has(self.bootstrapServers), size(self.directories) > 0].filter(x, x).size() == 1",
             "a scrub reads a cluster or directories: give one of clusterRef, bootstrapServers and directories",
         ),
+        _SHARED,
     )
     directories: Annotated[list[Text], Field(max_length=100, description="log directories, on driver.volumes")] = []
     topics: Annotated[list[Text], Field(max_length=TOPICS_MAX, description="names, with * and ?")] = ["*"]
@@ -393,9 +413,12 @@ class ArchiveTable(Model):
     """The location of the archive."""
 
     format: Literal["parquet", "delta"] = "parquet"
-    path: Annotated[Text, Field(description="a folder on one of the driver's volumes, or s3://…")]
+    path: Annotated[
+        Text, Field(description="a folder on one of the driver's volumes, or s3://…, gs://…, az://…, abfss://…")
+    ]
     storage_options: Annotated[
-        Words, Field(description="AWS_ENDPOINT_URL, …; put access keys into driver.env instead")
+        Words,
+        Field(description="AWS_ENDPOINT_URL, AZURE_STORAGE_ACCOUNT_NAME, …; put access keys into driver.env instead"),
     ] = {}
 
 
@@ -409,68 +432,34 @@ class KafkaMetadataArchiveSpec(RunSpec):
             "an archive has one source: give clusterRef, bootstrapServers, bootstrapControllers or directory",
         ),
         _KEPT,
+        _SHARED,
     )
+    security: ArchiveSecurity | None = None
     bootstrap_controllers: Servers | None = None
     directory: Annotated[Text, Field(description="__cluster_metadata-0, on one of driver.volumes")] | None = None
     table: ArchiveTable
 
 
-# Status
+REGISTRIES: Final = {"value": REGISTRY_VARIABLE, "key": KEY_REGISTRY_VARIABLE}
+"""The sections with a registry, and the variables with the passwords."""
 
 
-class PipelineCondition(Condition):
-    """A condition, as in Kubernetes."""
-
-    type: Literal["Ready", "Progressing", "Degraded"]
-
-
-class PipelineStatus(Model):
-    """The common status of all pipelines."""
-
-    observed_generation: int = 0
-    conditions: Annotated[list[PipelineCondition], Field(json_schema_extra=marked(keys=("type",)))] = []
-    bootstrap_servers: Annotated[str, Field(description="the servers that the pipeline reads from")] = ""
-
-
-class Batch(Model):
-    """A committed batch."""
-
-    number: int
-    rows: int
-    seconds: float
-    time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-
-
-class KafkaTableStatus(PipelineStatus):
-    """The state of the table, as its driver reports it."""
-
-    topics: Annotated[str, Field(description="names, or the pattern")] = ""
-    lag: Annotated[int, Field(description="records that are not in the table yet")] | None = None
-    dead_letters: int | None = None
-    last_batch: Batch | None = None
-
-
-class Run(Model):
-    """One run of a job."""
-
-    name: str
-    result: Annotated[str, Field(description="Running, Succeeded or Failed")]
-    started: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
-    finished: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
-    message: Annotated[str, Field(max_length=4096, description="the last message of the run")] = ""
-
-
-class KafkaRunStatus(PipelineStatus):
-    """The results of the runs."""
-
-    last_run: Run | None = None
-    last_success: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
+def registries(spec: PipelineSpec) -> dict[str, Registry]:
+    """The registries of a specification by the section that has it."""
+    if not isinstance(spec, KafkaTableSpec):
+        return {}
+    found = {"value": spec.value.registry, "key": spec.key.registry}
+    return {section: registry for section, registry in found.items() if registry is not None}
 
 
 def given(spec: PipelineSpec) -> dict[str, Any]:
     """The part of a specification that `kraft-pipeline` gets."""
     document = spec.model_dump(by_alias=True, exclude_none=True)
-    registry = document.get("value", {}).get("registry", {})
-    if registry.pop("passwordSecret", None) is not None:
-        registry["passwordEnv"] = REGISTRY_VARIABLE
+    for section, variable in REGISTRIES.items():
+        registry = document.get(section, {}).get("registry", {})
+        if registry.pop("passwordSecret", None) is not None:
+            registry["passwordEnv"] = variable
+    security = document.get("security", {})
+    if security.pop("secret", None) is not None:
+        security["propertiesFile"] = f"{SECURITY_FOLDER}/client.properties"
     return {key: value for key, value in document.items() if key not in OPERATORS_OWN}

@@ -21,7 +21,7 @@ class Volume(Model):
         Rule(
             "has(self.storageClass) == has(oldSelf.storageClass)"
             " && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",
-            "the storage class of a volume cannot change: add a pool with the other class, then remove this one",
+            "the storage class of a volume cannot change: add a pool with the other class, then remove this pool",
         ),
         Rule(
             "quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
@@ -46,8 +46,8 @@ class Storage(Model):
                 rules=(
                     Rule(
                         "self[0].name == oldSelf[0].name",
-                        "the first volume has the metadata log and stays first: keep it; to be rid of it, add a pool"
-                        " without it and remove this one",
+                        "the first volume has the metadata log and stays first: keep it. To remove it, add a pool"
+                        " without it and remove this pool",
                     ),
                 ),
             ),

@@ -1,6 +1,6 @@
 """Pydantic's JSON Schema as a structural schema of Kubernetes: no references, no `anyOf` with null, no titles.
 
-A value that may be left out has no default and is not required, so that CEL asks `has(…)`; maps carry their bounds as
+A value that may be left out has no default and is not required, so CEL needs `has(…)`; maps carry their bounds as
 `maxProperties`. CEL rules of the models (`Model.RULES`) are added where their object is.
 """
 
@@ -79,7 +79,7 @@ def _without_nulls(value: Any) -> Any:
 def _object(
     shaped: dict[str, Any], name: str, defs: dict[str, Any], models: dict[str, type[BaseModel]]
 ) -> dict[str, Any]:
-    shaped.pop("additionalProperties", None)  # what is not named is pruned or refused by the API server itself
+    shaped.pop("additionalProperties", None)  # the API server itself prunes or refuses fields without a name here
     shaped["properties"] = {key: _shaped(value, defs, models) for key, value in shaped["properties"].items()}
     model = models.get(name)
     if model is not None and issubclass(model, Model):

@@ -1,7 +1,8 @@
-"""`KRaftCluster`'s status: what the operator reports, and the few facts that it must remember.
+"""`KRaftCluster`'s status: the report of the operator, and the few facts that it must remember.
 
-It remembers facts that cannot be observed: the cluster id, all ids ever assigned, the disk of each node in force,
-voters that are being put into force, and replacements under way. All other facts are observed in every pass.
+It remembers facts that cannot be observed: the cluster id, all ids ever assigned, and the disk of each node in force.
+It also remembers voters that are being put into force, and replacements under way. All other facts are observed in
+every pass.
 """
 
 from __future__ import annotations
@@ -89,6 +90,13 @@ class OwnedTopic(Model):
     uid: Annotated[str, Field(max_length=64, description="uid of the KRaftTopic")] = ""
 
 
+class AuthorityStatus(Model):
+    """A certificate authority of the cluster."""
+
+    name: Annotated[str, Field(max_length=16, description="cluster or clients")]
+    key: Annotated[str, Field(max_length=64, description="SHA-256 of its public key")]
+
+
 class StepStatus(Model):
     """The current step, or the next step that waits for approval."""
 
@@ -124,6 +132,10 @@ class KRaftClusterStatus(Model):
             json_schema_extra=marked(keys=("name",)),
         ),
     ] = []
+    authorities: Annotated[
+        list[AuthorityStatus],
+        Field(description="authorities that the nodes trust", json_schema_extra=marked(keys=("name",))),
+    ] = []
     leader: NodeId | None = None
     version: Annotated[str, Field(description="finalized metadata.version")] = ""
     controllers: Annotated[str, Field(description="ready/wanted")] = ""
@@ -132,7 +144,7 @@ class KRaftClusterStatus(Model):
     replicas: Annotated[int, Field(description="number of brokers in the pool that spec.replicas sets")] = 0
     selector: Annotated[str, Field(description="label selector of these brokers' pods")] = ""
     step: StepStatus | None = None
-    plan: Annotated[list[str], Field(description="what a restart waits for, and the steps after it")] = []
+    plan: Annotated[list[str], Field(description="conditions that a restart waits for, and the steps after it")] = []
     balance: Annotated[
         list[str], Field(description="partitions that would move for rebalance.byLoad, as old and new replicas")
     ] = []

@@ -1,7 +1,8 @@
 """A pool's pod template: additions to the pods that the operator makes.
 
-The operator keeps the node container's command, ports and volumes, and the labels and annotations by which it finds
-pods and knows what they were made with. These have no field here, or a rule refuses and names the value.
+The operator keeps the node container's command, ports and volumes. It also keeps the labels and annotations by which
+it finds pods and the settings that they were made with. These have no field here, or a rule refuses and names the
+value.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NODE_CONTAINER: Final = "node"
 OWN_VARIABLES: Final = ("HOST_IP",)
 """Variables of the node container that the operator sets."""
 OWN_VOLUMES: Final = ("config", "tmp")
-"""Volumes of a pod that the operator mounts; those of log directories are named `volume-NAME`."""
+"""Volumes of a pod that the operator mounts; volumes of log directories are named `volume-NAME`."""
 OWN_LABELS: Final = (
     "app.kubernetes.io/instance",
     "app.kubernetes.io/managed-by",
@@ -206,7 +207,7 @@ class PodTemplate(Model):
         ),
         Rule(
             "self.annotations.all(k, !k.matches('^aspect[.]kraftcluster[.]io/'))",
-            "annotations aspect.kraftcluster.io/… tell what a pod was made with: choose others",
+            "annotations aspect.kraftcluster.io/… record the settings of a pod: choose others",
         ),
         Rule(
             f"self.env.all(e, !(e.name in {list(OWN_VARIABLES)}))",

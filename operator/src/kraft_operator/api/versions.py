@@ -4,7 +4,7 @@ KRaftCluster differs by two names: `rebalance` is `balance`, and `drain` is `mov
 All other kinds are the same in both. A conversion loses nothing in either direction; keys that it does not know stay.
 
 The API server converts through the webhook of the operator (`answer`). Definitions with both versions are applied by
-`kubectl kraft versions serve`; those of `deploy/crds` have v1alpha1 only and need no webhook.
+`kubectl kraft versions serve`; the definitions in `deploy/crds` have v1alpha1 only and need no webhook.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Object = dict[str, Any]
 
 
 class ConversionError(ValueError):
-    """What cannot be converted, and why."""
+    """A part that cannot be converted, and the reason."""
 
 
 def converted(resource: Mapping[str, Any], version: str) -> Object:
@@ -86,7 +86,7 @@ def with_beta(crd: Mapping[str, Any], storage: str, client: Mapping[str, Any]) -
 
 
 def definitions(storage: str, client: Mapping[str, Any] | None) -> list[Object]:
-    """All definitions: with both versions, or with v1alpha1 only if there is no webhook."""
+    """All definitions: with both versions, or without a webhook with v1alpha1 only."""
     if client is None:
         return [copy.deepcopy(crd) for crd in crds()]
     return [with_beta(crd, storage, client) for crd in crds()]

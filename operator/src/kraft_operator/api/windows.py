@@ -14,7 +14,7 @@ Time = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$", max_leng
 
 
 class MaintenanceWindow(Model):
-    """A time on some days of the week. A window whose end is before its begin ends on the next day."""
+    """A time on some days of the week. A window that ends before it begins ends on the next day."""
 
     RULES: ClassVar = (Rule("self.begin != self.end", "a window needs a duration: choose another end"),)
     days: Annotated[

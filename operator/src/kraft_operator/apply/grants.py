@@ -4,7 +4,7 @@ The author of a KRaftCluster may lack the right to read Secrets, but a container
 The operator reads no Secret and edits no grant. An administrator allows:
 
 - a service account by the label `kraftcluster.io/nodes: allowed`,
-- a Secret by the `secrets` of the pool's service account, or of the account `kraft-node` if the pool names none,
+- a Secret by the `secrets` of the pool's service account, or of the account `kraft-node` if the pool names no account,
 - a claim by the label `kraftcluster.io/nodes: allowed`.
 """
 
@@ -35,7 +35,7 @@ class UngrantedError(Exception):
 
 
 async def check_templates(api: Api, cluster: NamedCluster) -> None:
-    """Check the grants of all pools. A template without such names costs no request.
+    """Check the grants of all pools. A template without names of objects costs no request.
 
     Raises UngrantedError, and ApiError if the API server does not answer.
     """

@@ -63,31 +63,31 @@ class RefusedError(Exception):
 async def carry_out(
     client: Client,
     step: KafkaStep,
-    ask: Sequence[Address],
+    addresses: Sequence[Address],
     *,
     quorum: Quorum | None = None,
     controllers: Mapping[int, Address] | None = None,
 ) -> None:
-    """Carry out a step through the first address of `ask` that answers. A disruptive step is sent once, to the first.
+    """Carry out a step through the first of `addresses` that answers. A disruptive step is sent once, to the first.
 
     `controllers` has the addresses that AddVoter registers for the new voter. Raises UnreachableError if no node
     answers, RefusedError if the cluster refuses.
     """
     if isinstance(step, do.RemoveVoter):
-        ask = ask[:1]  # an answer may be lost, and a repeated request comes after the views have expired
+        addresses = addresses[:1]  # an answer may be lost, and a repeated request comes after the views have expired
     request = _request(step, quorum, controllers or {})
-    _check(request, await _ask(client, ask, request))
+    _check(request, await _send(client, addresses, request))
 
 
-async def _ask(client: Client, ask: Sequence[Address], request: Any) -> Any:
+async def _send(client: Client, addresses: Sequence[Address], request: Any) -> Any:
     reasons = []
-    for address in ask:
+    for address in addresses:
         try:
-            return await client.ask(address, request)
+            return await client.request(address, request)
         except UnreachableError as error:
             reasons.append(str(error))
     name = name_of(request.SCHEMA.api_key)
-    raise UnreachableError("; ".join(reasons) or f"{name}: no node is there to be asked")
+    raise UnreachableError("; ".join(reasons) or f"{name}: no node can take the request")
 
 
 def altered(kind: int, name: str, put: Mapping[str, str], remove: Iterable[str]) -> Any:

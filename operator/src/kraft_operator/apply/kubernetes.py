@@ -152,7 +152,7 @@ class Hands:
         ]
 
     def _claims(self, node_id: int, disk: int, volumes: Collection[str] = ()) -> list[Object]:
-        """The cluster's own claims of a disk; only those of `volumes`, if any are given."""
+        """The cluster's own claims of a disk; only the claims of `volumes`, if any are given."""
         names = {self._cluster.claim(volume, node_id, disk) for volume in volumes}
         return [
             claim
@@ -201,7 +201,7 @@ class Hands:
     async def _annotate(
         self, node_id: int, disk: int, key: str, value: str | None, volumes: Collection[str] = ()
     ) -> None:
-        """Annotate all claims of a disk, or only those of `volumes`. A value of None removes the annotation."""
+        """Annotate all claims of a disk, or only the claims of `volumes`. A value of None removes the annotation."""
         for claim in self._claims(node_id, disk, volumes):
             if claim["metadata"].get("annotations", {}).get(key) != value:
                 version = {"resourceVersion": claim["metadata"]["resourceVersion"]}
@@ -255,7 +255,8 @@ class Hands:
         return node.id - min(p.first_node_id for p in self._cluster.spec.node_pools if "broker" in p.roles)
 
     async def _stop(self, node_id: int) -> None:
-        """Delete a pod once, and only in the observed version. A late deletion could hit a pod that nobody observed."""
+        """Delete a pod once, and only in the observed version. A late deletion could hit a pod that the operator has
+        not observed."""
         pod = self._seen.pods.get(node_id)
         if pod is None or "deletionTimestamp" in pod["metadata"]:
             return
@@ -343,7 +344,7 @@ class Hands:
     async def rehearse_pods(self) -> None:
         """Check by dry runs whether Kubernetes accepts the pods of each pool. Raises PodRefusedError.
 
-        A used-up quota is no refusal here, because a restart deletes the old pod first.
+        A used-up quota does not count as a refusal here, because a restart deletes the old pod first.
         """
         for pool in self._cluster.spec.node_pools:
             try:
@@ -355,7 +356,8 @@ class Hands:
                     raise PodRefusedError(pool.name, error) from None
 
     async def _own(self) -> None:
-        """Set or remove the owner of claims, so that volumes go with the resource or stay, as the pool says."""
+        """Set or remove the owner of claims, so that volumes are deleted with the resource or stay, by the policy of
+        the pool."""
         for number, claim in self._own_claims():
             node = self._record.node(number)
             pool = self._cluster.pool(node.pool) if node is not None else None

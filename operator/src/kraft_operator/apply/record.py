@@ -1,5 +1,7 @@
 """The record of a cluster on Kubernetes: the ConfigMap `NAME-record`. It is separate, because a status may be lost.
 
+The claims of its KRaftUsers are kept alike in `NAME-users`.
+
 The reconciler reads it before it plans, and writes it for each Remember step. If all pools delete their volumes with
 the resource, the ConfigMap is deleted with it, too; otherwise it outlives the resource. Every write names the version
 that was read, so it fails if another writer has changed the object.
@@ -11,6 +13,7 @@ read from the status and the object is created from it.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -18,9 +21,9 @@ from pydantic import ValidationError
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply.kubernetes import InTheWayError, NotYetError
 from kraft_operator.kube.client import Api
-from kraft_operator.plan.model.record import Record
+from kraft_operator.plan.model.record import Record, UserClaim
 from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, NamedCluster
-from kraft_operator.specs.remembered import record_of, remembered
+from kraft_operator.specs.remembered import record_of, remembered, remembered_users, user_claims_of
 from kraft_operator.specs.storage import owned
 
 VERSION: Final = "1"
@@ -38,28 +41,29 @@ def name_of(cluster: str) -> str:
     return f"{cluster}-record"
 
 
-class RecordObject:
-    """The record's ConfigMap of one cluster, as last read or written."""
+def name_of_users(cluster: str) -> str:
+    """The name of the record of a cluster's users."""
+    return f"{cluster}-users"
 
-    def __init__(self, api: Api, cluster: NamedCluster, there: Object | None) -> None:
+
+class _KeptObject:
+    """A ConfigMap of a cluster with what must outlive a pass, as last read or written."""
+
+    def __init__(self, api: Api, cluster: NamedCluster, name: str, there: Object | None) -> None:
         """`there` is the object as read; None if it does not exist."""
         self._api = api
         self._cluster = cluster
         self._there = there
+        self.name = name
 
-    @property
-    def name(self) -> str:
-        """The name of the ConfigMap."""
-        return name_of(self._cluster.name)
+    def data(self) -> dict[str, str] | None:
+        """The data of the object, None if it does not exist yet.
 
-    def read(self, before: KRaftClusterStatus) -> Record:
-        """Return the record, from the status `before` if the object does not exist yet.
-
-        Raises BadRecordError, InTheWayError if the object is not the operator's, and NotYetError if it belongs to a
-        deleted cluster.
+        Raises BadRecordError for another version, InTheWayError if the object is not the operator's, and NotYetError if
+        it belongs to a deleted cluster.
         """
         if self._there is None:
-            return record_of(before)
+            return None
         metadata = self._there["metadata"]
         labels = metadata.get("labels", {})
         if (labels.get(INSTANCE), labels.get(MANAGED_BY)) != (self._cluster.name, MANAGER):
@@ -67,31 +71,31 @@ class RecordObject:
         owners = {one["uid"] for one in metadata.get("ownerReferences", ())}
         if "deletionTimestamp" in metadata or not owners <= {self._cluster.uid}:
             raise NotYetError(f"ConfigMap {self.name} belongs to a deleted KRaftCluster and is not deleted yet")
-        return self._parsed(self._there.get("data", {}))
-
-    def _parsed(self, data: dict[str, str]) -> Record:
-        where = f"ConfigMap {self.name}"
+        data: dict[str, str] = self._there.get("data", {})
         if data.get("version") != VERSION:
-            text = f"{where}: version {data.get('version')!r}, and this operator knows {VERSION}: run the operator that"
-            raise BadRecordError(f"{text} wrote it, or a later one")
-        try:
-            return record_of(KRaftClusterStatus.model_validate_json(data.get("record", "")))
-        except ValidationError as error:
-            problem = error.errors()[0]
-            place = ".".join(map(str, problem["loc"])) or "record"
-            raise BadRecordError(f"{where}: {place}: {problem['msg']}: restore it from a backup") from None
+            text = f"ConfigMap {self.name}: version {data.get('version')!r}, and this operator knows {VERSION}: run the"
+            raise BadRecordError(f"{text} operator that wrote it, or a later operator")
+        return data
 
-    async def keep(self, record: Record) -> None:
-        """Write the record if it differs. Raises ApiError 409 if another writer has changed it since it was read."""
-        data = {"version": VERSION, "record": json.dumps(remembered(record), separators=(",", ":"))}
+    def malformed(self, entry: str, error: ValidationError) -> BadRecordError:
+        """The error of an entry that cannot be read."""
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"])) or entry
+        return BadRecordError(f"ConfigMap {self.name}: {place}: {problem['msg']}: restore it from a backup")
+
+    async def write(self, entries: dict[str, str], *, is_new: bool) -> None:
+        """Write the entries if they differ; `is_new`: also if the object does not exist.
+
+        Raises ApiError 409 if another writer has changed the object since it was read.
+        """
+        data = {"version": VERSION, **entries}
         owners = self._cluster.owner() if all(map(owned, self._cluster.spec.node_pools)) else []
         there = self._there
         if there is None:
-            if record == Record():
-                return
-            self._there = await self._api.create(
-                {"apiVersion": "v1", "kind": KIND, "metadata": self._metadata(owners), "data": data}
-            )
+            if is_new:
+                self._there = await self._api.create(
+                    {"apiVersion": "v1", "kind": KIND, "metadata": self._metadata(owners), "data": data}
+                )
             return
         uids = [one["uid"] for one in there["metadata"].get("ownerReferences", ())]
         if there.get("data") == data and uids == [one["uid"] for one in owners]:
@@ -104,3 +108,53 @@ class RecordObject:
         labels = {INSTANCE: self._cluster.name, MANAGED_BY: MANAGER, "app.kubernetes.io/name": "kraftcluster-record"}
         found: Object = {"name": self.name, "namespace": self._cluster.namespace, "labels": labels}
         return {**found, "ownerReferences": owners} if owners else found
+
+
+class RecordObject:
+    """The record of one cluster."""
+
+    def __init__(self, api: Api, cluster: NamedCluster, there: Object | None) -> None:
+        self._kept = _KeptObject(api, cluster, name_of(cluster.name), there)
+
+    def read(self, before: KRaftClusterStatus) -> Record:
+        """Return the record, from the status `before` if the object does not exist yet.
+
+        Raises BadRecordError, InTheWayError and NotYetError.
+        """
+        data = self._kept.data()
+        if data is None:
+            return record_of(before)
+        try:
+            return record_of(KRaftClusterStatus.model_validate_json(data.get("record", "")))
+        except ValidationError as error:
+            raise self._kept.malformed("record", error) from None
+
+    async def keep(self, record: Record) -> None:
+        """Write the record if it differs. Raises ApiError 409 if another writer has changed it since it was read."""
+        text = json.dumps(remembered(record), separators=(",", ":"))
+        await self._kept.write({"record": text}, is_new=record != Record())
+
+
+class UserRecord:
+    """The claims of the users of one cluster, in an object of their own because they may be large."""
+
+    def __init__(self, api: Api, cluster: NamedCluster, there: Object | None) -> None:
+        self._kept = _KeptObject(api, cluster, name_of_users(cluster.name), there)
+
+    def read(self) -> dict[str, UserClaim]:
+        """The claims by user. Raises BadRecordError, InTheWayError and NotYetError."""
+        data = self._kept.data()
+        if data is None:
+            return {}
+        try:
+            return user_claims_of(json.loads(data.get("users", "")))
+        except ValidationError as error:
+            raise self._kept.malformed("users", error) from None
+        except (ValueError, TypeError):
+            text = f"ConfigMap {self._kept.name}: users: this is not JSON"
+            raise BadRecordError(f"{text}: restore it from a backup") from None
+
+    async def keep(self, claims: Mapping[str, UserClaim]) -> None:
+        """Write the claims if they differ. Raises ApiError 409 if another writer has changed them."""
+        text = json.dumps(remembered_users(claims), separators=(",", ":"))
+        await self._kept.write({"users": text}, is_new=bool(claims))

@@ -39,14 +39,14 @@ class TopicObjects:
         """Write the claims into the record."""
         await self.write_claims(claims)
 
-    async def tell(self, states: Mapping[str, TopicState]) -> None:
+    async def report_states(self, states: Mapping[str, TopicState]) -> None:
         """Write the statuses that differ, and a warning event for each new problem that needs help."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         names = [one["metadata"]["name"] for one in self.resources]
-        told = [self._tell(number, states[name], now) for number, name in enumerate(names) if name in states]
-        await asyncio.gather(*told)
+        reports = [self._report_one(number, states[name], now) for number, name in enumerate(names) if name in states]
+        await asyncio.gather(*reports)
 
-    async def _tell(self, number: int, state: TopicState, now: str) -> None:
+    async def _report_one(self, number: int, state: TopicState, now: str) -> None:
         resource = self.resources[number]
         metadata, before = resource["metadata"], resource.get("status", {})
         after = status(state, resource, now)
@@ -57,7 +57,7 @@ class TopicObjects:
         new = (condition.get("reason"), condition.get("message", "")) != (state.reason, state.message)
         if new and not state.ready and state.reason not in UNTOLD:
             log.warning("%s/%s: %s: %s", self.namespace, metadata["name"], state.reason, state.message)
-            await self.events.tell({"kind": "KRaftTopic", **resource}, "Warning", state.reason, state.message)
+            await self.events.emit({"kind": "KRaftTopic", **resource}, "Warning", state.reason, state.message)
         try:
             patched = await self.api.patch("KRaftTopic", self.namespace, metadata["name"], {"status": change}, "status")
         except ApiError as error:
@@ -67,7 +67,7 @@ class TopicObjects:
         self.resources[number] = patched
 
     async def gone(self, claims: Collection[Claim]) -> set[str]:
-        """Topics whose resource is certainly gone, by a new list. The pass may have listed them minutes ago.
+        """Topics without a resource, as a new list of the resources proves. The pass may have listed them minutes ago.
 
         Writes an event for each topic.
         """
@@ -80,7 +80,7 @@ class TopicObjects:
             if (claim.resource, claim.uid) in there:
                 continue
             text = f"topic {claim.topic} (id {claim.id}) is deleted: the KRaftTopic {claim.resource} (uid {claim.uid})"
-            await self._say("DeletingTopic", f"{text} is gone, and its deletionPolicy was Delete")
+            await self._emit("DeletingTopic", f"{text} is gone, and its deletionPolicy was Delete")
             found.add(claim.topic)
         return found
 
@@ -89,20 +89,20 @@ class TopicObjects:
         for claim in claims:
             whose = claim.resource or "that an older operator did not name"
             text = f"topic {claim.topic} (id {claim.id}) stays. Its KRaftTopic {whose} no longer exists; its"
-            await self._say(
+            await self._emit(
                 "TopicKept", f"{text} deletionPolicy was Delete, so delete the topic yourself if it is not needed"
             )
 
-    async def _say(self, reason: str, message: str) -> None:
+    async def _emit(self, reason: str, message: str) -> None:
         log.info("%s/%s: %s: %s", self.namespace, self.cluster["metadata"]["name"], reason, message)
-        await self.events.tell(self.cluster, "Normal", reason, message, combine=False)
+        await self.events.emit(self.cluster, "Normal", reason, message, combine=False)
 
 
 def _name_and_uid(one: Mapping[str, Any]) -> tuple[str, str]:
     return one["metadata"]["name"], one["metadata"].get("uid", "")
 
 
-def cluster_missing(name: str, wishes: Iterable[str]) -> dict[str, TopicState]:
-    """The states of KRaftTopics whose KRaftCluster does not exist. `wishes` are the names of the resources."""
+def cluster_missing(name: str, desired_topics: Iterable[str]) -> dict[str, TopicState]:
+    """The states of KRaftTopics without an existing KRaftCluster. `desired_topics` are the names of the resources."""
     text = f"KRaftCluster {name} does not exist in this namespace: create it, or delete this KRaftTopic"
-    return {wish: TopicState(False, "ClusterMissing", text) for wish in wishes}
+    return {desired: TopicState(False, "ClusterMissing", text) for desired in desired_topics}

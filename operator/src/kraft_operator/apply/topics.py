@@ -17,11 +17,11 @@ from kraft_operator.apply.kafka import altered
 from kraft_operator.plan.model.record import Claim
 from kraft_operator.plan.topics import (
     Declared,
+    DesiredTopic,
     TopicPlan,
     TopicSeen,
     TopicsSeen,
     TopicState,
-    TopicWish,
     Unread,
     exists,
     plan_topics,
@@ -51,7 +51,7 @@ def declared(
 
     `resources` must be all KRaftTopics of the namespace, because a topic of a missing resource may be deleted.
     """
-    wishes, unread, states = [], [], {}
+    desired_topics, unread, states = [], [], {}
     there = set()
     claimants = {(claim.resource, claim.uid) for claim in claims}
     for one in resources:
@@ -73,15 +73,15 @@ def declared(
             states[name] = TopicState(False, "NotUnderstood", "; ".join(wrong) + VERSIONS)
             unread.append(Unread(name, str(spec.get("topicName") or name), one.get("status", {}).get("topicId", "")))
         elif mine == cluster:
-            wishes.append(_wish(one, parsed))
-    return Declared(tuple(wishes), tuple(unread), frozenset(there)), states
+            desired_topics.append(_desired(one, parsed))
+    return Declared(tuple(desired_topics), tuple(unread), frozenset(there)), states
 
 
-def _wish(one: Mapping[str, Any], spec: KRaftTopicSpec) -> TopicWish:
+def _desired(one: Mapping[str, Any], spec: KRaftTopicSpec) -> DesiredTopic:
     metadata, status = one["metadata"], one.get("status", {})
     # Older definitions have no `creating` field, but the reason.
     reason = next((condition["reason"] for condition in status.get("conditions", ())), "")
-    return TopicWish(
+    return DesiredTopic(
         metadata["name"],
         spec.topic_name or metadata["name"],
         spec.partitions,
@@ -107,7 +107,7 @@ async def look(client: Client, broker: Address, names: Sequence[str], cluster_id
     for first in range(0, len(names), A_REQUEST):
         part = [m.MetadataRequest.MetadataRequestTopic(name=name) for name in names[first : first + A_REQUEST]]
         request = m.MetadataRequest(part, allow_auto_topic_creation=False)
-        answer: m.MetadataResponse = await client.ask(broker, request)
+        answer: m.MetadataResponse = await client.request(broker, request)
         if cluster_id is not None and answer.cluster_id != cluster_id:
             raise UnreachableError(f"{broker} belongs to cluster {answer.cluster_id}, not to {cluster_id}")
         there = {one.name: one for one in answer.topics if one.name is not None and not one.error_code}
@@ -117,8 +117,8 @@ async def look(client: Client, broker: Address, names: Sequence[str], cluster_id
         if not there:
             continue
         resources = [m.DescribeConfigsRequest.DescribeConfigsResource(TOPIC, name, None) for name in there]
-        told: m.DescribeConfigsResponse = await client.ask(broker, m.DescribeConfigsRequest(resources))
-        for result in told.results:
+        described: m.DescribeConfigsResponse = await client.request(broker, m.DescribeConfigsRequest(resources))
+        for result in described.results:
             name = result.resource_name
             if result.error_code:
                 hidden[name] = _hidden(name, "DescribeConfigs", result.error_code)
@@ -131,7 +131,7 @@ def _hidden(name: str, operation: str, error: int) -> str:
     if error == DENIED:
         text = f"the operator may not describe the topic {name}: allow its principal the operation {operation} on it"
         return f"{text}; until then the topic is neither created, changed nor deleted"
-    return f"the cluster does not describe the topic {name} (error {error}): the operator asks again"
+    return f"the cluster does not describe the topic {name} (error {error}): the operator sends the request again"
 
 
 def _seen(
@@ -148,26 +148,28 @@ Refusals = dict[str, tuple[int, str]]
 """Error code and message by topic."""
 
 
-async def validate(client: Client, broker: Address, wishes: Sequence[TopicWish]) -> Refusals:
+async def validate(client: Client, broker: Address, desired_topics: Sequence[DesiredTopic]) -> Refusals:
     """Check which topics the cluster would refuse to create. Raises UnreachableError."""
-    return await _create(client, broker, wishes, validate_only=True)
+    return await _create(client, broker, desired_topics, validate_only=True)
 
 
-async def _create(client: Client, broker: Address, wishes: Sequence[TopicWish], *, validate_only: bool) -> Refusals:
+async def _create(
+    client: Client, broker: Address, desired_topics: Sequence[DesiredTopic], *, validate_only: bool
+) -> Refusals:
     config = m.CreateTopicsRequest.CreatableTopicConfig
     topics = [
         m.CreateTopicsRequest.CreatableTopic(
-            name=wish.topic,
-            num_partitions=wish.partitions,
-            replication_factor=-1 if wish.replicas is None else wish.replicas,
-            configs=[config(*one) for one in wish.config.items()],
+            name=desired.topic,
+            num_partitions=desired.partitions,
+            replication_factor=-1 if desired.replicas is None else desired.replicas,
+            configs=[config(*one) for one in desired.config.items()],
         )
-        for wish in wishes
+        for desired in desired_topics
     ]
     refused: Refusals = {}
     if topics:
         request = m.CreateTopicsRequest(topics, TIMEOUT_MS, validate_only)
-        answer: m.CreateTopicsResponse = await client.ask(broker, request)
+        answer: m.CreateTopicsResponse = await client.request(broker, request)
         for one in answer.topics:
             _note(refused, one.name or "", one)
     return refused
@@ -180,21 +182,23 @@ async def carry_out(client: Client, broker: Address, plan: TopicPlan) -> Refusal
         grown = [
             m.CreatePartitionsRequest.CreatePartitionsTopic(name, count, None) for name, count in plan.grow.items()
         ]
-        partitions: m.CreatePartitionsResponse = await client.ask(
+        partitions: m.CreatePartitionsResponse = await client.request(
             broker, m.CreatePartitionsRequest(grown, TIMEOUT_MS, validate_only=False)
         )
         for grew in partitions.results:
             _note(refused, grew.name, grew)
     if plan.configure:
         resources = [altered(TOPIC, name, put, remove) for name, (put, remove) in plan.configure.items()]
-        configs: m.IncrementalAlterConfigsResponse = await client.ask(
+        configs: m.IncrementalAlterConfigsResponse = await client.request(
             broker, m.IncrementalAlterConfigsRequest(resources)
         )
         for result in configs.responses:
             _note(refused, result.resource_name, result)
     if plan.delete:
         gone = [m.DeleteTopicsRequest.DeleteTopicState(None, parse_uuid(claim.id)) for claim in plan.delete.values()]
-        deleted: m.DeleteTopicsResponse = await client.ask(broker, m.DeleteTopicsRequest(gone, timeout_ms=TIMEOUT_MS))
+        deleted: m.DeleteTopicsResponse = await client.request(
+            broker, m.DeleteTopicsRequest(gone, timeout_ms=TIMEOUT_MS)
+        )
         names = {claim.id: topic for topic, claim in plan.delete.items()}
         for one in deleted.responses:
             _note(refused, names[uuid_text(one.topic_id)], one, UNKNOWN)
@@ -205,7 +209,7 @@ async def steady(
     client: Client, broker: Address, declared: Declared, claims: Mapping[str, Claim], cluster_id: str | None
 ) -> Mapping[str, TopicState] | None:
     """The states of the resources; None if a batch is due or a claim changes. Raises UnreachableError."""
-    names = sorted({*claims, *(wish.topic for wish in declared.wishes)})
+    names = sorted({*claims, *(desired.topic for desired in declared.desired_topics)})
     plan = plan_topics(declared, await look(client, broker, names, cluster_id), claims)
     return None if plan.count or plan.claims != claims else plan.states
 
@@ -216,11 +220,11 @@ class Keeper(Protocol):
     async def remember(self, claims: Mapping[str, Claim]) -> None:
         """Record the claims. Called before any topic changes."""
 
-    async def tell(self, states: Mapping[str, TopicState]) -> None:
+    async def report_states(self, states: Mapping[str, TopicState]) -> None:
         """Report states by the name of the resource."""
 
     async def gone(self, claims: Collection[Claim]) -> set[str]:
-        """Return the topics whose resource is certainly gone. Announces their deletion before it returns."""
+        """Return the topics that certainly have no resource. Announces their deletion before it returns."""
 
     async def kept(self, claims: Collection[Claim]) -> None:
         """Report topics that stay although their claims end."""
@@ -236,21 +240,21 @@ class Pass(NamedTuple):
 
     async def run(self, declared: Declared, claims: Mapping[str, Claim]) -> bool:
         """Observe, plan and carry out a batch. Returns whether another pass is due soon. Raises UnreachableError."""
-        names = sorted({*claims, *(wish.topic for wish in declared.wishes)})
+        names = sorted({*claims, *(desired.topic for desired in declared.desired_topics)})
         plan = plan_topics(declared, await look(self.client, self.broker, names, self.cluster_id), claims)
         if plan.claims != claims:
             await self.keeper.kept(plan.kept.values())
             await self.keeper.remember(plan.claims)
         refused = await validate(self.client, self.broker, plan.create)
-        plan.create = [wish for wish in plan.create if wish.topic not in refused]
+        plan.create = [desired for desired in plan.create if desired.topic not in refused]
         if plan.delete:
             gone = await self.keeper.gone(plan.delete.values())
             plan.delete = {topic: claim for topic, claim in plan.delete.items() if topic in gone}
         # The statuses name the topics before they are created. So after a crash, the operator knows them as its own.
-        await self.keeper.tell(_before(declared, plan, refused))
+        await self.keeper.report_states(_before(declared, plan, refused))
         if plan.count:
             refused = await carry_out(self.client, self.broker, plan)
-            await self.keeper.tell(_refused(declared, plan, refused))
+            await self.keeper.report_states(_refused(declared, plan, refused))
             return plan.count > len(refused)
         return False
 
@@ -258,25 +262,25 @@ class Pass(NamedTuple):
 def _before(declared: Declared, plan: TopicPlan, refused: Refusals) -> dict[str, TopicState]:
     """States before the batch. The state of a changing topic is reported once the change was observed."""
     states = dict(plan.states) | _refused(declared, plan, refused)
-    for wish in declared.wishes:
-        state = states.get(wish.resource)
-        if state is not None and state.reason == "Changing" and set(state.managed) <= wish.managed:
-            states.pop(wish.resource)
+    for desired in declared.desired_topics:
+        state = states.get(desired.resource)
+        if state is not None and state.reason == "Changing" and set(state.managed) <= desired.managed:
+            states.pop(desired.resource)
     return states
 
 
 def _refused(declared: Declared, plan: TopicPlan, refused: Refusals) -> dict[str, TopicState]:
     states = {}
-    for wish in declared.wishes:
-        if wish.topic not in refused or plan.states[wish.resource].reason in {"TopicTaken", "InternalTopic"}:
+    for desired in declared.desired_topics:
+        if desired.topic not in refused or plan.states[desired.resource].reason in {"TopicTaken", "InternalTopic"}:
             continue
-        error, message = refused[wish.topic]
-        if error == EXISTS and not wish.creating:
-            states[wish.resource] = exists(wish)
+        error, message = refused[desired.topic]
+        if error == EXISTS and not desired.creating:
+            states[desired.resource] = exists(desired)
         elif error != EXISTS:
-            state = plan.states[wish.resource]
+            state = plan.states[desired.resource]
             late = error == TIMED_OUT and state.creating
-            states[wish.resource] = replace(state, ready=False, reason="Refused", message=message, creating=late)
+            states[desired.resource] = replace(state, ready=False, reason="Refused", message=message, creating=late)
     return states
 
 

@@ -2,7 +2,7 @@
 
 `observe`, `apply` and the reconcilers call it. It does not depend on clusters or plans.
 
-- `access` the login, as the package loads it: a service account, or kubeconfigs
+- `access` the login that the package loads: a service account, or kubeconfigs
 - `client` seven verbs over plain dictionaries, with retries for throttling and servers that come back
 - `lease`  leader election among the operator's replicas
 

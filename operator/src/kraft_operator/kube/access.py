@@ -1,4 +1,4 @@
-"""Where the API server is and what we log in with: loaded by the `kubernetes` package, never by us.
+"""The address of the API server and our login: loaded by the `kubernetes` package, never by us.
 
 KUBECONFIG comes first (several files are merged), then the pod's service account, then `~/.kube/config`. The package
 handles tokens, client certificates, exec plugins, OIDC, `proxy-url`, `tls-server-name`, HTTPS_PROXY and NO_PROXY.

@@ -34,7 +34,7 @@ TRIES_MAX: Final = 5
 PAUSE_S: float = 0.2
 """Before the second try; doubled for each further one. All five take 3 s: a pass that fails is tried again anyway."""
 PAUSE_S_MAX: Final = 10.0
-"""Also where the API server asks for a longer pause: the pass begins anew before that."""
+"""The limit also applies if the API server requests a longer pause: the pass begins anew before that."""
 TIMEOUT_S: Final = 30.0
 CONNECT_S: Final = 5.0
 """A lost packet at the begin of a connection must not cost as much as a long list may."""
@@ -56,6 +56,7 @@ PLURALS: Final = {
     "Pod": ("api/v1", "pods"),
     "Service": ("api/v1", "services"),
     "ConfigMap": ("api/v1", "configmaps"),
+    "Secret": ("api/v1", "secrets"),
     "PersistentVolumeClaim": ("api/v1", "persistentvolumeclaims"),
     "Event": ("api/v1", "events"),
     "Node": ("api/v1", "nodes"),
@@ -67,6 +68,7 @@ PLURALS: Final = {
     "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies"),
     "Lease": ("apis/coordination.k8s.io/v1", "leases"),
     "KRaftCluster": ("apis/kraftcluster.io/v1alpha1", "kraftclusters"),
+    "KRaftUser": ("apis/kraftcluster.io/v1alpha1", "kraftusers"),
     "KRaftTopic": ("apis/kraftcluster.io/v1alpha1", "krafttopics"),
     "KafkaTable": ("apis/kraftcluster.io/v1alpha1", "kafkatables"),
     "KafkaMetadataArchive": ("apis/kraftcluster.io/v1alpha1", "kafkametadataarchives"),
@@ -84,7 +86,7 @@ class ApiError(Exception):
 
     @property
     def lasting(self) -> bool:
-        """Whether a retry cannot help until somebody changes the request, a quota or a right."""
+        """Whether a retry cannot help until the request, a quota or a right changes."""
         return self.status in LASTING
 
 
@@ -130,7 +132,7 @@ class Api:
         """Of the login."""
 
     async def load(self) -> None:
-        """Load the login, unless there is one. Raises NoAccessError."""
+        """Load the login, unless it is loaded. Raises NoAccessError."""
         if self._session is None:
             self._session = await self._connected()
 
@@ -292,13 +294,13 @@ class Api:
         except (ApiError, _LoginError) as error:
             ended = isinstance(error, _LoginError) or error.status == UNAUTHORIZED
             if not ended or not await self._renew(session):
-                raise error.told if isinstance(error, _LoginError) else error from None
+                raise error.api_error if isinstance(error, _LoginError) else error from None
         renewed = self._session
         assert renewed is not None
         try:
             return await self._once(renewed, verb, kind, where, params, headers, body)
         except _LoginError as error:
-            raise error.told from None
+            raise error.api_error from None
 
     async def _once(
         self,
@@ -322,8 +324,8 @@ class Api:
                 text = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._count(verb, kind, 0)
-            told = _PassingError(0, type(error).__name__, f"{verb} {where}: {error}")
-            raise (_LoginError(told) if _of_tls(error) else told) from error
+            api_error = _PassingError(0, type(error).__name__, f"{verb} {where}: {error}")
+            raise (_LoginError(api_error) if _of_tls(error) else api_error) from error
         finally:
             session.users -= 1
             if session.replaced and not session.users:
@@ -345,9 +347,9 @@ class _PassingError(ApiError):
 class _LoginError(Exception):
     """TLS failed: our certificate or the CA of the API server may have been replaced."""
 
-    def __init__(self, told: ApiError) -> None:
-        super().__init__(str(told))
-        self.told = told
+    def __init__(self, api_error: ApiError) -> None:
+        super().__init__(str(api_error))
+        self.api_error = api_error
 
 
 async def _sent_once(request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:

@@ -22,7 +22,7 @@ RENEWALS: Final = 3
 
 
 class Lease:
-    """One Lease and what we know of it."""
+    """One Lease and our knowledge of it."""
 
     def __init__(
         self, api: Api, namespace: str, name: str, holder: str, duration_s: float, clock: Callable[[], float]
@@ -36,10 +36,11 @@ class Lease:
         self._asked = False
         """Whether a request of ours may have taken the lease without our knowing."""
         self._mine: Object | None = None
-        """As we wrote it last: a renewal is one request, which fails if somebody else has written since."""
+        """As we wrote it last: a renewal is one request, which fails if another client has written since."""
 
     @property
     def period_s(self) -> float:
+        """Seconds between two renewals."""
         return self._duration_s / RENEWALS
 
     def held(self) -> bool:

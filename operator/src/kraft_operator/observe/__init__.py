@@ -1,10 +1,10 @@
 """Observation of Kubernetes objects, the quorum and the cluster's metadata, each view with its age.
 
-The reconciler and the local supervisor call it once per pass. It changes nothing and decides nothing. What is unknown
-is None; the planner decides what that permits.
+The reconciler and the local supervisor call it once per pass. It changes nothing and decides nothing. An unknown value
+is None; the planner decides which steps that permits.
 
-- `kafka`    asks controllers and brokers, in Kafka's protocol; also for local clusters
-- `status`   asks nodes for `/status`
+- `kafka` queries controllers and brokers in Kafka's protocol; also for local clusters
+- `status` reads `/status` of nodes
 - `objects`  converts Kubernetes objects to the planner's model, a pure function
 - `cluster`  all views of one cluster on Kubernetes
 - `visible`  whether an event of a watch changes anything that a pass could act on

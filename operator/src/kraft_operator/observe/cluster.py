@@ -62,6 +62,8 @@ class ListedObjects:
     """ConfigMaps by name: the files of nodes."""
     services: list[str] = field(default_factory=list)
     """Names of services. Listed only if the cluster has external listeners."""
+    addresses: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The hosts and addresses outside of Kubernetes by service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,9 @@ class Found:
 class Look:
     """The views of one cluster, kept between passes. A crash may lose them: nothing depends on them."""
 
-    def __init__(self, client: Client, clock: Callable[[], float]) -> None:
+    def __init__(self, client: Client, clock: Callable[[], float], names: dict[str, str] | None = None) -> None:
+        """`names` is kept up to date: the host of each node by the address of its pod."""
+        self._names = {} if names is None else names
         self.client = client
         self.view = View(client, clock)
         self.written_at = float("-inf")
@@ -92,7 +96,7 @@ class Look:
         self._shape: frozenset[tuple[str, bool, int]] | None = None
 
     async def objects(self, api: Api, cluster: NamedCluster, machines: Machines) -> tuple[Found, ListedObjects]:
-        """List all objects of a cluster and ask its new processes for their status. Raises ApiError."""
+        """List all objects of a cluster and read the status of its new processes. Raises ApiError."""
         namespace = cluster.namespace
         selector = f"{INSTANCE}={cluster.name},app.kubernetes.io/name=kraftcluster"
         listed_at = self._clock()
@@ -104,17 +108,19 @@ class Look:
         )
         services = rest[0] if rest else []
         pods, jobs = objects.ours(cluster, objects.named(all_pods, NODES)), objects.ours(cluster, jobs)
+        self._names.clear()
+        self._names |= {ip: cluster.host(i) for i, one in objects.by_node(pods) if (ip := objects.ip_of(one))}
         job_pods = objects.named(all_pods, FORMATS) if jobs else []
         shape = objects.shape(pods)
         if shape != self._shape:
             self._shape, self.pods_changed_at = shape, listed_at
         processes = objects.processes(pods)
         ready = {number for number, one in objects.by_node(pods) if objects.pod(one).ready}
-        told = await self._statuses.of(processes, hurry=processes.keys() - ready)
+        answers = await self._statuses.of(processes, hurry=processes.keys() - ready)
         rack = cluster.spec.rack
         racks = await machines.racks(rack.node_label) if rack is not None and machines.allowed else {}
         found = Found(
-            objects.kube(cluster, pods, claims, jobs, racks, job_pods, services, configs, told),
+            objects.kube(cluster, pods, claims, jobs, racks, job_pods, services, configs, answers),
             shape,
             objects.controllers(pods),
             objects.brokers(pods),
@@ -127,11 +133,12 @@ class Look:
             list(map(dict, jobs)),
             {one["metadata"]["name"]: one for one in configs},
             [one["metadata"]["name"] for one in services],
+            {one["metadata"]["name"]: objects.hosts_of(one) for one in services},
         )
         return found, seen
 
     async def observed(self, found: Found, listed_at: float, ask: Collection[int] = ()) -> Observed:
-        """Ask the cluster's nodes and return all views with their ages.
+        """Query the cluster's nodes and return all views with their ages.
 
         `found` was listed at `listed_at` (monotonic seconds). The brokers in `ask` also report their log directories.
         """

@@ -1,4 +1,4 @@
-"""Views of the quorum and the metadata, as the cluster's own nodes return them.
+"""Views of the quorum and the metadata, from the cluster's own nodes.
 
 The leader describes the quorum (KIP-836, DescribeQuorum). Answers of leaders of older epochs are ignored. A broker
 describes the metadata. The time that this broker is behind the quorum is added to the age of its answer.
@@ -43,7 +43,7 @@ DYNAMIC_DEFAULT: Final = 3
 MIN_ISR: Final = "min.insync.replicas"
 METADATA_TOPIC: Final = "__cluster_metadata"
 TOPICS_A_REQUEST: Final = 1000
-"""The most topics whose configuration one request reads. It keeps requests below a few hundred kilobytes."""
+"""The most topics in one request for configurations. It keeps requests below a few hundred kilobytes."""
 UNKNOWN_MS: Final = 2**31
 UNKNOWN_TOPIC: Final = 3
 DENIED: Final = 29
@@ -58,7 +58,7 @@ Clock = Callable[[], float]
 
 
 class Commits:
-    """Tells whether the voters that a leader describes are certainly committed.
+    """Decides whether the voters that a leader describes are certainly committed.
 
     The answer has no offset of the record with the voters. The record is in the log when a leader's voters are first
     seen. So the voters are committed once the high watermark has reached the end that the log had then.
@@ -104,7 +104,7 @@ class View:
         await self._look_at_metadata(brokers, statuses or {})
 
     async def look_at_disks(self, brokers: Mapping[int, Address], name_of: Callable[[str], str]) -> None:
-        """Ask each of `brokers` for its log directories. A broker that does not answer becomes unknown.
+        """Request the log directories from each of `brokers`. A broker that does not answer becomes unknown.
 
         `name_of` returns the name of the volume that a path is on.
         """
@@ -112,7 +112,7 @@ class View:
 
         async def ask(node: int, address: Address) -> tuple[int, Disks] | None:
             try:
-                return node, await disks_as_told(self._client, node, address, name_of)
+                return node, await reported_disks(self._client, node, address, name_of)
             except UnreachableError:
                 return None
 
@@ -138,7 +138,7 @@ class View:
         return Aged() if view is None else Aged(view[1], max(0, round((self._clock() - view[0]) * 1000)))
 
     async def _look_at_quorum(self, controllers: Mapping[int, Address]) -> None:
-        """Ask the former leader first, and all controllers if that is not enough."""
+        """Query the former leader first, and all controllers if this is not enough."""
         leader = None if self._quorum is None else self._quorum[1].leader
         if leader is not None and leader in controllers and await self._quorum_of({leader: controllers[leader]}):
             return
@@ -146,7 +146,7 @@ class View:
 
     async def _quorum_of(self, controllers: Mapping[int, Address]) -> bool:
         asked_at = self._clock()
-        answers = await _all(quorum_as_told(self._client, one) for one in controllers.values())
+        answers = await _all(reported_quorum(self._client, one) for one in controllers.values())
         if not answers:
             return False
         best, end, high_watermark = max(answers, key=lambda answer: answer[0].epoch)
@@ -156,13 +156,13 @@ class View:
         return True
 
     async def _look_at_metadata(self, brokers: Mapping[int, Address], statuses: Mapping[int, Address]) -> None:
-        """Ask up to three brokers, the least behind first, until a broker that the leader knows answers."""
+        """Query up to three brokers, the least behind first, until a broker that the leader knows answers."""
         known = self.quorum.value
         behind = {} if known is None else {i: r.behind_ms for i, r in {**known.voters, **known.observers}.items()}
         for node in sorted(brokers, key=lambda i: (behind.get(i, UNKNOWN_MS), i != self._hint, i))[:3]:
             asked_at = self._clock()
             try:
-                metadata = await metadata_as_told(self._client, brokers[node], statuses.get(node))
+                metadata = await reported_metadata(self._client, brokers[node], statuses.get(node))
             except UnreachableError:
                 continue
             if node in behind:
@@ -176,23 +176,25 @@ async def _all(questions: Iterable[Awaitable[Described | None]]) -> list[Describ
     return [answer for answer in answers if answer is not None]
 
 
-async def quorum_as_told(client: Client, controller: Address) -> Described | None:
-    """Ask one controller for the quorum. Returns None if it does not lead or does not answer.
+async def reported_quorum(client: Client, controller: Address) -> Described | None:
+    """Request the quorum from a controller. Returns None if it does not lead or does not answer.
 
     The result has the end of the leader's log and its high watermark, too.
     """
     asked = m.DescribeQuorumRequest.TopicData(METADATA_TOPIC, [m.DescribeQuorumRequest.PartitionData(0)])
     try:
-        answer: m.DescribeQuorumResponse = await client.ask(controller, m.DescribeQuorumRequest([asked]))
+        answer: m.DescribeQuorumResponse = await client.request(controller, m.DescribeQuorumRequest([asked]))
     except UnreachableError:
         return None
     if answer.error_code or not answer.topics or not answer.topics[0].partitions:
         return None
-    told = answer.topics[0].partitions[0]
-    if told.error_code:
+    partition = answer.topics[0].partitions[0]
+    if partition.error_code:
         return None
-    leader = next((one for one in told.current_voters if one.replica_id == told.leader_id), None)
-    now, end = (-1, told.high_watermark) if leader is None else (leader.last_caught_up_timestamp, leader.log_end_offset)
+    leader = next((one for one in partition.current_voters if one.replica_id == partition.leader_id), None)
+    now, end = (
+        (-1, partition.high_watermark) if leader is None else (leader.last_caught_up_timestamp, leader.log_end_offset)
+    )
 
     hosts = {
         one.node_id: f"{listener.host}:{listener.port}"
@@ -210,16 +212,16 @@ async def quorum_as_told(client: Client, controller: Address) -> Described | Non
 
     try:
         request = m.DescribeClusterRequest(endpoint_type=CONTROLLERS)
-        cluster: m.DescribeClusterResponse = await client.ask(controller, request)
+        cluster: m.DescribeClusterResponse = await client.request(controller, request)
     except UnreachableError:
         return None
     # A replaced disk stays on the list for five more minutes. The replica that fetched last is the running one.
-    fetched = {one.replica_id: one.last_fetch_timestamp for one in told.current_voters}
-    observers = sorted(told.observers, key=lambda one: one.last_fetch_timestamp)
+    fetched = {one.replica_id: one.last_fetch_timestamp for one in partition.current_voters}
+    observers = sorted(partition.observers, key=lambda one: one.last_fetch_timestamp)
     quorum = Quorum(
-        told.leader_id,
-        told.leader_epoch,
-        {one.replica_id: replica(one) for one in told.current_voters},
+        partition.leader_id,
+        partition.leader_epoch,
+        {one.replica_id: replica(one) for one in partition.current_voters},
         {
             one.replica_id: replica(one)
             for one in observers
@@ -227,32 +229,34 @@ async def quorum_as_told(client: Client, controller: Address) -> Described | Non
         },
         "" if cluster.error_code else cluster.cluster_id,
     )
-    return quorum, end, told.high_watermark
+    return quorum, end, partition.high_watermark
 
 
-async def metadata_as_told(client: Client, broker: Address, status: Address | None = None) -> Metadata:
-    """Ask one broker for the metadata. Raises UnreachableError, also if an answer is an error.
+async def reported_metadata(client: Client, broker: Address, status: Address | None = None) -> Metadata:
+    """Request the metadata from a broker. Raises UnreachableError, also if an answer is an error.
 
     `status` is the address where it serves `/status`. Without it, silently hidden topics are not noticed.
     """
     described = m.DescribeClusterRequest(endpoint_type=BROKERS, include_fenced_brokers=True)
-    cluster: m.DescribeClusterResponse = await client.ask(broker, described)
+    cluster: m.DescribeClusterResponse = await client.request(broker, described)
     if cluster.error_code:
         raise UnreachableError(f"{broker}: DescribeCluster: {cluster.error_message or cluster.error_code}")
     before = await node_status(status) if status is not None else None
     request = m.MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    answer: m.MetadataResponse = await client.ask(broker, request)
+    answer: m.MetadataResponse = await client.request(broker, request)
     after = await node_status(status) if status is not None else None
     names = [topic.name for topic in answer.topics if topic.name and not topic.error_code]
     hidden = {topic.name: topic.error_code for topic in answer.topics if topic.name and topic.error_code}
     min_isr, dynamic, throttled = await _configurations(client, broker, names, hidden)
     missing = _left_out(len(answer.topics), before, after, broker)
     listed = m.ListPartitionReassignmentsRequest(timeout_ms=2000, topics=None)
-    moves: m.ListPartitionReassignmentsResponse = await client.ask(broker, listed)
+    moves: m.ListPartitionReassignmentsResponse = await client.request(broker, listed)
     if moves.error_code:
         raise UnreachableError(f"{broker}: ListPartitionReassignments: {moves.error_message or moves.error_code}")
     moving = {(topic.name, one.partition_index) for topic in moves.topics for one in topic.partitions}
-    versions: m.ApiVersionsResponse = await client.ask(broker, m.ApiVersionsRequest(SOFTWARE.name, SOFTWARE.version))
+    versions: m.ApiVersionsResponse = await client.request(
+        broker, m.ApiVersionsRequest(SOFTWARE.name, SOFTWARE.version)
+    )
     return Metadata(
         {one.broker_id: Broker(one.is_fenced, one.rack or "") for one in cluster.brokers},
         tuple(
@@ -277,24 +281,24 @@ async def metadata_as_told(client: Client, broker: Address, status: Address | No
     )
 
 
-async def disks_as_told(client: Client, node: int, broker: Address, name_of: Callable[[str], str]) -> Disks:
-    """Ask one broker for its log directories; `name_of` maps a path to its volume. Raises UnreachableError.
+async def reported_disks(client: Client, node: int, broker: Address, name_of: Callable[[str], str]) -> Disks:
+    """Request the log directories from a broker; `name_of` maps a path to its volume. Raises UnreachableError.
 
     An answer that is an error raises, too. The cordons are read first: a cordoned directory that is found empty
     afterwards stays empty.
     """
     resources = [m.DescribeConfigsRequest.DescribeConfigsResource(BROKER, str(node), [CORDONED])]
-    answer: m.DescribeConfigsResponse = await client.ask(broker, m.DescribeConfigsRequest(resources))
+    answer: m.DescribeConfigsResponse = await client.request(broker, m.DescribeConfigsRequest(resources))
     values = {}
     for result in answer.results:
         if result.error_code:
             raise UnreachableError(f"{broker}: DescribeConfigs: {result.error_message or result.error_code}")
         values = {config.name: config.value or "" for config in result.configs}
-    told: m.DescribeLogDirsResponse = await client.ask(broker, m.DescribeLogDirsRequest(topics=None))
-    if told.error_code:
-        raise UnreachableError(f"{broker}: DescribeLogDirs: error {told.error_code}")
+    found_logs: m.DescribeLogDirsResponse = await client.request(broker, m.DescribeLogDirsRequest(topics=None))
+    if found_logs.error_code:
+        raise UnreachableError(f"{broker}: DescribeLogDirs: error {found_logs.error_code}")
     found = {}
-    for one in told.results:
+    for one in found_logs.results:
         replicas, coming = {}, set()
         for topic in one.topics:
             for partition in topic.partitions:
@@ -315,7 +319,7 @@ def _left_out(shown: int, before: NodeStatus | None, after: NodeStatus | None, b
     if not counts or shown in counts:
         return 0
     if len(counts) > 1 or max(counts) < shown:
-        raise UnreachableError(f"{broker}: Metadata: topics come and go while it is asked")
+        raise UnreachableError(f"{broker}: Metadata: topics come and go during the request")
     return max(counts) - shown
 
 
@@ -345,7 +349,7 @@ async def _configurations(
 ) -> tuple[dict[str, int], dict[str, str], frozenset[str]]:
     """Read min.insync.replicas by topic, the cluster-wide dynamic values, and the completely throttled topics.
 
-    Adds topics whose configuration the broker does not return to `hidden`, with the error code.
+    If the broker does not return the configuration of a topic, the topic is added to `hidden` with the error code.
     """
     throttled = set()
     min_isr: dict[str, int] = {}
@@ -356,7 +360,7 @@ async def _configurations(
         resources = [resource(TOPIC, name, [MIN_ISR, *THROTTLED]) for name in part]
         if first == 0:
             resources.append(resource(BROKER, "", None))
-        answer: m.DescribeConfigsResponse = await client.ask(broker, m.DescribeConfigsRequest(resources))
+        answer: m.DescribeConfigsResponse = await client.request(broker, m.DescribeConfigsRequest(resources))
         for result in answer.results:
             name, error = result.resource_name, result.error_code
             if result.resource_type == TOPIC and not error:

@@ -41,17 +41,19 @@ def kube(
     job_pods: Iterable[Object] = (),
     services: Iterable[Object] = (),
     configs: Iterable[Object] = (),
-    told: Mapping[int, NodeStatus] | None = None,
+    reported: Mapping[int, NodeStatus] | None = None,
 ) -> Kube:
     """Convert the objects of a cluster. `racks` is by machine.
 
-    `configs` are the existing ConfigMaps. `told` has the answers to `/status` by node id.
+    `configs` are the existing ConfigMaps. `reported` has the answers to `/status` by node id.
     """
-    pods, claims, formatting, told = list(pods), list(claims), list(job_pods), told or {}
+    pods, claims, formatting, reported = list(pods), list(claims), list(job_pods), reported or {}
     there = {one["metadata"]["name"] for one in configs}
     machines = racks or {}
     seen = {
-        number: _reached(cluster, one, pod(one, machines.get(one["spec"].get("nodeName", ""), ""), told.get(number)))
+        number: _reached(
+            cluster, one, pod(one, machines.get(one["spec"].get("nodeName", ""), ""), reported.get(number))
+        )
         for number, one in by_node(pods)
     }
     return Kube(
@@ -69,7 +71,7 @@ def kube(
 
 
 def named(objects: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    """The objects whose label `app.kubernetes.io/name` is `name`."""
+    """The objects with the label `app.kubernetes.io/name=name`."""
     return [one for one in objects if one["metadata"].get("labels", {}).get("app.kubernetes.io/name") == name]
 
 
@@ -118,16 +120,16 @@ def condition_of(one: Object, kind: str) -> Object:
 # Pods
 
 
-def pod(one: Object, rack: str = "", told: NodeStatus | None = None) -> Pod:
+def pod(one: Object, rack: str = "", reported: NodeStatus | None = None) -> Pod:
     """The state of a pod. A pod that has ended for good (evicted, machine shut down) does not run and is `over`.
 
-    The answer of its process (`told`) overrides the aspects in its annotations.
+    The answer of its process (`reported`) overrides the aspects in its annotations.
     """
     status = one.get("status", {})
     annotations = one["metadata"].get("annotations", {})
     aspects = {key.removeprefix(ASPECT): value for key, value in annotations.items() if key.startswith(ASPECT)}
-    if told is not None:
-        aspects |= _told(one, told, aspects)
+    if reported is not None:
+        aspects |= _reported(one, reported, aspects)
     return Pod(
         running=_runs(status),
         ready=condition_of(one, "Ready").get("status") == "True",
@@ -155,15 +157,15 @@ def _fails(container: Object) -> bool:
     return bool(reason) and not _starts(container)
 
 
-def _told(one: Object, told: NodeStatus, aspects: Mapping[str, str]) -> dict[str, str]:
+def _reported(one: Object, reported: NodeStatus, aspects: Mapping[str, str]) -> dict[str, str]:
     """Aspects of the running process that differ, because it has read another file than the pod was made with."""
     found = {}
-    voters = ",".join(map(str, told.voters))
+    voters = ",".join(map(str, reported.voters))
     if voters != aspects.get("voters", ""):
         found["voters"] = voters
     name = config_name(one["spec"])
-    if told.revision and name is not None and not name.endswith(f"-{told.revision}"):
-        found["config"] = f"revision {told.revision}"
+    if reported.revision and name is not None and not name.endswith(f"-{reported.revision}"):
+        found["config"] = f"revision {reported.revision}"
     return found
 
 
@@ -344,8 +346,19 @@ def address(listener: Listener, service: Object) -> tuple[str, int] | None:
         return None if port is None else (listener.host or "$(HOST_IP)", int(port))
     ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress", ())
     hosts = [str(host) for one in ingress if (host := one.get("hostname") or one.get("ip"))]
-    # Choose the same address every time, whatever their order: a different address needs a restart.
+    # Choose the same address every time, for any order: a different address needs a restart.
     return (min(hosts, key=lambda host: (":" in host, host)), listener.port) if hosts else None
+
+
+def ip_of(pod: Object) -> str:
+    """The address of a pod; empty until it has one."""
+    return str(pod.get("status", {}).get("podIP", ""))
+
+
+def hosts_of(service: Object) -> frozenset[str]:
+    """The hosts and addresses that a load balancer has given to a service."""
+    ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress", ())
+    return frozenset(str(host) for one in ingress for host in (one.get("hostname"), one.get("ip")) if host)
 
 
 def addresses_text(external: External) -> str:
@@ -361,8 +374,8 @@ def volumes(
 ) -> dict[tuple[int, int], Volume]:
     """Volumes by node id and disk.
 
-    Claims that are lost, are being deleted or belong to another KRaftCluster count as missing. The planner decides
-    what that means.
+    Claims that are lost, are being deleted or belong to another KRaftCluster count as missing. The planner interprets
+    it.
     """
     found: dict[tuple[int, int], dict[str, Object]] = {}
     for number, one in by_node(claims):
@@ -399,7 +412,7 @@ def job(one: Object, pods: Iterable[Object] = ()) -> Job:
     annotations = metadata.get("annotations", {})
     said = Job(
         "running",
-        next(filter(None, map(_said, mine)), "")[:MESSAGE_CHARS_MAX],
+        next(filter(None, map(_message, mine)), "")[:MESSAGE_CHARS_MAX],
         int(metadata.get("labels", {}).get(VOLUMES, "0")),
         {key.removeprefix(ASPECT): value for key, value in annotations.items() if key.startswith(ASPECT)},
         "deletionTimestamp" in metadata or any(_runs(pod.get("status", {})) for pod in mine),
@@ -433,7 +446,7 @@ def _succeeded(pod: Object, job_uid: str | None) -> bool:
     return any(state.get("exitCode") == 0 for state in ended)
 
 
-def _said(pod: Object) -> str:
+def _message(pod: Object) -> str:
     """Why a job's pod does not succeed: the last line of its container, or the reason for waiting; else empty."""
     for container in pod.get("status", {}).get("containerStatuses", ()):
         ended = container.get("state", {}).get("terminated", {})

@@ -12,7 +12,7 @@ from kraft_protocol.client.aio import Address, UnreachableError
 
 ANSWER_S: Final = 2.0
 STARTS_S: Final = 0.5
-"""The timeout in seconds for nodes that are not ready. The next pass asks them again."""
+"""The timeout in seconds for nodes that are not ready. The next pass sends the request again."""
 BYTES_MAX: Final = 64 * 1024
 
 
@@ -22,15 +22,15 @@ class NodeStatus(NamedTuple):
     voters: tuple[int, ...]
     """The voters in the configuration that the process has read; empty for a dynamic quorum."""
     revision: str
-    """The revision of that configuration; empty if it has none."""
+    """The revision of the configuration; empty if it lacks a revision."""
     topics: int | None
-    """The number of all topics, whatever their permissions; None until the node has metadata."""
+    """The number of all topics, with any permissions; None until the node has metadata."""
 
 
 async def node_status(address: Address) -> NodeStatus | None:
-    """Ask a node for `/status`. Returns None if its version does not serve it. Raises UnreachableError."""
+    """Request `/status` from a node. Returns None if its version does not serve it. Raises UnreachableError."""
     try:
-        status, body = await asyncio.wait_for(_ask(address), ANSWER_S)
+        status, body = await asyncio.wait_for(_query(address), ANSWER_S)
         if status == 404:
             return None
         if status != 200:
@@ -42,7 +42,7 @@ async def node_status(address: Address) -> NodeStatus | None:
 
 
 class Statuses:
-    """Statuses of the processes of one cluster. Each process is asked once, because it reads its file once."""
+    """Statuses of the processes of one cluster. Each process gets one request, because it reads its file once."""
 
     def __init__(self) -> None:
         self._known: dict[object, NodeStatus | None] = {}
@@ -57,7 +57,7 @@ class Statuses:
         self._known = {key: self._known[key] for key, _ in processes.values() if key in self._known}
         await asyncio.gather(
             *(
-                self._ask(key, where, STARTS_S if node in hurry else None)
+                self._query(key, where, STARTS_S if node in hurry else None)
                 for node, (key, where) in processes.items()
                 if key not in self._known
             )
@@ -69,7 +69,7 @@ class Statuses:
         """Whether all of `processes` have answered."""
         return all(key in self._known for key, _ in processes.values())
 
-    async def _ask(self, key: object, where: Address, within_s: float | None) -> None:
+    async def _query(self, key: object, where: Address, within_s: float | None) -> None:
         with contextlib.suppress(UnreachableError, TimeoutError):
             async with asyncio.timeout(within_s):
                 self._known[key] = await node_status(where)
@@ -80,7 +80,7 @@ def parsed(found: dict[str, Any]) -> NodeStatus:
     return NodeStatus(tuple(found["voters"]), found["configRevision"], found.get("topics"))
 
 
-async def _ask(address: Address) -> tuple[int, bytes]:
+async def _query(address: Address) -> tuple[int, bytes]:
     reader, writer = await asyncio.open_connection(*address)
     try:
         writer.write(f"GET /status HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())

@@ -51,7 +51,7 @@ def _pod(one: Object) -> tuple[object, object]:
     seen, status = objects.pod(one), one.get("status", {})
     tells = (seen.message, seen.machine, seen.running, one.get("spec"))
     if _name(one) != NODES:
-        # A format job's pod: the planner acts on exit codes. What the pod waits for is only reported.
+        # A format job's pod: the planner acts on exit codes. The condition that the pod waits for is only reported.
         statuses = status.get("containerStatuses", ())
         ends = [(one.get("name"), one.get("state", {}).get("terminated", {})) for one in statuses]
         codes = [(name, state.get("exitCode")) for name, state in ends]

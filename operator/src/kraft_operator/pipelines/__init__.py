@@ -1,8 +1,9 @@
 """`KafkaTable`, `KafkaMetadataArchive` and `KafkaScrub` on Kubernetes: `kraft-pipeline` as Deployments, Jobs, CronJobs.
 
 The operator's second queue calls it, one pass per resource at a time. A pass reads the resource, builds the wanted
-objects (`manifests`, pure), writes those that differ, reads its pods, asks a table's driver for its state, and writes
-the status (`status`, pure). No state is recorded between passes: the progress of a table is in the table itself.
+objects (`manifests`, pure), and writes the objects that differ. It reads the pods, requests the state of a table from
+its driver, and writes the status (`status`, pure). No state is recorded between passes: the progress of a table is in
+the table itself.
 
 - `kinds`      how the resources differ
 - `manifests`  configuration, claims, workload and network policy of a resource

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from kraft_operator.api.pipelines import KafkaTableSpec, PipelineSpec
+from kraft_operator.api.pipelines import KafkaTableSpec, PipelineSpec, RunSpec
 
 if TYPE_CHECKING:
     from kraft_operator.pipelines.manifests import Pipeline
@@ -28,8 +28,8 @@ Object = dict[str, Any]
 
 
 def wanted(spec: PipelineSpec) -> bool:
-    """Whether the specification asks for executors as pods."""
-    return isinstance(spec, KafkaTableSpec) and spec.engine.mode == "kubernetes"
+    """Whether the specification requests executors as pods."""
+    return isinstance(spec, KafkaTableSpec | RunSpec) and spec.engine.mode == "kubernetes"
 
 
 def is_executor(pod: Object) -> bool:

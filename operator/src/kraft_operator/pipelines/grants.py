@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
-from kraft_operator.api.pipelines import KafkaTableSpec, PipelineSpec
+from kraft_operator.api.pipelines import PipelineSpec, registries
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.specs.cluster import MANAGED_BY, MANAGER
 from kraft_operator.specs.network import PIPELINE_APP
@@ -56,9 +56,11 @@ def secrets(spec: PipelineSpec) -> Iterable[tuple[str, str]]:
 
     Raises NotGrantedError for unknown fields, because they may name a Secret.
     """
-    registry = spec.value.registry if isinstance(spec, KafkaTableSpec) else None
-    if registry is not None and registry.password_secret is not None:
-        yield "value.registry.passwordSecret", registry.password_secret.name
+    if spec.security is not None and spec.security.secret is not None:
+        yield "security.secret", spec.security.secret
+    for section, registry in registries(spec).items():
+        if registry.password_secret is not None:
+            yield f"{section}.registry.passwordSecret", registry.password_secret.name
     for variable in spec.driver.env:
         where = f"driver.env {variable.get('name')}"
         source = variable.get("valueFrom") or {}

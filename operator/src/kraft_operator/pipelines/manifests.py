@@ -1,6 +1,6 @@
 """The objects of one pipeline, as plain dictionaries. Pure functions.
 
-Pods are hardened like those of nodes: they do not run as root, can only write to volumes, and have no token for the
+Pods are hardened like the pods of nodes. They do not run as root, can only write to volumes, and have no token for the
 API server. Only a driver with executors has a token.
 """
 
@@ -14,13 +14,14 @@ from typing import Any, Final
 import yaml
 
 from kraft_operator.api.base import GROUP, VERSION
+from kraft_operator.api.pipeline_driver import DriverVolume
 from kraft_operator.api.pipelines import (
-    REGISTRY_VARIABLE,
-    DriverVolume,
-    KafkaTableSpec,
+    REGISTRIES,
+    SECURITY_FOLDER,
     PipelineSpec,
     RunSpec,
     given,
+    registries,
 )
 from kraft_operator.pipelines import executors, grants
 from kraft_operator.pipelines.kinds import Kind
@@ -110,10 +111,11 @@ def objects(one: Pipeline) -> list[Object]:
 
 def _secrets(spec: PipelineSpec) -> list[Object]:
     """Environment variables from Secrets, which the driver's file refers to."""
-    registry = spec.value.registry if isinstance(spec, KafkaTableSpec) else None
-    if registry is None or registry.password_secret is None:
-        return []
-    return [{"name": REGISTRY_VARIABLE, "valueFrom": {"secretKeyRef": registry.password_secret.model_dump()}}]
+    return [
+        {"name": REGISTRIES[section], "valueFrom": {"secretKeyRef": registry.password_secret.model_dump()}}
+        for section, registry in registries(spec).items()
+        if registry.password_secret is not None
+    ]
 
 
 def claims(one: Pipeline) -> list[Object]:
@@ -210,7 +212,8 @@ def _job(pod: Object) -> Object:
 
 
 def _pod(one: Pipeline) -> Object:
-    driver = one.spec.driver
+    driver, security = one.spec.driver, one.spec.security
+    secret = [security.secret] if security is not None and security.secret is not None else []
     container = {
         "name": "driver",
         "image": one.image,
@@ -226,6 +229,7 @@ def _pod(one: Pipeline) -> Object:
             {"name": "config", "mountPath": CONFIG, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  (an emptyDir of the pod's own)
             *({"name": f"volume-{volume.name}", "mountPath": volume.mount_path} for volume in driver.volumes),
+            *({"name": "security", "mountPath": SECURITY_FOLDER, "readOnly": True} for _ in secret),
         ],
     }
     spec: Object = {
@@ -242,6 +246,7 @@ def _pod(one: Pipeline) -> Object:
                 {"name": f"volume-{volume.name}", "persistentVolumeClaim": {"claimName": claim_name(one, volume)}}
                 for volume in driver.volumes
             ),
+            *({"name": "security", "secret": {"secretName": name, "defaultMode": 0o440}} for name in secret),
         ],
     }
     spec |= placement(driver, driver.image_pull_secrets)

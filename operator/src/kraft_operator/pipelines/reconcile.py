@@ -21,7 +21,7 @@ import aiohttp
 from pydantic import ValidationError
 
 from kraft_operator.api.cluster import KRaftClusterSpec
-from kraft_operator.api.pipelines import IN_PLAIN, KafkaTableSpec
+from kraft_operator.api.pipelines import HIDDEN_OPTION, IN_PLAIN, OPTION_IN_PLAIN, KafkaTableSpec, registries
 from kraft_operator.api.problems import VERSIONS, problems
 from kraft_operator.apply.kubernetes import InTheWayError
 from kraft_operator.apply.objects import difference, marked, same
@@ -45,11 +45,11 @@ REFUSED_S_MAX: Final = 30.0
 PASS_S: Final = 60.0
 """The timeout of a pass in seconds."""
 RESTS_S: Final = 1200.0
-"""After this many seconds, everything is read again, whatever the watches report."""
+"""After this many seconds, everything is read again, independent of the reports of the watches."""
 ANSWER_S_MAX: Final = 3.0
 ANSWER_BYTES_MAX: Final = 64 * 1024
 OWNED: Final = ("ConfigMap", "NetworkPolicy", "Deployment", "CronJob", "Job")
-"""Kinds of objects that are deleted when the specification no longer asks for them."""
+"""Kinds of objects that are deleted when the specification no longer needs them."""
 
 NOT_FOUND: Final = 404
 SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
@@ -62,8 +62,8 @@ def key_of(namespace: str, kind: str, name: str) -> Key:
     return Key(namespace, f"{kind}/{name}")
 
 
-async def ask_driver(host: str) -> Mapping[str, Any] | None:
-    """Ask a driver for its `/status`. Returns None if it does not answer or the answer is malformed."""
+async def driver_status(host: str) -> Mapping[str, Any] | None:
+    """Request `/status` from a driver. Returns None if it does not answer or the answer is malformed."""
     try:
         timeout = aiohttp.ClientTimeout(total=ANSWER_S_MAX)
         async with (
@@ -101,7 +101,7 @@ class _Rest:
 class Pipelines:
     """All pipelines of this operator.
 
-    A pipeline without pending changes rests: its passes only ask the driver and send no request to the API server.
+    A pipeline without pending changes rests: its passes only query the driver and send no request to the API server.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Pipelines:
         metrics: Metrics,
         *,
         image: str = "",
-        ask: Ask = ask_driver,
+        query_driver: Ask = driver_status,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`image` is the default image of drivers. `clock` returns monotonic seconds."""
@@ -119,7 +119,7 @@ class Pipelines:
         self._events = events
         self._metrics = metrics
         self._image = image
-        self._ask = ask
+        self._query = query_driver
         self._clock = clock
         self._rests: dict[Key, _Rest] = {}
         self._changes: Counter[Key] = Counter()
@@ -141,7 +141,7 @@ class Pipelines:
         self._rests.pop(key, None)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Run one pass. Returns the seconds until the next one, or None if the resource is gone. Raises ApiError."""
+        """Run one pass. Returns the seconds until the next pass, or None if the resource is gone. Raises ApiError."""
         if self._stopping:
             return LOOK_S
         try:
@@ -157,13 +157,13 @@ class Pipelines:
         if rest is None or rest.until < self._clock():
             return None
         if rest.driver is not None:
-            rest.seen = replace(rest.seen, driver=await self._ask(rest.driver))
+            rest.seen = replace(rest.seen, driver=await self._query(rest.driver))
         after = status.status(rest.pipeline, rest.seen, rest.resource, _now())
         if not difference(rest.resource.get("status", {}), after):
             self._metrics.pipeline(key.namespace, rest.kind.name, rest.pipeline.name, after)
             return LOOK_S
         try:
-            after_s = await self._tell(key, rest.kind, rest.resource, after)
+            after_s = await self._report(key, rest.kind, rest.resource, after)
         except ApiError as error:
             self._rests.pop(key, None)
             if error.status != NOT_FOUND:
@@ -187,7 +187,7 @@ class Pipelines:
         try:
             one = await self._pipeline(kind, resource)
         except _RefusedError as refused:
-            await self._tell(key, kind, resource, status.refused(refused.verdict, resource, _now()))
+            await self._report(key, kind, resource, status.refused(refused.verdict, resource, _now()))
             return self._backed_off(key, REFUSED_S_MAX)
         try:
             seen, driver = await self._make(one)
@@ -195,9 +195,9 @@ class Pipelines:
             if not error.lasting:
                 raise
             verdict = status.Verdict("Degraded", "StepRefused", str(error))
-            await self._tell(key, kind, resource, status.refused(verdict, resource, _now()))
+            await self._report(key, kind, resource, status.refused(verdict, resource, _now()))
             return self._backed_off(key, REFUSED_S_MAX)
-        after_s = await self._tell(key, kind, resource, status.status(one, seen, resource, _now()))
+        after_s = await self._report(key, kind, resource, status.status(one, seen, resource, _now()))
         if after_s == LOOK_S and self._changes[key] == changes:
             until = self._clock() + RESTS_S * (1 + random.random() / 10)  # noqa: S311  (not all at once)
             self._rests[key] = _Rest(kind, one, resource, seen, driver, until)
@@ -215,9 +215,12 @@ class Pipelines:
             spec = kind.spec.model_validate(resource["spec"], extra="ignore")
         except ValidationError as error:
             raise _RefusedError("NotUnderstood", "; ".join(problems(error)) + VERSIONS) from None
-        registry = spec.value.registry if isinstance(spec, KafkaTableSpec) else None
-        if registry is not None and registry.password is not None:  # an old resource, from before the rule existed
-            raise _RefusedError("PlainPassword", f"spec.value.registry.password: {IN_PLAIN}")
+        for section, registry in registries(spec).items():
+            if registry.password is not None:  # an old resource, from before the rule existed
+                raise _RefusedError("PlainPassword", f"spec.{section}.registry.password: {IN_PLAIN}")
+        for option in spec.kafka if isinstance(spec, KafkaTableSpec) else ():
+            if HIDDEN_OPTION.search(option):
+                raise _RefusedError("PlainPassword", f"spec.kafka.{option}: {OPTION_IN_PLAIN}")
         image = spec.driver.image or self._image
         if not image:
             raise _RefusedError("NoImage", "neither driver.image nor the operator's settings name an image")
@@ -251,7 +254,8 @@ class Pipelines:
         return {"bootstrapServers": f"{cluster_name}-bootstrap.{namespace}.svc:{port}"}
 
     async def _make(self, one: Pipeline) -> tuple[status.PipelineView, str | None]:
-        """Write objects that differ, delete unwanted ones, and observe. Also returns the driver's address or None."""
+        """Write objects that differ, delete unwanted objects, and observe. Also returns the driver's address or
+        None."""
         selector = ",".join(f"{key}={value}" for key, value in one.selector.items())
         kinds = (*OWNED, "Pod")
         lists = await asyncio.gather(*(self._api.list(kind, one.namespace, selector) for kind in kinds))
@@ -271,13 +275,13 @@ class Pipelines:
         host = None
         if workload["kind"] == "Deployment":
             host = next((pod["status"]["podIP"] for pod in pods if _serves(pod)), None)
-        driver = await self._ask(host) if host is not None else None
+        driver = await self._query(host) if host is not None else None
         return status.PipelineView(made[workload["kind"]], pods, there["Job"], crew, driver), host
 
     async def _at_work(self, crew: Sequence[Object]) -> list[Object]:
         """Return the executors that have not ended, and delete the others.
 
-        Spark deletes executors itself. After the driver was killed, its pod still owns the old ones, but the new
+        Spark deletes executors itself. After the driver was killed, its pod still owns the old executors, but the new
         driver in the pod does not know them.
         """
         ended = [pod for pod in crew if pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}]
@@ -302,7 +306,7 @@ class Pipelines:
         self._begin()
         return await self._api.apply(wanted)
 
-    async def _tell(self, key: Key, kind: Kind, resource: Object, after: Object) -> float:
+    async def _report(self, key: Key, kind: Kind, resource: Object, after: Object) -> float:
         """Write the status if it differs, also into `resource`, and an event for a new problem.
 
         Returns the seconds until the next pass.
@@ -311,7 +315,7 @@ class Pipelines:
         degraded, was = condition_of({"status": after}, "Degraded"), condition_of(resource, "Degraded")
         if degraded["status"] == "True" and (was.get("status"), was.get("reason")) != ("True", degraded["reason"]):
             log.info("%s/%s/%s: %s: %s", namespace, kind.name, name, degraded["reason"], degraded["message"])
-            await self._events.tell(resource, "Warning", degraded["reason"], degraded["message"])
+            await self._events.emit(resource, "Warning", degraded["reason"], degraded["message"])
         change = difference(resource.get("status", {}), after)
         if change:
             await self._api.patch(kind.name, namespace, name, {"status": change}, "status")

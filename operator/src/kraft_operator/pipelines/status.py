@@ -37,7 +37,7 @@ class PipelineView:
     executors: Sequence[Object] = ()
     """Pods that a driver has created."""
     driver: Object | None = None
-    """The answer of a table's driver; None if it was not asked or did not answer."""
+    """The answer of a table's driver; None if it got no request or did not answer."""
 
 
 def table_verdict(one: Pipeline, seen: PipelineView) -> Verdict:
@@ -121,13 +121,13 @@ def runs(seen: PipelineView) -> list[dict[str, Any]]:
             "result": result,
             "started": status.get("startTime"),
             "finished": status.get("completionTime") or (failed.get("lastTransitionTime") if failed else None),
-            "message": _said(job, seen.pods) or (failed.get("message", "") if result == "Failed" else ""),
+            "message": _message(job, seen.pods) or (failed.get("message", "") if result == "Failed" else ""),
         }
         found.append({key: value for key, value in run.items() if value is not None})
     return found
 
 
-def _said(job: Object, pods: Iterable[Object]) -> str:
+def _message(job: Object, pods: Iterable[Object]) -> str:
     """The last log line of the newest pod of a job; empty if it has not ended."""
     mine = [pod for pod in pods if pod["metadata"].get("labels", {}).get(JOB) == job["metadata"]["name"]]
     pod = _newest(mine)

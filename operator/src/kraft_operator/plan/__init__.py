@@ -4,9 +4,9 @@
 Kubernetes. The reconciler on Kubernetes, the local supervisor and the simulator call it.
 
 - `model.record`    the only state that is kept between passes
-- `model.wanted`    what the specification asks for; `specs.planner_input` builds it from the API's models
+- `model.wanted`    the wanted state by the specification; `specs.planner_input` builds it from the API's models
 - `model.observed`  the observed pods, volumes, quorum and partitions, each with its age
-- `model.situation` the three together and what follows from them: live voters, what a pod lacks
+- `model.situation` the three together and facts that follow: live voters, outdated parts of a pod
 - `model.steps`     the possible steps, and which of them disrupt
 - `gates`      whether a node may go down now, by the quorum and by the partitions; `evictions` whether a pod may
 - `nodes`      the life of nodes: ids, volumes, formats, pods, voters, restarts, replacement, removal, metadata.version
@@ -29,8 +29,8 @@ tests/sim/operator asserts them over real Raft cores:
    Voters in the log change only if the last change is committed and the log has the address of every voter that stays.
    While a change may not be committed, no live controller goes down, and no removed voter is stopped for good.
 5. A broker is taken down only if every partition keeps min.insync.replicas without it. `unavailableTopics` are exempt.
-6. An id is assigned once. A disk is formatted once. A lost disk is made again only if a replacement asks for it, and
-   then under a new name, so nothing is ever erased.
+6. An id is assigned once. A disk is formatted once. A lost disk is made again only if a replacement requests it, and
+   then under a new name. So nothing is ever erased.
 7. A pod is made without a volume only once its broker reports that the volume is empty and takes no new replicas.
 8. A decision is recorded before it is carried out. Every step can be repeated.
 """

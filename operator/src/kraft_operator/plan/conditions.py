@@ -4,7 +4,7 @@
 - QuorumHealthy: all voters are live.
 - Progressing: the operator works or waits for something to finish.
 - Degraded: something needs help and cannot go on by itself.
-- Paused: somebody asked the operator to wait.
+- Paused: a user's request makes the operator wait.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TELLS_MAX: Final = 5
 """The most reasons that one message spells out. The log has all of them."""
 
 WAITING: Final = frozenset({"Paused", "RollPaused", "ApprovalNeeded", "OutsideWindow"})
-"""Reasons of work that waits because somebody asked for it. They count as Paused, not as Degraded."""
+"""Reasons of work that waits at the request of a user. They count as Paused, not as Degraded."""
 
 
 class Condition(NamedTuple):
@@ -35,7 +35,7 @@ def conditions(s: Situation | None, plan: Plan) -> list[Condition]:
     return [_ready(s), _quorum(s), _progressing(s, plan), _degraded(plan), _paused(plan)]
 
 
-def _said(texts: list[str]) -> str:
+def _joined(texts: list[str]) -> str:
     more = len(texts) - TELLS_MAX
     return "; ".join(texts[:TELLS_MAX]) + (f"; and {more} more" if more > 0 else "")
 
@@ -49,7 +49,7 @@ def _ready(s: Situation | None) -> Condition:
     if not s.record.nodes:
         return Condition("Ready", "False", "Beginning", "nodes are being assigned")
     if missing:
-        return Condition("Ready", "False", "NodesNotReady", _said(missing))
+        return Condition("Ready", "False", "NodesNotReady", _joined(missing))
     if s.quorum is None:
         return Condition("Ready", "Unknown", "QuorumUnknown", "the state of the quorum is unknown")
     return Condition("Ready", "True", "Serving", f"{len(s.record.nodes)} nodes serve")
@@ -70,12 +70,12 @@ def _quorum(s: Situation | None) -> Condition:
 def _progressing(s: Situation | None, plan: Plan) -> Condition:
     if plan.steps:
         names = list(dict.fromkeys(type(step).__name__ for step in plan.steps))
-        return Condition("Progressing", "True", names[-1], _said(names))
+        return Condition("Progressing", "True", names[-1], _joined(names))
     if plan.waits:
-        return Condition("Progressing", "True", "Waiting", _said(plan.waits))
+        return Condition("Progressing", "True", "Waiting", _joined(plan.waits))
     missing = s.unsettled() if s is not None and not s.wanted.hibernated and not s.wanted.paused else []
     if missing:
-        return Condition("Progressing", "True", "Waiting", _said(missing))
+        return Condition("Progressing", "True", "Waiting", _joined(missing))
     return Condition("Progressing", "False", "Settled", "nothing to do" if not plan.blocked else "see Degraded, Paused")
 
 
@@ -83,11 +83,11 @@ def _degraded(plan: Plan) -> Condition:
     wrong = [blocked for blocked in plan.blocked if blocked.reason not in WAITING]
     if not wrong:
         return Condition("Degraded", "False", "NothingBlocked", "")
-    return Condition("Degraded", "True", wrong[0].reason, _said([blocked.message for blocked in wrong]))
+    return Condition("Degraded", "True", wrong[0].reason, _joined([blocked.message for blocked in wrong]))
 
 
 def _paused(plan: Plan) -> Condition:
-    told = [blocked for blocked in plan.blocked if blocked.reason in WAITING]
-    if not told:
+    waiting = [blocked for blocked in plan.blocked if blocked.reason in WAITING]
+    if not waiting:
         return Condition("Paused", "False", "NotPaused", "")
-    return Condition("Paused", "True", told[0].reason, _said([blocked.message for blocked in told]))
+    return Condition("Paused", "True", waiting[0].reason, _joined([blocked.message for blocked in waiting]))

@@ -16,7 +16,7 @@ ROLES: Final = frozenset({"controller", "broker"})
 
 
 def held(s: Situation) -> frozenset[str]:
-    """Roles whose pods must not be evicted. A role is held if its state is unknown."""
+    """Roles with pods that must not be evicted. A role is held if its state is unknown."""
     found = set()
     voters = s.quorum.voters if s.quorum is not None else ()
     if not voters or not s.live_voters().issuperset(voters):
@@ -27,7 +27,7 @@ def held(s: Situation) -> frozenset[str]:
 
 
 def _recover(s: Situation) -> bool:
-    """Whether a partition lacks in-sync replicas and cannot spare any of those that it has."""
+    """Whether a partition lacks in-sync replicas and cannot spare any of its remaining replicas."""
     assert s.metadata is not None
     serving = s.serving()
     for partition in s.metadata.partitions:

@@ -68,8 +68,9 @@ def voters_committed(s: Situation) -> Blocked | None:
 def voters_found(s: Situation, gone: int | None = None) -> Blocked | None:
     """Return the reason against a change of the voters in the log, or None: a voter that stays has moved.
 
-    Say the leader stops with an uncommitted record that removes the second of three voters. Then it needs the vote of
-    the third, and asks at the address in its log. The third lacks that record, so it cannot be elected itself.
+    Example: the leader stops with an uncommitted record that removes the second of three voters. Then it needs the
+    vote of the third voter, and sends its request to the address in its log. The third lacks that record, so it cannot
+    be elected itself.
     """
     if s.static or s.quorum is None:
         return None
@@ -101,8 +102,8 @@ def isr_without(s: Situation, gone: Collection[int], *, with_disks: bool = False
     """Law 5: return the reason against taking the brokers `gone` down now, or None. The only gate for brokers.
 
     `with_disks` means that their disks are given up for good. A replica counts if it is in the ISR and its broker is
-    up, because a dead broker stays in its ISRs until it is fenced. A copy on a disk that is given up must not be the
-    last one that counts, whatever the ISR was before.
+    up. The ISR alone is not enough: a dead broker stays in its ISRs until it is fenced. A copy on a disk that is given
+    up must not be the last copy that counts, for any ISR before.
     """
     unknown = partitions_known(s)
     if unknown is not None:
@@ -137,7 +138,7 @@ def _brokers(gone: Collection[int]) -> str:
 
 
 def node_without(s: Situation, node: Node, *, pause_accepted: bool = False) -> Blocked | None:
-    """Apply both gates to a node, or return None. The roles of its pod count as well as those of the record."""
+    """Apply both gates to a node, or return None. The roles of its pod count as well as the roles in the record."""
     pod = s.kube.pods.get(node.id)
     roles = set(s.roles(node)) if pod is None else {*pod.aspects.get("roles", "").split(","), *s.roles(node)}
     blocked = None

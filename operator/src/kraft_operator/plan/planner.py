@@ -20,7 +20,7 @@ from kraft_operator.plan.model.wanted import STARTS_WITH, Wanted, keys_of
 from kraft_operator.plan.nodes.assign import assigned
 from kraft_operator.plan.nodes.finalize import finalize
 from kraft_operator.plan.nodes.leave import leave
-from kraft_operator.plan.nodes.lost import tell_lost
+from kraft_operator.plan.nodes.lost import report_lost
 from kraft_operator.plan.nodes.provision import provision
 from kraft_operator.plan.nodes.replace import replacement
 from kraft_operator.plan.nodes.roll import recover, roll
@@ -35,7 +35,7 @@ ACT_AGE_MAX_MS: Final = 5_000
 def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> Plan:
     """Plan the next steps.
 
-    `fresh_id` becomes the cluster id if the record, the specification and kept volumes have none.
+    `fresh_id` becomes the cluster id if the record, the specification and kept volumes lack an id.
     """
     s = situation(record, wanted, observed)
     if s is None:
@@ -51,7 +51,7 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
     if gone is not None:
         return Plan(blocked=[gone])
     s.plan.held = held(s)
-    tell_lost(s)
+    report_lost(s)
     provision(s)
     recover(s)
     empty(s)
@@ -72,7 +72,7 @@ def _fence(s: Situation, observed: Observed) -> None:
     """Keep a guarded step only if it is alone in the plan and all views are recent enough for it.
 
     All other steps come first. Steps that the previous pass already tried do not delay the guarded step. A view that
-    the situation dropped as too old counts as unknown, and its age does not matter: while a cluster hibernates, the
+    the situation dropped as too old counts as unknown, and its age does not matter. While a cluster hibernates, the
     last controllers have no leader that describes the quorum again.
     """
     plan, act = s.plan, s.plan.guarded
@@ -115,7 +115,7 @@ def _all_gone(s: Situation) -> Blocked | None:
 
 
 def _disturb(s: Situation) -> None:
-    """Plan at most one disruption; if there is none, plan to finalize metadata.version."""
+    """Plan at most one disruption; without a disruption, plan to finalize metadata.version."""
     if former_leader(s) or replacement(s):
         return
     if roll(s) and s.plan.disruptive is not None:

@@ -1,7 +1,7 @@
 """Planning of KRaftTopics: compares declared and existing topics and plans batches of changes. Pure.
 
-The number of partitions only grows. A resource sets the configurations that it names, and resets only those that it has
-set. The cluster's planner changes the number of replicas, because replicas move (`replicas_of`,
+The number of partitions only grows. A resource sets the configurations that it names, and resets only configurations
+that it has set. The cluster's planner changes the number of replicas, because replicas move (`replicas_of`,
 `plan.replicas.resize`).
 
 Ownership of topics:
@@ -11,9 +11,9 @@ Ownership of topics:
 - If two resources name the same topic, the present owner keeps it; else the older resource gets it, else the first by
   name.
 
-Deletion: a resource with `deletionPolicy: Delete` claims its topic, by the topic's id and its own uid. The record keeps
-the claim, so no finalizer is needed. A claimed topic is deleted once no resource of that name and uid exists and no
-other resource may mean the topic. A malformed resource still exists, so its claim stays.
+Deletion: a resource with `deletionPolicy: Delete` claims its topic, by the topic's id and its own uid. The record
+keeps the claim, so no finalizer is needed. A claimed topic is deleted once no resource with its name and uid exists
+and no other resource may mean the topic. A malformed resource still exists, so its claim stays.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from kraft_operator.plan.model.record import Claim
 from kraft_operator.plan.model.values import same
 
 BATCH_MAX: Final = 250
-"""The most topics that one pass creates, changes or deletes. A controller handles such a request in well under a
-second."""
+"""The most topics that one pass creates, changes or deletes. A controller handles a request of this size in well under
+a second."""
 CLAIMS_MAX: Final = 5000
 """The most claims of one cluster. They take 700 KiB of an object, which may have 1.5 MiB."""
 INTERNAL: Final = frozenset({"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"})
@@ -36,7 +36,7 @@ INTERNAL: Final = frozenset({"__cluster_metadata", "__consumer_offsets", "__shar
 
 
 @dataclass(frozen=True, slots=True)
-class TopicWish:
+class DesiredTopic:
     """A valid resource. `topic_id`, `managed` and `creating` come from its status."""
 
     resource: str
@@ -51,7 +51,7 @@ class TopicWish:
     created: str = ""
     """`metadata.creationTimestamp` of the resource. These texts sort by time."""
     topic_id: str = ""
-    """The id of its topic; empty if it has none."""
+    """The id of its topic; empty without a topic."""
     managed: frozenset[str] = frozenset()
     """Configurations that it has set."""
     creating: bool = False
@@ -71,7 +71,7 @@ class Unread:
 class Declared:
     """All KRaftTopics of the namespace, as far as they concern one cluster."""
 
-    wishes: tuple[TopicWish, ...] = ()
+    desired_topics: tuple[DesiredTopic, ...] = ()
     unread: tuple[Unread, ...] = ()
     there: frozenset[tuple[str, str]] = frozenset()
     """Name and uid of every existing resource, valid or not."""
@@ -79,7 +79,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class TopicSeen:
-    """An existing topic; `config` has its own values only, not those inherited from the cluster."""
+    """An existing topic; `config` has its own values only, not values inherited from the cluster."""
 
     id: str
     partitions: int
@@ -115,7 +115,7 @@ class TopicPlan:
     """The next batch of changes. `claims` are recorded before any change is made."""
 
     claims: dict[str, Claim]
-    create: list[TopicWish] = field(default_factory=list)
+    create: list[DesiredTopic] = field(default_factory=list)
     grow: dict[str, int] = field(default_factory=dict)
     configure: dict[str, tuple[dict[str, str], tuple[str, ...]]] = field(default_factory=dict)
     """By topic: values to set, and keys to reset."""
@@ -128,7 +128,7 @@ class TopicPlan:
     @property
     def changing(self) -> set[str]:
         """Names of the topics that are created or changed."""
-        return {wish.topic for wish in self.create} | self.grow.keys() | self.configure.keys()
+        return {desired.topic for desired in self.create} | self.grow.keys() | self.configure.keys()
 
     @property
     def count(self) -> int:
@@ -138,7 +138,7 @@ class TopicPlan:
     @property
     def lines(self) -> list[str]:
         """One message for each change."""
-        created = [f"create topic {wish.topic} with {wish.partitions} partition(s)" for wish in self.create]
+        created = [f"create topic {desired.topic} with {desired.partitions} partition(s)" for desired in self.create]
         grown = [f"give topic {topic} {count} partitions" for topic, count in self.grow.items()]
         changed = []
         for topic, (put, remove) in self.configure.items():
@@ -156,17 +156,21 @@ def plan_topics(declared: Declared, seen: TopicsSeen, claims: Mapping[str, Claim
             plan.claims[topic] = claim
         elif topic not in holders:
             _ends(plan, declared, claim, seen.there.get(topic))
-    for topic, wish in holders.items():
+    for topic, desired in holders.items():
         if topic in seen.hidden:
-            plan.states[wish.resource] = TopicState(False, "NotVisible", seen.hidden[topic])
+            plan.states[desired.resource] = TopicState(False, "NotVisible", seen.hidden[topic])
         else:
-            plan.states[wish.resource] = _follow(plan, wish, seen.there.get(topic), claims)
+            plan.states[desired.resource] = _follow(plan, desired, seen.there.get(topic), claims)
     return plan
 
 
-def replicas_of(wishes: Iterable[TopicWish]) -> dict[str, int]:
+def replicas_of(desired_topics: Iterable[DesiredTopic]) -> dict[str, int]:
     """The wanted number of replicas by topic, from the resources that own a topic."""
-    return {wish.topic: wish.replicas for wish in wishes if wish.topic_id and wish.replicas is not None}
+    return {
+        desired.topic: desired.replicas
+        for desired in desired_topics
+        if desired.topic_id and desired.replicas is not None
+    }
 
 
 # Ownership of topics
@@ -174,47 +178,49 @@ def replicas_of(wishes: Iterable[TopicWish]) -> dict[str, int]:
 
 def _holders(
     plan: TopicPlan, declared: Declared, seen: TopicsSeen, claims: Mapping[str, Claim]
-) -> dict[str, TopicWish]:
+) -> dict[str, DesiredTopic]:
     """The owner of each topic. Other resources that name the topic get the state TopicTaken."""
-    found: dict[str, TopicWish] = {}
+    found: dict[str, DesiredTopic] = {}
     unread = {one.topic: one for one in declared.unread if one.topic_id}
-    for wish in sorted(declared.wishes, key=lambda wish: _order(wish, seen.there.get(wish.topic), claims)):
-        if wish.topic in INTERNAL or ((there := seen.there.get(wish.topic)) is not None and there.internal):
-            text = f"the topic {wish.topic} is internal: choose another spec.topicName"
-            plan.states[wish.resource] = TopicState(False, "InternalTopic", text, known=True)
+    for desired in sorted(
+        declared.desired_topics, key=lambda desired: _order(desired, seen.there.get(desired.topic), claims)
+    ):
+        if desired.topic in INTERNAL or ((there := seen.there.get(desired.topic)) is not None and there.internal):
+            text = f"the topic {desired.topic} is internal: choose another spec.topicName"
+            plan.states[desired.resource] = TopicState(False, "InternalTopic", text, known=True)
             continue
-        first = found.setdefault(wish.topic, wish).resource
-        other = unread.get(wish.topic)
-        if first == wish.resource and other is not None and not wish.topic_id:
-            del found[wish.topic]
+        first = found.setdefault(desired.topic, desired).resource
+        other = unread.get(desired.topic)
+        if first == desired.resource and other is not None and not desired.topic_id:
+            del found[desired.topic]
             first = other.resource
-        if first != wish.resource:
-            text = f"the topic {wish.topic} is the KRaftTopic {first}'s: delete one of the two resources"
-            plan.states[wish.resource] = TopicState(False, "TopicTaken", text, known=True)
+        if first != desired.resource:
+            text = f"the topic {desired.topic} is the KRaftTopic {first}'s: delete one of the two resources"
+            plan.states[desired.resource] = TopicState(False, "TopicTaken", text, known=True)
     return found
 
 
-def _order(wish: TopicWish, there: TopicSeen | None, claims: Mapping[str, Claim]) -> tuple[bool, bool, str, str]:
-    claim = claims.get(wish.topic)
-    claimed = claim is not None and (claim.resource, claim.uid) == (wish.resource, wish.uid)
-    has = there is not None and wish.topic_id == there.id
-    return not claimed, not has, wish.created, wish.resource
+def _order(desired: DesiredTopic, there: TopicSeen | None, claims: Mapping[str, Claim]) -> tuple[bool, bool, str, str]:
+    claim = claims.get(desired.topic)
+    claimed = claim is not None and (claim.resource, claim.uid) == (desired.resource, desired.uid)
+    has = there is not None and desired.topic_id == there.id
+    return not claimed, not has, desired.created, desired.resource
 
 
-def _may_have(wish: TopicWish, there: TopicSeen, claim: Claim | None) -> bool:
+def _may_have(desired: DesiredTopic, there: TopicSeen, claim: Claim | None) -> bool:
     """Whether a resource may own an existing topic. A recreated resource takes over the claim of its name."""
-    heir = claim is not None and claim.id == there.id and claim.resource == wish.resource
-    return wish.adopt or wish.creating or wish.topic_id == there.id or heir
+    heir = claim is not None and claim.id == there.id and claim.resource == desired.resource
+    return desired.adopt or desired.creating or desired.topic_id == there.id or heir
 
 
 # Deletion and changes
 
 
 def _ends(plan: TopicPlan, declared: Declared, claim: Claim, there: TopicSeen | None) -> None:
-    """Plan for a claim whose topic has no owner: delete the topic once the claiming resource is certainly gone."""
+    """Plan for a claim on a topic without an owner: delete the topic once the claiming resource is certainly gone."""
     if there is None or there.id != claim.id:
         return
-    named = any(wish.topic == claim.topic for wish in declared.wishes)
+    named = any(desired.topic == claim.topic for desired in declared.desired_topics)
     exists = (claim.resource, claim.uid) in declared.there
     meant = any(claim.topic in {one.topic, one.resource} or claim.resource == one.resource for one in declared.unread)
     if exists or meant:
@@ -227,50 +233,52 @@ def _ends(plan: TopicPlan, declared: Declared, claim: Claim, there: TopicSeen | 
             plan.delete[claim.topic] = claim
 
 
-def _follow(plan: TopicPlan, wish: TopicWish, there: TopicSeen | None, claims: Mapping[str, Claim]) -> TopicState:
+def _follow(plan: TopicPlan, desired: DesiredTopic, there: TopicSeen | None, claims: Mapping[str, Claim]) -> TopicState:
     """Plan the changes and the claim of a resource's topic. Returns the state of the resource."""
-    claim = claims.get(wish.topic)
+    claim = claims.get(desired.topic)
     if there is None:
         if plan.count < BATCH_MAX:
-            plan.create.append(wish)
-        return TopicState(False, "Creating", known=True, managed=tuple(sorted(wish.config)), creating=True)
-    if not _may_have(wish, there, claim):
+            plan.create.append(desired)
+        return TopicState(False, "Creating", known=True, managed=tuple(sorted(desired.config)), creating=True)
+    if not _may_have(desired, there, claim):
         if claim is not None and claim.id == there.id:
-            plan.kept[wish.topic] = claim
-        return exists(wish)
-    state = _change(plan, wish, there)
-    if wish.delete and (wish.topic in claims or len(plan.claims.keys() | claims.keys()) < CLAIMS_MAX):
-        plan.claims[wish.topic] = Claim(wish.topic, there.id, wish.resource, wish.uid)
-    elif wish.delete:
+            plan.kept[desired.topic] = claim
+        return exists(desired)
+    state = _change(plan, desired, there)
+    if desired.delete and (desired.topic in claims or len(plan.claims.keys() | claims.keys()) < CLAIMS_MAX):
+        plan.claims[desired.topic] = Claim(desired.topic, there.id, desired.resource, desired.uid)
+    elif desired.delete:
         text = f"{CLAIMS_MAX} topics of this cluster go with their resources, and no more can: set deletionPolicy to"
         state = replace(state, ready=False, reason="TooManyOwned", message=text + " Keep")
-    managed = tuple(sorted(wish.config.keys() | (wish.managed & there.config.keys())))
+    managed = tuple(sorted(desired.config.keys() | (desired.managed & there.config.keys())))
     return replace(state, known=True, topic=there, managed=managed)
 
 
-def exists(wish: TopicWish) -> TopicState:
-    """The state of a resource whose topic exists and is not its own."""
-    text = f"the topic {wish.topic} exists, and this resource did not create it: set spec.adopt to true to take it over"
+def exists(desired: DesiredTopic) -> TopicState:
+    """The state of a resource that does not own the existing topic."""
+    text = (
+        f"the topic {desired.topic} exists, and this resource did not create it: set spec.adopt to true to take it over"
+    )
     text += " (configurations that spec.config does not name stay as they are), or choose another spec.topicName"
     return TopicState(False, "TopicExists", text, known=True)
 
 
-def _change(plan: TopicPlan, wish: TopicWish, there: TopicSeen) -> TopicState:
+def _change(plan: TopicPlan, desired: DesiredTopic, there: TopicSeen) -> TopicState:
     """Plan the changes of an existing topic. Returns the state of its resource."""
-    put = {key: value for key, value in wish.config.items() if not same(there.config.get(key), value)}
-    remove = tuple(sorted((wish.managed & there.config.keys()) - wish.config.keys() - set(THROTTLED)))
-    grows = there.partitions < wish.partitions
+    put = {key: value for key, value in desired.config.items() if not same(there.config.get(key), value)}
+    remove = tuple(sorted((desired.managed & there.config.keys()) - desired.config.keys() - set(THROTTLED)))
+    grows = there.partitions < desired.partitions
     if (put or remove or grows) and plan.count < BATCH_MAX:
         if grows:
-            plan.grow[wish.topic] = wish.partitions
+            plan.grow[desired.topic] = desired.partitions
         if put or remove:
-            plan.configure[wish.topic] = (put, remove)
-    if there.partitions > wish.partitions:
+            plan.configure[desired.topic] = (put, remove)
+    if there.partitions > desired.partitions:
+        text = f"{desired.topic} has {there.partitions} partitions, {desired.partitions} are requested,"
+        return TopicState(False, "TooManyPartitions", text + " and Kafka removes none: raise spec.partitions")
+    if desired.replicas is not None and there.replicas != desired.replicas:
         text = (
-            f"{wish.topic} has {there.partitions} partitions, {wish.partitions} are requested, and Kafka removes none:"
+            f"{desired.topic} has {there.replicas} replicas, {desired.replicas} are requested: the cluster's conditions"
         )
-        return TopicState(False, "TooManyPartitions", text + " raise spec.partitions")
-    if wish.replicas is not None and there.replicas != wish.replicas:
-        text = f"{wish.topic} has {there.replicas} replicas, {wish.replicas} are requested: the cluster's conditions"
         return TopicState(False, "ReplicasMove", text + " name the reason to wait")
     return TopicState(False, "Changing") if put or remove or grows else TopicState(True, "InForce")

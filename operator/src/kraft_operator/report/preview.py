@@ -1,7 +1,8 @@
-"""Preview: what this version of the operator would restart and why, before it is installed or a change is applied.
+"""Preview: the restarts by this version of the operator with their reasons, before it is installed or a change is
+applied.
 
 Pure functions of the resource and the cluster's pods. They do not know the quorum and the partitions, so the preview
-says what restarts, not when.
+has the restarts, not their times.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kraft_operator.plan.model.record import Record
 from kraft_operator.plan.model.situation import Situation
 from kraft_operator.plan.model.wanted import Wanted
 from kraft_operator.specs.cluster import NamedCluster
-from kraft_operator.specs.planner_input import wishes
+from kraft_operator.specs.planner_input import wanted_of
 from kraft_operator.specs.remembered import record_of
 
 Object = Mapping[str, Any]
@@ -26,7 +27,7 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The changes that the operator would make; empty if it would make none."""
+    """The changes that the operator would make; empty without changes."""
 
     restarts: Mapping[int, list[str]] = field(default_factory=dict)
     """Aspects that differ, by node."""
@@ -38,7 +39,7 @@ class Preview:
     emptied: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """Removed volumes, by node."""
     deleted: tuple[int, ...] = ()
-    """Nodes whose removed claims are deleted when they are empty."""
+    """Nodes with removed claims that are deleted when they are empty."""
 
     balance: tuple[str, ...] = ()
     """Partitions that would move to balance the load, from the operator's last pass."""
@@ -70,7 +71,7 @@ def preview(resource: Object, pods: Iterable[Object], changed: Object | None = N
     mine = [one for one in pods if "deletionTimestamp" not in one["metadata"]]
     cluster = NamedCluster(metadata["name"], metadata["namespace"], metadata["uid"], spec, image or _image(mine))
     annotations = {**metadata.get("annotations", {}), **wished["metadata"].get("annotations", {})}
-    wanted, record = wishes(cluster, annotations), record_of(status)
+    wanted, record = wanted_of(cluster, annotations), record_of(status)
     seen = {number: objects.pod(one) for number, one in objects.by_node(objects.ours(cluster, map(dict, mine)))}
     s = Situation(record, wanted, Kube(seen, {}, {}, {}), None, None)
     lacks = {node.id: s.lacks(node) for node in record.nodes}
@@ -89,7 +90,7 @@ def preview(resource: Object, pods: Iterable[Object], changed: Object | None = N
 
 
 def _leaving(record: Record, wanted: Wanted) -> tuple[dict[int, tuple[str, ...]], tuple[int, ...]]:
-    """Volumes that left their pools, by node; and nodes whose pool deletes claims."""
+    """Volumes that left their pools, by node; and nodes of pools that delete claims."""
     found, deleted = {}, set()
     for node in record.nodes:
         pool = wanted.pool(node.pool)

@@ -79,10 +79,10 @@ def _conditions(
     """The conditions, each with the time of its last change."""
     old = {condition.type: condition for condition in before.conditions}
     found = []
-    for told in conditions(s, plan):
-        was = old.get(told.type)  # type: ignore[call-overload]
-        since = was.last_transition_time if was is not None and was.status == told.status else now
-        values = {**told._asdict(), "last_transition_time": since, "observed_generation": generation}
+    for condition in conditions(s, plan):
+        was = old.get(condition.type)  # type: ignore[call-overload]
+        since = was.last_transition_time if was is not None and was.status == condition.status else now
+        values = {**condition._asdict(), "last_transition_time": since, "observed_generation": generation}
         found.append(Condition.model_validate(values))
     return found
 
@@ -156,7 +156,7 @@ def _scaled_label(cluster: NamedCluster) -> str:
 
 
 def _partitions(metadata: Metadata) -> PartitionsStatus:
-    """Partitions with problems; those that refuse writes come first."""
+    """Partitions with problems; partitions that refuse writes come first."""
     found = metadata.partitions
     behind = [one for one in found if len(one.isr) < len(one.replicas)]
     refused = {one.name for one in behind if len(one.isr) < min(one.min_isr, len(one.replicas))}
@@ -186,12 +186,12 @@ def nodes_of(step: Step) -> list[int]:
     return [] if node is None else [node]
 
 
-def said(step: Step) -> str:
+def step_text(step: Step) -> str:
     """A step in words: its kind, its nodes, and its reason or its effect."""
-    return said_together([step])[0]
+    return step_texts([step])[0]
 
 
-def said_together(steps: Iterable[Step]) -> list[str]:
+def step_texts(steps: Iterable[Step]) -> list[str]:
     """Steps of the same kind in words. Steps that differ only in their node share a sentence."""
     groups: dict[tuple[str, str], list[str]] = {}
     for step in steps:
@@ -264,10 +264,10 @@ def _step(plan: Plan) -> StepStatus | None:
 
 
 def _lines(nodes: list[NodeStatus], plan: Plan) -> list[str]:
-    """The current step, what it waits for, and the nodes that follow."""
-    lines = [said(step) for step in plan.steps]
+    """The current step, the condition that it waits for, and the nodes that follow."""
+    lines = [step_text(step) for step in plan.steps]
     if plan.pending is not None:
-        lines.append(f"{said(plan.pending)} (waits for approval)")
+        lines.append(f"{step_text(plan.pending)} (waits for approval)")
     lines += [f"waits: {text}" for text in plan.waits]
     lines += [f"{blocked.reason}: {blocked.message}" for blocked in plan.blocked]
     now = {node_id for step in (*plan.steps, plan.pending) if step is not None for node_id in nodes_of(step)}

@@ -29,6 +29,7 @@ def condition(resource: Resource, kind: str) -> Mapping[str, Any]:
 
 
 def is_ready(resource: Resource) -> bool:
+    """Whether the resource has the condition Ready."""
     return condition(resource, "Ready").get("status") == "True"
 
 
@@ -65,7 +66,7 @@ def headline(resource: Resource) -> Text:
 
 
 def _conditions(resource: Resource) -> list[Text]:
-    """Conditions that say more than the headline."""
+    """Conditions with more information than the headline."""
     lines = []
     for one in resource.get("status", {}).get("conditions", ()):
         kind, holds = one["type"], one["status"]

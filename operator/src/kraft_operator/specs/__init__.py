@@ -5,7 +5,7 @@ the tests. The package does no I/O, and does not decide when to change something
 
 - `cluster`     a resource with its names: the input of all other modules
 - `properties`  a node's `server.properties`, and which changes need a restart
-- `wishes`      specification and annotations -> `plan.model.wanted.Wanted`
+- `wanted_of`   specification and annotations -> `plan.model.wanted.Wanted`
 - `remembered`  status -> `plan.model.record.Record` and back
 - `pods`        a node's hardened pod;  `storage`: its volume claims and format job
 - `network`     services, disruption budgets

@@ -10,6 +10,7 @@ from typing import Any, Final
 from kraft_operator.api.base import GROUP, VERSION
 from kraft_operator.api.cluster import KRaftClusterSpec, Listener
 from kraft_operator.api.pools import NodePool
+from kraft_operator.api.security import NODES_LISTENER, NODES_PORT
 
 MANAGER: Final = "kraft-operator"
 """Field manager of every write, and value of the label `app.kubernetes.io/managed-by`."""
@@ -46,6 +47,7 @@ class NamedCluster:
         return f"{self.name}-nodes"
 
     def host(self, node_id: int) -> str:
+        """The DNS name of a node's pod in the headless service."""
         return f"{self.node(node_id)}.{self.nodes_service}.{self.namespace}.svc"
 
     def external_service(self, node_id: int, listener: str) -> str:
@@ -53,14 +55,17 @@ class NamedCluster:
         return f"{self.node(node_id)}-{listener}"
 
     def claim(self, volume: str, node_id: int, disk: int) -> str:
+        """The name of a volume's claim."""
         return f"{volume}-{self.node(node_id)}-{disk}"
 
     def format_job(self, node_id: int, disk: int, volumes: int = 0) -> str:
+        """The name of the job that formats a node's disk."""
         return f"{self.node(node_id)}-format-{disk}" + (f"-{volumes}" if volumes else "")
 
     # Marks
 
     def labels(self, node_id: int | None = None, pool: str | None = None) -> dict[str, str]:
+        """Labels of an object of the cluster, of a node, or of a pool."""
         marks = {
             "app.kubernetes.io/name": "kraftcluster",
             INSTANCE: self.name,
@@ -73,6 +78,7 @@ class NamedCluster:
         return marks
 
     def owner(self) -> list[dict[str, Any]]:
+        """The owner references of the cluster's objects: they are deleted with the resource."""
         return [
             {
                 "apiVersion": f"{GROUP}/{VERSION}",
@@ -91,7 +97,20 @@ class NamedCluster:
             data["ownerReferences"] = self.owner()
         return data
 
+    # Security
+
+    @property
+    def secure(self) -> bool:
+        """Whether all connections between nodes have TLS."""
+        return self.spec.security is not None and self.spec.security.tls == "Enabled"
+
     # Pools and listeners
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """All listeners of brokers. With TLS, the first one is for the nodes and the operator alone."""
+        own = [Listener(name=NODES_LISTENER, port=NODES_PORT)] if self.secure else []
+        return [*own, *self.spec.listeners]
 
     @property
     def external(self) -> list[Listener]:
@@ -99,13 +118,20 @@ class NamedCluster:
         return [listener for listener in self.spec.listeners if listener.type != "Internal"]
 
     def pool(self, name: str) -> NodePool | None:
+        """The pool with this name; None if the specification lacks it."""
         return next((pool for pool in self.spec.node_pools if pool.name == name), None)
 
     def replicas(self, pool: NodePool) -> int:
+        """The number of nodes of a pool; `spec.replicas` for the pool without its own number."""
         return self.spec.replicas if pool.replicas is None else pool.replicas
 
 
+def listener_name(listener: Listener) -> str:
+    """The listener's name in Kafka, which is upper case."""
+    return listener.name.upper().replace("-", "_")
+
+
 def digest(value: object) -> str:
-    """Digest of a JSON value. Equal values have equal digests, whatever the order of their keys."""
+    """Digest of a JSON value. Equal values have equal digests, with any order of their keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARS]

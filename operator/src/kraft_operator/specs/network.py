@@ -36,7 +36,7 @@ def nodes_service(cluster: NamedCluster) -> dict[str, Any]:
     It also resolves nodes that are not ready, because voters must find each other before any is.
     """
     ports = [{"name": "controller", "port": CONTROLLER_PORT}]
-    ports += [{"name": listener.name, "port": listener.port} for listener in cluster.spec.listeners]
+    ports += [{"name": listener.name, "port": listener.port} for listener in cluster.listeners]
     selector = {"app.kubernetes.io/instance": cluster.name, "app.kubernetes.io/name": "kraftcluster"}
     return _service(
         cluster,
@@ -62,7 +62,7 @@ def external_bootstrap(cluster: NamedCluster, listener: Listener) -> dict[str, A
         "selector": _selector(cluster, "broker"),
         "ports": [{"name": listener.name, "port": listener.port}],
     }
-    return _service(cluster, f"{cluster.name}-{listener.name}", spec)
+    return _outside(listener, _service(cluster, f"{cluster.name}-{listener.name}", spec))
 
 
 def external_broker(cluster: NamedCluster, listener: Listener, node_id: int, place: int) -> dict[str, Any]:
@@ -77,7 +77,18 @@ def external_broker(cluster: NamedCluster, listener: Listener, node_id: int, pla
         "selector": {"app.kubernetes.io/instance": cluster.name, f"{GROUP}/node": str(node_id)},
         "ports": [port],
     }
-    return _service(cluster, cluster.external_service(node_id, listener.name), spec, node_id)
+    return _outside(listener, _service(cluster, cluster.external_service(node_id, listener.name), spec, node_id))
+
+
+def _outside(listener: Listener, service: dict[str, Any]) -> dict[str, Any]:
+    """Add what the listener asks of its services: annotations, and for load balancers networks and class."""
+    if listener.annotations:
+        service["metadata"]["annotations"] = dict(listener.annotations)
+    if listener.source_ranges:
+        service["spec"]["loadBalancerSourceRanges"] = listener.source_ranges
+    if listener.load_balancer_class is not None:
+        service["spec"]["loadBalancerClass"] = listener.load_balancer_class
+    return service
 
 
 def disruption_budgets(

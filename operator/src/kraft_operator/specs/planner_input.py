@@ -30,7 +30,7 @@ APPROVE: Final = f"{GROUP}/approve"
 """Annotation with the approved revision."""
 
 
-def wishes(cluster: NamedCluster, annotations: Mapping[str, str], now: datetime | None = None) -> Wanted:
+def wanted_of(cluster: NamedCluster, annotations: Mapping[str, str], now: datetime | None = None) -> Wanted:
     """Build the planner's input. Without `now`, maintenance windows are open. Non-numeric ids are ignored."""
     spec = cluster.spec
     asked, malformed = requests_of(annotations)

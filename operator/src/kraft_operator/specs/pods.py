@@ -1,7 +1,7 @@
 """A node's pod and its configuration file.
 
-The pod meets the `restricted` pod security standard: no process runs as root, can become root, writes outside its
-volumes or has a token for the API server.
+The pod meets the `restricted` pod security standard. No process runs as root or can become root. No process writes
+outside its volumes or has a token for the API server.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import CONTROLLER_PORT
-from kraft_operator.api.pipelines import Driver
+from kraft_operator.api.pipeline_driver import Driver
 from kraft_operator.api.pools import NodePool, Volume
 from kraft_operator.api.template import NODE_CONTAINER, PodTemplate, Probes
 from kraft_operator.plan.model.record import Node
 from kraft_operator.plan.model.situation import KEEPS
-from kraft_operator.specs import template
+from kraft_operator.specs import security, template
 from kraft_operator.specs.cluster import NamedCluster, digest
 from kraft_operator.specs.properties import DATA, External, advertised, properties, text
 
@@ -80,7 +80,7 @@ def pod(
         "ports": _ports(cluster, roles),
         "resources": pool.resources.model_dump(),
         "securityContext": template.container_security(pool.pod.container_security_context),
-        "volumeMounts": [*mounts(pool), *template.mounts(pool.pod.mounts)],
+        "volumeMounts": [*mounts(pool), *security.mounts(cluster), *template.mounts(pool.pod.mounts)],
         "terminationMessagePolicy": "FallbackToLogsOnError",  # the status shows why a node does not start
         **_probes(cluster, pool.pod.probes),
     }
@@ -93,7 +93,7 @@ def pod(
         "containers": [container, *map(template.sidecar, pool.pod.sidecars)],
         "automountServiceAccountToken": pool.pod.automount_service_account_token,
     }
-    spec["volumes"] = [*spec["volumes"], *map(template.volume, pool.pod.volumes)]
+    spec["volumes"] += [*security.volumes(cluster, node.id), *map(template.volume, pool.pod.volumes)]
     if pool.pod.service_account_name is not None:
         spec["serviceAccountName"] = pool.pod.service_account_name
     if aspects.get("rack") and cluster.spec.rack is not None:
@@ -118,7 +118,7 @@ def mounted(spec: Mapping[str, Any]) -> frozenset[str]:
 
 
 def rehearsal(cluster: NamedCluster, pool: NodePool) -> dict[str, Any]:
-    """A pod like those of this pool's next restart, with a name that no node has."""
+    """A pod as after this pool's next restart, with a name that no node has."""
     node = Node(pool.first_node_id, pool.name, "controller" in pool.roles, "broker" in pool.roles)
     aspects = {"roles": ",".join(sorted(pool.roles)), "voters": str(pool.first_node_id)}
     external = {one.name: ("example.invalid", one.port) for one in cluster.external}
@@ -190,9 +190,9 @@ def _near(label: str, rack: str, affinity: Mapping[str, Any] | None) -> dict[str
     """Prefer a machine of the rack in `broker.rack`: in another rack the node would restart again to change it."""
     found: dict[str, Any] = {**(affinity or {})}
     machines = {**found.get("nodeAffinity", {})}
-    wish = {"matchExpressions": [{"key": label, "operator": "In", "values": [rack]}]}
+    desired = {"matchExpressions": [{"key": label, "operator": "In", "values": [rack]}]}
     preferred = [*machines.get("preferredDuringSchedulingIgnoredDuringExecution", ())]
-    machines["preferredDuringSchedulingIgnoredDuringExecution"] = [*preferred, {"weight": 100, "preference": wish}]
+    machines["preferredDuringSchedulingIgnoredDuringExecution"] = [*preferred, {"weight": 100, "preference": desired}]
     return {**found, "nodeAffinity": machines}
 
 
@@ -200,7 +200,7 @@ def _ports(cluster: NamedCluster, roles: list[str]) -> list[dict[str, Any]]:
     ports = []
     if "broker" in roles:
         # A listener's name may be longer than the maximum of a port's name, and two may have equal beginnings.
-        ports += [{"name": f"listener-{one.port}", "containerPort": one.port} for one in cluster.spec.listeners]
+        ports += [{"name": f"listener-{one.port}", "containerPort": one.port} for one in cluster.listeners]
     if "controller" in roles:
         ports.append({"name": "controller", "containerPort": CONTROLLER_PORT})
     if cluster.spec.metrics.enabled:

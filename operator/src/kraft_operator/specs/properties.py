@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from kraft_operator.api.cluster import CONTROLLER_PORT, KRaftClusterSpec, Listener
+from kraft_operator.api.cluster import CONTROLLER_PORT, KRaftClusterSpec
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.template import without_later
 from kraft_operator.plan.model.wanted import STARTS_WITH
-from kraft_operator.specs.cluster import NamedCluster, digest
+from kraft_operator.specs import security
+from kraft_operator.specs.cluster import NamedCluster, digest, listener_name
 from kraft_protocol.configs import kafka
 from kraft_protocol.configs.rows import rows
 
@@ -18,7 +19,7 @@ DYNAMIC: Final = frozenset(row.name for row in rows(kafka.BROKER, kafka.BROKER_D
 DATA: Final = "/var/lib/kraft"
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 MANIFESTS: Final = "manifests"
-"""Aspect with the revision of what the operator itself puts into pods: probes, security contexts, mounts, command."""
+"""Aspect with the revision of the operator's own parts of pods: probes, security contexts, mounts, command."""
 FIRST_REVISION: Final = "1"
 """Revision of pods without this aspect."""
 REVISION: str = FIRST_REVISION
@@ -27,11 +28,6 @@ REVISION: str = FIRST_REVISION
 
 External = Mapping[str, tuple[str, int]]
 """Host and port outside Kubernetes, by listener. A host may be `$(HOST_IP)`, which is replaced when the pod starts."""
-
-
-def listener_name(listener: Listener) -> str:
-    """The listener's name in Kafka, which is upper case."""
-    return listener.name.upper().replace("-", "_")
 
 
 def log_dir(volume: str) -> str:
@@ -55,21 +51,20 @@ def properties(
 ) -> dict[str, str]:
     """A node's properties, without `advertised.listeners`, which need the addresses of its pod.
 
-    `voters` is for a static quorum, `bootstrap` (controllers to ask for the leader) for a dynamic quorum.
+    `voters` is for a static quorum, `bootstrap` (controllers that know the leader) for a dynamic quorum.
     """
     spec = cluster.spec
-    found = {**spec.config, **pool.config}
+    found = {**security.defaults(cluster), **spec.config, **pool.config}
     broker, controller = "broker" in roles, "controller" in roles
-    listeners = [f"{listener_name(one)}://:{one.port}" for one in spec.listeners] if broker else []
+    listeners = [f"{listener_name(one)}://:{one.port}" for one in cluster.listeners] if broker else []
     if controller:
         listeners.append(f"{CONTROLLER_LISTENER}://:{CONTROLLER_PORT}")
-    names = [listener_name(one) for one in spec.listeners]
     found |= {
         "process.roles": ",".join(role for role in ("broker", "controller") if role in roles),
         "node.id": str(node_id),
         "listeners": ",".join(listeners),
         "controller.listener.names": CONTROLLER_LISTENER,
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in [*names, CONTROLLER_LISTENER]),
+        "listener.security.protocol.map": security.protocol_map(cluster, CONTROLLER_LISTENER),
         "log.dirs": ",".join(log_dir(volume.name) for volume in pool.storage.volumes),
     }
     hosts = {i: f"{cluster.host(i)}:{CONTROLLER_PORT}" for i in sorted({*voters, *bootstrap})}
@@ -80,16 +75,17 @@ def properties(
     if rack and broker:
         found["broker.rack"] = rack
     if broker:
-        internal = next(one for one in spec.listeners if one.type == "Internal")
+        internal = next(one for one in cluster.listeners if one.type == "Internal")
         found["inter.broker.listener.name"] = listener_name(internal)
-    found["http.listener"] = f":{spec.metrics.port}"  # probes need it, even if nothing else uses it
+    found |= security.properties(cluster, security.FOLDER)
+    found["http.listener"] = f":{spec.metrics.port}"  # probes need it, even without other users
     return dict(sorted(found.items()))
 
 
 def advertised(cluster: NamedCluster, node_id: int, external: External) -> str:
     """`advertised.listeners` of a broker."""
     found = []
-    for listener in cluster.spec.listeners:
+    for listener in cluster.listeners:
         host, port = external.get(listener.name, (cluster.host(node_id), listener.port))
         found.append(f"{listener_name(listener)}://{f'[{host}]' if ':' in host else host}:{port}")
     return ",".join(found)
@@ -124,7 +120,7 @@ def dynamic_values(spec: KRaftClusterSpec) -> dict[str, str]:
 
 
 def aspects(cluster: NamedCluster, pool: NodePool) -> dict[str, str]:
-    """Aspects that a pod of this pool must have. The planner adds those of roles and voters.
+    """Aspects that a pod of this pool must have. The planner adds the keys of roles and voters.
 
     Digests leave out fields with their default value, so a later operator with more fields computes equal digests and
     restarts no node for them.
@@ -148,11 +144,14 @@ def _digests(cluster: NamedCluster, pool: NodePool, *, defaults: bool) -> dict[s
     dynamic = dynamic_values(spec)
     static: dict[str, Any] = {key: value for key, value in spec.config.items() if key not in dynamic}
     static |= {f"pool:{key}": value for key, value in pool.config.items()}
-    others = {"host", "first_node_port"}
+    others = {"host", "first_node_port", *(security.LATER if defaults else ())}
     static["listeners"] = [one.model_dump(exclude=others, exclude_defaults=not defaults) for one in spec.listeners]
     addresses = {one.name: [one.host, one.first_node_port] for one in spec.listeners if one.host or one.first_node_port}
     if addresses and "broker" in pool.roles:
         static["addresses"] = addresses
+    if cluster.secure:
+        assert spec.security is not None
+        static["security"] = [spec.security.authorization, sorted(spec.security.super_users)]
     static["volumes"] = sorted(volume.name for volume in pool.storage.volumes)
     static["http"] = spec.metrics.port
     template = without_later(pool.pod) if defaults else pool.pod.model_dump(exclude_defaults=True)

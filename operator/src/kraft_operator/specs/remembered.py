@@ -1,11 +1,14 @@
-"""Conversion between the status and the planner's record."""
+"""Conversion between the status and the planner's record, and the stored form of users' claims."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pydantic import TypeAdapter
 
 from kraft_operator.api.status import KRaftClusterStatus
-from kraft_operator.plan.model.record import Claim, Node, Record, ReplacementRecord
+from kraft_operator.plan.model.record import Claim, Node, Record, ReplacementRecord, UserClaim
 
 
 def record_of(status: KRaftClusterStatus) -> Record:
@@ -39,6 +42,7 @@ def record_of(status: KRaftClusterStatus) -> Record:
         balanced_for=status.balanced_for,
         joining=None if status.joining < 0 else status.joining,
         topics=tuple(Claim(one.name, one.id, one.resource, one.uid) for one in status.topics),
+        authorities=tuple((one.name, one.key) for one in status.authorities),
     )
 
 
@@ -82,4 +86,33 @@ def remembered(record: Record) -> dict[str, Any]:
         "topics": [
             {"name": one.topic, "id": one.id, "resource": one.resource, "uid": one.uid} for one in record.topics
         ],
+        # Operators without TLS refuse this field, so a cluster without TLS does not have it.
+        **(
+            {"authorities": [{"name": name, "key": key} for name, key in found]}
+            if (found := record.authorities)
+            else {}
+        ),
     }
+
+
+_USERS: Final = TypeAdapter(list[UserClaim])
+
+
+def user_claims_of(stored: Iterable[Mapping[str, Any]]) -> dict[str, UserClaim]:
+    """The claims of users by user. Raises pydantic's ValidationError."""
+    return {claim.user: claim for claim in _USERS.validate_python(list(stored))}
+
+
+def remembered_users(claims: Mapping[str, UserClaim]) -> list[dict[str, Any]]:
+    """The stored form of claims, in a fixed order."""
+    return [
+        {
+            "user": one.user,
+            "resource": one.resource,
+            "uid": one.uid,
+            "mechanisms": sorted(one.mechanisms),
+            "acls": sorted(one.acls),
+            "quotas": sorted(one.quotas),
+        }
+        for _, one in sorted(claims.items())
+    ]

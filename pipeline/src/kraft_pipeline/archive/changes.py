@@ -215,7 +215,7 @@ class _Rows:
     def _add_shapes(
         self, shapes: dict[int, list[Layout]], key: int, rows: NDArray[np.intp], offsets: Ints
     ) -> NDArray[np.intp]:
-        """Decode values of the same type, version and length. Returns those left for the slow decoder."""
+        """Decode values of the same type, version and length. Returns the rows that are left for the slow decoder."""
         length = key & 0xFFFFFFFF
         places = np.ndarray((len(self._data) - length + 1,), f"V{length}", self._data, strides=(1,))
         values = places[self._begins[rows]]

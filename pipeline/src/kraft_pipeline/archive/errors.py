@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class ArchiveError(Exception):
-    """Metadata is missing, cannot be read, or does not continue the archive; the message says where."""
+    """Metadata is missing, cannot be read, or does not continue the archive; the message names the place."""

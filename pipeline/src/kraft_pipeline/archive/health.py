@@ -3,7 +3,7 @@ registrations of brokers, elections of controllers.
 
 Computed from all rows of changes at once. Rows of partitions are sorted by partition, so a row shows its change by
 comparison with the row before. A partition is offline while it has no leader. It is under-replicated while its ISR is
-smaller than its replicas, without those that a reassignment adds (as kafka-topics counts).
+smaller than its replicas, without replicas that a reassignment adds (as kafka-topics counts).
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def _fenced_times(brokers: dict[int, Broker], end: int) -> None:
 
 
 def _filled(values: NDArray[Any], is_first: NDArray[np.bool_]) -> NDArray[Any]:
-    """Replace unchanged values (-9) by those of the former row of the same partition."""
+    """Replace unchanged values (-9) by the values of the former row of the same partition."""
     rows = np.where((values != -9) | is_first, np.arange(len(values)), 0)
     return values[np.maximum.accumulate(rows)]
 

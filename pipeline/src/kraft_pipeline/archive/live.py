@@ -8,6 +8,7 @@ address, the controllers are tried one after the other. Brokers do not serve the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from kraft_protocol.client.blocking import Connection
 from kraft_protocol.client.cluster import Patience, Settings
 from kraft_protocol.client.errors import BrokerError, ClientError
 from kraft_protocol.client.fetch_session import FINAL_EPOCH
+from kraft_protocol.client.security import ClientSecurity
 from kraft_protocol.client.session import Versions
 from kraft_protocol.ids import METADATA_TOPIC_ID as TOPIC_ID
 from kraft_protocol.ids import METADATA_TOPIC_NAME as TOPIC
@@ -59,9 +61,15 @@ class Fetched(NamedTuple):
 class Controllers:
     """The quorum of a cluster; a context manager. Not thread-safe."""
 
-    def __init__(self, settings: Settings, *, of_brokers: bool = False) -> None:
-        """`of_brokers`: the addresses are those of brokers, which name the controllers."""
+    def __init__(
+        self, settings: Settings, *, of_brokers: bool = False, controllers_security: ClientSecurity | None = None
+    ) -> None:
+        """`of_brokers`: the addresses are of brokers, which name the controllers.
+
+        `controllers_security`: of connections to controllers; None: as of connections to brokers.
+        """
         self._settings = settings
+        self._of_controllers = replace(settings, security=controllers_security or settings.security)
         self._servers = settings.servers()
         self._of_brokers = of_brokers
         self._connection: Connection | None = None
@@ -82,7 +90,8 @@ class Controllers:
             self._connection = None
 
     def read(self, start: int = 0, epoch: int = 0) -> Iterator[pa.RecordBatch]:
-        """Yield all committed records from offset `start`, in `changes.SCHEMA`; `epoch` is that of the record before.
+        """Yield all committed records from offset `start`, in `changes.SCHEMA`; `epoch` is the epoch of the record
+        before.
 
         If the log begins later, its first snapshot comes first. Raises ClientError if no leader answers for
         `Settings.retry_s`, ArchiveError if the log is another log.
@@ -115,7 +124,7 @@ class Controllers:
 
     def _answer(self, start: int, epoch: int, *, with_snapshot: bool = True) -> tuple[Fetched, bytes | None]:
         """The leader's response to a fetch, and the snapshot that it names."""
-        self._epoch = max(self._epoch, epoch)  # Kafka refuses a leader epoch below that of the last record
+        self._epoch = max(self._epoch, epoch)  # Kafka refuses a leader epoch below the epoch of the last record
         patience = self._patience()
         while True:
             try:
@@ -146,25 +155,22 @@ class Controllers:
             self._servers = self._ask_brokers()
             self._of_brokers = False
         if self._connection is None:
-            self._connection = self._connect(*self._servers[0], OF_CONTROLLERS)
+            self._connection = self._of_controllers.connect(*self._servers[0], OF_CONTROLLERS)
             if not self.cluster_id:
                 self.cluster_id = _cluster_id(self._connection)
         return self._connection
-
-    def _connect(self, host: str, port: int, versions: Versions) -> Connection:
-        return self._settings.connect(host, port, versions)
 
     def _ask_brokers(self) -> list[tuple[str, int]]:
         """The addresses of the controllers. Raises OSError if no broker can be reached."""
         error: OSError = ConnectionError(f"no broker of {self._settings.bootstrap} can be reached")
         for host, port in self._servers:
             try:
-                connection = self._connect(host, port, OF_BROKERS)
+                connection = self._settings.connect(host, port, OF_BROKERS)
             except OSError as e:
                 error = e
                 continue
             try:
-                return _read_quorum(connection.ask(_describe_quorum()))
+                return _read_quorum(connection.request(_describe_quorum()))
             finally:
                 connection.close()
         raise error
@@ -173,7 +179,7 @@ class Controllers:
         wanted = m.FetchRequest.FetchPartition(0, self._epoch, offset, epoch, partition_max_bytes=FETCH_BYTES)
         topic = m.FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[wanted])
         request = m.FetchRequest(max_bytes=FETCH_BYTES, session_epoch=FINAL_EPOCH, topics=[topic])
-        return _read_fetch(self._connected().ask(request))
+        return _read_fetch(self._connected().request(request))
 
     def _follow(self, found: Fetched) -> None:
         """Adopt the epoch of a response, and connect to the leader that it names."""
@@ -201,7 +207,7 @@ class Controllers:
             )
             topic = m.FetchSnapshotRequest.TopicSnapshot(TOPIC, [wanted])
             request = m.FetchSnapshotRequest(max_bytes=FETCH_BYTES, topics=[topic])
-            error, size, part = _read_snapshot(self._connected().ask(request))
+            error, size, part = _read_snapshot(self._connected().request(request))
             if error:
                 raise BrokerError(error, f"snapshot {end}-{epoch} of {TOPIC}")
             data += part
@@ -248,12 +254,12 @@ def _read_quorum(answer: m.DescribeQuorumResponse) -> list[tuple[str, int]]:
             raise BrokerError(error, "the quorum")
     found = [(node.listeners[0].host, node.listeners[0].port) for node in answer.nodes if node.listeners]
     if not found:
-        raise ClientError("the brokers know no address of a controller: give those of controllers")
+        raise ClientError("the brokers know no address of a controller: give the addresses of controllers")
     return found
 
 
 def _cluster_id(connection: Connection) -> str:
-    answer: m.DescribeClusterResponse = connection.ask(m.DescribeClusterRequest(endpoint_type=CONTROLLERS_ENDPOINT))
+    answer: m.DescribeClusterResponse = connection.request(m.DescribeClusterRequest(endpoint_type=CONTROLLERS_ENDPOINT))
     if answer.error_code:
         raise BrokerError(answer.error_code, "the cluster")
     return answer.cluster_id

@@ -1,6 +1,7 @@
 """A reassignment that balances replicas, leaders, racks and bytes over the brokers, with as few moves as possible.
 
-1. Required moves: replicas on brokers that must have none, and replicas that share a rack while another rack has none.
+1. Required moves: replicas on brokers that must not have replicas, and replicas that share a rack while another rack
+   has no replica.
 2. Counts: a broker gets the average, rounded down or up. The brokers with most replicas get the average rounded up, so
    no plan with the same balance moves fewer replicas. If no replica may move directly from a full broker to an empty
    broker, it moves by way of a third broker (an augmenting path). If racks do not allow equal shares, the other brokers
@@ -46,7 +47,7 @@ class Score:
     bytes_min: int
     bytes_max: int
     rack_violations: int
-    """Replicas that share a rack although other racks have none."""
+    """Replicas that share a rack although another rack has no replica of the partition."""
 
     def to_json(self) -> dict[str, int]:
         """The fields by name, for JSON."""
@@ -151,7 +152,7 @@ def plan(
 ) -> Assignment:
     """The changed partitions with their new replicas, on the brokers of `racks` only.
 
-    Raises ArchiveError if a partition has more replicas than there are brokers.
+    Raises ArchiveError if a partition has more replicas than the cluster has brokers.
     """
     most = max((len(replicas) for replicas in before.values()), default=0)
     if most > len(racks):
@@ -206,7 +207,7 @@ class _Balance:
         return min(fitting, key=lambda b: (self._counts[b], self._bytes[b], b), default=None)
 
     def evict(self) -> None:
-        """Move replicas off brokers that must have none."""
+        """Move replicas off brokers that must not have replicas."""
         for number, replicas in enumerate(self.replicas):
             for source in [b for b in replicas if b not in self._counts]:
                 target = self._emptiest(number, source)
@@ -244,11 +245,11 @@ class _Balance:
             is_settled = False
             for source, target in reversed(path):
                 number = self._candidate(source, target)
-                assert number is not None, "what fitted when the path was found fits still: its steps are apart"
+                assert number is not None, "moves that fitted when the path was found still fit: its steps are apart"
                 self._move(number, source, target)
 
     def _candidate(self, source: int, target: int) -> int | None:
-        """A partition whose replica may move from `source` to `target`, preferably without moving its leader."""
+        """A partition with a replica that may move from `source` to `target`, preferably without moving its leader."""
         on, leading = self._on[source], None
         at = self._scanned.get((source, target), 0)
         for place in range(at, len(on)):
@@ -367,7 +368,7 @@ def _path(counts: Mapping[int, int], shares: Mapping[int, int], candidate: Any) 
 
 
 def _uneven(counts: Mapping[int, int], candidate: Any) -> list[tuple[int, int]] | None:
-    """A path between any two brokers whose counts differ by two or more: if shares cannot be reached."""
+    """A path between any two brokers with counts that differ by two or more, if the shares cannot be reached."""
     for source in sorted(counts, key=lambda b: -counts[b]):
         wanted = {broker: count + (count + 2 <= counts[source]) for broker, count in counts.items()}
         if wanted != counts:

@@ -1,10 +1,10 @@
 """Publishes the state of an archive for readers: a set of files, and tables that are copies of it.
 
-A run writes the tables of its state into its own folder, `state/<batch>-<id>/`, and names the folder in the transaction
-with the changes: changes and state are committed together. Then it publishes the set. First it writes `state.json`,
-which names the files of the set; they never change. Then it replaces the copy of each table (`partitions`, `topics`,
-…), and `state.json` says `published`. If a run dies meanwhile, its transaction names the set, and the next run
-publishes it. A run that was replaced by another run cannot write any more: see `Storage.replace`.
+A run writes the tables of its state into its own folder, `state/<batch>-<id>/`. The transaction with the changes names
+the folder, so changes and state are committed together. Then it publishes the set. First it writes `state.json`, which
+names the files of the set; they never change. Then it replaces the copy of each table (`partitions`, `topics`, …), and
+`state.json` has `published`. If a run dies meanwhile, its transaction names the set, and the next run publishes it. A
+run that was replaced by another run can no longer write: see `Storage.replace`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_pipeline.archive.tables import encode, plain
 from kraft_pipeline.tables.stores.committer import ConflictError
-from kraft_pipeline.tables.stores.storage import Storage, open_storage, s3_options
+from kraft_pipeline.tables.stores.storage import Storage, open_storage, store_options
 
 SETS: Final = "state"
 STATE: Final = "state.json"
@@ -77,7 +77,7 @@ class Published:
         self._root.replace(path, data, self._check)
 
     def _overwrite(self, name: str, rows: pa.Table) -> None:
-        where, options = f"{self._spec.path.rstrip('/')}/{name}", s3_options(self._spec.storage)
+        where, options = f"{self._spec.path.rstrip('/')}/{name}", store_options(self._spec.storage)
         for _ in range(TRIES):
             if _overwritten(where, rows.cast(plain(rows.schema)), options, self._check):
                 return

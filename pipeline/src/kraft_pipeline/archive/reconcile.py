@@ -1,9 +1,9 @@
 """Finds where an archive diverges from the log: the end of a log directory may be archived before it is committed.
 
-Offset and epoch identify a record. Two logs with a common record have all records before it in common, and a committed
-record is in the log of every later leader (Raft). If the log has another record than the archive, with a greater epoch,
-the archive's record was never committed: it is removed with all later records. If the epoch in the log is less, the log
-is that of a node that lags.
+Offset and epoch identify a record. Two logs with a common record have all records before it in common. A committed
+record is in the log of every later leader (Raft). If the log has another record than the archive, with a greater
+epoch, the archive's record was never committed. The archive removes it with all later records. If the epoch in the log
+is less, the log belongs to a node that lags.
 """
 
 from __future__ import annotations
@@ -99,14 +99,14 @@ def _judged(log: Epochs, offset: int, epoch: int, last: int) -> int:
         raise ArchiveError(_behind(log, last))
     if there < epoch:
         raise ArchiveError(
-            f"the archive has record {offset} of epoch {epoch}, the log has record {offset} of epoch {there}, which is "
-            "older: the log is that of a node that is behind; archive that of another node, or run again later"
+            f"the archive has record {offset} of epoch {epoch}, the log has record {offset} of epoch {there}, which is"
+            " older: the node of this log is behind. Archive the log of another node, or run again later"
         )
     return offset
 
 
 def _behind(log: Epochs, last: int) -> str:
     return (
-        f"the archive ends with record {last}, the log with record {log.last}: the log is that of a node that is "
-        "behind; archive that of another node, or run again later"
+        f"the archive ends with record {last}, the log with record {log.last}: the node of this log is behind. Archive"
+        " the log of another node, or run again later"
     )

@@ -83,8 +83,8 @@ def html(name: str, health: Health, skew: Skew, pictures: dict[str, bytes]) -> s
         "</ul><h2>Over time</h2>",
         *(_picture(pictures, one) for one in ("partitions", "changes")),
         "<h2>Load</h2>",
-        f"<p>The broker with most replicas has {skew.replicas_ratio:.2f} times the average, the one with most leaders "
-        f"{skew.leaders_ratio:.2f} times.</p>",
+        f"<p>The broker with most replicas has {skew.replicas_ratio:.2f} times the average, the broker with most"
+        f" leaders {skew.leaders_ratio:.2f} times.</p>",
         _picture(pictures, "load"),
         _table(Load._fields, skew.brokers),
         "<h3>By rack</h3>" + _table(("rack", *Load._fields[3:]), [(r.name, *r[3:]) for r in skew.racks])
@@ -98,9 +98,9 @@ def html(name: str, health: Health, skew: Skew, pictures: dict[str, bytes]) -> s
         _table(("time", "offset", "broker", "what"), _events(health)),
         "<h2>Active controllers</h2>",
         _table(("time", "offset", "epoch", "controller"), [(_when(t), o, e, n) for o, t, e, n in health.controllers]),
-        "<h2>Partitions whose leaders moved most</h2>",
+        "<h2>Partitions with the most leader moves</h2>",
         _table(("topic", "partition", "moves"), health.moved_most),
-        "<h2>Partitions whose ISRs shrank most</h2>",
+        "<h2>Partitions with the most ISR shrinks</h2>",
         _table(("topic", "partition", "shrinks"), health.churned_most),
     ]
     head = f'<meta charset="utf-8"><title>{escape(name)}</title><style>{_STYLE}</style>'

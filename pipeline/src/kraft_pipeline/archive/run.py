@@ -20,6 +20,7 @@ from kraft_pipeline.archive.spread import Spread
 from kraft_pipeline.archive.state import Replay, State
 from kraft_pipeline.archive.tables import KEY, TOPIC, Changes, open_changes, read_changes, state_tables
 from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.sources.security import security_of_file
 from kraft_pipeline.tables.engines.engine import Engine
 from kraft_pipeline.tables.stores.committer import Added
 from kraft_pipeline.tables.stores.storage import open_storage
@@ -61,7 +62,8 @@ def archive(
 ) -> Done:
     """Bring the archive up to date. `tell` gets the number of rows that were added since its last call.
 
-    `engine` opens the engine for tasks, if the files of the log and the archive are large together (`SPREAD_BYTES`).
+    `engine` opens the engine for tasks, if the files of the log and the archive are large together (`SPREAD_BYTES`), or
+    for files of any size if the specification requests executors.
     Raises ArchiveError, ConflictError, ClientError, TaskError and OSError.
     """
     began = time.monotonic()
@@ -77,7 +79,7 @@ def archive(
         before, start = changes.live() if cut is None else changes.cut(cut), start if cut is None else cut
         pieces = files.pieces(spec.paths, start) if spec.paths else []
         gap = max((piece.snapshot_offset + 1 for piece in pieces), default=0)
-        if engine is not None and _is_large(before, pieces):
+        if engine is not None and (_is_large(before, pieces) or (spec.engine.mode != "local" and (before or pieces))):
             opened = engine()
         spread = Spread(changes.storage, changes.begin)
         for batch in spread.archived(before, opened) if opened else changes.read(before):
@@ -132,17 +134,17 @@ def _is_large(before: Sequence[Added], pieces: Sequence[files.Piece]) -> bool:
 
 
 class Source:
-    """The metadata log, from an offset on; `epoch` must be that of the record before it."""
+    """The metadata log, from an offset on; `epoch` must be the epoch of the record before it."""
 
     def __init__(self, spec: ArchiveSpec, start: int = 0) -> None:
         self._spec, self._start, self.epoch = spec, start, 0
         self.cluster_id = _cluster_of(spec.paths)
-        """The cluster id; "" if unknown. Controllers tell it with the first rows."""
+        """The cluster id; "" if unknown. Controllers send it with the first rows."""
 
     def rows(self, since: Position | None = None) -> Iterator[pa.RecordBatch]:
         """Yield rows in `changes.SCHEMA`.
 
-        Raises ArchiveError if the cluster differs from that of `since`; errors of readers.
+        Raises ArchiveError if the cluster differs from the cluster of `since`; errors of readers.
         """
         if self._spec.paths:
             self.check(since)
@@ -159,8 +161,11 @@ class Source:
     def _controllers(self) -> Controllers:
         from kraft_pipeline.archive.live import Controllers  # noqa: PLC0415 - files need no client
 
-        settings = Settings(self._spec.controllers or self._spec.brokers, client_id=self._spec.app_id)
-        return Controllers(settings, of_brokers=not self._spec.controllers)
+        spec = self._spec
+        security = security_of_file(spec.properties)
+        own = security_of_file(spec.controller_properties) if spec.controller_properties else security
+        settings = Settings(spec.controllers or spec.brokers, client_id=spec.app_id, security=security)
+        return Controllers(settings, of_brokers=not spec.controllers, controllers_security=own)
 
     def go_on(self, start: int, epoch: int) -> None:
         """Read from `start` on, after a record of `epoch`."""
@@ -187,8 +192,8 @@ class Source:
             cut = parted(Epochs(known), changes.ends()) if known else None
         if cut is not None and not (since.cluster and self.cluster_id):
             raise ArchiveError(
-                f"the archive has other records than the log from offset {cut} on, and nothing tells that both are of "
-                "one cluster (no meta.properties beside the log); archive the log to another path"
+                f"the archive has other records than the log from offset {cut} on. Without meta.properties beside the"
+                " log, it may be of another cluster: archive the log to another path"
             )
         return cut
 
@@ -209,7 +214,7 @@ class Source:
         return None if at.offset == last else at.offset + 1
 
     def check(self, since: Position | None) -> None:
-        """Raise ArchiveError if the cluster differs from that of `since`."""
+        """Raise ArchiveError if the cluster differs from the cluster of `since`."""
         if since is not None and since.cluster and self.cluster_id and since.cluster != self.cluster_id:
             raise ArchiveError(f"the archive is of cluster {since.cluster}, this is cluster {self.cluster_id}")
 
@@ -263,8 +268,8 @@ def _known(gaps: Gaps, before: int, after: int | None) -> None:
     for first, last in gaps:
         if before < last and (before >= first or (after is not None and after >= first)):
             raise ArchiveError(
-                f"the changes from offset {first} to {last} were trimmed before they were archived: "
-                f"the state is known up to offset {first - 1} and again from {last} on"
+                f"the changes from offset {first} to {last} were trimmed before they were archived. The state is known"
+                f" up to offset {first - 1} and again from {last} on"
             )
 
 

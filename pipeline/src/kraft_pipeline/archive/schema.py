@@ -2,7 +2,7 @@
 
 A line, continued by indented lines: number, name as kafka-dump-log prints it, newest version, then the fields in wire
 order. A field is `name type`, optionally followed by `N+` (since version N), `#N` (tagged, omitted at its default) and
-`=default`. Types: bool, i8, i16, u16, i32, i64, f64, uuid, string, bytes; `[…]` is an array; `?` may be null; a
+`=default`. Types: bool, i8, i16, u16, i32, i64, f64, uuid, string, bytes. `[…]` is an array, and `?` may be null. A
 capitalized word is a struct from the lines below. All versions are flexible (KIP-482).
 """
 

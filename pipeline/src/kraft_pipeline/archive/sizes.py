@@ -26,7 +26,7 @@ def of_brokers(settings: Settings) -> Sizes:
     for host, port in addresses:
         connection = settings.connect(host, port, VERSIONS)
         try:
-            _add(found, connection.ask(m.DescribeLogDirsRequest(topics=None)))
+            _add(found, connection.request(m.DescribeLogDirsRequest(topics=None)))
         finally:
             connection.close()
     return found
@@ -48,7 +48,7 @@ def _add(found: Sizes, answer: m.DescribeLogDirsResponse) -> None:
 def of_file(path: Path) -> Sizes:
     """Parse the output of `kafka-log-dirs --describe`.
 
-    Raises ArchiveError if the file is something else, and OSError.
+    Raises ArchiveError if the file has another format, and OSError.
     """
     text = path.read_text()
     found: Sizes = {}

@@ -21,7 +21,7 @@ class Load(NamedTuple):
     replicas: int
     leaders: int
     preferred_leaders: int
-    """Partitions whose preferred leader it is."""
+    """Partitions with this broker as the preferred leader."""
     out_of_sync: int
     """Replicas that are in no ISR."""
     bytes: int | None

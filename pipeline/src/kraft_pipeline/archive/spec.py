@@ -10,7 +10,14 @@ from typing import Any, Final
 import yaml
 
 from kraft_pipeline.tables.specs.sections import Section
-from kraft_pipeline.tables.specs.table_spec import API_VERSION, SpecError
+from kraft_pipeline.tables.specs.table_spec import (
+    API_VERSION,
+    SPARKS,
+    EngineSpec,
+    SpecError,
+    read_engine,
+    read_properties_file,
+)
 
 KIND: Final = "KafkaMetadataArchive"
 FORMATS: Final = ("parquet", "delta")
@@ -31,6 +38,11 @@ class ArchiveSpec:
     format: str = "parquet"
     path: str = ""
     storage: Mapping[str, str] = field(default_factory=dict)
+    engine: EngineSpec = field(default_factory=EngineSpec)
+    properties: str = ""
+    """The file of Kafka's client properties that secure the connections; "": plaintext."""
+    controller_properties: str = ""
+    """The same for controllers whose listener differs from the brokers'; "": as `properties`."""
 
     @property
     def app_id(self) -> str:
@@ -41,20 +53,20 @@ class ArchiveSpec:
 def load(path: Path) -> ArchiveSpec:
     """Load the spec from a file. Raises SpecError, and OSError if the file cannot be read."""
     try:
-        return parse(yaml.safe_load(path.read_text()))
+        return parse(yaml.safe_load(path.read_text()), path.parent)
     except yaml.YAMLError as e:
         raise SpecError(f"{path}: {e}") from None
 
 
-def parse(document: Any) -> ArchiveSpec:
-    """Parse a document. Raises SpecError, which names the field."""
+def parse(document: Any, folder: Path | None = None) -> ArchiveSpec:
+    """Parse a document; files that it names are relative to `folder`. Raises SpecError, which names the field."""
     top = Section(KIND, document)
     if top.text("apiVersion") != API_VERSION or top.text("kind") != KIND:
         raise SpecError(f"apiVersion and kind must be {API_VERSION} and {KIND}")
     top.get("status")
     top.section("metadata").text("name")
     spec = top.section("spec")
-    table = spec.section("table")
+    table, engine, security = spec.section("table"), spec.section("engine"), spec.section("security")
     for name in OPERATORS:
         spec.get(name)
     sources = {name: spec.get(name) for name in ("directory", "bootstrapControllers", "bootstrapServers")}
@@ -69,7 +81,10 @@ def parse(document: Any) -> ArchiveSpec:
         format=table.one_of("format", FORMATS, "parquet"),
         path=table.text("path"),
         storage=table.mapping("storageOptions"),
+        engine=read_engine(engine, SPARKS),
+        properties=read_properties_file(security, folder),
+        controller_properties=read_properties_file(security, folder, "controllerPropertiesFile"),
     )
-    for section in (table, spec, top):
+    for section in (table, engine, security, spec, top):
         section.done()
     return found

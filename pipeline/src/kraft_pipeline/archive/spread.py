@@ -1,9 +1,9 @@
 """Processes the files of a large log or archive in tasks on executors, a task for each file.
 
 A task decodes a segment or a snapshot and writes its rows as files of the table of changes. Beside them it writes a
-summary: rows that lead to the same state, with a single row for each partition and without rows that have no effect.
-The driver replays the summaries in the order of the log, and commits the files. All processes must reach the files by
-the same path.
+summary: rows that lead to the same state. It has a single row for each partition, and no rows without an effect. The
+driver replays the summaries in the order of the log, and commits the files. All processes must reach the files by the
+same path.
 """
 
 from __future__ import annotations

@@ -278,7 +278,7 @@ def folded(rows: pa.Table, topics: int) -> tuple[pa.Table, NDArray[np.int64]]:
     """Merge `rows` to a row for each partition, in `PART_NAMES`, and its last index in `rows`; topics are numbers below
     `topics`.
 
-    If the rows of a partition hold only changes, the merged row is a change with the effect of all of them; its epochs
+    If the rows of a partition hold only changes, the merged row is a change with the effect of all rows. Its epochs
     are the sums of their increments. Raises ArchiveError.
     """
     topic, number = rows.column("topic").to_numpy(), rows.column("partition").to_numpy()
@@ -318,7 +318,7 @@ def mask(flags: NDArray[np.bool_]) -> pa.Array:
 
 
 def _last(slots: NDArray[np.int64], wanted: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
-    """The last wanted row of each slot; -1 if it has none."""
+    """The last wanted row of each slot; -1 without a wanted row."""
     found = np.full(count, -1, np.int64)
     rows = np.flatnonzero(wanted)
     found[slots[rows]] = rows  # of several assignments, the last counts

@@ -164,7 +164,7 @@ class Changes:
                 kept.append(file)
                 continue
             self._removed.append(file.path)
-            if left:  # its name sorts before those of the files that this run adds
+            if left:  # its name sorts before the names of the files that this run adds
                 name = f"{self.begin}-0-{uuid.uuid4().hex[:8]}.parquet"
                 kept.append(write_changes(self.storage, name, [batch for batch in good if batch.num_rows]))
                 self._added.append(kept[-1])
@@ -186,7 +186,7 @@ class Changes:
             yield batch
 
     def take(self, files: Sequence[Added]) -> None:
-        """Add written files, whose names have the prefix `begin`."""
+        """Add written files with names that have the prefix `begin`."""
         self._added += files
         self.rows += sum(file.rows for file in files)
 

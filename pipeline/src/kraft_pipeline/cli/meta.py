@@ -68,6 +68,9 @@ def _command(commands: Any, name: str, run: Callable[..., int], text: str) -> An
     parser.add_argument("-f", "--file", type=Path, help="a KafkaMetadataArchive in YAML instead of arguments")
     parser.add_argument("--bootstrap-controller", metavar="HOST:PORT", help="read from the controllers")
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="read from the controllers, which brokers name")
+    parser.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="Kafka's client properties, for a secured cluster"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=lambda options: _guarded(run, options))
     return parser
@@ -98,6 +101,12 @@ def spec_of(options: argparse.Namespace) -> ArchiveSpec:
     named = [bool(options.paths), options.file is not None, bool(options.bootstrap_controller)]
     if sum([*named, bool(options.bootstrap_server)]) != 1:
         raise SpecError("give one of: files or a directory, -f FILE, --bootstrap-controller, --bootstrap-server")
+    remote = options.bootstrap_controller or options.bootstrap_server or getattr(options, "sizes_from", None)
+    if options.command_config is not None and not remote:
+        raise SpecError(
+            "--command-config has no effect here: it secures --bootstrap-controller, --bootstrap-server and "
+            "--sizes-from; a KafkaMetadataArchive has spec.security.propertiesFile"
+        )
     if options.file is not None:
         return load(options.file)
     return ArchiveSpec(
@@ -106,11 +115,12 @@ def spec_of(options: argparse.Namespace) -> ArchiveSpec:
         brokers=options.bootstrap_server or "",
         format=getattr(options, "format", "parquet"),
         path=getattr(options, "table", "") or "",
+        properties=str(options.command_config or ""),
     )
 
 
 def rows_of(options: argparse.Namespace) -> Iterator[pa.RecordBatch]:
-    """The changes of the archive in the arguments, or else of the log itself."""
+    """The changes of the archive in the arguments; without an archive, of the log itself."""
     from kraft_pipeline.archive.run import Source, archived
 
     archive = archive_of(options)
@@ -155,7 +165,7 @@ def _archive(options: argparse.Namespace) -> int:
     if not spec.path:
         raise SpecError("give the path of the archive with --table")
     with _progress("archiving") as tell:
-        done = archive(spec, tell, lambda: _engine(options.master))
+        done = archive(spec, tell, lambda: _engine(spec, options.master))
     if options.json:
         print(json.dumps(done.to_json()))
     else:
@@ -175,11 +185,11 @@ def _archive(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _engine(master: str) -> Engine:
+def _engine(spec: ArchiveSpec, master: str) -> Engine:
     from kraft_pipeline.scrub.run import session
     from kraft_pipeline.tables.engines.engine import SparkEngine
 
-    return SparkEngine(session(master, "kraft-pipeline meta archive"))
+    return SparkEngine(session(master, "kraft-pipeline meta archive", spec.engine))
 
 
 def _as_of(options: argparse.Namespace) -> int:
@@ -255,10 +265,12 @@ def _print_table(console: Any, title: str, columns: Sequence[str], rows: Iterabl
 def _sizes(options: argparse.Namespace) -> dict[tuple[str, int], int] | None:
     """Bytes of partitions; None without an option for their source."""
     from kraft_pipeline.archive import sizes
+    from kraft_pipeline.sources.security import security_of_file
     from kraft_protocol.client.cluster import Settings
 
     if options.sizes_from is not None:
-        return sizes.of_brokers(Settings(options.sizes_from))
+        security = security_of_file(str(options.command_config or ""))
+        return sizes.of_brokers(Settings(options.sizes_from, security=security))
     return None if options.sizes_file is None else sizes.of_file(options.sizes_file)
 
 
@@ -352,7 +364,7 @@ def _show_state(state: State, options: argparse.Namespace) -> int:
     tables = state_tables(state)
     if options.topic is not None:
         if options.topic not in state.small.topics.values():
-            raise ValueError(f"there was no topic {options.topic} at offset {state.offset}")
+            raise ValueError(f"topic {options.topic} does not exist at offset {state.offset}")
         names = pc.equal(tables["partitions"].column("topic").cast("string"), options.topic)
         tables = {"partitions": tables["partitions"].filter(names), "configs": tables["configs"]}
         mine = pc.and_(

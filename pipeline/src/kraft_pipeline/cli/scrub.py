@@ -27,6 +27,9 @@ def add(commands: Any) -> None:
     run.add_argument("directories", nargs="*", type=Path, metavar="LOG_DIR", help="log directories of any brokers")
     run.add_argument("-f", "--file", type=Path, help="a KafkaScrub in YAML instead of arguments")
     run.add_argument("--bootstrap-server", metavar="HOST:PORT", help="read from the brokers instead of directories")
+    run.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="Kafka's client properties, for a secured cluster"
+    )
     run.add_argument("--topic", action="append", metavar="PATTERN", help="only these topics (* and ?); can be repeated")
     run.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
     run.add_argument("--out", type=Path, metavar="FILE", help="add the report to this file, for `report`")
@@ -43,16 +46,25 @@ def _run(options: argparse.Namespace) -> int:
     from kraft_pipeline.scrub.history import keep
     from kraft_pipeline.scrub.layout import LayoutError
     from kraft_pipeline.scrub.spec import ScrubSpec, load
+    from kraft_pipeline.tables.specs.sections import SpecError
     from kraft_protocol.client.errors import ClientError
 
     try:
+        if options.command_config is not None and not options.bootstrap_server:
+            raise SpecError(
+                "--command-config has no effect here: it secures --bootstrap-server; a KafkaScrub has "
+                "spec.security.propertiesFile"
+            )
         if options.file is not None:
+            if options.directories or options.bootstrap_server or options.topic:
+                raise SpecError("give either -f FILE, or directories, --bootstrap-server and --topic")
             spec = load(options.file)
         else:
             spec = ScrubSpec(
                 directories=tuple(map(str, options.directories)),
                 bootstrap=options.bootstrap_server or "",
                 topics=tuple(options.topic or ("*",)),
+                properties=str(options.command_config or ""),
             )
         spec.check()
         report = _scrub(spec, options.master)
@@ -72,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
 def _scrub(spec: Any, master: str) -> dict[str, Any]:
     from kraft_pipeline.scrub.run import run, session
 
-    spark = session(master, progress=sys.stderr.isatty())
+    spark = session(master, f"kafkascrub-{spec.name}", spec.engine, progress=sys.stderr.isatty())
     try:
         return run(spark, spec)
     finally:

@@ -96,10 +96,13 @@ def _of_each(command: Callable[[argparse.Namespace, TableSpec], int]) -> Callabl
     """Run a command on each existing table, one after the other. Returns the greatest exit code."""
 
     def run(options: argparse.Namespace, given: list[TableSpec]) -> int:
-        from kraft_pipeline.tables.fleet import tables_of
+        from kraft_pipeline.tables.fleet import Tables, tables_of
 
-        tables = tables_of(given) if _is_many(given) else given
-        return max((command(options, table) for table in tables), default=0)
+        tables = tables_of(given) if _is_many(given) else Tables(given, {})
+        code = max((command(options, table) for table in tables.good), default=0)
+        for error in tables.refused.values():
+            raise error
+        return code
 
     return run
 
@@ -255,7 +258,7 @@ def _compact(options: argparse.Namespace, given: TableSpec) -> int:
         engine.close()
     removed = 0 if options.no_vacuum else vacuum(given)
     found = {"merged": merged, "into": into, "removed": removed}
-    print(json.dumps(found) if options.json else f"{merged} files made {into}, {removed} old ones removed")
+    print(json.dumps(found) if options.json else f"{merged} files merged into {into}, {removed} old files removed")
     return 0
 
 

@@ -2,8 +2,8 @@
 
 The records of a partition in a Fetch response go through four steps, each in its own module:
 
-1. `batches` reads the headers batch by batch, checks CRC-32C, omits control batches and (read_committed) batches of
-   aborted transactions, and puts the decompressed bytes of the records into one buffer.
+1. `batches` reads the headers batch by batch and checks CRC-32C. It omits control batches and (read_committed) batches
+   of aborted transactions. It puts the decompressed bytes of the records into one buffer.
 2. `starts` finds where each record begins. Records are a chain, because each record has only its own length. The chain
    is walked at many places at once: a step of NumPy handles a record of *all* batches. Large batches are cut at places
    that look like the beginning of a record. A wrong cut is always detected, because walks must meet exactly.

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 
 def fixed(kind: pa.DataType, values: NDArray[Any], nulls: NDArray[np.bool_] | None = None) -> pa.Array:
-    """An array of `kind`, whose width must be that of `values`; null where `nulls` is true."""
+    """An array of `kind`, with the width of `values`; null where `nulls` is true."""
     assert values.itemsize * 8 == kind.bit_width, f"{values.dtype} is no {kind}"
     values = np.ascontiguousarray(values)
     return pa.Array.from_buffers(kind, len(values), [validity(nulls), pa.py_buffer(values)])
 
 
 def lists(kind: pa.DataType, bounds: NDArray[np.int32], items: pa.Array, nulls: NDArray[np.bool_] | None) -> pa.Array:
-    """Lists of `items` between consecutive `bounds`; there is one more bound than lists."""
+    """Lists of `items` between consecutive `bounds`; the bounds are one more than the lists."""
     buffers = [validity(nulls), pa.py_buffer(np.ascontiguousarray(bounds))]
     return pa.Array.from_buffers(kind, len(bounds) - 1, buffers, children=[items])
 

@@ -93,7 +93,7 @@ def scan(data: Buffer, *, check_crc: bool = True) -> Iterator[Batch]:
 
 
 def is_abort_marker(data: Buffer, batch: Batch) -> bool:
-    """Whether a control batch aborts its transaction. The type in the key of its only record says so."""
+    """Whether a control batch aborts its transaction. The type is in the key of its only record."""
     view = memoryview(data)[batch.start : batch.end]
     # length, attributes, timestamp delta, offset delta, key length: varints; the first and the third have any size
     at = _skip_varint(view, 0) + 1

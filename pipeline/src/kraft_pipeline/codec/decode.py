@@ -1,8 +1,8 @@
 """Decodes records of a partition to Arrow columns, with the names and types of Spark's `kafka` source.
 
 Schema (only the wanted columns, in this order): key binary, value binary, topic string, partition int32, offset int64,
-timestamp timestamp[us, UTC], timestampType int32 (0 create time, 1 log append time), headers list<struct<key: string,
-value: binary>> (null for a record without headers). A time out of the column's range is null.
+timestamp timestamp[us, UTC]. Then timestampType int32 (0 create time, 1 log append time), and headers list<struct<key:
+string, value: binary>> (null for a record without headers). A time out of the column's range is null.
 """
 
 from __future__ import annotations

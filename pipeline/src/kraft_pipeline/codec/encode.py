@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from kraft_pipeline.codec.arrays import lists
 from kraft_pipeline.codec.varints import Ints, sizes, write
 from kraft_protocol.client.idempotence import Identity
-from kraft_protocol.records.batch import NO_LEADER_EPOCH, seal
+from kraft_protocol.records.batch import NO_LEADER_EPOCH, TRANSACTIONAL_BIT, seal
 from kraft_protocol.records.compression import compress
 
 BATCH_BYTES: Final = 256 * 1024
@@ -45,6 +45,7 @@ def encode(
     codec: int = 0,
     batch_bytes: int = BATCH_BYTES,
     identity: Identity = Identity(),  # noqa: B008
+    transactional: bool = False,
 ) -> Iterator[Encoded]:
     """Encode the records of a partition to batches of at most `batch_bytes` before compression, from `identity` on.
 
@@ -61,8 +62,8 @@ def encode(
     in_batch = np.diff(np.append(firsts, count))
     offset_deltas = np.arange(count) - np.repeat(firsts, in_batch)
     timestamp_deltas = timestamps_ms - np.repeat(timestamps_ms[firsts], in_batch)
-    attributes = np.zeros(count, np.int64)
-    head = [Varints.of(column) for column in (attributes, timestamp_deltas, offset_deltas, key_sizes)]
+    unused = np.zeros(count, np.int64)  # the attributes of records
+    head = [Varints.of(column) for column in (unused, timestamp_deltas, offset_deltas, key_sizes)]
     before_value = Varints.of(value_sizes)
     body = Varints.of(sum((part.widths for part in head), before_value.widths + payload))
     if keys.null_count == count:
@@ -75,7 +76,8 @@ def encode(
     latest = np.maximum.reduceat(timestamps_ms, firsts)
     for first, records, newest in zip(firsts.tolist(), in_batch.tolist(), latest.tolist(), strict=True):
         section = raw[bounds[first] : bounds[first + records]]
-        fields = (codec, records - 1, int(timestamps_ms[first]), newest, *identity.after(first), records)
+        attributes = codec | (TRANSACTIONAL_BIT if transactional else 0)
+        fields = (attributes, records - 1, int(timestamps_ms[first]), newest, *identity.after(first), records)
         yield Encoded(seal(0, NO_LEADER_EPOCH, fields, compress(codec, section) if codec else section), records, first)
 
 
@@ -109,7 +111,7 @@ class Varints(NamedTuple):
 
 
 def _joined(columns: list[Varints]) -> pa.Array:
-    """The concatenated varints of each record, as an array of byte strings."""
+    """An array of byte strings: the concatenated varints of each record."""
     count = len(columns[0].values)
     matrix = np.empty((count, sum(int(column.widths.max()) for column in columns)), np.uint8)
     used = np.ones(matrix.shape, np.bool_)

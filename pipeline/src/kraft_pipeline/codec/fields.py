@@ -1,7 +1,7 @@
 """The fields of all records of some batches, decoded at once.
 
 A record: length varint, attributes i8, timestamp delta varlong, offset delta varint, key length varint and key, value
-length varint and value, number of headers varint, then for each header: key length, key, value length, value. Null has
+length varint and value, number of headers varint. Then for each header: key length, key, value length, value. Null has
 length -1.
 """
 
@@ -112,7 +112,7 @@ def read_fields(data: Bytes, starts: Ints, where: Where, columns: Collection[str
 
 
 def _slices(data: Bytes, at: Ints, ends: Ints) -> tuple[tuple[Ints, Ints], Ints]:
-    """Begin and end of the byte strings whose lengths are at `at`, and the positions after them."""
+    """Begin and end of the byte strings with lengths at `at`, and the positions after them."""
     length, begin = read(data, at)
     after = begin + np.maximum(length, 0)
     if np.any(length < -1) or np.any(after > ends):

@@ -1,11 +1,11 @@
 """Finds where each record begins.
 
-A record starts with its length, which gives the start of the next record: a chain of n steps. A plain walk costs a step
-of Python for each record. Here all batches are walked at once, with a NumPy step for the k-th record of all of them.
-Before, large batches are cut into pieces, at places that look like the beginning of a record: a length, an attributes
-byte of 0, and a successor that looks the same with a larger offset delta. A piece must end exactly where the next piece
-begins, which proves the cut, because a chain has only one course. If a cut was wrong, everything is walked again
-without cuts.
+A record starts with its length, which gives the start of the next record: a chain of n steps. A plain walk costs a
+step of Python for each record. Here all batches are walked at once, with a NumPy step for the k-th record of all of
+them. Before, large batches are cut into pieces, at places that look like the beginning of a record. Such a place has a
+length, an attributes byte of 0, and a successor that looks the same with a larger offset delta. A piece must end
+exactly where the next piece begins, which proves the cut, because a chain has only one course. If a cut was wrong,
+everything is walked again without cuts.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _walk(data: Bytes, at: Ints, stop: Ints) -> Ints | None:
 
 
 def _successors(data: Bytes, at: Ints) -> Ints:
-    """Where the records after those at `at` begin: a reduced `read`. A negative length is not detected."""
+    """The positions of the records after the records at `at`: a reduced `read`. A negative length is not detected."""
     first = data.take(at, mode="clip")
     length = first.astype(np.int64)
     more = first > 0x7F
@@ -152,7 +152,8 @@ def _cut(data: Bytes, sections: Sections, total: int) -> tuple[Ints, Ints] | Non
 
 
 def _first_records(data: Bytes, near: Ints, ends: Ints, window: int) -> Ints:
-    """For each place, the first position within the next `window` bytes that looks like a record; -1 if none does."""
+    """For each place, the first position within the next `window` bytes that looks like a record; -1 without a
+    match."""
     places = near[:, None] + np.arange(LENGTH_BYTES_MAX, window, dtype=np.int64)
     zeros = np.flatnonzero(((data.take(places, mode="clip") == 0) & (places < ends[:, None])).ravel())
     attributes = places.ravel()[zeros]

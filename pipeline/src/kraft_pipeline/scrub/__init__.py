@@ -2,7 +2,7 @@
 
 A replica is checked by itself and against the others:
 
-1. `layout` lists replicas from log directories (of several brokers, if their disks can be reached), with the
+1. `layout` lists replicas from log directories (of several brokers, if their disks can be reached). It adds the
    checkpoints of the directories: high watermarks, log starts, leader epochs, compaction. `wire` reads replicas from
    brokers instead, each from its own broker (with KIP-392, any replica answers consumers).
 2. `scanner` checks the batches of a segment in one pass: CRC-32C, lengths, consecutive offsets, leader epochs of the

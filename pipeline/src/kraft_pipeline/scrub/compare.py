@@ -42,8 +42,8 @@ def compare(copies: list[Copy], *, compacted: bool) -> list[Difference]:
     """Find where the copies differ below the lower of two high watermarks.
 
     The content of most copies counts as right; without a majority, each copy is reported. Damaged batches were found
-    before: for them, only the healthy copy is looked up. For compacted logs (whose rows are records), only offsets that
-    two copies have are compared.
+    before: for them, only the healthy copy is looked up. For compacted logs the rows are records, and only offsets
+    that two copies have are compared.
     """
     keys = np.concatenate([copy.rows[:, BASE] for copy in copies]) if copies else np.empty(0, np.int64)
     if not len(keys):
@@ -114,7 +114,7 @@ def _group(
 
 
 def _without_covered(found: list[Difference], copies: list[Copy]) -> list[Difference]:
-    """Leave out missing batches whose offsets are already known to be damaged on the same replica."""
+    """Leave out missing batches with offsets that are already known to be damaged on the same replica."""
     spans: dict[int, list[tuple[int, int]]] = {}
     for index, copy in enumerate(copies):
         damaged = copy.rows[copy.rows[:, DAMAGED] == 1]

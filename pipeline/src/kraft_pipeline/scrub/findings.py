@@ -22,14 +22,14 @@ KINDS: Final = {
     MAGIC: "the message format is unknown",
     OFFSET: "the base offset does not follow the batch before",
     GAP: "offsets are missing in the middle of the log",
-    EPOCH: "the leader epoch is not that of the checkpoint",
+    EPOCH: "the leader epoch differs from the checkpoint",
     CUT: "the log ends inside a batch below its high watermark",
     MISSING: "a batch of other replicas is missing",
     DIFFERS: "a batch differs from other replicas",
     UNREADABLE: "a file or a replica could not be read",
 }
 PER_SEGMENT_MAX: Final = 1000
-"""Maximum findings of one segment; the last one has the total number."""
+"""Maximum findings of one segment; the last finding has the total number."""
 
 
 class Finding(NamedTuple):

@@ -1,8 +1,8 @@
 """The scrub on Spark: segments (or replicas to fetch) to digests, digests of a partition to findings.
 
 Only findings reach the driver. Digests take 56 bytes a batch. They are shuffled by topic, partition and stretch of
-offsets, in pieces of whole stretches. Files are opened where the task runs, so log directories must have the same path
-there, as in local mode or on a shared file system. Otherwise replicas are read over the wire.
+offsets, in pieces of whole stretches. A task opens files on its own machine. So log directories must have the same
+path there, as in local mode or on a shared file system. Otherwise replicas are read over the wire.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STRETCH: Final = 1 << 20
 DIGEST_BYTES: Final = 8 * len(FIELDS)
 """Bytes of one batch's digest."""
 LOCATED_MAX: Final = 20
-"""Damaged batches of a segment whose flipped bits are searched without a healthy replica."""
+"""The most damaged batches of a segment for which the flipped bit is searched without a healthy replica."""
 
 _FOUND: Final = pa.list_(pa.struct(list(SCHEMA)))
 _REPLICAS: Final = pa.list_(
@@ -46,7 +46,8 @@ SEGMENT_DDL: Final = (
     "next_base bigint, high bigint, compacted boolean, flushed bigint, "
     f"epochs array<struct<epoch: int, start: bigint>>, replicas {REPLICAS_DDL}"
 )
-"""One row a segment: what its task needs to know. `replicas` are all of the partition, also those without a batch."""
+"""One row for each segment, with the facts that its task needs. `replicas` are all replicas of the partition, also
+without a batch."""
 
 DIGEST_SCHEMA: Final = pa.schema(
     [

@@ -11,13 +11,13 @@ from kraft_pipeline.codec.batches import CHECKED_FROM
 BITS_MAX: Final = 32
 """If more bits differ, bytes were overwritten rather than bits flipped."""
 SEARCH_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Maximum bytes of a batch whose single flipped bit is searched by the CRC, which takes 0.1 µs per bit."""
+"""Maximum bytes of a batch for a search of a single flipped bit by the CRC. The search takes 0.1 µs per bit."""
 _POLYNOMIAL: Final = 0x82F63B78
 _CRC_POSITION: Final = 17
 
 
 def differing_bits(damaged: bytes, healthy: bytes, position: int) -> list[tuple[int, int]] | None:
-    """(byte in the file, bit) of all differing bits; None if there are too many or the lengths differ."""
+    """(byte in the file, bit) of all differing bits; None for too many bits, or if the lengths differ."""
     if len(damaged) != len(healthy):
         return None
     both = np.frombuffer(damaged, np.uint8) ^ np.frombuffer(healthy, np.uint8)
@@ -28,7 +28,8 @@ def differing_bits(damaged: bytes, healthy: bytes, position: int) -> list[tuple[
 
 
 def flipped_bit(position: int, length: int, stored: int, computed: int) -> list[tuple[int, int]]:
-    """The single bit whose flip makes a batch's CRC `computed` instead of `stored`; None if no single bit does.
+    """The single bit that makes a batch's CRC `computed` instead of `stored` if it is flipped; None if no single bit
+    does.
 
     CRCs are linear: the effect of a flipped bit depends only on the number of bits after it. The search follows this
     effect from the last bit to the first.

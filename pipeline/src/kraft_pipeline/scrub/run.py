@@ -13,10 +13,14 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from kraft_pipeline import pod
 from kraft_pipeline.scrub import findings as kinds
 from kraft_pipeline.scrub import job, wire
 from kraft_pipeline.scrub.layout import replicas
 from kraft_pipeline.scrub.spec import ScrubSpec
+from kraft_pipeline.sources.security import security_of_file
+from kraft_pipeline.tables.engines.engine import SparkEngine
+from kraft_pipeline.tables.specs.table_spec import EngineSpec
 from kraft_protocol.client.cluster import Settings
 
 TASK_BYTES: Final = 256 * 1024 * 1024
@@ -25,17 +29,31 @@ FINDINGS_MAX: Final = 10_000
 """Maximum findings in a report; more of them mean that a disk has failed."""
 
 
-def session(master: str, name: str = "kraft-pipeline scrub", *, progress: bool = False) -> SparkSession:
-    """Start a Spark session for a single run; `progress` shows progress bars of its stages."""
+def session(
+    master: str,
+    name: str = "kraft-pipeline scrub",
+    engine: EngineSpec = EngineSpec(),  # noqa: B008 - cannot change
+    *,
+    progress: bool = False,
+) -> SparkSession:
+    """Start a Spark session for a single run: on executors as pods if `engine` requests them, otherwise at `master`.
+
+    `progress` shows progress bars of its stages. Raises SpecError.
+    """
+    if engine.mode != "local":
+        found: SparkSession = SparkEngine.start(name, engine).session
+        return found
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {
+        **(pod.spark_settings() if master == "local[*]" else {}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(progress).lower(),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "64",  # a row is a segment: some hundred MB to read
         "spark.log.level": "ERROR",
+        **engine.spark,
     }.items():
         if master.startswith("local") or not key.startswith("spark.driver"):
             builder = builder.config(key, value)
@@ -88,7 +106,7 @@ def _of_directories(spark: SparkSession, spec: ScrubSpec) -> tuple[DataFrame, Co
 
 
 def _of_brokers(spark: SparkSession, spec: ScrubSpec) -> tuple[DataFrame, Counter[tuple[str, int]]]:
-    settings = Settings(spec.bootstrap, client_id="kraft-scrub")
+    settings = Settings(spec.bootstrap, client_id="kraft-scrub", security=security_of_file(spec.properties))
     rows = wire.plan(settings, spec.topics)
     sizes = Counter((row[0], row[1]) for row in rows)
     return wire.digests(wire.replicas(spark, rows), settings), sizes

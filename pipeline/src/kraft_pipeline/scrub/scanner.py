@@ -1,8 +1,8 @@
 """Checks a segment batch by batch: returns damages, and a digest of each batch.
 
 Every bit of a file is checked. The CRC covers a batch from its attributes on. In the rest of the header, the base
-offset must follow the batch before, the length must lead to the next batch, the leader epoch must be that of the
-checkpoint, the magic must be 2, and a flipped bit of the CRC makes the CRC wrong.
+offset must follow the batch before, and the length must lead to the next batch. The leader epoch must be as in the
+checkpoint, and the magic must be 2. A flipped bit of the CRC makes the CRC wrong.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Scanner:
         """Check all of `source`. Returns the end of the last whole batch.
 
         `next_base`: base offset of the next segment, if it exists. `may_end_early`: an incomplete batch at the end is
-        no damage, because it is read again, as after a Fetch.
+        not damage, because it is read again, as after a Fetch.
         """
         at, window_bytes = 0, WINDOW_BYTES
         while at < source.size:
@@ -165,7 +165,8 @@ class Scanner:
         return at
 
     def _may_end(self, source: Source, at: int, end: int) -> bool:
-        """Whether a batch larger than a window ends where its header says, so that its length can be trusted."""
+        """Whether a batch larger than a window ends at the length in its header, so that this length can be
+        trusted."""
         if end == source.size or self._header_at(source, end) is not None:
             return True
         stored = _HEAD.unpack_from(source.read(at, HEADER_SIZE))[4]
@@ -201,7 +202,7 @@ class Scanner:
         return here, HEADER_SIZE
 
     def _look(self, h: _Header, computed: int, position: int, source: Source) -> bool | None:
-        """Record what is wrong with a batch that is not the expected one.
+        """Record the fault of a batch that differs from the expected batch.
 
         Returns None if its length cannot be trusted.
         """
@@ -254,7 +255,7 @@ class Scanner:
         return False
 
     def _epoch(self, h: _Header, position: int, follows: _Header | None) -> bool:
-        """Whether the leader epoch is that of the checkpoint, or at least not less than the epoch before."""
+        """Whether the leader epoch is as in the checkpoint, or at least not less than the epoch before."""
         index = bisect_right(self._epoch_starts, h.base) - 1
         wanted = self._epochs[index] if index >= 0 else -1
         is_last = index == len(self._epochs) - 1
@@ -275,7 +276,7 @@ class Scanner:
         return True
 
     def _is_open_end(self, source: Source, at: int, may_end_early: bool) -> bool:
-        """Whether an incomplete batch is no damage: the log was truncated or is being written."""
+        """Whether an incomplete batch is not damage: the log was truncated or is being written."""
         if may_end_early:
             return True
         if self.expected < self._high:
@@ -349,7 +350,7 @@ class Scanner:
         self._last_epoch = -1
 
     def _records(self, data: memoryview, position: int) -> None:
-        """Digest each record of a compacted log, because its batches may differ from those of other replicas."""
+        """Digest each record of a compacted log, because its batches may differ from the batches of other replicas."""
         if not self._compacted or not len(data):
             return
         try:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from kraft_pipeline.tables.specs.sections import Section, SpecError
+from kraft_pipeline.tables.specs.table_spec import SPARKS, EngineSpec, read_engine, read_properties_file
 from kraft_protocol.client.cluster import Settings
 
 API_VERSION: Final = "kraftcluster.io/v1alpha1"
 KIND: Final = "KafkaScrub"
-FIELDS: Final = {"directories", "bootstrapServers", "clusterRef", "topics"}
+FIELDS: Final = {"directories", "bootstrapServers", "clusterRef", "topics", "engine", "security"}
 OPERATORS: Final = {"driver", "paused", "schedule"}
 """Fields that only the operator reads: when a scrub runs, and how as a pod."""
-
-
-class SpecError(ValueError):
-    """The file or the arguments are wrong; the message names the field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +28,9 @@ class ScrubSpec:
     topics: tuple[str, ...] = ("*",)
     """Names of topics, with `*` and `?`."""
     name: str = "scrub"
+    engine: EngineSpec = field(default_factory=EngineSpec)
+    properties: str = ""
+    """The file of Kafka's client properties that secure the connections; "": plaintext."""
 
     def check(self) -> None:
         """Raises ValueError unless directories or bootstrap servers are given, but not both."""
@@ -51,6 +52,7 @@ def load(path: Path) -> ScrubSpec:
         spec:
           directories: [/var/lib/kafka-1, /var/lib/kafka-2]   # or bootstrapServers: host:9092
           topics: ["orders.*"]
+          engine: {mode: kubernetes, executors: 4}            # or local, the default
 
     Raises SpecError naming file and field, and OSError.
     """
@@ -66,8 +68,8 @@ def load(path: Path) -> ScrubSpec:
     metadata = data.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         raise SpecError(f"{path}: metadata.name is missing")
-    for field in set(data) - {"apiVersion", "kind", "metadata", "spec", "status"}:
-        raise SpecError(f"{path}: {field} is not known")
+    for name in set(data) - {"apiVersion", "kind", "metadata", "spec", "status"}:
+        raise SpecError(f"{path}: {name} is not known")
     unknown = sorted(set(spec) - FIELDS - OPERATORS)
     if unknown:
         raise SpecError(f"{path}: spec.{unknown[0]} is not known; there are {', '.join(sorted(FIELDS | OPERATORS))}")
@@ -76,8 +78,14 @@ def load(path: Path) -> ScrubSpec:
     bootstrap = spec.get("bootstrapServers", "")
     if not isinstance(bootstrap, str):
         raise SpecError(f"{path}: spec.bootstrapServers is {bootstrap!r}, not host:port")
-    name = metadata["name"]
-    return ScrubSpec(_texts(path, spec, "directories", []), bootstrap, _texts(path, spec, "topics", ["*"]), name)
+    section = Section(f"{path}: spec.engine", spec.get("engine", {}))
+    engine = read_engine(section, SPARKS)
+    section.done()
+    security = Section(f"{path}: spec.security", spec.get("security", {}))
+    properties = read_properties_file(security, path.parent)
+    security.done()
+    directories, topics = _texts(path, spec, "directories", []), _texts(path, spec, "topics", ["*"])
+    return ScrubSpec(directories, bootstrap, topics, metadata["name"], engine, properties)
 
 
 def _texts(path: Path, spec: dict[str, Any], field: str, default: list[str]) -> tuple[str, ...]:

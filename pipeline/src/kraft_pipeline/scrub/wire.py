@@ -7,6 +7,7 @@ do not check batches when they send them, so damage on disk arrives unchanged.
 from __future__ import annotations
 
 import fnmatch
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -29,13 +30,18 @@ REPLICA_DDL: Final = (
     "topic string, partition int, topic_id binary, broker int, directory string, segment string, base bigint, "
     f"high bigint, compacted boolean, replicas {REPLICAS_DDL}"
 )
-"""One row per replica; `directory` is the broker's address, and there is no `segment`."""
+"""One row per replica; `directory` is the broker's address, and `segment` is empty."""
+PLACES: Final = {
+    part.split()[0]: place for place, part in enumerate(REPLICA_DDL.partition(", replicas")[0].split(", "))
+}
+TASK_OFFSETS: Final = 256 * 1024
+"""Offsets of a task with several replicas: a second or two at 1 KB a record. The bytes of a replica are not known."""
 
 
 def plan(settings: Settings, topics: Sequence[str]) -> list[tuple[Any, ...]]:
-    """The replicas of the topics whose names fit one of the patterns (`*` and `?`), as rows of REPLICA_DDL.
+    """The replicas of the topics with names that match any of the patterns (`*` and `?`), as rows of REPLICA_DDL.
 
-    Raises ClientError where the cluster cannot be asked.
+    Raises ClientError if the cluster cannot be reached.
     """
     rows = []
     with Cluster(settings) as cluster:
@@ -56,8 +62,29 @@ def plan(settings: Settings, topics: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def replicas(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
-    """The rows of `plan` as a DataFrame, one task per replica."""
-    return spark.createDataFrame(rows, REPLICA_DDL).repartition(max(1, len(rows)))
+    """The rows of `plan` as a DataFrame; a task reads several small replicas, or a large one."""
+    tasks = tasks_of([row[PLACES["high"]] - row[PLACES["base"]] for row in rows], spark.sparkContext.defaultParallelism)
+    numbered = [(*row, task) for row, task in zip(rows, tasks, strict=True)]
+    frame = spark.createDataFrame(numbered, f"{REPLICA_DDL}, task int")
+    return frame.repartitionById(max(tasks, default=0) + 1, frame.task).drop("task")
+
+
+def tasks_of(offsets: Sequence[int], parallelism: int) -> list[int]:
+    """The number of each replica's task, by its number of offsets. The tasks are about equally large.
+
+    TASK_OFFSETS determines the number of tasks. It is at least `parallelism`, if enough replicas exist.
+    """
+    if not offsets:
+        return []
+    count = min(len(offsets), max(parallelism, -(-sum(offsets) // TASK_OFFSETS)))
+    loads = [(0, task) for task in range(count)]
+    found = [0] * len(offsets)
+    for place in sorted(range(len(offsets)), key=lambda place: -offsets[place]):
+        load, task = heapq.heappop(loads)
+        found[place] = task
+        # An empty replica costs a request, too.
+        heapq.heappush(loads, (load + max(1, offsets[place]), task))
+    return found
 
 
 def digests(replicas: DataFrame, settings: Settings) -> DataFrame:
@@ -84,7 +111,7 @@ def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kind
             # After a damaged batch at the end no offset is expected, so its own header is the best known source.
             after = max(scanner.expected, scanner.last + 1)
             if after <= at:
-                cut = f"nothing whole comes at offset {at}, high watermark {answer.high_watermark}"
+                cut = f"no complete batch arrives at offset {at}, high watermark {answer.high_watermark}"
                 return _done(scanner, row, total, Damage(kinds.CUT, -1, at, row["high"] - 1, cut))
             at = after
     except (ClientError, OSError) as e:
@@ -106,11 +133,11 @@ def _fetch(cluster: Cluster, row: dict[str, Any], at: int) -> m.FetchAnswer:
     """Fetch from this broker, with retries while it may be restarting."""
     body = m.fetch(row["topic_id"], row["partition"], at, FETCH_BYTES, max_wait_ms=MAX_WAIT_MS, committed=False)
 
-    def ask() -> m.FetchAnswer:
+    def attempt() -> m.FetchAnswer:
         with cluster.dropping(cluster.connection(row["broker"])) as connection:
-            answer = m.read_fetch(connection.ask(body))
+            answer = m.read_fetch(connection.request(body))
         if answer.error:
             raise BrokerError(answer.error, f"{row['topic']}-{row['partition']} of broker {row['broker']}")
         return answer
 
-    return cluster.retried("fetch", ask, cluster.topics)
+    return cluster.retried("fetch", attempt, cluster.topics)

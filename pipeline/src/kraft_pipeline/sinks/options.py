@@ -15,13 +15,14 @@ NOT_FOR_WRITERS: Final = (
     "kafka.interceptor.classes",
     "kafka.key.serializer",
     "kafka.partitioner.class",
-    "kafka.transactional.id",
     "kafka.value.serializer",
 )
 """Options that would change records or their partitions, which this sink does not support."""
 CODECS: Final = {codec.name.lower(): codec for codec in Compression}
 """The values of `kafka.compression.type`."""
 BATCH_BYTES_MAX: Final = 1 << 30
+TRANSACTION_MS: Final = 300_000
+"""Default of `kafka.transaction.timeout.ms`: brokers allow 15 minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,9 @@ class SinkOptions:
     codec: int
     batch_bytes: int
     timeout_ms: int
+    transactional_id: str = ""
+    """Prefix of the transactional ids of tasks; "" to write without transactions."""
+    transaction_ms: int = TRANSACTION_MS
 
 
 KINDS: Final = {
@@ -47,7 +51,7 @@ KINDS: Final = {
 
 
 def check_kinds(kinds: Mapping[str, str]) -> None:
-    """Raises ValueError for a column whose type is not among those of `KINDS`."""
+    """Raises ValueError for a column with a type that is not in `KINDS`."""
     for name, allowed in KINDS.items():
         if name in kinds and kinds[name] not in allowed:
             raise ValueError(f"column {name} is {kinds[name]}: it must be {' or '.join(allowed)}")
@@ -73,6 +77,8 @@ def parse_sink(options: Mapping[str, str], columns: Sequence[str]) -> SinkOption
         codec=CODECS[codec],
         batch_bytes=_number(given, "kafka.batch.size", BATCH_BYTES, BATCH_BYTES_MAX),
         timeout_ms=_number(given, "kafka.request.timeout.ms", 30_000, 1 << 31),
+        transactional_id=given.get("kafka.transactional.id", ""),
+        transaction_ms=_number(given, "kafka.transaction.timeout.ms", TRANSACTION_MS, 1 << 31),
     )
 
 

@@ -19,6 +19,7 @@ from kraft_pipeline.sinks.options import SinkOptions
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.idempotence import Identity
 from kraft_protocol.client.produce import Producer
+from kraft_protocol.client.transactions import Transaction
 
 WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of queued batches from which a task flushes: some windows of requests."""
@@ -27,12 +28,14 @@ WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
 class RowWriter:
     """Writes Arrow batches; call `close` at the end. Methods raise ValueError for rows that cannot be records."""
 
-    def __init__(self, cluster: Cluster, options: SinkOptions) -> None:
-        self._cluster, self._options = cluster, options
-        self._producer = Producer(cluster, timeout_ms=options.timeout_ms)
+    def __init__(self, cluster: Cluster, options: SinkOptions, transaction: Transaction | None = None) -> None:
+        self._cluster, self._options, self._is_transactional = cluster, options, transaction is not None
+        self._producer = Producer(cluster, timeout_ms=options.timeout_ms, transaction=transaction)
         self._identities: dict[tuple[str, int], Identity] = {}
         self._turn = time.time_ns() >> 10  # tasks begin at different partitions
         self.rows = 0
+        self.topic = ""
+        """The last topic that a row went to; "" before the first row."""
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Queue the rows. They may be sent later; `close` waits for them."""
@@ -44,6 +47,7 @@ class RowWriter:
         headers = columns.get("headers")
         headers = None if headers is None else headers.cast(HEADER_TYPE)
         for topic, places in self._by_topic(columns.get("topic")):
+            self.topic = topic
             numbers = self._partitions(topic, columns.get("partition"), keys, places)
             for number, some in _groups(numbers, places):
                 taken = [_taken(column, some) for column in (keys, values, headers)]
@@ -62,7 +66,14 @@ class RowWriter:
         now = np.full(len(values), time.time_ns() // 1_000_000, np.int64)
         options = self._options
         for batch in encode(
-            keys, values, now, headers, codec=options.codec, batch_bytes=options.batch_bytes, identity=first
+            keys,
+            values,
+            now,
+            headers,
+            codec=options.codec,
+            batch_bytes=options.batch_bytes,
+            identity=first,
+            transactional=self._is_transactional,
         ):
             self._producer.add(topic, number, batch.data)
         self._identities[topic, number] = first.after(len(values))

@@ -33,6 +33,7 @@ from kraft_pipeline.sinks.options import SinkOptions, check_kinds, parse_sink
 from kraft_pipeline.sources import offsets, planning
 from kraft_pipeline.sources.options import Options, columns_of, parse
 from kraft_pipeline.sources.positions import Loss, Offsets, Position, followed, position, refuse, strangers
+from kraft_pipeline.sources.security import REDACTED
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.errors import BrokerError, ClientError, DataLossError
 from kraft_protocol.client.fetch import Range, fetch_range
@@ -50,12 +51,16 @@ DDL: Final = {
     "headers": "array<struct<key: string, value: binary>>",
 }
 
+_REDACTION: Final = "spark.sql.redaction.options.regex"
+_SPARKS_REDACTION: Final = "(?i)url"
 _LOG: Final = logging.getLogger(__name__)
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("kraft")` in a session."""
+    """Register `format("kraft")` in a session, and hide its secrets in Spark's plans."""
     spark.dataSource.register(KraftDataSource)
+    if spark.conf.get(_REDACTION) == _SPARKS_REDACTION:
+        spark.conf.set(_REDACTION, REDACTED)
 
 
 class KraftDataSource(DataSource):

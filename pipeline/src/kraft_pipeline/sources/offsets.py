@@ -70,9 +70,10 @@ def latest(
 ) -> Position:
     """The end of each partition for a stream of this isolation level. Without failOnDataLoss, topics may be missing.
 
-    `then`: the reader's position. If one of its topics is missing or has another id, all brokers are asked. While one
-    of them still has the topic, the metadata of another is stale, and the call waits. A partition whose leader does not
-    answer within `grace_s` keeps its offset of `then`, so the others need not wait. None waits for all.
+    `then`: the reader's position. If one of its topics is missing or has another id, all brokers get the request.
+    While any broker still has the topic, the metadata of the others is stale, and the call waits. If the leader of a
+    partition does not answer within `grace_s`, the partition keeps its offset of `then`, so the others need not wait.
+    None waits for all.
     """
 
     def listed() -> list[Key]:
@@ -101,7 +102,7 @@ def latest(
 
 
 def _behind(cluster: Cluster, then: Position | None, keys: Sequence[Key]) -> str | None:
-    """A topic of the reader that `keys` lack although some broker has it; None if there is none."""
+    """A topic of the reader that `keys` lack although some broker has it; None if `keys` lack no topic."""
     if then is None or (then.cluster and cluster.cluster_id and then.cluster != cluster.cluster_id):
         return None
     ids = {name: cluster.topic(name).id.hex() for name in {topic for topic, _ in keys}}

@@ -10,12 +10,13 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from kraft_pipeline.codec import COLUMNS
+from kraft_pipeline.sources.security import FILE, PREFIX, security_of
 from kraft_protocol.client.cluster import Settings
 from kraft_protocol.client.fetch import FETCH_BYTES
+from kraft_protocol.client.properties import KEYS
 from kraft_protocol.client.requests import EARLIEST, LATEST
 
 SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
-UNSUPPORTED: Final = ("kafka.sasl.", "kafka.ssl.")
 NOT_FOR_READERS: Final = (
     "kafka.auto.offset.reset",
     "kafka.enable.auto.commit",
@@ -30,7 +31,8 @@ KNOWN: Final = (
     *("startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "columns"),
     *("includeHeaders", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitOffsets", "topic"),
     *("kafka.bootstrap.servers", "kafka.client.id", "kafka.request.timeout.ms", "kafkaConsumer.pollTimeoutMs"),
-    *("kafka.isolation.level", "kafka.max.partition.fetch.bytes", "kafka.group.id", "kafka.security.protocol"),
+    *("kafka.isolation.level", "kafka.max.partition.fetch.bytes", "kafka.group.id", FILE),
+    *sorted(f"{PREFIX}{key}" for key in KEYS),
     *(
         "kafka.client.rack",
         "kafka.compression.type",
@@ -88,13 +90,11 @@ class _Options:
     """Options by name, ignoring case. Methods raise ValueError with the option's name for wrong values."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._given = {name.lower(): value for name, value in options.items()}
+        self.all = {name.lower(): value for name, value in options.items()}
+        """The options; their names are in lower case."""
 
     def text(self, name: str) -> str | None:
-        return self._given.get(name.lower())
-
-    def names(self) -> list[str]:
-        return list(self._given)
+        return self.all.get(name.lower())
 
     def number(self, name: str, default: int, least: int = 1) -> int:
         value = self.text(name)
@@ -147,7 +147,7 @@ def refuse(options: Mapping[str, str], names: Collection[str], why: str) -> None
 
 
 def _check_spelling(options: Mapping[str, str]) -> None:
-    """Raise ValueError for an option that is similar to a known one."""
+    """Raise ValueError for an option that is similar to a known option."""
     known = {name.lower(): name for name in KNOWN}
     for name in options:
         near = get_close_matches(name.lower(), known, 1, SIMILAR)
@@ -156,22 +156,19 @@ def _check_spelling(options: Mapping[str, str]) -> None:
 
 
 def settings_of(options: Mapping[str, str]) -> Settings:
-    """How to reach the cluster. Raises ValueError for missing or misspelt options, and for TLS or SASL."""
+    """How to reach the cluster. Raises ValueError for missing, misspelt and wrong options."""
     _check_spelling(options)
     read = _Options(options)
     servers = read.text("kafka.bootstrap.servers")
     if not servers:
         raise ValueError("option kafka.bootstrap.servers is missing: host:port, several with commas")
-    protocol = read.text("kafka.security.protocol") or "PLAINTEXT"
-    strange = [name for name in read.names() if name.startswith(UNSUPPORTED)]
-    if protocol.upper() != "PLAINTEXT" or strange:
-        raise ValueError(f"option {strange[0] if strange else 'kafka.security.protocol'}: only PLAINTEXT is supported")
     settings = Settings(
         servers,
         client_id=read.text("kafka.client.id") or "kraft-pipeline",
         rack=read.text("kafka.client.rack") or "",
         request_s=read.number("kafka.request.timeout.ms", 30_000) / 1000,
         retry_s=read.number("kafkaConsumer.pollTimeoutMs", 120_000) / 1000,
+        security=security_of(read.all),
     )
     settings.servers()
     return settings
@@ -207,9 +204,9 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> Options:
     starting = _bound(read, "starting", LATEST if streaming else EARLIEST)
     ending = _bound(read, "ending", LATEST)
     if not streaming and LATEST in {starting.everywhere, *starting.offsets.values()}:
-        raise ValueError("option startingOffsets: latest means nothing for a batch, there would be no record")
+        raise ValueError("option startingOffsets: a batch from latest has no records")
     if EARLIEST in {ending.everywhere, *ending.offsets.values()}:
-        raise ValueError("option endingOffsets: earliest means nothing, there would be no record")
+        raise ValueError("option endingOffsets: a range that ends at earliest has no records")
     _check_order("Offsets", starting.offsets, ending.offsets)
     _check_order("OffsetsByTimestamp", starting.timestamps_ms, ending.timestamps_ms)
     if streaming and any(read.text(f"ending{kind}") for kind in ("Offsets", "Timestamp", "OffsetsByTimestamp")):

@@ -32,7 +32,7 @@ def split(ranges: list[Range], *, min_partitions: int, max_records: int = 0) -> 
 def limited(start: Offsets, end: Offsets, most: int) -> Offsets:
     """End offsets of a micro-batch with about `most` records; each partition gets a share in proportion to its size.
 
-    A partition with records always gets at least one, so a small partition does not wait for a large one.
+    A partition with records always gets at least one record, so a small partition does not wait for a large partition.
     """
     sizes = {key: max(0, last - start.get(key, last)) for key, last in end.items()}
     total = sum(sizes.values())

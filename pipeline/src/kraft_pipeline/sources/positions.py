@@ -1,9 +1,9 @@
 """Positions of a reader: offsets, with the ids of their cluster and topics.
 
 An offset alone does not identify a log. If a topic is deleted and created again, or another cluster has the same
-address, old offsets may still be in range. So checkpoints of streams and commits of tables store the ids of the cluster
-and the topics with the offsets, and readers compare them with the current ids. They also store the epochs of the
-leaders that reported the offsets: if an unclean election truncates a log and it grows again, other records have these
+address, old offsets may still be in range. So checkpoints of streams and commits of tables store the ids of the
+cluster and the topics with the offsets. Readers compare them with the current ids. They also store the epochs of the
+leaders that reported the offsets. If an unclean election truncates a log and it grows again, other records have these
 offsets (KIP-320).
 """
 
@@ -46,7 +46,7 @@ class Position:
     until: Offsets = field(default_factory=dict)
     """End offsets of a backfill, fixed at its start; otherwise empty."""
     epochs: Offsets = field(default_factory=dict)
-    """Epochs of the leaders whose logs had all records below the offsets; unknown ones are missing."""
+    """Epochs of the leaders with all records below the offsets; unknown epochs are missing."""
     rows: Offsets = field(default_factory=dict)
     """For dead letters: the number of rows that their batch has from each partition."""
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class Loss(NamedTuple):
     """Exclusive; -1 if it is unknown."""
     cause: str
     mark: str
-    """Identifies the loss among those of the partition, however often it is found."""
+    """Identifies the loss among the losses of the partition, also if it is found again."""
 
     def __str__(self) -> str:
         lost = f"from offset {self.first} on" if self.end < 0 else f"offsets {self.first} to {self.end - 1}"
@@ -193,6 +193,6 @@ def followed(cluster: Cluster, then: Position, now: Position, *, bottom: bool = 
 
 
 def refuse(lost: Sequence[Loss]) -> None:
-    """Raises DataLossError for the first loss, if there is any."""
+    """Raises DataLossError for the first loss, if any."""
     for loss in lost:
         raise DataLossError(f"{loss} (failOnDataLoss=false continues with the remaining records)")

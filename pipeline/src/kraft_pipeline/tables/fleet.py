@@ -10,12 +10,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kraft_pipeline.sources import offsets
 from kraft_pipeline.tables.runner import Runner, may_pass
-from kraft_pipeline.tables.specs.routes import of_topic
-from kraft_pipeline.tables.specs.table_spec import TableSpec
+from kraft_pipeline.tables.specs.routes import check_place, of_topic
+from kraft_pipeline.tables.specs.table_spec import SpecError, TableSpec
 from kraft_pipeline.tables.stores.opening import options_of
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.errors import ClientError
@@ -25,13 +25,31 @@ LOOK_S: Final = 15.0
 STEP_S: Final = 0.5
 
 
-def tables_of(specs: Sequence[TableSpec]) -> list[TableSpec]:
-    """The specs of all current tables, with `{topic}` expanded. Raises ClientError, SpecError."""
-    found: dict[str, TableSpec] = {}
-    for spec in specs:
+class Tables(NamedTuple):
+    """The specs of all current tables, with `{topic}` expanded, and the refused tables."""
+
+    good: list[TableSpec]
+    refused: dict[str, SpecError]
+    """By label: tables whose paths collide with those of others, because of the names of topics."""
+
+
+def tables_of(specs: Sequence[TableSpec], running: Sequence[TableSpec] = ()) -> Tables:
+    """The tables of `specs`. Raises ClientError.
+
+    If tables collide, those that run already stay, then those with a path of their own.
+    """
+    found, labels = Tables([*running], {}), {table.label for table in running}
+    for spec in sorted(specs, key=lambda spec: spec.is_for_each_topic):
         for table in _expanded(spec):
-            found.setdefault(table.path, table)
-    return list(found.values())
+            if table.label in labels:
+                continue
+            try:
+                check_place(table, found.good)
+            except SpecError as e:
+                found.refused[table.label] = e
+            else:
+                found.good.append(table)
+    return found
 
 
 def _expanded(spec: TableSpec) -> Iterator[TableSpec]:
@@ -61,7 +79,7 @@ class Fleet:
         self.runners: dict[str, Runner] = {}
         """Runners by the table's path, in the order of their start."""
         self.failures: dict[str, Exception] = {}
-        """By path: the error that ended a table."""
+        """The error that ended a table, by its path; the error of a refused table, by its label."""
         self._threads: list[threading.Thread] = []
 
     def stop(self) -> None:
@@ -83,7 +101,9 @@ class Fleet:
     def _each_once(self) -> int:
         """Run the tables one by one, because a batch uses all of Spark."""
         rows = 0
-        for table in tables_of(self._specs):
+        tables = tables_of(self._specs)
+        self._refuse(tables)
+        for table in tables.good:
             if not self._stopping:
                 try:
                     rows += self._begun(table).run(once=True)
@@ -108,18 +128,25 @@ class Fleet:
     def _look(self, rows: list[int]) -> None:
         """Start runners of new tables."""
         try:
-            tables = tables_of(self._specs)
+            tables = tables_of(self._specs, [runner.spec for runner in self.runners.values()])
         except (ClientError, OSError) as e:
             if not may_pass(e):
                 raise
             self._wait(f"topics cannot be listed: {e}")
             return
-        for table in tables:
+        self._refuse(tables)
+        for table in tables.good:
             if table.path not in self.runners and not self._stopping:
                 runner = self._begun(table)
                 thread = threading.Thread(target=self._work, args=(table, runner, rows), name=table.label, daemon=True)
                 self._threads.append(thread)
                 thread.start()
+
+    def _refuse(self, tables: Tables) -> None:
+        for label, error in tables.refused.items():
+            if label not in self.failures:
+                self.failures[label] = error
+                self._wait(f"{label} is not written, other tables continue: {error}")
 
     def _begun(self, table: TableSpec) -> Runner:
         runner = self.runners[table.path] = self._writer(table)

@@ -18,23 +18,25 @@ from kraft_pipeline.sources import offsets
 from kraft_pipeline.tables import schemas
 from kraft_pipeline.tables.bykey.tombstones import Tombstones
 from kraft_pipeline.tables.engines.engine import Engine, InlineEngine
-from kraft_pipeline.tables.engines.tasks import INT96_UNIT, encoded, nulls_of
+from kraft_pipeline.tables.engines.tasks import INT96_UNIT
 from kraft_pipeline.tables.losses import Losses
 from kraft_pipeline.tables.specs.table_spec import TableSpec
 from kraft_pipeline.tables.stores.committer import Added, Committer, ConflictError, stem, tried
+from kraft_pipeline.tables.stores.datafiles import encoded
 from kraft_pipeline.tables.stores.intents import COMPACT, Work
 from kraft_pipeline.tables.stores.opening import open_table, options_of
 from kraft_pipeline.tables.stores.storage import open_storage
 from kraft_protocol.client.cluster import Cluster
 
 SMALL: Final = 0.75
-"""Files smaller than this fraction of `compactTo` are merged. Larger ones stay, or each pass would rewrite them."""
+"""Files smaller than this fraction of `compactTo` are merged. Larger files stay, or each pass would rewrite them."""
 
 STATUS_S: Final = 15.0
 """Seconds that `status` waits for brokers. This is short because a user waits for the output."""
 TIER: Final = 2.0
 """A running table merges a file only with others that together have at least half of its size. So a row is rewritten
-only about log(`compactTo` / size of a batch) times, however often maintenance runs and however large the table is."""
+only about log(`compactTo` / size of a batch) times, for any number of runs of maintenance and any size of the
+table."""
 
 
 def status(spec: TableSpec) -> dict[str, Any]:
@@ -112,18 +114,18 @@ def _merge(spec: TableSpec, columns: pa.Schema, work: Work, group: Sequence[Adde
     parts = [pq.ParquetFile(source, coerce_int96_timestamp_unit=INT96_UNIT).read() for source in read]
     schema = schemas.as_in(columns, schemas.merged(parts[0].schema, [part.schema for part in parts[1:]]))
     rows = pa.concat_tables([schemas.aligned(part, schema) for part in parts])
-    data, minima, maxima = encoded(rows, spec.keys)
+    made = encoded(rows, spec.keys)
     folder, slash, _ = group[0].path.rpartition("/")
     where = f"{folder}{slash}{stem(work.app, work.epoch)}{COMPACT}{uuid.uuid4().hex}.parquet"
     work.intend([where])
-    storage.write(where, data)
-    return Added(where, data.size, rows.num_rows, group[0].values, minima, maxima, nulls=nulls_of(rows, minima))
+    storage.write(where, made.data)
+    return made.at(where, group[0].values)
 
 
 def _replace(table: Committer, old: Sequence[str], new: Added) -> None:
     """Commit a merged file. Raises ConflictError only if the table does not have it.
 
-    After another exception, such as a timeout, nobody knows whether the table has it or will have it. The caller then
+    After another exception, such as a timeout, it is unknown whether the table has it or will have it. The caller then
     keeps the file and its record: the next writer removes it once it has claimed the table.
     """
     try:
@@ -149,7 +151,7 @@ def care(
         removed = 0 if is_over() else vacuum(spec, dead_letters=dead_letters)
         if merged or removed:
             what = "dead letters: " if dead_letters else ""
-            done.append(f"{what}{merged} files made {into}, {removed} old ones removed")
+            done.append(f"{what}{merged} files merged into {into}, {removed} old files removed")
     if spec.keys and not is_over():
         with gate:
             Tombstones(open_storage(spec.path, spec.storage), spec.tombstones_s).care()
@@ -230,7 +232,8 @@ def reset(spec: TableSpec) -> int:
             raise ValueError(f"{path} has files but is not a {spec.format} table: nothing is removed")
         table.forget()
         logs = ("_kraft/", "_delta_log/", "metadata/")
-        for file in sorted(files, key=lambda f: not f.startswith(logs)):  # remove the log first: then it is no table
+        # Remove the log first: without it, the folder is not a table.
+        for file in sorted(files, key=lambda f: not f.startswith(logs)):
             storage.delete(file)
             count += 1
     return count

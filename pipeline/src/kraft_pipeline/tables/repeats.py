@@ -1,7 +1,7 @@
-"""Compares a repeated batch with its first attempt, whose writer died between dead letters and rows.
+"""Compares a repeated batch with its first attempt, after the writer died between dead letters and rows.
 
 The dead letters are committed before the rows, together with the number of rows of each partition. The repeated batch
-skips records that are dead letters already, even if they could be rows now: each stays a dead letter once and never
+skips records that are dead letters already, even if they could be rows now. Each stays a dead letter once and never
 becomes a row as well. A record that was a row but cannot be a row now becomes a dead letter of the same batch. All
 other differences are losses: the log no longer has the same records.
 """
@@ -32,7 +32,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the first attempt of a batch committed."""
+    """The rows and dead letters that the first attempt of a batch committed."""
 
     dead: Mapping[Key, np.ndarray] = field(default_factory=dict)
     """Sorted offsets of its dead letters by partition."""
@@ -49,7 +49,7 @@ class Record:
                 with storage.open(file.path) as source:
                     rows = pq.read_table(source, columns=list(PLACE))
                 for key, offsets in _places(rows.filter(pc.equal(rows.column("batch"), number))):
-                    # The table also has dead letters of other writers, whose batches have the same numbers.
+                    # The table also has dead letters of other writers with the same batch numbers.
                     first, last = plan.start.get(key, 0), plan.end.offsets.get(key, 0)
                     found.setdefault(key, []).append(offsets[(offsets >= first) & (offsets < last)])
         merged = {key: np.unique(np.concatenate(parts)) for key, parts in found.items()}

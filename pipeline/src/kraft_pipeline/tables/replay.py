@@ -27,13 +27,14 @@ from kraft_pipeline.tables import values
 from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.engines.engine import InlineEngine
-from kraft_pipeline.tables.engines.tasks import Job, RowFiles, encoded, nulls_of
+from kraft_pipeline.tables.engines.tasks import Job, RowFiles
 from kraft_pipeline.tables.formats.recordmeta import MetaReader
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.table_spec import SpecError, TableSpec
 from kraft_pipeline.tables.stores import intents
 from kraft_pipeline.tables.stores.committer import Added, Keyed, stem, tried
+from kraft_pipeline.tables.stores.datafiles import encoded
 from kraft_pipeline.tables.stores.opening import open_table, options_of
 from kraft_pipeline.tables.stores.storage import Storage, open_storage
 from kraft_protocol.client.fetch import Range
@@ -96,12 +97,12 @@ class _Replay:
         for storage, table in ((self._rows_at, self._table), (self._dead_at, self._dead)):
             for work in intents.unsettled(storage, self._app):
                 work.settle(table.files)
-        for file in list(self._dead_at.list(FOLDER)):  # lists of interrupted replays; a later one may be at work
+        for file in list(self._dead_at.list(FOLDER)):  # lists of interrupted replays; a later replay may be at work
             if file.path.rpartition("/")[2] < f"e{self._epoch:010d}-":
                 self._dead_at.delete(file.path)
 
     def _pending(self) -> set[int]:
-        """Numbers of batches whose letters are committed but whose rows are not."""
+        """Numbers of batches with committed letters but without committed rows."""
         found = set()
         for backfill in (False, True):
             dead = open_table(self._spec, dead_letters=True, backfill=backfill).state().batch
@@ -202,7 +203,7 @@ class _Replay:
             tried(lambda: self._table.commit(number, position, files, after=number - 1), is_open)
             return
         table, schema = self._table, self._table.schema()
-        assert isinstance(table, Keyed) and schema is not None, "the spec says so, and it has been created"
+        assert isinstance(table, Keyed) and schema is not None, "the spec requires it, and it has been created"
         plain = values.schema_of(self._spec, values.fields_of(self._spec, schema))
         gather = Gather(
             intents.batch(self._rows_at, self._app, self._epoch, number),
@@ -235,13 +236,13 @@ class _Replay:
                     continue
                 old.append(file.path)
                 if any(keep):
-                    # Like that of a merged file, the name has no batch: the letters are of batches of other writers.
+                    # As for a merged file, the name has no batch: the letters are of batches of other writers.
                     path = f"{stem(self._app, self._epoch)}left-{uuid.uuid4().hex}.parquet"
                     rest = rows.filter(pa.array(keep))
-                    data, minima, maxima = encoded(rest)
+                    made = encoded(rest)
                     work.intend([path])
-                    self._dead_at.write(path, data)
-                    new.append(Added(path, data.size, sum(keep), {}, minima, maxima, nulls=nulls_of(rest, minima)))
+                    self._dead_at.write(path, made.data)
+                    new.append(made.at(path, {}))
             after = self._dead.state().batch
             self._dead.commit(number, Position({}, notes={LIST: name}), new, after=after, removed=old)
 

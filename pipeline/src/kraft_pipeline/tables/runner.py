@@ -40,15 +40,15 @@ from kraft_protocol.client.groups import commit_offsets
 __all__ = ["DeadLetterError", "Progress", "Runner", "open_table", "run_task"]
 
 SCHEMA_TRIES: Final = 10
-"""Attempts to write a batch whose values have new fields: each attempt of a task may find others."""
+"""Attempts to write a batch with new fields in its values: each attempt of a task may find others."""
 WAIT_S_MAX: Final = 30.0
 """Maximum seconds between retries of a run while brokers, disk or registry are unavailable."""
 SPARK_TRIES: Final = 4
 """Attempts of a batch that Spark itself fails, as many as Spark gives a task (`spark.task.maxFailures`). A batch that
 is too large for the memory would fail in the same way forever."""
 LATE_S: Final = 30.0
-"""Interval of checks for files that a task attempt has written after the commit of its batch. Spark ends such attempts
-within seconds, but does not wait for them."""
+"""Interval of checks for files that a task attempt has written after the commit of its batch. Spark ends these
+attempts within seconds, but does not wait for them."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -235,7 +235,7 @@ class Runner:
         tried(claim)
 
     def _sweep(self) -> int:
-        """Remove uncommitted files of earlier writers, which cannot commit them any more. Returns their number."""
+        """Remove uncommitted files of earlier writers, which can no longer commit them. Returns their number."""
         count = 0
         for path, table in ((self.spec.path, self._table), (self.spec.dead_letter_path, self._dead)):
             storage = open_storage(path, self.spec.storage)
@@ -267,6 +267,7 @@ class Runner:
         dead = sum(result.dead for result in results)
         if dead and not self.spec.dead_letters:
             raise DeadLetterError(next(result.first_reason for result in results if result.first_reason))
+        judged([loss for result in results for loss in result.lost], self._losses, strict=False)
         counts = Counts.of(tasks, results)
         judged(first.differences(plan, number, counts), self._losses, strict=self.spec.fail_on_data_loss)
         self._commit_dead(number, plan, counts, [file for result in results for file in result.dead_files])
@@ -310,7 +311,7 @@ class Runner:
         """Run the tasks, and repeat them with more columns as long as values have new fields."""
         there = self._table.schema()
         if there is not None and self._transform is None and values.lacking(self.spec, there):
-            there = None  # no batch had a row yet, so the columns are as open as those of a new table
+            there = None  # no batch had a row yet, so the columns are as open as in a new table
         given = there is None or self._transform is not None
         fields = self._first_fields if given else values.fields_of(self.spec, there)
         if there is not None and self.spec.format == "iceberg":  # the spec may have widened a type
@@ -359,7 +360,7 @@ class Runner:
         return self._transform.run(self._job(number, self._first_fields), [f for r in results for f in r.files])
 
     def _changes(self, number: int, files: Sequence[Added], size: int) -> Changes | None:
-        """Gather the changes of a batch by key on the engine; None if rows are appended, or if there are none."""
+        """Gather the changes of a batch by key on the engine; None if rows are appended, or without rows."""
         schema = self._table.schema()
         if not (self.spec.keys and files):
             return None
@@ -385,7 +386,7 @@ class Runner:
         if found is None:
             table.commit(number, end, files, after=number - 1)
             return [file.path for file in files]
-        assert isinstance(table, Keyed), "the spec says so"
+        assert isinstance(table, Keyed), "the spec has a key"
         return table.upsert(number, end, found, after=number - 1, each=self._engine.map)
 
     def _work(self, path: str, number: int) -> Work:

@@ -44,9 +44,9 @@ def _promoted(there: pa.DataType, wanted: pa.DataType) -> pa.DataType:
 
 
 def merged(fields: pa.Schema, learnt: Sequence[pa.Schema]) -> pa.Schema:
-    """Combine the fields that tasks learnt. Of two types the wider one counts, or the first if neither is wider.
+    """Combine the fields that tasks learnt. Of two types the wider type counts, or the first if neither is wider.
 
-    Schemas whose names clash with those before are skipped; their tasks learn again from the result.
+    Schemas with names that clash with the schemas before are skipped; their tasks learn again from the result.
     """
     for more in learnt:
         found = pa.schema(_fields(list(fields), list(more), _wider))
@@ -61,8 +61,8 @@ def merged(fields: pa.Schema, learnt: Sequence[pa.Schema]) -> pa.Schema:
 def as_in(table: pa.Schema, file: pa.Schema) -> pa.Schema:
     """The columns of a file with the types that the table has for them.
 
-    Another writer may store a type otherwise (Spark writes timestamps for Delta as INT96), which must not become the
-    type of a file that this program writes. Columns that the table does not have by that name stay as they are.
+    Another writer may store a type in another way: Spark writes timestamps for Delta as INT96. This type must not
+    become the type of a file that this program writes. Columns with names that the table lacks stay as they are.
     """
     return pa.schema(_fields(list(file), [field for field in table if field.name in file.names], _stored))
 
@@ -151,13 +151,13 @@ def alike(there: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def misfit(given: pa.Schema, columns: pa.Schema) -> str:
-    """Describe the first field whose type does not fit into its column; "" if all fit. Only numbers widen."""
+    """Describe the first field with a type that does not fit into its column; "" if all fit. Only numbers widen."""
     found = (_misfit(field.name, field.type, columns.field(field.name).type) for field in given)
     return next((text for text in found if text), "")
 
 
 def aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Convert a table to the columns and nested fields of `schema`; missing ones are null, others are dropped.
+    """Convert a table to the columns and nested fields of `schema`; missing fields are null, others are dropped.
 
     Raises ArrowInvalid for numbers that the column's type cannot hold exactly.
     """

@@ -57,7 +57,8 @@ class Letters:
         self._read_at = 0.0
         self.rows = 0
         self.oldest: float | None = None
-        """Unix time in seconds, by the timestamps of the records; None if there are none, or none with a timestamp."""
+        """Unix time in seconds, by the timestamps of the records; None without dead letters, or if no dead letter has
+        a timestamp."""
         self.read()
 
     def read(self) -> None:
@@ -125,8 +126,9 @@ class TableStatus:
         """name, rows, deadLetters, batches, commitSeconds, bytes, writtenBytes, maintenanceFailures, and
         maintenanceError if the last pass failed.
 
-        oldestDeadLetterSeconds, 0 without dead letters; missing if no dead letter has a timestamp. lag after the first
-        check of the topics; batch, lastBatchRows, lastBatchTime, lastBatchSeconds after a batch.
+        oldestDeadLetterSeconds is 0 without dead letters, and missing if no dead letter has a timestamp. lag appears
+        after the first check of the topics. batch, lastBatchRows, lastBatchTime and lastBatchSeconds appear after a
+        batch.
         """
         found: dict[str, Any] = {"name": self._spec.label, "rows": self._rows, "deadLetters": self._letters.rows}
         if self._letters.oldest is not None or not self._letters.rows:
@@ -178,7 +180,9 @@ class FleetStatus:
     def status(self) -> dict[str, Any]:
         """name, `tables`, and sums of rows, deadLetters and maintenanceFailures; lag once every table has it."""
         tables = [self._table(path, told) for path, told in list(self._each.items())]
-        found: dict[str, Any] = {"name": self._name, "tables": tables}
+        failures = {} if self._fleet is None else dict(self._fleet.failures)
+        refused = [{"name": label, "error": f"{e}"} for label, e in failures.items() if label not in self._each]
+        found: dict[str, Any] = {"name": self._name, "tables": [*tables, *refused]}
         for field in ("rows", "deadLetters", "maintenanceFailures"):
             found[field] = sum(table.get(field, 0) for table in tables)
         if tables and all("lag" in table for table in tables):

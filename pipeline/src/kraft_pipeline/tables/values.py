@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad
 from kraft_pipeline.tables.formats import debezium, jsonvalues, recordmeta
-from kraft_pipeline.tables.formats.debeziumvalues import Events
+from kraft_pipeline.tables.formats.debeziumvalues import Events, ranked
 from kraft_pipeline.tables.formats.recordmeta import MetaReader
 from kraft_pipeline.tables.schemas import FLAT, aligned, alike, check_names
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.fieldtypes import type_of
-from kraft_pipeline.tables.specs.partitions import FORMATS, OF_COLUMN
+from kraft_pipeline.tables.specs.partitions import FORMATS
 from kraft_pipeline.tables.specs.table_spec import SpecError, TableSpec
 from kraft_pipeline.tables.stores.committer import DELETED
 from kraft_protocol.client.errors import ClientError
@@ -59,7 +59,7 @@ DEAD_SCHEMA: Final = pa.schema(
     ]
 )
 """A dead letter: the raw record, the stage that failed (`decode`, `partition`, `key`), the reason, the batch, and the
-code of the reason, which is stable across releases."""
+code of the reason. The code is stable across releases."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -73,7 +73,7 @@ class Parse(Protocol):
 
 
 class Rows(NamedTuple):
-    """Decoded rows, dead letters (`DEAD_SCHEMA`), and the fields of values, including new ones."""
+    """Decoded rows, dead letters (`DEAD_SCHEMA`), and the fields of values, including new fields."""
 
     rows: pa.Table
     dead: pa.Table
@@ -106,8 +106,8 @@ def reserved(spec: TableSpec, there: pa.Schema | None = None) -> frozenset[str]:
 
 def _made(spec: TableSpec) -> set[str]:
     """Names of the columns that partition transforms compute."""
-    found = (OF_COLUMN.fullmatch(entry) for entry in spec.partition_by)
-    return {f"_{parts[2].strip('_')}_{parts[1]}" for parts in found if parts}
+    found = (partitions.computed(entry) for entry in spec.partition_by)
+    return {f"_{parts.name}" for parts in found if parts}
 
 
 def first_fields(spec: TableSpec) -> pa.Schema:
@@ -176,8 +176,8 @@ def check_meta(spec: TableSpec, there: pa.Schema) -> None:
 def lacking(spec: TableSpec, schema: pa.Schema) -> list[str]:
     """Names that `key`, `orderBy` and `partitionBy` have for fields of values that the schema lacks.
 
-    A table whose first batches had no fields (dead letters, tombstones, gaps) lacks them. None for raw records, whose
-    columns are known, and for a schema that has fields, whose types count.
+    A table lacks them if its first batches had no fields (dead letters, tombstones, gaps). Empty for raw records,
+    because their columns are known, and for a schema with fields, because their types count.
     """
     if spec.value.format == "raw" or len(fields_of(spec, schema)):
         return []
@@ -274,7 +274,7 @@ def _halved(records: pa.RecordBatch, spec: TableSpec, fields: pa.Schema, batch: 
 
 
 def _spoiled(records: pa.RecordBatch, damaged: Collection[int]) -> dict[int, Bad]:
-    """Records whose headers or timestamp no table can hold, by index."""
+    """Records with headers or a timestamp that no table can hold, by index."""
     found: dict[int, Bad] = {}
     if damaged:
         places = np.flatnonzero(np.isin(records.column("offset").to_numpy(), list(damaged)))
@@ -332,6 +332,7 @@ def _decoded(
     found = Rows(pa.Table.from_arrays(columns, schema=schema_of(spec, fields)), pa.table({}), fields)
     bad = parsed.bad
     if isinstance(parse, Events) and spec.mode == "upsert":
+        found = found._replace(rows=ranked(found.rows, metas, spec.order_by))
         found, metas, more = _by_their_keys(found, metas, spec, parse)
         bad = bad | {int(places[place]): one for place, one in more.items()}
     return _checked(found._replace(dead=_letters(whole, bad, batch)), metas, spec, batch)
@@ -346,14 +347,14 @@ def _by_their_keys(
 ) -> tuple[Rows, pa.Table, dict[int, Bad]]:
     """Fill missing key columns of deletions from the record's key. Returns rows, their records, and unreadable keys.
 
-    A tombstone whose key lacks columns of the table's key is left out: the event before it has deleted the row. So are
-    all tombstones before the first event, which tells the columns of the key.
+    A tombstone is left out if its key lacks columns of the table's key: the event before it has deleted the row. All
+    tombstones before the first event are left out, too: only an event has the columns of the key.
     """
     rows, keys = found.rows, [name for name in spec.keys if name in found.fields.names]
     lacking = np.zeros(rows.num_rows, bool)
     for name in keys:
         lacking |= np.asarray(rows.column(name).is_null())
-    if len(keys) < len(spec.keys):  # no event has come yet, so there is no row to delete
+    if len(keys) < len(spec.keys):  # without an event, no row exists to delete
         kept = pa.array(~np.asarray(records.column("value").is_null()))
         return found._replace(rows=rows.filter(kept)), records.filter(kept), {}
     some = np.flatnonzero(lacking & _deleted(rows, records))
@@ -408,11 +409,11 @@ def _checked(found: Rows, records: pa.Table, spec: TableSpec, batch: int) -> Row
 
 
 def keyless(rows: pa.Table, spec: TableSpec) -> dict[int, Bad]:
-    """Rows whose key is null, by index, and why."""
+    """Rows with a null key, by index, with the reason."""
     nulls = np.zeros(rows.num_rows, bool)
     for key in spec.keys:
-        # If no record has had the column yet, no row is written: the run fails when the table is created, or all
-        # records of the batch are without fields.
+        # If no record has had the column yet, no row is written. Either the run fails when the table is created, or
+        # all records of the batch lack fields.
         nulls |= np.asarray(rows.column(key).is_null()) if key in rows.column_names else True
     gone = rows.column(DELETED)
     return {

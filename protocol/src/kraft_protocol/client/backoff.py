@@ -20,7 +20,7 @@ class Pauses(Generic[N]):
         self._next: N = first
 
     def take(self) -> N:
-        """The next pause. The one after it is twice as long."""
+        """The next pause. The next pause is twice as long."""
         pause = self._next
         self._next = min(2 * pause, self._most)
         return pause

@@ -1,4 +1,4 @@
-"""A cluster on blocking sockets: its brokers, leaders and offsets. Its methods retry. `topology` keeps what it knows.
+"""A cluster on blocking sockets: its brokers, leaders and offsets. Its methods retry. `topology` keeps its metadata.
 
 After a retriable error or a broken connection the client refreshes its metadata and retries, with growing pauses, for
 at most `Settings.retry_s`. The final error has the text of the last attempt.
@@ -17,6 +17,7 @@ from kraft_protocol.client import requests as m
 from kraft_protocol.client.backoff import Backoff
 from kraft_protocol.client.blocking import Connection
 from kraft_protocol.client.errors import RETRIABLE, BrokerError, ClientError
+from kraft_protocol.client.security import NO_SECURITY, ClientSecurity
 from kraft_protocol.client.session import Software, Versions
 from kraft_protocol.client.topology import UNKNOWN_TOPIC, Topology, by_leader, epoch_of, leader_of
 
@@ -36,9 +37,11 @@ class Settings:
     request_s: float = 30.0
     retry_s: float = 120.0
     rack: str = ""
-    """The client's rack, from whose replica it reads if the brokers select one (KIP-392); "": always from leaders."""
+    """The client's rack: it reads from a replica in this rack if the brokers select it (KIP-392); "": always from
+    leaders."""
     software: tuple[str, str] = ("kraft-pipeline", "0.1.0")
     """Name and version of the client's software (KIP-511)."""
+    security: ClientSecurity = NO_SECURITY
 
     def servers(self) -> list[tuple[str, int]]:
         """Parse `bootstrap` to hosts and ports. Raises ValueError for a malformed address."""
@@ -54,7 +57,13 @@ class Settings:
         """Open a connection to a broker that serves `versions`. Raises OSError, and ClientError."""
         software = Software(self.client_id, *self.software)
         return Connection(
-            host, port, software=software, versions=versions, connect_s=self.connect_s, request_s=self.request_s
+            host,
+            port,
+            software=software,
+            versions=versions,
+            connect_s=self.connect_s,
+            request_s=self.request_s,
+            security=self.security,
         )
 
 
@@ -114,14 +123,15 @@ class Cluster:
     def known(self, names: Collection[str]) -> dict[str, set[bytes]]:
         """The ids of topics in the metadata of all brokers; empty if all brokers report that a topic is missing.
 
-        Asks every broker, because the metadata of one may be stale. Raises ClientError if a broker does not answer.
+        Queries every broker, because the metadata of a single broker may be stale. Raises ClientError if a broker does
+        not answer.
         """
 
-        def ask() -> dict[str, set[bytes]]:
+        def attempt() -> dict[str, set[bytes]]:
             found: dict[str, set[bytes]] = {name: set() for name in names}
             for host, port in self.addresses():
                 with self.dropping(self._connect(host, port)) as connection:
-                    answer = m.read_metadata(connection.ask(m.metadata(sorted(names), create=False)))
+                    answer = m.read_metadata(connection.request(m.metadata(sorted(names), create=False)))
                 for topic in answer.topics:
                     if topic.name in found and (topic.error == 0 or topic.partitions):
                         found[topic.name].add(topic.id)
@@ -129,7 +139,7 @@ class Cluster:
                         raise BrokerError(topic.error, f"topic {topic.name}")
             return found
 
-        return self.retried("metadata", ask, lambda: self.topics(names))
+        return self.retried("metadata", attempt, lambda: self.topics(names))
 
     def topic(self, name: str) -> m.TopicInfo:
         """A topic from the last metadata, fetched if it is unknown. Raises BrokerError (3) if it does not exist."""
@@ -144,13 +154,13 @@ class Cluster:
         Raises ClientError if they do not.
         """
 
-        def ask() -> m.TopicInfo:
+        def attempt() -> m.TopicInfo:
             found = self.topology.topics.get(name) or self.topics([name], create=True).get(name)
             if found is None:
                 raise BrokerError(UNKNOWN_TOPIC, f"topic {name}")
             return found
 
-        return self.retried(f"topic {name}", ask, seconds=min(self.settings.retry_s, MADE_S))
+        return self.retried(f"topic {name}", attempt, seconds=min(self.settings.retry_s, MADE_S))
 
     def offsets(self, wanted: Mapping[tuple[str, int], int], *, committed: bool = False) -> dict[tuple[str, int], int]:
         """Look up offsets by topic and partition: the first at or after a Unix time in ms, m.EARLIEST or m.LATEST.
@@ -164,17 +174,18 @@ class Cluster:
     ) -> dict[tuple[str, int], m.OffsetAnswer]:
         """As `offsets`, with the leader epochs.
 
-        With `grace_s`, partitions whose leaders do not answer within that time are left out, unless all of them are.
+        With `grace_s`, partitions are left out if their leaders do not answer within that time, unless that leaves no
+        partition.
         """
         found: dict[tuple[str, int], m.OffsetAnswer] = {}
 
-        def ask() -> dict[tuple[str, int], m.OffsetAnswer]:
+        def attempt() -> dict[tuple[str, int], m.OffsetAnswer]:
             errors: list[OSError | BrokerError] = []
             for leader, keys in self._led([key for key in wanted if key not in found], errors).items():
                 body = m.list_offsets({key: wanted[key] for key in keys}, committed=committed)
                 try:
                     with self.dropping(self.connection(leader)) as connection:
-                        answers = m.read_list_offsets(connection.ask(body))
+                        answers = m.read_list_offsets(connection.request(body))
                 except (OSError, BrokerError) as e:
                     errors.append(e)
                     continue
@@ -188,7 +199,9 @@ class Cluster:
             return found
 
         try:
-            return self.retried("offsets", ask, lambda: self.topics({topic for topic, _ in wanted}), seconds=grace_s)
+            return self.retried(
+                "offsets", attempt, lambda: self.topics({topic for topic, _ in wanted}), seconds=grace_s
+            )
         except BrokerError:
             raise
         except ClientError:
@@ -209,25 +222,25 @@ class Cluster:
         return by_leader(leaders)
 
     def parted(self, read: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
-        """Find logs that were truncated below what was read. `read`: offset and leader epoch of the read position.
+        """Find logs that were truncated below the read position. `read`: offset and leader epoch of the read position.
 
-        Returns the end of the common log, only for partitions that diverge (KIP-320): there an unclean election
+        Returns the end of the common log, only for partitions that diverge (KIP-320). There an unclean election
         truncated the log, and the epoch ends below the offset in the current leader's log.
         """
         ends: dict[tuple[str, int], int] = {}
 
-        def ask() -> dict[tuple[str, int], int]:
+        def attempt() -> dict[tuple[str, int], int]:
             for leader, keys in by_leader({key: self.leader(*key) for key in read if key not in ends}).items():
                 body = m.offset_for_leader_epoch({key: (self.epoch(*key), read[key][1]) for key in keys})
                 with self.dropping(self.connection(leader)) as connection:
-                    answers = m.read_offset_for_leader_epoch(connection.ask(body))
+                    answers = m.read_offset_for_leader_epoch(connection.request(body))
                 for (topic, partition), answer in answers.items():
                     if answer.error:
                         raise BrokerError(answer.error, f"leader epochs of {topic}-{partition}")
                     ends[topic, partition] = answer.offset
             return {key: end for key, end in ends.items() if 0 <= end < read[key][0]}
 
-        return self.retried("leader epochs", ask, lambda: self.topics({topic for topic, _ in read})) if read else {}
+        return self.retried("leader epochs", attempt, lambda: self.topics({topic for topic, _ in read})) if read else {}
 
     def epoch(self, topic: str, partition: int) -> int:
         """The leader epoch in the last metadata, -1 if it is unknown."""
@@ -237,28 +250,29 @@ class Cluster:
         """The leader's node id in the last metadata. Raises BrokerError if the partition has no leader."""
         return leader_of(self.topic(topic), partition)
 
-    def coordinator(self, group: str) -> Connection:
-        """A connection to the coordinator of a consumer group. Raises OSError, and BrokerError."""
+    def coordinator(self, name: str, *, transactional: bool = False) -> Connection:
+        """A connection to the coordinator of a group or a transactional id. Raises OSError, and BrokerError."""
         with self.dropping(self.any_connection()) as connection:
-            found = m.read_find_coordinator(connection.ask(m.find_coordinator(group)))
-        broker = self.topology.coordinator(found, f"group {group}")
+            body = m.find_coordinator(name, transactional=transactional)
+            found = m.read_find_coordinator(connection.request(body))
+        broker = self.topology.coordinator(found, f"{'transaction' if transactional else 'group'} {name}")
         return self._connect(broker.host, broker.port)
 
     def config(self, topics: Sequence[str], key: str) -> dict[str, str]:
         """The value of one configuration key of each topic. Raises BrokerError if it must not be read."""
 
-        def ask() -> dict[str, tuple[int, str]]:
+        def attempt() -> dict[str, tuple[int, str]]:
             with self.dropping(self.any_connection()) as connection:
-                return m.read_describe_configs(connection.ask(m.describe_configs(topics, key)))
+                return m.read_describe_configs(connection.request(m.describe_configs(topics, key)))
 
-        answers = self.retried("configurations", ask)
+        answers = self.retried("configurations", attempt)
         for topic, (error, _) in answers.items():
             if error:
                 raise BrokerError(error, f"{key} of topic {topic}")
         return {topic: value for topic, (_, value) in answers.items()}
 
     def address(self, node: int) -> str:
-        """host:port of a broker, or a text that says it is away, for messages."""
+        """host:port of a broker for messages, or a text that it is unreachable."""
         broker = self.topology.brokers.get(node)
         return f"broker {node}, which is unreachable" if broker is None else f"{broker.host}:{broker.port}"
 
@@ -282,19 +296,19 @@ class Cluster:
         raise error
 
     def drop(self, connection: Connection) -> None:
-        """Close a connection that failed or whose responses are not needed."""
+        """Close a connection after a failure, or if its responses are not needed."""
         connection.close()
         self._connections = {at: c for at, c in self._connections.items() if c is not connection}
 
     def retried(
         self,
         what: str,
-        ask: Callable[[], T],
+        attempt: Callable[[], T],
         mend: Callable[[], object] = lambda: None,
         *,
         seconds: float | None = None,
     ) -> T:
-        """Return the result of `ask`. After a retriable error, call `mend` and retry, for `seconds` or `retry_s`.
+        """Return the result of `attempt`. After a retriable error, call `mend` and retry, for `seconds` or `retry_s`.
 
         Raises BrokerError for other errors, and ClientError with `what` when the time is over.
         """
@@ -304,7 +318,7 @@ class Cluster:
             try:
                 if mending:
                     mend()
-                return ask()
+                return attempt()
             except OSError as e:
                 patience.failed(e)
             except BrokerError as e:
@@ -323,13 +337,13 @@ class Cluster:
             raise
 
     def _metadata(self, names: Collection[str] | None, *, create: bool = False) -> m.MetadataAnswer:
-        """Fetch metadata from any broker. Raises OSError if none answers."""
+        """Fetch metadata from any broker. Raises OSError if no broker answers."""
         error: OSError = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached")
         for host, port in self._addresses():
             try:
                 with self.dropping(self._connect(host, port)) as connection:
                     body = m.metadata(None if names is None else sorted(names), create=create)
-                    answer = m.read_metadata(connection.ask(body))
+                    answer = m.read_metadata(connection.request(body))
             except OSError as e:
                 error = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached: {host}:{port}: {e}")
                 continue

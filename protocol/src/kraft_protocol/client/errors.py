@@ -7,7 +7,7 @@ from typing import Final
 from kraft_protocol.errors import ErrorCode
 
 OFFSET_OUT_OF_RANGE: Final = int(ErrorCode.OFFSET_OUT_OF_RANGE)
-RETRIABLE: Final = frozenset({3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 56, 74, 75, 78, 89, 100, 103})
+RETRIABLE: Final = frozenset({3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 51, 56, 74, 75, 78, 88, 89, 100, 103})
 """Codes after which another leader, or the same leader later, may succeed."""
 GONE: Final = frozenset({3, 100, 103})
 """The retriable codes that a missing or deleted topic causes."""
@@ -26,7 +26,11 @@ class ClientError(Exception):
 
 
 class ProtocolError(ClientError):
-    """The other side violates the protocol. The connection cannot be used any more."""
+    """The other side violates the protocol. The connection can no longer be used."""
+
+
+class AuthenticationError(ClientError):
+    """The broker and the client do not authenticate each other. Retries with the same credentials are in vain."""
 
 
 class VersionError(ClientError):

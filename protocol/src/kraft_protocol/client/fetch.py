@@ -9,7 +9,7 @@ replica fails, or has fewer records than the leader, the leader serves the rest 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -28,6 +28,7 @@ from kraft_protocol.records.batch import AbortedTransaction, next_offset
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
 MAX_WAIT_MS: Final = 500
+_CONTINUES: Final = "(failOnDataLoss=false continues with the remaining records)"
 
 
 class Chunk(NamedTuple):
@@ -66,14 +67,16 @@ def fetch_range(
     committed: bool = False,
     max_bytes: int = FETCH_BYTES,
     fail_on_data_loss: bool = True,
+    lost: Callable[[int, int, str], None] = lambda *_: None,
 ) -> Iterator[Chunk]:
     """Yield the chunks of `wanted` in order; a chunk's bytes may hold more than the range.
 
     Raises DataLossError if records of the range are lost (retention, an unclean election, a topic that was created
-    again), and ClientError if no leader returns records for `Settings.retry_s`. Without `fail_on_data_loss` the
-    remaining records are returned, and a topic or end of log that stays missing for that time counts as lost.
+    again). Raises ClientError if no leader returns records for `Settings.retry_s`. Without `fail_on_data_loss` the
+    remaining records are returned, and a topic or end of log that stays missing for that time counts as lost. `lost`
+    receives the first offset, the end and the cause of each gap.
     """
-    fetcher = _Fetcher(cluster, wanted, committed=committed, max_bytes=max_bytes, fail_on_data_loss=fail_on_data_loss)
+    fetcher = _Fetcher(cluster, wanted, committed, max_bytes, None if fail_on_data_loss else lost)
     try:
         yield from fetcher.chunks()
     finally:
@@ -86,9 +89,15 @@ class _NothingError(OSError):
 
 class _Fetcher:
     def __init__(
-        self, cluster: Cluster, wanted: Range, *, committed: bool, max_bytes: int, fail_on_data_loss: bool
+        self,
+        cluster: Cluster,
+        wanted: Range,
+        committed: bool,
+        max_bytes: int,
+        lost: Callable[[int, int, str], None] | None,
     ) -> None:
-        self._cluster, self._range, self._strict = cluster, wanted, fail_on_data_loss
+        """`lost` is None if a lost record ends the read."""
+        self._cluster, self._range, self._report = cluster, wanted, lost
         self._committed, self._max_bytes = committed, max_bytes
         self._at, self._until = wanted.start, wanted.end
         self._connection: Connection | None = None
@@ -113,9 +122,10 @@ class _Fetcher:
                 self._at = max(begun, next_offset(answer.records))
                 if self._at == begun:
                     raise _NothingError(f"nothing comes from offset {begun} on: {self._end_of_log(answer)}")
-            except DataLossError:
-                if self._strict:
+            except DataLossError as e:
+                if self._report is None:
                     raise
+                self._skip(self._until, str(e).removeprefix(f"{self._range}: "))
                 return
             except (OSError, BrokerError) as e:
                 if self._replica is not None:
@@ -135,7 +145,7 @@ class _Fetcher:
             yield Chunk(answer.records, begun, self._until, answer.aborted if self._committed else None)
 
     def _is_elsewhere(self, answer: m.FetchAnswer) -> bool:
-        """Whether another replica than the one that answered has to serve the next request."""
+        """Whether another replica must serve the next request."""
         if self._replica is None:
             if answer.error or answer.preferred < 0 or not self._rack:
                 return False
@@ -147,7 +157,7 @@ class _Fetcher:
         return True
 
     def _back_to_leader(self) -> None:
-        """Read the rest of the range from the leader: only its answers tell what is lost."""
+        """Read the rest of the range from the leader: only its answers show which records are lost."""
         self.abandon()
         self._replica, self._rack = None, ""
 
@@ -166,8 +176,9 @@ class _Fetcher:
             patience.failed(error)
         except ClientError:
             missing = error.code in GONE if isinstance(error, BrokerError) else isinstance(error, _NothingError)
-            if self._strict or not missing:
+            if self._report is None or not missing:
                 raise
+            self._skip(self._until, str(error))
             return True
         return False
 
@@ -200,7 +211,7 @@ class _Fetcher:
         self._cluster.topics([self._range.topic])
         known = self._cluster.topic(self._range.topic).id
         if self._range.topic_id not in {m.NO_ID, known}:
-            raise DataLossError(f"{self._range}: the topic has been deleted and another one has its name now")
+            raise DataLossError(f"{self._range}: the topic has been deleted and another topic has its name now")
         key = (self._range.topic, self._range.partition)
         if 0 <= self._range.epoch != self._cluster.epoch(*key):
             self._check_epoch(key)
@@ -211,26 +222,29 @@ class _Fetcher:
         cut = self._cluster.parted({key: (self._until, self._range.epoch)}).get(key)
         if cut is None:
             return
-        if self._strict:
-            raise DataLossError(
-                f"{self._range}: an unclean election has cut off the log at offset {cut} "
-                "(failOnDataLoss=false continues with the remaining records)"
-            )
-        self._until = cut
+        cause = f"an unclean election has cut off the log at offset {cut}"
+        if self._report is None:
+            raise DataLossError(f"{self._range}: {cause} {_CONTINUES}")
+        self._report(max(self._at, cut), self._until, cause)
+        self._until = max(self._at, cut)
         if self._at >= cut:
-            raise DataLossError(f"{self._range}: what is left of it has been read")
+            raise DataLossError(f"{self._range}: the remaining records have been read")
 
     def _lost(self) -> None:
         key = (self._range.topic, self._range.partition)
         start = self._cluster.offsets({key: m.EARLIEST})[key]
         end = self._cluster.offsets({key: m.LATEST})[key]
-        if self._strict:
-            raise DataLossError(
-                f"{self._range}: offset {self._at} is gone, the log has {start} to {end} now "
-                "(failOnDataLoss=false continues with the remaining records)"
-            )
+        cause = f"offset {self._at} is gone, the log has {start} to {end} now"
+        if self._report is None:
+            raise DataLossError(f"{self._range}: {cause} {_CONTINUES}")
         self._connection = None
-        self._at = start if start > self._at else self._until
+        self._skip(start if start > self._at else self._until, cause)
+
+    def _skip(self, to: int, cause: str) -> None:
+        """Continue at the offset `to`, and report the records of the range before it as lost."""
+        if self._report is not None and self._at < self._until:
+            self._report(self._at, min(to, self._until), cause)
+        self._at = to
 
     def _end_of_log(self, answer: m.FetchAnswer) -> str:
         name = "last stable offset" if self._committed else "high watermark"

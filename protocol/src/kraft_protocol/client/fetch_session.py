@@ -1,7 +1,7 @@
 """The fetching side of a fetch session (KIP-227), without I/O: the partitions that the leader's session holds.
 
-The first request names every partition and opens a session. Later requests name only the partitions that have changed
-and those to forget. A leader without room for a session responds with session id 0; then every request is full.
+The first request names every partition and opens a session. Later requests name only changed partitions and partitions
+to forget. A leader without room for a session responds with session id 0; then every request is full.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FetchSession(Generic[Key]):
             self.epoch = next_epoch(self.epoch)
 
     def restart(self) -> None:
-        """Make the next request a full one; it names the old session, so that the leader can drop it."""
+        """Make the next request a full request; it names the old session, so that the leader can drop it."""
         self.epoch = INITIAL_EPOCH
         self.known.clear()
 

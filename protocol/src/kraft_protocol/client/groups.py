@@ -1,7 +1,7 @@
 """Commits offsets of a consumer group, so that monitoring can show its lag.
 
 The committer is not a member of the group, like a consumer that assigns its own partitions. The coordinator accepts
-such offsets only while the group has no members.
+these offsets only while the group has no members.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int
 
 def _commit(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
     with cluster.dropping(cluster.coordinator(group)) as connection:
-        answers = m.read_offset_commit(connection.ask(m.offset_commit(group, offsets)))
+        answers = m.read_offset_commit(connection.request(m.offset_commit(group, offsets)))
     for (topic, partition), error in answers.items():
         if error:
             raise BrokerError(error, f"offset of {topic}-{partition} for group {group}")

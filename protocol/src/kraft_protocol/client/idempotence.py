@@ -66,9 +66,9 @@ class Unacknowledged:
     def _requests(self, keys: list[Key]) -> list[dict[Key, bytes]]:
         """Requests with one batch of each partition, bounded in bytes.
 
-        The second batch of a partition waits until its first batch ever is acknowledged. Otherwise, if the leader
-        refused the first for a retriable reason, it would accept the second, because it accepts any sequence number
-        from an unknown producer. Then it would never accept the first.
+        The second batch of a partition waits until its first batch ever is acknowledged. Otherwise the leader could
+        refuse the first for a retriable reason and accept the second. It accepts any sequence number from an unknown
+        producer. Then it would never accept the first.
         """
         requests: list[dict[Key, bytes]] = []
         for nth in range(IN_FLIGHT_MAX):
@@ -104,7 +104,7 @@ class Window:
         self.requests = requests
         """The batch of each partition in each request, in the order of sending."""
         self.error: BrokerError | None = None
-        """The first refusal. All batches of the partition from the refused one on stay queued."""
+        """The first refusal. All batches of the partition from the refused batch on stay queued."""
         self._batches = batches
         self._refused: set[Key] = set()
 

@@ -1,6 +1,6 @@
 """An idempotent producer of whole batches on blocking sockets: each partition's batches are stored once and in order.
 
-`idempotence` decides what is sent. Here are the connections, the leaders and the retries.
+`idempotence` decides which batches are sent. Here are the connections, the leaders and the retries.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from kraft_protocol.client.cluster import Cluster, Patience
 from kraft_protocol.client.errors import RETRIABLE, BrokerError
 from kraft_protocol.client.idempotence import Unacknowledged
 from kraft_protocol.client.topology import by_leader
+from kraft_protocol.client.transactions import Transaction
 
 ALL: Final = -1
 
@@ -19,9 +20,13 @@ ALL: Final = -1
 class Producer:
     """Sends batches that are encoded with the producer's `id` and `epoch`. One thread only."""
 
-    def __init__(self, cluster: Cluster, *, timeout_ms: int = 30_000) -> None:
-        self._cluster, self._timeout_ms = cluster, timeout_ms
-        self.id, self.epoch = cluster.retried("producer id", self._new_id, lambda: cluster.topics(()))
+    def __init__(self, cluster: Cluster, *, timeout_ms: int = 30_000, transaction: Transaction | None = None) -> None:
+        """With `transaction`, batches must be encoded as transactional, and belong to it."""
+        self._cluster, self._timeout_ms, self._transaction = cluster, timeout_ms, transaction
+        if transaction is None:
+            self.id, self.epoch = cluster.retried("producer id", self._new_id, lambda: cluster.topics(()))
+        else:
+            self.id, self.epoch = transaction.id, transaction.epoch
         self._batches = Unacknowledged()
 
     @property
@@ -57,7 +62,7 @@ class Producer:
 
     def _new_id(self) -> tuple[int, int]:
         with self._cluster.dropping(self._cluster.any_connection()) as connection:
-            error, producer_id, epoch = m.read_init_producer_id(connection.ask(m.init_producer_id()))
+            error, producer_id, epoch = m.read_init_producer_id(connection.request(m.init_producer_id()))
         if error:
             raise BrokerError(error, "producer id")
         return producer_id, epoch
@@ -77,11 +82,14 @@ class Producer:
         return failed
 
     def _window(self, leader: int, keys: list[m.Key]) -> BrokerError | None:
+        window, name = self._batches.window(keys), None
+        if self._transaction is not None:
+            name = self._transaction.name
+            self._transaction.add({key for parts in window.requests for key in parts})
         connection = self._cluster.connection(leader)
-        window = self._batches.window(keys)
         try:
             for parts in window.requests:
-                connection.send(m.produce(parts, acks=ALL, timeout_ms=self._timeout_ms))
+                connection.send(m.produce(parts, acks=ALL, timeout_ms=self._timeout_ms, transactional_id=name))
             for _ in window.requests:
                 window.answered(m.read_produce(connection.receive()))
         except BaseException:

@@ -1,4 +1,4 @@
-"""The requests of clients that read and write records, and what their responses say, by topic and partition."""
+"""The requests of clients that read and write records, and the content of their responses by topic and partition."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ VERSIONS: Final[Versions] = {
         ApiKey.INIT_PRODUCER_ID: 4,
         ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
         ApiKey.DESCRIBE_CONFIGS: 4,
+        ApiKey.OFFSET_FETCH: 8,
+        ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+        ApiKey.ADD_OFFSETS_TO_TXN: 3,
+        ApiKey.END_TXN: 3,
+        ApiKey.TXN_OFFSET_COMMIT: 3,
     }.items()
 }
 """Lowest and highest version of each request. Apache Kafka serves all of them since 3.1."""
@@ -100,7 +105,7 @@ class FetchAnswer(NamedTuple):
     aborted: list[AbortedTransaction]
     records: memoryview
     preferred: int = -1
-    """The replica to read from instead of this leader (KIP-392); -1: this one."""
+    """The replica to read from instead of this leader (KIP-392); -1: the leader."""
 
 
 class ProduceAnswer(NamedTuple):
@@ -126,7 +131,7 @@ def _by_topic(rows: Iterable[tuple[Key, T]]) -> dict[str, list[tuple[int, T]]]:
 
 
 def metadata(topics: Sequence[str] | None, *, create: bool = False) -> w.MetadataRequest:
-    """Ask for the named topics, or for all (None). `create`: allow automatic creation of topics."""
+    """Request the named topics, or all (None). `create`: allow automatic creation of topics."""
     wanted = None if topics is None else [w.MetadataRequest.MetadataRequestTopic(ZERO_UUID, name) for name in topics]
     return w.MetadataRequest(wanted, create)
 
@@ -153,7 +158,7 @@ def read_metadata(answer: w.MetadataResponse) -> MetadataAnswer:
 
 
 def list_offsets(wanted: Mapping[Key, int], *, committed: bool) -> w.ListOffsetsRequest:
-    """Ask for offsets. `wanted`: by topic and partition a Unix time in ms, EARLIEST or LATEST.
+    """Request offsets. `wanted`: by topic and partition a Unix time in ms, EARLIEST or LATEST.
 
     `committed`: LATEST is the last stable offset (read_committed).
     """
@@ -175,7 +180,7 @@ def read_list_offsets(answer: w.ListOffsetsResponse) -> dict[Key, OffsetAnswer]:
 
 
 def offset_for_leader_epoch(wanted: Mapping[Key, tuple[int, int]]) -> w.OffsetForLeaderEpochRequest:
-    """Ask for ends of epochs. `wanted`: by topic and partition the current epoch and the epoch to look up."""
+    """Request the ends of epochs. `wanted`: by topic and partition the current epoch and the epoch to look up."""
     partition = w.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
     topics = [
         w.OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
@@ -244,7 +249,7 @@ def read_fetch(answer: w.FetchResponse) -> FetchAnswer:
 
 
 def init_producer_id() -> w.InitProducerIdRequest:
-    """Ask for an id of an idempotent producer without transactions."""
+    """Request an id of an idempotent producer without transactions."""
     return w.InitProducerIdRequest(None, 0x7FFFFFFF, -1, -1)
 
 
@@ -253,14 +258,16 @@ def read_init_producer_id(answer: w.InitProducerIdResponse) -> tuple[int, int, i
     return answer.error_code, answer.producer_id, answer.producer_epoch
 
 
-def produce(parts: Mapping[Key, bytes | bytearray], *, acks: int, timeout_ms: int) -> w.ProduceRequest:
+def produce(
+    parts: Mapping[Key, bytes | bytearray], *, acks: int, timeout_ms: int, transactional_id: str | None = None
+) -> w.ProduceRequest:
     """Store batches. `parts`: one encoded record batch by topic and partition."""
     data = w.ProduceRequest.PartitionProduceData
     topics = [
         w.ProduceRequest.TopicProduceData(topic, partition_data=[data(number, batch) for number, batch in rows])
         for topic, rows in _by_topic(parts.items()).items()
     ]
-    return w.ProduceRequest(None, acks, timeout_ms, topics)
+    return w.ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
 def read_produce(answer: w.ProduceResponse) -> dict[Key, ProduceAnswer]:
@@ -272,9 +279,9 @@ def read_produce(answer: w.ProduceResponse) -> dict[Key, ProduceAnswer]:
     }
 
 
-def find_coordinator(group: str) -> w.FindCoordinatorRequest:
-    """Ask for the coordinator of one consumer group."""
-    return w.FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+def find_coordinator(name: str, *, transactional: bool = False) -> w.FindCoordinatorRequest:
+    """Request the coordinator of a consumer group, or of a transactional id."""
+    return w.FindCoordinatorRequest(key_type=int(transactional), coordinator_keys=[name])
 
 
 def read_find_coordinator(answer: w.FindCoordinatorResponse) -> CoordinatorAnswer:
@@ -301,7 +308,7 @@ def read_offset_commit(answer: w.OffsetCommitResponse) -> dict[Key, int]:
 
 
 def describe_configs(topics: Sequence[str], key: str) -> w.DescribeConfigsRequest:
-    """Ask for one configuration key of the topics."""
+    """Request one configuration key of the topics."""
     resource = w.DescribeConfigsRequest.DescribeConfigsResource
     return w.DescribeConfigsRequest([resource(_TOPIC_RESOURCE, topic, [key]) for topic in topics])
 

@@ -1,7 +1,8 @@
 """One connection without I/O: negotiates versions, makes requests, and matches responses with them.
 
-A driver sends `hello()` and passes the response to `welcome()`, until `is_ready`. Afterwards it sends what `request()`
-returns, and passes each received frame to `response()`. Kafka answers the requests of a connection in their order.
+A driver sends `hello()` and passes the response to `welcome()`, until `is_ready`. These exchanges negotiate versions
+and authenticate. Afterwards it sends what `request()` returns, and passes each received frame to `response()`. Kafka
+answers the requests of a connection in their order.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.client.errors import ProtocolError, VersionError, code_text
@@ -24,12 +25,17 @@ RESPONSE_BYTES_MAX: Final = 0x15000000 - 1
 _LENGTH: Final = struct.Struct(">i")
 _ERROR: Final = struct.Struct(">ih")
 
+AGAIN_LEAST_MS: Final = 1_100
+"""Brokers refuse to authenticate a connection again within a second."""
+_LOGIN: Final = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
+"""Requests of a login, which the client's caller does not know."""
+
 Versions = Mapping[int, tuple[int, int]]
 """Lowest and highest version by API key."""
 
 
 class Software(NamedTuple):
-    """What a client tells brokers about itself (KIP-511), and the client id of its requests."""
+    """The name and version that a client sends to brokers (KIP-511), and the client id of its requests."""
 
     client_id: str
     name: str
@@ -44,17 +50,42 @@ def frame_length(data: Buffer, position: int = 0, most: int = RESPONSE_BYTES_MAX
     return length
 
 
+class Login(Protocol):
+    """The client's side of SASL on one connection, without I/O."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the broker has authenticated the client."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether `answered` may compute or wait for long: drivers on an event loop must call `welcome` in a thread."""
+
+    @property
+    def lifetime_ms(self) -> int:
+        """When the client must authenticate again, at the latest (KIP-368); 0: never."""
+
+    def request(self) -> Any:
+        """The next request: SaslHandshakeRequest, then SaslAuthenticateRequests."""
+
+    def answered(self, response: Any) -> None:
+        """Process the response to the last request. Raises ClientError, OSError."""
+
+
 class Session:
     """The protocol's state of one connection."""
 
-    __slots__ = ("_hello", "_next_id", "_sent", "_software", "_wanted", "is_ready", "served")
+    __slots__ = ("_hello", "_login", "_next_id", "_sent", "_software", "_wanted", "is_ready", "served")
 
-    def __init__(self, software: Software, wanted: Versions | None = None) -> None:
-        """`wanted`: the versions that the client may use, for every API that it uses. None: all of the schemas."""
+    def __init__(self, software: Software, wanted: Versions | None = None, login: Login | None = None) -> None:
+        """`wanted`: the versions that the client may use, for every API that it uses. None: all of the schemas.
+
+        `login` authenticates the client; None: the listener has no SASL.
+        """
         self.served: Versions = {}
         """The versions that the broker serves."""
         self.is_ready = False
-        self._software, self._wanted = software, wanted
+        self._software, self._wanted, self._login = software, wanted, login
         self._sent: deque[tuple[int, int, int]] = deque()
         self._next_id = 1
         self._hello = API[ApiKey.API_VERSIONS].max_version
@@ -64,8 +95,30 @@ class Session:
         """The number of requests without a response."""
         return len(self._sent)
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether `welcome` may compute or wait for long: a driver on an event loop must call it in a thread."""
+        return self._login is not None and bool(self.served) and self._login.is_slow
+
+    @property
+    def renews_after_ms(self) -> int:
+        """When to `authenticate_again`, in milliseconds after `is_ready`; 0: never.
+
+        Before the end of the session, unless it is so short that the broker would refuse the attempt as too early.
+        """
+        lifetime_ms = 0 if self._login is None else self._login.lifetime_ms
+        return max(lifetime_ms * 9 // 10, AGAIN_LEAST_MS) if lifetime_ms else 0
+
+    def authenticate_again(self, login: Login) -> None:
+        """Begin another authentication of the connection: exchange `hello` and `welcome` until `is_ready`."""
+        assert not self._sent, "law: no request is under way while a client authenticates again"
+        self._login = login
+        self.is_ready = False
+
     def hello(self) -> bytes:
-        """The frame of the first request, which asks for the broker's versions."""
+        """The frame of the next request before `is_ready`. The first one requests the broker's versions."""
+        if self.served and self._login is not None:
+            return self.request(self._login.request())
         request = ApiVersionsRequest(
             client_software_name=self._software.name, client_software_version=self._software.version
         )
@@ -77,9 +130,18 @@ class Session:
         A broker that does not know our version answers in version 0 (KIP-511). Raises ProtocolError.
         """
         number, key, version = self._sent.popleft()
-        if len(frame) >= _ERROR.size and _ERROR.unpack_from(frame)[1] == ErrorCode.UNSUPPORTED_VERSION:
+        if (
+            key == ApiKey.API_VERSIONS
+            and len(frame) >= _ERROR.size
+            and _ERROR.unpack_from(frame)[1] == ErrorCode.UNSUPPORTED_VERSION
+        ):
             version = 0
         response = self._decoded(frame, number, key, version)
+        if key != ApiKey.API_VERSIONS:
+            assert self._login is not None, "law: only a login sends other requests before is_ready"
+            self._login.answered(response)
+            self.is_ready = self._login.is_done
+            return
         served = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and self._hello > 0:
             self._hello = max(0, min(self._hello - 1, served.get(key, (0, 0))[1]))
@@ -87,7 +149,7 @@ class Session:
         if response.error_code:
             raise ProtocolError(f"answers ApiVersions with {code_text(response.error_code)}")
         self.served = served
-        self.is_ready = True
+        self.is_ready = self._login is None
 
     def require(self) -> None:
         """Raise VersionError if the broker lacks one of the wanted APIs."""
@@ -96,7 +158,7 @@ class Session:
 
     def version(self, key: int, pinned: int | None = None) -> int:
         """The highest version of an API that both sides may use; `pinned` allows one only. Raises VersionError."""
-        if self._wanted is not None:
+        if self._wanted is not None and key not in _LOGIN:
             least, most = self._wanted[key]
         else:
             least, most = API[key].min_version, API[key].max_version

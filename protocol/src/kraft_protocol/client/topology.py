@@ -1,4 +1,4 @@
-"""What Metadata responses say of a cluster, without I/O: its brokers, its topics, and who leads their partitions."""
+"""The content of Metadata responses, without I/O: the brokers, topics and leaders of partitions of a cluster."""
 
 from __future__ import annotations
 

@@ -2,12 +2,13 @@
 
 One key a line: name, type, default, constraint, flags. The node's `base.config.definitions` reads it.
 
-- default: `!` none (the key must be given), `~` null, otherwise `=` and the text.
-- constraint: `-` none; `range:A..B` (either may be missing); `in:A,B`; `ci:A,B` (in any case); `list:A,B` a list
-  without duplicates or empty entries whose values are among these (all when none are named), `e` after list = may be
-  empty, `n` = may be null; otherwise the name of a rule in the node's `base.config.validators`.
-- flags: `h` `m` `l` the importance; `p` may change at run time per broker, `c` for one broker or the whole cluster;
-  `i` internal, not shown by DescribeConfigs.
+- default: `!` no default (the key must be given), `~` null, otherwise `=` and the text.
+- constraint: `-` no constraint; `range:A..B` (either may be missing); `in:A,B`; `ci:A,B` (in any case).
+  `list:A,B`: a list of these values (of any values if no value is named), without duplicates or empty entries.
+  After `list`, `e` means that the list may be empty, `n` that it may be null.
+  Another text is the name of a rule in the node's `base.config.validators`.
+- flags: `h` `m` `l` the importance. `p`: may change at run time per broker; `c`: for one broker or the whole cluster.
+  `i`: internal, not shown by DescribeConfigs.
 """
 
 # ruff: noqa: E501
@@ -498,7 +499,7 @@ segment.jitter.ms log.roll.jitter.ms*1 log.roll.jitter.hours*3600000
 segment.ms log.roll.ms*1 log.roll.hours*3600000
 unclean.leader.election.enable unclean.leader.election.enable*1
 """
-"""Topic key, then the broker keys whose value (times the factor) is its default."""
+"""Topic key, then the broker keys that provide its default (times the factor)."""
 
 GROUP_SYNONYMS: Final = """\
 consumer.assignment.interval.ms group.consumer.assignment.interval.ms

@@ -1,4 +1,4 @@
-"""Keys that Kafka's tables lack: those that only our node has, and those that Kafka leaves to plug-ins or the JVM."""
+"""Keys that Kafka's tables lack: keys that only our node has, and keys that Kafka leaves to plug-ins or the JVM."""
 
 from __future__ import annotations
 
@@ -13,8 +13,16 @@ OWN_DEFAULTS: Final[dict[str, str]] = {
     "quorum.empty.disk.guard": "true",
     "broker.session.closed.timeout.ms": "",
     "broker.session.replace.on.restart": "true",
-    "stray.log.delete.delay.ms": "86400000",  # KIP-516: how long logs of deleted topics are kept; -1: for ever
+    "stray.log.delete.delay.ms": "86400000",  # KIP-516: how long logs of deleted topics are kept; -1: always
     "broker.heartbeat.timeout.ms": "",  # KIP-343: time without a controller after which clients are refused; 0: never
+    "zookeeper.metadata.migration.enable": "false",  # KIP-866; these keys of ZooKeeper are those of Kafka 3.9
+    "zookeeper.connect": "",
+    "zookeeper.session.timeout.ms": "18000",
+    "zookeeper.connection.timeout.ms": "",  # empty: the session's
+    "zookeeper.ssl.client.enable": "false",
+    "zookeeper.ssl.truststore.location": "",
+    "zookeeper.ssl.keystore.location": "",
+    "password.encoder.secret": "",
 }
 """Default texts of our node's keys."""
 

@@ -3,8 +3,8 @@
 A batch is a 61-byte header followed by records, compressed as one piece or not at all. The broker's fast path reads
 headers only. `batch.check_batch` checks lengths, CRC-32C and offset deltas; the log sets base offset and leader epoch
 (both outside the CRC) and appends the bytes. These decode records: the coordinators when they load their topics, the
-metadata loader, look-ups by timestamp, compaction, and produce to topics whose configuration requires a check of every
-record.
+metadata loader, look-ups by timestamp, and compaction. Produce decodes records if the configuration of the topic
+requires a check of every record.
 
 - `batch`: headers, checks, reading and building batches.
 - `varint`: zig-zag and unsigned varints.

@@ -1,7 +1,7 @@
-"""Runs of records (`runs`) whose values and headers are alike, too: read a column of bytes at a time, for validation.
+"""Runs of records (`runs`) with values and headers that are alike, too: read by columns of bytes, for validation.
 
-A loop in Python over the records costs ten times as much. What is not alike, or not sound, is left to `shapes`, which
-says what is wrong.
+A loop in Python over the records costs ten times as much. Records that are not alike, or not sound, are left to
+`shapes`, which reports the fault.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ class Alike(NamedTuple):
     largest: int
     """Of the timestamp deltas."""
     has_keys: bool
-    """Whether all of them have a key; otherwise none has."""
+    """Whether all of them have a key; otherwise no record has a key."""
     in_order: bool
-    """Whether the offset deltas are known to go up by one from the one that was expected."""
+    """Whether the offset deltas are known to grow by 1 from the expected delta."""
 
 
 def read_alike(data: bytes, start: int, count: int, offset: int) -> Alike | None:
-    """The alike records at `start`, at most `count`; None for less than RUN_MIN, and for what has to be looked at.
+    """The alike records at `start`, at most `count`; None for less than RUN_MIN, and for records that need a closer
+    look.
 
-    `offset`: the offset delta that is expected of the first.
+    `offset`: the expected offset delta of the first record.
     """
     try:
         run = run_at(data, start, count)
@@ -68,7 +69,7 @@ def read_alike(data: bytes, start: int, count: int, offset: int) -> Alike | None
 def _of_one_shape(data: bytes, run: Run) -> int:
     """How many records of a run have values and headers of the same lengths, which end where the records end.
 
-    0 for those that cannot be told.
+    0 if the lengths do not prove it.
     """
     start, size, end = run.start, run.size, run.start + run.size
     at, count = _skip(data, start + run.key_at + max(run.key_size, 0), run, run.records)
@@ -111,7 +112,7 @@ def _skip(data: bytes, at: int, run: Run, count: int) -> tuple[int, int]:
 
 
 def _extremes(columns: list[bytes], count: int) -> tuple[int, int]:
-    """The smallest and the largest of varints, the columns of whose bytes are given, the lowest first."""
+    """The smallest and the largest of varints. `columns`: columns of their bytes, the lowest byte first."""
     if 1 in columns[0].translate(_SIGNS):
         values = [_number(groups) for groups in set(zip(*columns, strict=True))]
         return min(values), max(values)
@@ -139,7 +140,7 @@ def _number(groups: tuple[int, ...]) -> int:
 
 @lru_cache(1)
 def _offset_columns() -> tuple[bytes, bytes, bytes]:
-    """The first, second and third bytes of the varints of 0 to OFFSETS_MAX - 1; 0 where there is none."""
+    """The first, second and third bytes of the varints of 0 to OFFSETS_MAX - 1; 0 for a missing byte."""
     low = bytes(range(0, 128, 2))
     first = low + bytes(byte | 0x80 for byte in low) * (OFFSETS_MAX // 64 - 1)
     second = b"".join(bytes([group & 0x7F | (group > 0x7F) << 7]) * 64 for group in range(OFFSETS_MAX // 64))

@@ -1,9 +1,8 @@
 """Record batch v2: the header, its checks, and reading and building whole batches.
 
 Layout (big endian): base offset i64, length i32 (of the rest), partition leader epoch i32, magic i8, CRC u32 (of the
-rest), attributes i16, last offset delta i32, base timestamp i64, max timestamp i64, producer id i64, producer epoch
-i16, base sequence i32, record count i32, then the records. Base offset, length and leader epoch are outside the CRC: a
-broker sets them without touching the rest.
+rest). Then attributes i16, last offset delta i32, base timestamp i64, max timestamp i64, producer id i64, producer
+epoch i16, base sequence i32, record count i32, records. A broker sets base offset and epoch, which the CRC excludes.
 """
 
 from __future__ import annotations
@@ -123,6 +122,7 @@ class BatchHeader:
 
     @property
     def compression(self) -> int:
+        """The codec in the attributes: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -182,11 +182,27 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
     """The headers of the batches that fill `buffer` from `position`; errors as in `read_header`."""
-    end = len(buffer)
-    while position < end:
+    while position < len(buffer):
         header = read_header(buffer, position)
         yield header
         position += header.length
+
+
+def whole_batches(records: Buffer, *, with_junk: bool = False) -> memoryview:
+    """The whole batches at the start of `records`, without a batch that is cut off at the end.
+
+    They end at bytes that are not a batch; `with_junk` leaves these and all after them in, for a check that follows.
+    """
+    view = memoryview(records)
+    position = 0
+    while position + LOG_OVERHEAD <= len(view):
+        length = int.from_bytes(view[position + 8 : position + LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
+        if length < HEADER_SIZE:
+            return view if with_junk else view[:position]
+        if position + length > len(view):
+            break
+        position += length
+    return view[:position]
 
 
 def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
@@ -210,7 +226,7 @@ def check_crc(buffer: Buffer, header: BatchHeader) -> None:
     start = header.position + ATTRIBUTES_POSITION
     found = crc32c(memoryview(buffer)[start : header.position + header.length])
     if found != header.crc:
-        raise CorruptBatch(f"CRC is {found:#010x}, the header says {header.crc:#010x}", header.position)
+        raise CorruptBatch(f"CRC is {found:#010x}, the header has {header.crc:#010x}", header.position)
 
 
 def has_right_crc(batch: bytes) -> bool:
@@ -247,13 +263,6 @@ def iter_records(buffer: Buffer, header: BatchHeader | None = None, *, limit: in
         yield record
     if position != end:
         raise CorruptBatch(f"{end - position} bytes follow the last of {header.count} records", header.position)
-
-
-def iter_all_records(buffer: Buffer, *, limit: int = DEFAULT_LIMIT, control: bool = False) -> Iterator[Record]:
-    """The records of all batches in `buffer`; control batches are included only with `control`."""
-    for header in iter_headers(buffer):
-        if control or not header.is_control:
-            yield from iter_records(buffer, header, limit=limit)
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
@@ -448,7 +457,7 @@ def thin_plain(batch: bytes, records: bytes, count: int, latest: int) -> tuple[b
 
 
 def next_offset(data: Buffer) -> int:
-    """The offset after the last complete batch in `data`, -1 if there is none. Does not check the batches."""
+    """The offset after the last complete batch in `data`, -1 without a complete batch. Does not check the batches."""
     view = memoryview(data)
     at, end, last = 0, len(view), -1
     while end - at >= HEADER_SIZE:

@@ -23,7 +23,7 @@ CONTROL_VERSION: Final = 0
 
 
 class ControlType(IntEnum):
-    """Types of control records; unknown ones are ignored by readers."""
+    """Types of control records; readers ignore unknown types."""
 
     ABORT = 0
     COMMIT = 1

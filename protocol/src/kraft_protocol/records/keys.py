@@ -22,7 +22,7 @@ LOOP_MAX: Final = 64
 LONG_KEY: Final = 32
 """Keys longer than this are stored as a digest of 16 bytes."""
 _SHORT: Final = 2 * LONG_KEY
-"""The varint of that length."""
+"""LONG_KEY as a varint."""
 _NO_DELTAS: Final = bytes(2)
 
 
@@ -151,7 +151,7 @@ def read_keys(data: bytes, count: int) -> tuple[list[bytes | None], list[int], b
 
 
 def _read_some(data: bytes, position: int, count: int, keys: list[bytes | None], starts: list[int]) -> tuple[int, bool]:
-    """Read `count` records, each by itself; where they end, and whether there is a tombstone.
+    """Read `count` records singly. Returns their end, and whether a tombstone is among them.
 
     Raises IndexError, CorruptBatch.
     """

@@ -1,8 +1,9 @@
-"""Runs of alike encoded records: neighbours whose lengths are the same, so that columns of bytes tell all about them.
+"""Runs of alike encoded records: neighbours with the same lengths, which can be read by columns of bytes.
 
 Producers write much the same record again and again: keys and values of one length, deltas of as many bytes. A loop in
-Python over such records costs half a microsecond each. A slice with a step is one byte of each of them, and one call
-looks at all of it. Compaction reads the keys of a run (`keys`), validation reads the rest of it (`alike`).
+Python over these records costs half a microsecond each. A slice with a step has the same byte of each record, and a
+single call looks at the whole slice. Compaction reads the keys of a run (`keys`), validation reads the rest of it
+(`alike`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NULL: Final = 1
 LENGTHS_END: Final = 1 << 14
 """Varints of one and two bytes are below this."""
 _ENDS: Final = bytes(byte >> 7 for byte in range(256))
-"""Of a varint's byte, whether another one follows."""
+"""Of a varint's byte, whether another byte follows."""
 _NULLS: Final = bytes(byte == NULL for byte in range(256))
 
 
@@ -30,7 +31,8 @@ class Run(NamedTuple):
     """`records` alike records of `size` bytes each, the first at `start`.
 
     Timestamp deltas, offset deltas and keys begin `time_at`, `offset_at` and `key_at` bytes behind the start of their
-    record. A key has `key_size` bytes, -1 without a key. `is_tombstone` says that all have a key and no value, or none.
+    record. A key has `key_size` bytes, -1 without a key. `is_tombstone`: all records have a key and no value;
+    otherwise, no record is a tombstone.
     """
 
     start: int
@@ -78,11 +80,11 @@ def run_at(data: bytes, start: int, count: int) -> Run | None:
         count = same_bytes(data[position : start + count * size : size])
         if count < RUN_MIN:
             return None
-    time_at = at = at + 1  # attributes say nothing
+    time_at = at = at + 1  # attributes have no information
     offset_at = 0
     while True:  # deltas of timestamp and offset, which may differ, but in as many bytes
         if at >= start + size:
-            return None  # no record, and the loop says so
+            return None  # not a record; the loop reports it
         column = data[at : start + count * size : size]
         is_end = column[0] < 0x80
         if not (is_end and column.isascii()):
@@ -96,7 +98,7 @@ def run_at(data: bytes, start: int, count: int) -> Run | None:
 
 
 def _with_key(data: bytes, start: int, count: int, size: int, deltas: tuple[int, int, int]) -> Run | None:
-    """The run whose keys' lengths are at the end of `deltas`."""
+    """The run with the lengths of its keys at the end of `deltas`."""
     at = start + deltas[2]
     if at + 1 >= start + size:
         return None

@@ -109,7 +109,8 @@ def check_filled(left: int, count: int, missing: int) -> None:
 def read_columns(
     data: Buffer, position: int, count: int, columns: Columns, *, is_last: bool, until: int | None = None
 ) -> int:
-    """Read up to `count` records at `position`, which begin before `until`, into `columns`; where the next one is.
+    """Read up to `count` records at `position`, which begin before `until`, into `columns`. Returns the position of
+    the next record.
 
     A record that is incomplete in `data` is left for later, or counts as damaged if `is_last`. Raises CorruptBatch.
     """

@@ -10,18 +10,17 @@ from typing import Final
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.records.errors import CorruptBatch
 
-MAX_BYTES_32: Final = 5
-MAX_BYTES_64: Final = 10
+MAX_BYTES: Final = 5
 
 
-def read_uvarint(buffer: Buffer, position: int, max_bytes: int = MAX_BYTES_32) -> tuple[int, int]:
+def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     """The unsigned number at `position`, and the position after it.
 
     Raises CorruptBatch if it is incomplete or too long.
     """
     value = shift = 0
     try:
-        for end in range(position, position + max_bytes):
+        for end in range(position, position + MAX_BYTES):
             byte = buffer[end]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
@@ -29,21 +28,7 @@ def read_uvarint(buffer: Buffer, position: int, max_bytes: int = MAX_BYTES_32) -
             shift += 7
     except IndexError:
         raise CorruptBatch(f"varint at byte {position} is cut off") from None
-    raise CorruptBatch(f"varint at byte {position} has more than {max_bytes} bytes")
-
-
-def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The signed 64-bit number at `position`, and the position after it."""
-    value, end = read_uvarint(buffer, position, MAX_BYTES_64)
-    return (value >> 1) ^ -(value & 1), end
-
-
-def write_uvarint(out: bytearray, value: int) -> None:
-    """Append the unsigned `value`."""
-    while value > 0x7F:
-        out.append((value & 0x7F) | 0x80)
-        value >>= 7
-    out.append(value)
+    raise CorruptBatch(f"varint at byte {position} has more than {MAX_BYTES} bytes")
 
 
 def write_varint(out: bytearray, value: int) -> None:
@@ -53,9 +38,3 @@ def write_varint(out: bytearray, value: int) -> None:
         out.append((number & 0x7F) | 0x80)
         number >>= 7
     out.append(number)
-
-
-def varint_size(value: int) -> int:
-    """The size of the signed `value` in bytes."""
-    number = value << 1 if value >= 0 else ((-value) << 1) - 1
-    return max(1, (number.bit_length() + 6) // 7)

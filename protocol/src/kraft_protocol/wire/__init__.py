@@ -10,8 +10,8 @@ classes. Each class is made on first use, so unused messages cost nothing.
 versions to the keys and values of the coordinators' topics. `error_response` builds error answers.
 Nothing here knows the meaning of a message, keeps state or uses the network.
 
-Limits: a declared length is compared with the rest of the buffer before memory is allocated for it; the length of an
-array is multiplied by the minimum size of an element. Strings have at most 32767 bytes, and arrays have at most
+Limits: a declared length is compared with the rest of the buffer before memory is allocated for it. The length of an
+array is first multiplied by the minimum size of an element. Strings have at most 32767 bytes, and arrays have at most
 `runtime.MAX_ELEMENTS` elements. Messages nest only as deep as their schema. Malformed bytes raise `DecodeError`;
 messages that cannot be written raise `EncodeError`. Unknown tagged fields (KIP-482) are kept and written back.
 """

@@ -128,6 +128,7 @@ class ApiSpec:
 
     @property
     def min_version(self) -> int:
+        """The oldest version."""
         return self.versions.low
 
     @property
@@ -137,16 +138,18 @@ class ApiSpec:
 
     @property
     def flexible_from(self) -> int:
-        """The first flexible version; above every version if none is flexible."""
+        """The first flexible version; above every version if no version is flexible."""
         return self.flexible.low if self.flexible.high >= 0 else 1 << 15
 
     @property
     def request(self) -> type[Message]:
+        """The class of requests."""
         made: type[Message] = getattr(messages, self.name + "Request")
         return made
 
     @property
     def response(self) -> type[Message]:
+        """The class of responses."""
         made: type[Message] = getattr(messages, self.name + "Response")
         return made
 
@@ -169,10 +172,10 @@ API: Final[dict[int, ApiSpec]] = _specs()
 """Key -> API."""
 
 FLEXIBLE_REQUESTS_FROM: Final[dict[int, int]] = {key: spec.flexible_from for key, spec in API.items()}
-"""Key -> first version whose request header is 2."""
+"""Key -> first version with request header 2."""
 
 FLEXIBLE_RESPONSES_FROM: Final[dict[int, int]] = {**FLEXIBLE_REQUESTS_FROM, int(ApiKey.API_VERSIONS): 1 << 15}
-"""Key -> first version whose response header is 1; never for ApiVersions (KIP-511)."""
+"""Key -> first version with response header 1; never for ApiVersions (KIP-511)."""
 
 
 def request_header_version(key: int, version: int) -> int:

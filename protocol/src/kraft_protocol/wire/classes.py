@@ -47,27 +47,27 @@ class Message:
 
     @classmethod
     def decoder(cls, version: int) -> Callable[[Buffer, int, int], tuple[Any, int]]:
-        """The compiled decoder of a version. Raises KeyError when the message has no such version."""
+        """The compiled decoder of a version. Raises KeyError if the message lacks the version."""
         return _compiled(cls, cls._decoders, compile_decoder, version)  # type: ignore[no-any-return]
 
     @classmethod
     def encoder(cls, version: int) -> Callable[[Any, bytearray, list[Any]], bytearray]:
-        """The compiled encoder of a version. Raises KeyError when the message has no such version."""
+        """The compiled encoder of a version. Raises KeyError if the message lacks the version."""
         return _compiled(cls, cls._encoders, compile_encoder, version)  # type: ignore[no-any-return]
 
 
 def step_decoder(cls: type[Message], version: int) -> Any:
-    """The decoder that runs in steps. Raises KeyError if the message has no such version."""
+    """The decoder that runs in steps. Raises KeyError if the message lacks the version."""
     return _compiled(cls, cls._step_decoders, compile_step_decoder, version)
 
 
 def counted_decoder(cls: type[Message], version: int) -> Any:
-    """The decoder that stops if there are many items. Raises KeyError if the message has no such version."""
+    """The decoder that raises TooManyItems for too many items. Raises KeyError if the message lacks the version."""
     return _compiled(cls, cls._counted_decoders, compile_counted_decoder, version)
 
 
 def step_encoder(cls: type[Message], version: int) -> Any:
-    """The encoder that runs in steps. Raises KeyError if the message has no such version."""
+    """The encoder that runs in steps. Raises KeyError if the message lacks the version."""
     return _compiled(cls, cls._step_encoders, compile_step_encoder, version)
 
 
@@ -95,7 +95,8 @@ _UNSET = _Unset()
 
 
 def make_class(group: str, name: str, module: str) -> type[Message]:
-    """The class of message `name`; `module` must store it. Raises KeyError if the group has no message of that name."""
+    """The class of message `name`; `module` must store it. Raises KeyError if the group has no message with this
+    name."""
     schema = read_schema(group, name)
     made: dict[str, type[Message]] = {}
     for struct in schema.structs.values():

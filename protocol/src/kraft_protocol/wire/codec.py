@@ -15,7 +15,7 @@ M = TypeVar("M", bound=Message)
 
 
 def decode(cls: type[M], buffer: Buffer, version: int) -> M:
-    """Decode the message that fills `buffer` completely. Raises DecodeError for anything else.
+    """Decode the message that fills `buffer` completely. Raises DecodeError for other bytes.
 
     Records fields are views of `buffer`: they are valid as long as it is, and change with it.
     """

@@ -1,8 +1,9 @@
 """The common part of the compilers of decoders (`decoder`) and encoders (`encoder`).
 
-Each compiler turns a message schema and a version into one straight-line Python function. These make it fast: adjacent
-fixed-size fields, with the length that follows them, are one struct call; one-byte varints are read in place; nested
-structs are loops in the same function; objects are filled slot by slot without a constructor call.
+Each compiler turns a message schema and a version into one straight-line Python function. The function is fast for
+these reasons. Adjacent fixed-size fields, with the length that follows them, are one struct call. One-byte varints are
+read in place. Nested structs are loops in the same function. Objects are filled slot by slot without a constructor
+call.
 
 With `steps` the function is a generator for messages with many items: it pauses after `runtime.STEP_ITEMS` items.
 """
@@ -75,12 +76,15 @@ class Compiler:
             self.src.line(f"if left <= 0: yield; left = {runtime.STEP_ITEMS}")
 
     def present(self, field: Field) -> bool:
+        """Whether the version has the field."""
         return self.version in field.versions
 
     def is_tagged(self, field: Field) -> bool:
+        """Whether the field is tagged in the version."""
         return self.flexible and field.tag >= 0 and self.version in field.tagged
 
     def is_flexible(self, field: Field) -> bool:
+        """Whether the field uses the flexible encoding in the version."""
         return self.flexible and (field.flexible is None or self.version in field.flexible)
 
     def cls(self, struct: Struct) -> str:
@@ -91,9 +95,11 @@ class Compiler:
         return self.src.constant("B", self.classes[struct.name].bare)
 
     def untagged(self, struct: Struct) -> list[Field]:
+        """The fields of the version without a tag, in order."""
         return [f for f in struct.fields if self.present(f) and not self.is_tagged(f)]
 
     def tagged(self, struct: Struct) -> list[Field]:
+        """The tagged fields of the version."""
         return [f for f in struct.fields if self.present(f) and self.is_tagged(f)]
 
     def least_size(self, field: Field) -> int:
@@ -119,5 +125,5 @@ class Compiler:
 
 
 def has_records(struct: Struct) -> bool:
-    """Whether the struct contains records: such messages are decoded from views, others from bytes."""
+    """Whether the struct contains records: messages with records are decoded from views, others from bytes."""
     return any(f.type == "records" or (f.struct is not None and has_records(f.struct)) for f in struct.fields)

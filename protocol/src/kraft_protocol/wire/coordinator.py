@@ -31,7 +31,7 @@ _INT16: Final = struct.Struct(">h")
 
 
 class UnknownRecordTypeError(DecodeError):
-    """A key with a record type that the release lacks, perhaps from a newer one; `number` is the type."""
+    """A key with a record type that the release lacks, perhaps from a newer release; `number` is the type."""
 
     def __init__(self, family: str, number: int) -> None:
         super().__init__(f"a key of the {family} coordinator with the unknown record type {number}")

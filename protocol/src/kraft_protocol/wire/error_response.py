@@ -1,7 +1,7 @@
 """Builds an error response to a whole request, in the structure of its response.
 
-If the response has a top-level error code, the error goes there. Otherwise every item of the response that answers an
-item of the request gets the error: the response's lists are filled from the request's lists by the tables below. All
+If the response has a top-level error code, the error goes there. Otherwise the error goes into every item of the
+response that answers an item of the request. The tables below map the request's lists to the response's lists. All
 other fields get the values that Kafka sets (getErrorResponse of its requests; tests compare with it).
 """
 
@@ -35,7 +35,8 @@ LISTS: dict[str, tuple[str, ...]] = {
     "topics": ("topics",),
     "transaction_states": ("transactional_ids",),
 }
-"""A response's list -> the request's lists whose items it answers; the first existing and filled one counts."""
+"""A response's list -> the request's lists with the items that it answers; the first existing and filled list
+counts."""
 
 ITEM_NAMES: dict[str, tuple[str, ...]] = {
     "index": ("index", "partition_index", "partition"),
@@ -73,7 +74,8 @@ UNTOLD: dict[str, dict[str, Any]] = {
     "Produce": {"base_offset": -1},
     "ReadShareGroupStateSummary": {"leader_epoch": 0},
 }
-"""API -> values of fields that report an outcome, if there is none. The request's fields of these names are ignored."""
+"""API -> values of fields that report an outcome, for a request without an outcome. The request's fields of these
+names are ignored."""
 
 ITEMS_TOO: dict[str, range] = {
     "AlterPartitionReassignments": range(100),
@@ -83,7 +85,7 @@ ITEMS_TOO: dict[str, range] = {
     "ListPartitionReassignments": range(100),
     "Metadata": range(100),
 }
-"""API -> versions whose response has the error at top level and in its items."""
+"""API -> versions with the error at top level and in the items of the response."""
 
 
 def _all_topics(request: Any) -> list[Any]:
@@ -135,7 +137,7 @@ class _Answer:
         self.root = root
 
     def fill(self, item: Any, struct: Struct, source: Any) -> None:
-        """Set the error in `item`, or in the items of its lists, which answer those of `source`."""
+        """Set the error in `item`, or in the items of its lists, which answer the items of `source`."""
         untold = UNTOLD.get(self.api, {})
         fields = [f for f in struct.fields if self.version in f.versions]
         said = False

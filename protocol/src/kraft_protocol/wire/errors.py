@@ -14,4 +14,4 @@ class TooManyItems(DecodeError):  # noqa: N818
 
 
 class EncodeError(WireError):
-    """The message cannot be written: no such version, a field that the version lacks, a bad value."""
+    """The message cannot be written: an unknown version, a field that the version lacks, a bad value."""

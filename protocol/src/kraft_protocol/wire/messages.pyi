@@ -493,58 +493,332 @@ class MetadataResponse(Message):
     ) -> None: ...
 
 class LeaderAndIsrRequest(Message):
+    class LeaderAndIsrPartitionState(Message):
+        topic_name: str
+        partition_index: int
+        controller_epoch: int
+        leader: int
+        leader_epoch: int
+        isr: list[int]
+        partition_epoch: int
+        replicas: list[int]
+        adding_replicas: list[int]
+        removing_replicas: list[int]
+        is_new: bool
+        leader_recovery_state: int
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            topic_name: str = ...,
+            partition_index: int = ...,
+            controller_epoch: int = ...,
+            leader: int = ...,
+            leader_epoch: int = ...,
+            isr: list[int] = ...,
+            partition_epoch: int = ...,
+            replicas: list[int] = ...,
+            adding_replicas: list[int] = ...,
+            removing_replicas: list[int] = ...,
+            is_new: bool = ...,
+            leader_recovery_state: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class LeaderAndIsrTopicState(Message):
+        topic_name: str
+        topic_id: Uuid
+        partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState]
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            topic_name: str = ...,
+            topic_id: Uuid = ...,
+            partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class LeaderAndIsrLiveLeader(Message):
+        broker_id: int
+        host_name: str
+        port: int
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            broker_id: int = ...,
+            host_name: str = ...,
+            port: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    controller_id: int
+    is_k_raft_controller: bool
+    controller_epoch: int
+    broker_epoch: int
+    type: int
+    ungrouped_partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState]
+    topic_states: list[LeaderAndIsrRequest.LeaderAndIsrTopicState]
+    live_leaders: list[LeaderAndIsrRequest.LeaderAndIsrLiveLeader]
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
+        controller_id: int = ...,
+        is_k_raft_controller: bool = ...,
+        controller_epoch: int = ...,
+        broker_epoch: int = ...,
+        type: int = ...,
+        ungrouped_partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState] = ...,
+        topic_states: list[LeaderAndIsrRequest.LeaderAndIsrTopicState] = ...,
+        live_leaders: list[LeaderAndIsrRequest.LeaderAndIsrLiveLeader] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
 class LeaderAndIsrResponse(Message):
+    class LeaderAndIsrPartitionError(Message):
+        topic_name: str
+        partition_index: int
+        error_code: int
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            topic_name: str = ...,
+            partition_index: int = ...,
+            error_code: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class LeaderAndIsrTopicError(Message):
+        topic_id: Uuid
+        partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError]
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            topic_id: Uuid = ...,
+            partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    error_code: int
+    partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError]
+    topics: list[LeaderAndIsrResponse.LeaderAndIsrTopicError]
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
+        error_code: int = ...,
+        partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError] = ...,
+        topics: list[LeaderAndIsrResponse.LeaderAndIsrTopicError] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
 class StopReplicaRequest(Message):
+    class StopReplicaPartitionV0(Message):
+        topic_name: str
+        partition_index: int
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            topic_name: str = ...,
+            partition_index: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class StopReplicaTopicV1(Message):
+        name: str
+        partition_indexes: list[int]
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            name: str = ...,
+            partition_indexes: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class StopReplicaTopicState(Message):
+        topic_name: str
+        partition_states: list[StopReplicaRequest.StopReplicaPartitionState]
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            topic_name: str = ...,
+            partition_states: list[StopReplicaRequest.StopReplicaPartitionState] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class StopReplicaPartitionState(Message):
+        partition_index: int
+        leader_epoch: int
+        delete_partition: bool
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            partition_index: int = ...,
+            leader_epoch: int = ...,
+            delete_partition: bool = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    controller_id: int
+    is_k_raft_controller: bool
+    controller_epoch: int
+    broker_epoch: int
+    delete_partitions: bool
+    ungrouped_partitions: list[StopReplicaRequest.StopReplicaPartitionV0]
+    topics: list[StopReplicaRequest.StopReplicaTopicV1]
+    topic_states: list[StopReplicaRequest.StopReplicaTopicState]
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
+        controller_id: int = ...,
+        is_k_raft_controller: bool = ...,
+        controller_epoch: int = ...,
+        broker_epoch: int = ...,
+        delete_partitions: bool = ...,
+        ungrouped_partitions: list[StopReplicaRequest.StopReplicaPartitionV0] = ...,
+        topics: list[StopReplicaRequest.StopReplicaTopicV1] = ...,
+        topic_states: list[StopReplicaRequest.StopReplicaTopicState] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
 class StopReplicaResponse(Message):
+    class StopReplicaPartitionError(Message):
+        topic_name: str
+        partition_index: int
+        error_code: int
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            topic_name: str = ...,
+            partition_index: int = ...,
+            error_code: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    error_code: int
+    partition_errors: list[StopReplicaResponse.StopReplicaPartitionError]
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
+        error_code: int = ...,
+        partition_errors: list[StopReplicaResponse.StopReplicaPartitionError] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
 class UpdateMetadataRequest(Message):
+    class UpdateMetadataPartitionState(Message):
+        topic_name: str
+        partition_index: int
+        controller_epoch: int
+        leader: int
+        leader_epoch: int
+        isr: list[int]
+        zk_version: int
+        replicas: list[int]
+        offline_replicas: list[int]
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            topic_name: str = ...,
+            partition_index: int = ...,
+            controller_epoch: int = ...,
+            leader: int = ...,
+            leader_epoch: int = ...,
+            isr: list[int] = ...,
+            zk_version: int = ...,
+            replicas: list[int] = ...,
+            offline_replicas: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class UpdateMetadataTopicState(Message):
+        topic_name: str
+        topic_id: Uuid
+        partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState]
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            topic_name: str = ...,
+            topic_id: Uuid = ...,
+            partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class UpdateMetadataBroker(Message):
+        id: int
+        v0_host: str
+        v0_port: int
+        endpoints: list[UpdateMetadataRequest.UpdateMetadataEndpoint]
+        rack: str | None
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            id: int = ...,
+            v0_host: str = ...,
+            v0_port: int = ...,
+            endpoints: list[UpdateMetadataRequest.UpdateMetadataEndpoint] = ...,
+            rack: str | None = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class UpdateMetadataEndpoint(Message):
+        port: int
+        host: str
+        listener: str
+        security_protocol: int
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            port: int = ...,
+            host: str = ...,
+            listener: str = ...,
+            security_protocol: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    controller_id: int
+    is_k_raft_controller: bool
+    type: int
+    controller_epoch: int
+    broker_epoch: int
+    ungrouped_partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState]
+    topic_states: list[UpdateMetadataRequest.UpdateMetadataTopicState]
+    live_brokers: list[UpdateMetadataRequest.UpdateMetadataBroker]
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
+        controller_id: int = ...,
+        is_k_raft_controller: bool = ...,
+        type: int = ...,
+        controller_epoch: int = ...,
+        broker_epoch: int = ...,
+        ungrouped_partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState] = ...,
+        topic_states: list[UpdateMetadataRequest.UpdateMetadataTopicState] = ...,
+        live_brokers: list[UpdateMetadataRequest.UpdateMetadataBroker] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
 class UpdateMetadataResponse(Message):
+    error_code: int
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
+        error_code: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
 class ControlledShutdownRequest(Message):
+    broker_id: int
+    broker_epoch: int
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
+        broker_id: int = ...,
+        broker_epoch: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
 class ControlledShutdownResponse(Message):
+    class RemainingPartition(Message):
+        topic_name: str
+        partition_index: int
+        unknown_tags: dict[int, bytes] | None
+        def __init__(
+            self,
+            topic_name: str = ...,
+            partition_index: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    error_code: int
+    remaining_partitions: list[ControlledShutdownResponse.RemainingPartition]
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
+        error_code: int = ...,
+        remaining_partitions: list[ControlledShutdownResponse.RemainingPartition] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 

@@ -16,7 +16,7 @@ MAX_STRING_BYTES: Final = 32767
 
 MAX_ELEMENTS: Final = 1 << 22
 """Maximum elements of one array: four times the million partitions of the largest cluster. Without it, a frame of 100
-MiB could request 50 million structs of two bytes each, and the objects would need some 100 times its size."""
+MiB could request 50 million structs of two bytes each. The objects would need some 100 times its size."""
 
 STEP_ITEMS: Final = 1000
 """Items that one step of decoding or encoding handles: about a millisecond."""
@@ -45,7 +45,8 @@ def few_packers(code: str) -> tuple[Callable[..., bytes], ...]:
 
 
 def uvarint_rest(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
-    """Finish reading an unsigned varint whose first byte (above 127) is `first`. Returns value and next position."""
+    """Finish reading an unsigned varint that begins with the byte `first` (above 127). Returns value and next
+    position."""
     value = first & 0x7F
     shift = 7
     while True:
@@ -120,7 +121,8 @@ def records_parts(records: Any) -> tuple[int, list[Buffer | FileSlice]]:
 
 
 def put_records(out: bytearray, parts: list[Buffer | FileSlice], sent: list[Buffer | FileSlice]) -> bytearray:
-    """Append records: small ones to `out`, others as separate parts after it. Returns the buffer to continue with."""
+    """Append records: small records to `out`, others as separate parts after it. Returns the buffer to continue
+    with."""
     for part in parts:
         if not isinstance(part, FileSlice) and len(part) <= INLINE_RECORDS_BYTES:
             out += part

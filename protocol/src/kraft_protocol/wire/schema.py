@@ -1,8 +1,8 @@
 """The notation of `schemas/*.ks`, and its parser.
 
-Each file holds an API (request and response) or a family of stored messages (metadata records, the records of one
-coordinator, …) and is named after it. `index.txt` lists all messages with file and first line. A file has one block per
-message; empty lines separate blocks:
+Each file holds an API (request and response) or a family of stored messages, and is named after it. A family is, for
+example, the metadata records or the records of one coordinator. `index.txt` lists all messages with file and first
+line. A file has one block per message; empty lines separate blocks:
 
     request 0 ProduceRequest 3-13 flexible 9+ listeners broker
       TransactionalId string 3+ null 3+ default null
@@ -10,7 +10,7 @@ message; empty lines separate blocks:
         Name string 0-12 ignorable
 
 First line: kind, API key (or -), name, valid versions, flexible versions, listeners, `unstable` if the latest version
-is unstable. Then one field per line, indented by two spaces more than its parent: name, type, versions, and optionally
+is unstable. Then one field per line, indented by two spaces more than its parent: name, type, versions. Optional:
 `null` VERSIONS, `tag` N VERSIONS, `flexible` VERSIONS, `ignorable`, `default` TEXT. `struct` NAME VERSIONS declares a
 struct that several fields use by name.
 """
@@ -91,11 +91,12 @@ class Field:
 
     @property
     def default_is_null(self) -> bool:
+        """Whether the default of the field is null."""
         return self.default == "null"
 
     @property
     def tagged_struct(self) -> bool:
-        """Whether this is a single struct in a tagged field that is never null: None stands for its default."""
+        """Whether this is a single struct in a tagged field that is never null: None means its default."""
         return self.tag >= 0 and self.struct is not None and not self.array and self.nullable.high < 0
 
 
@@ -162,12 +163,12 @@ def group_of(kind: str) -> str:
 
 
 def names(group: str) -> list[str]:
-    """The messages whose classes are in the module `group`."""
+    """The messages with classes in the module `group`."""
     return [name for name, entry in index().items() if group_of(entry.kind) == group]
 
 
 def block(name: str) -> str:
-    """The message's block of the notation. Raises KeyError if the release has no message of that name."""
+    """The message's block of the notation. Raises KeyError if the release has no message with this name."""
     return _file(index()[name].file)[name]
 
 
@@ -182,7 +183,7 @@ def blocks(group: str) -> dict[str, str]:
 
 
 def read_schema(group: str, name: str) -> MessageSchema:
-    """The schema of one message. Raises KeyError if the group has no message of that name."""
+    """The schema of one message. Raises KeyError if the group has no message with this name."""
     if group_of(index()[name].kind) != group:
         raise KeyError(name)
     return parse(block(name))

@@ -18,7 +18,7 @@ LONG: Final = 4000
 
 
 def is_long(cls: type[Message]) -> Callable[[Any], bool]:
-    """The function that tells whether a message of that class is long."""
+    """Returns a function that decides whether a message of the class `cls` is long."""
     tests = [f"{text} > {LONG}" for _, text in sorted(_sums(cls.SCHEMA.top, "m", "", 0))]
     made: Callable[[Any], bool] = eval(f"lambda m: {' or '.join(tests) or 'False'}")  # noqa: S307  # our own text
     return made

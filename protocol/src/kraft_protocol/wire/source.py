@@ -28,6 +28,7 @@ class Source:
         return f"{prefix}{self._count}"
 
     def line(self, text: str) -> None:
+        """Add a line of code at the present indentation."""
         assert not self._run, "a run of fixed-size values is still open"
         self.lines.append("    " * self._depth + text)
 
@@ -76,7 +77,7 @@ class Source:
         self.line(f"{names} = {unpack}(buf, pos); pos += {layout.size}")
 
     def write_run(self, run: list[tuple[str, str]], out: str) -> None:
-        """Write what appends `run` to the bytearray `out`."""
+        """Write the statement that appends `run` to the bytearray `out`."""
         if not run:
             return
         if len(run) == 1 and run[0][0] == "B":

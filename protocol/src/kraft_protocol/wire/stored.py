@@ -1,4 +1,4 @@
-"""What is stored rather than sent: metadata records, coordinators' keys and values, control records, quorum state.
+"""Messages that are stored, not sent: metadata records, coordinators' keys and values, control records, quorum state.
 
 A class each, made on first use: `stored.TopicRecord`, … The types that mypy sees are in `stored.pyi`, written by
 `tools/import_schemas.py`.

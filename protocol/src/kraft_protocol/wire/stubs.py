@@ -1,4 +1,4 @@
-"""Writes `messages.pyi` and `stored.pyi`: what mypy is told of the classes that `classes` makes."""
+"""Writes `messages.pyi` and `stored.pyi`: the types for mypy of the classes that `classes` makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The webhook: what it refuses, that it is off by default, and how it is served."""
+"""The webhook: its refusals, its default (off), and its server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _spec(**changes: Any) -> dict[str, Any]:
     return sample(**changes).spec.model_dump(by_alias=True, exclude_none=True)
 
 
-def test_what_is_refused_is_named() -> None:
+def test_refusals_name_the_wrong_fields() -> None:
     assert refusals_of_cluster(_spec()) == []
     (line,) = refusals_of_cluster(_spec(config={"min.insync.replica": "2"}))
     assert "did you mean min.insync.replicas?" in line
@@ -42,7 +42,7 @@ def test_a_port_without_certificates_is_named() -> None:
     assert Settings.of({}).webhook_port == 0
 
 
-def test_handlers_belong_to_their_paths() -> None:
+def test_each_path_has_its_handler() -> None:
     made = kopf.OperatorRegistry()
     register_webhooks(made)
     handlers = {handler.id: handler for handler in made._webhooks.get_all_handlers()}
@@ -55,7 +55,7 @@ def test_handlers_belong_to_their_paths() -> None:
     assert handlers["krafttopics"].fn(spec={"cluster": "c", "config": {"y": "1"}}, operation="DELETE") is None
 
 
-def test_it_is_served_with_the_given_certificate(tmp_path: Path) -> None:
+def test_the_webhook_is_served_with_the_given_certificate(tmp_path: Path) -> None:
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     files = ["-keyout", str(tmp_path / "tls.key"), "-out", str(tmp_path / "tls.crt")]
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *subject], check=True)

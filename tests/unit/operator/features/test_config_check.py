@@ -46,7 +46,7 @@ def test_every_key_that_the_node_knows_is_known() -> None:
 @pytest.mark.parametrize(
     ("table", "keys"), [(BROKER, config_check.BROKER), (TOPIC, config_check.TOPIC)], ids=["broker", "topic"]
 )
-def test_a_value_is_wrong_if_and_only_if_the_node_refuses_it(table: object, keys: str) -> None:
+def test_a_value_is_wrong_exactly_if_the_node_refuses_it(table: object, keys: str) -> None:
     seen = set()
     for line in keys.splitlines():
         name, kind, _, constraint, _ = line.split(" ")
@@ -61,7 +61,7 @@ def test_a_value_is_wrong_if_and_only_if_the_node_refuses_it(table: object, keys
 
 
 @given(st.sampled_from(config_check.BROKER.splitlines()), st.text(max_size=12))
-def test_nothing_that_a_node_takes_is_wrong(line: str, text: str) -> None:
+def test_a_value_that_a_node_accepts_is_not_wrong(line: str, text: str) -> None:
     name = line.split(" ", maxsplit=1)[0]
     if name in BROKER and _node_takes(BROKER, name, text):
         assert list(config_problems("x", {name: text}, config_check.BROKER, True)) == []
@@ -82,7 +82,7 @@ def test_a_mistake_is_named_with_its_field_and_the_nearest_key() -> None:
     ]
 
 
-def test_nothing_is_touched_for_a_configuration_that_no_node_takes() -> None:
+def test_an_invalid_configuration_changes_nothing() -> None:
     async def main() -> None:
         api = new_api()
         operator = new_operator(api)

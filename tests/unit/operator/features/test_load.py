@@ -8,7 +8,7 @@ import pytest
 
 from kraft_operator.plan.model import steps as do
 from kraft_operator.report.preview import preview
-from kraft_operator.specs.planner_input import wishes
+from kraft_operator.specs.planner_input import wanted_of
 from tests.unit.operator.features.volumes_world import VolumesWorld, pools
 from tests.unit.operator.reconciling import new_resource
 from tests.unit.operator.sample import sample
@@ -59,7 +59,7 @@ def test_bytes_and_leaders_are_balanced() -> None:
     assert world.last.load == []
 
 
-def test_large_replicas_are_exchanged_for_smaller_ones_if_none_fits_alone() -> None:
+def test_large_replicas_are_swapped_if_none_fits_alone() -> None:
     """101 has 600 and 500, 102 has 300: each of the two would make 102 the fuller one."""
     world = _world()
     world.partitions.clear()
@@ -72,7 +72,7 @@ def test_large_replicas_are_exchanged_for_smaller_ones_if_none_fits_alone() -> N
     assert [sum(world.logs[i]["a"].values()) for i in (101, 102, 103)] == [800, 600, 700]
 
 
-def test_a_preview_moves_nothing_and_is_told() -> None:
+def test_a_preview_of_moves_is_reported_and_moves_nothing() -> None:
     world = _world("Preview")
     for _ in range(10):
         world.step()
@@ -85,16 +85,16 @@ def test_a_preview_moves_nothing_and_is_told() -> None:
 
 
 @pytest.mark.parametrize("load", ["", "Move"])
-def test_nothing_moves_unless_asked_for_and_known(load: str) -> None:
+def test_replicas_move_only_if_requested_and_sizes_are_known(load: str) -> None:
     world = _world(load)
     world.silent = {103} if load else set()
     for _ in range(10):
         world.step()
     assert _moves(world) == {}
-    assert world.last.waits == (["load: not every broker reports what its log directories hold"] if load else [])
+    assert world.last.waits == (["load: not every broker reports the content of its log directories"] if load else [])
 
 
-def test_nothing_moves_within_the_threshold_or_below_the_least_difference() -> None:
+def test_differences_below_the_thresholds_move_nothing() -> None:
     world = _world()
     world.wanted = replace(world.wanted, load_percent=1000)
     for _ in range(10):
@@ -107,7 +107,7 @@ def test_nothing_moves_within_the_threshold_or_below_the_least_difference() -> N
     assert all(set(ids) == {101, 102} for ids in _moves(world).values()), "leaders only"
 
 
-def test_moves_are_throttled_as_drains_are() -> None:
+def test_moves_are_throttled_like_drains() -> None:
     world = _world()
     world.wanted = replace(world.wanted, drain_bytes=1000)
     while not _moves(world):
@@ -116,7 +116,7 @@ def test_moves_are_throttled_as_drains_are() -> None:
     assert world.throttled == {"t"}
 
 
-def test_it_is_off_by_default() -> None:
-    assert wishes(sample(), {}).load == ""
-    asked = wishes(sample(rebalance={"byLoad": "Move", "minimumDifference": "1Ki", "thresholdPercent": 7}), {})
+def test_balance_by_load_is_off_by_default() -> None:
+    assert wanted_of(sample(), {}).load == ""
+    asked = wanted_of(sample(rebalance={"byLoad": "Move", "minimumDifference": "1Ki", "thresholdPercent": 7}), {})
     assert (asked.load, asked.load_percent, asked.load_bytes) == ("Move", 7, 1024)

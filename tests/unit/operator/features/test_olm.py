@@ -31,7 +31,7 @@ def _version() -> dict[str, Any]:
     return dict(found)
 
 
-def test_the_layout_is_that_of_a_bundle() -> None:
+def test_the_layout_is_that_of_an_olm_bundle() -> None:
     assert {name.partition("/")[0] for name in files()} == {"manifests", "metadata", "bundle.Dockerfile"}
     labels = _bundle()["metadata/annotations.yaml"]["annotations"]
     assert labels[f"{PREFIX}.mediatype.v1"] == "registry+v1"
@@ -47,7 +47,7 @@ def test_the_layout_is_that_of_a_bundle() -> None:
     assert not any("namespace" in one["metadata"] for one in manifests if one["kind"] != "ClusterServiceVersion")
 
 
-def test_the_definitions_are_owned_and_are_the_models() -> None:
+def test_the_definitions_are_owned_and_match_the_models() -> None:
     there = {
         one["metadata"]["name"]: one for one in _bundle().values() if one.get("kind") == "CustomResourceDefinition"
     }
@@ -59,7 +59,7 @@ def test_the_definitions_are_owned_and_are_the_models() -> None:
         assert one["version"] in [version["name"] for version in there[name]["spec"]["versions"] if version["served"]]
 
 
-def test_rights_and_deployment_are_the_charts() -> None:
+def test_rights_and_deployment_match_the_chart() -> None:
     chart = rendered("--skip-tests")
     install = _version()["spec"]["install"]["spec"]
     for key, kind in (("permissions", "Role"), ("clusterPermissions", "ClusterRole")):
@@ -79,7 +79,7 @@ def test_rights_and_deployment_are_the_charts() -> None:
     assert Settings.of({"KRAFT_NAMESPACES": ""}).namespaces == (), "OLM's text for all namespaces"
 
 
-def test_the_version_says_what_consoles_and_upgrades_need() -> None:
+def test_the_version_has_the_fields_for_consoles_and_upgrades() -> None:
     version = _version()
     assert re.fullmatch(r"kraftcluster-operator\.v\d+\.\d+\.\d+", version["metadata"]["name"])
     assert version["metadata"]["name"].endswith(f".v{version['spec']['version']}")

@@ -1,4 +1,4 @@
-"""A pool's pod template: what reaches the pod, what the operator reserves, what must be granted."""
+"""A pool's pod template: its fields in the pod, reserved fields, and fields that need a grant."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _refused(template: dict[str, Any], model: type = PodTemplate) -> list[str]:
 # What reaches the pod
 
 
-def test_everything_of_the_template_reaches_the_pod() -> None:
+def test_all_fields_of_the_template_reach_the_pod() -> None:
     spec = _pod(_with(EVERYTHING))["spec"]
     node, shipper = spec["containers"]
     env = {one["name"]: one for one in node["env"]}
@@ -108,7 +108,7 @@ def test_everything_of_the_template_reaches_the_pod() -> None:
     assert shipper["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_a_format_asks_for_what_its_node_asks_for() -> None:
+def test_a_format_job_requests_the_resources_of_its_node() -> None:
     """With a tenth of a node's share of the processor it starved beside older nodes.
 
     It also decides on which machine the volume is, and the node has to fit there.
@@ -120,7 +120,7 @@ def test_a_format_asks_for_what_its_node_asks_for() -> None:
         assert job["containers"][0]["resources"] == made["containers"][0]["resources"]
 
 
-def test_a_format_job_has_the_volumes_user_and_place_of_the_pod_but_no_sidecars() -> None:
+def test_a_format_job_has_the_pods_volumes_and_user_but_no_sidecars() -> None:
     cluster = _with({**EVERYTHING, "antiAffinity": "Required"})
     job = storage.format_job(cluster, cluster.spec.node_pools[1], BROKER, CLUSTER_ID, "c")["spec"]["template"]["spec"]
     assert len(job["containers"]) == 1
@@ -132,7 +132,7 @@ def test_a_format_job_has_the_volumes_user_and_place_of_the_pod_but_no_sidecars(
 # Digests
 
 
-def test_fields_that_came_later_restart_nobody_until_they_are_used() -> None:
+def test_unused_new_fields_cause_no_restart() -> None:
     before = _with({"env": [{"name": "A", "value": "1"}]})
     pool = before.spec.node_pools[1]
     assert set(aspects_of_before(before, pool)) >= {"template"}
@@ -142,7 +142,7 @@ def test_fields_that_came_later_restart_nobody_until_they_are_used() -> None:
 
 
 @pytest.mark.parametrize("field", sorted(EVERYTHING))
-def test_each_field_of_the_template_is_a_restart_also_for_pods_of_older_operators(field: str) -> None:
+def test_a_changed_template_field_causes_a_restart_even_after_an_upgrade(field: str) -> None:
     before, after = _with({}), _with({field: EVERYTHING[field]})
     pool = after.spec.node_pools[1]
     assert aspects(after, pool)["template"] != aspects(before, before.spec.node_pools[1])["template"]
@@ -168,13 +168,13 @@ def test_each_field_of_the_template_is_a_restart_also_for_pods_of_older_operator
         ({"sidecars": [{"name": "s", "image": "i", "mounts": [{"name": "data", "mountPath": "/x"}]}]}, "pod.volumes"),
     ],
 )
-def test_what_the_operator_owns_is_refused_by_name(template: dict[str, Any], named: str) -> None:
+def test_fields_that_the_operator_owns_are_refused_by_name(template: dict[str, Any], named: str) -> None:
     (message,) = _refused(template)
     assert named in message
 
 
 @pytest.mark.parametrize("path", ["/certs", "/etc/ssl/mine", "/var/lib/kraftwerk", "/var/log", "/tmpfs"])
-def test_other_places_may_be_mounted(path: str) -> None:
+def test_other_paths_may_be_mounted(path: str) -> None:
     assert _refused({"volumes": [{"name": "x", "emptyDir": {}}], "mounts": [{"name": "x", "mountPath": path}]}) == []
 
 
@@ -285,7 +285,7 @@ def test_secrets_accounts_and_claims_must_be_granted() -> None:
     asyncio.run(main())
 
 
-def test_nothing_is_started_or_stopped_for_a_template_without_its_grant() -> None:
+def test_a_template_without_its_grant_starts_and_stops_nothing() -> None:
     async def main() -> None:
         api = new_api()
         operator = new_operator(api)

@@ -38,7 +38,7 @@ def _sample() -> dict[str, Any]:
     return document
 
 
-def test_a_cluster_is_converted_there_and_back() -> None:
+def test_a_cluster_survives_conversion_and_back() -> None:
     beta = converted(_sample(), "v1beta1")
     assert beta["apiVersion"] == NEW
     assert beta["spec"]["moves"] == {"partitionsAtOnce": 7}
@@ -98,7 +98,7 @@ def _schemas(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize(("here", "there"), [(OLD, NEW), (NEW, OLD)], ids=["to v1beta1", "to v1alpha1"])
 @settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.data_too_large, HealthCheck.too_slow])
 @given(data=st.data())
-def test_every_field_is_converted_there_and_back(kind: str, here: str, there: str, data: st.DataObject) -> None:
+def test_every_field_survives_conversion_and_back(kind: str, here: str, there: str, data: st.DataObject) -> None:
     (definition,) = (one for one in definitions("v1alpha1", CLIENT) if one["spec"]["names"]["kind"] == kind)
     schemas = _schemas(definition)
     body = data.draw(_values(schemas[here]))
@@ -122,13 +122,13 @@ def test_rules_of_v1beta1_have_no_names_of_v1alpha1() -> None:
 
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["rebalance", "drain", "nodePools", "later"]), st.integers()))
-def test_nothing_is_lost(spec: dict[str, int]) -> None:
+def test_unknown_content_survives_conversion_and_back(spec: dict[str, int]) -> None:
     for kind in [crd["spec"]["names"]["kind"] for crd in crds()]:
         one = {"apiVersion": OLD, "kind": kind, "metadata": {"name": "x"}, "spec": spec, "status": {"a": 1}}
         assert converted(converted(one, "v1beta1"), "v1alpha1") == one
 
 
-def test_what_cannot_be_converted_is_named() -> None:
+def test_an_impossible_conversion_is_refused_with_the_reason() -> None:
     with pytest.raises(ConversionError, match="v1alpha1, v1beta1"):
         converted({"apiVersion": "kraftcluster.io/v2", "kind": "KRaftCluster"}, "v1beta1")
     review = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
@@ -178,7 +178,7 @@ class _Kubectl:
         return json.dumps({"items": []}) if words[0] == "get" else ""
 
 
-def test_a_repeated_store_waits_for_all_api_servers_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_store_waits_for_all_api_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first run ended in the pause; the second assumed from the definition that all API servers know it."""
     pauses: list[float] = []
     monkeypatch.setattr(versions, "pause", pauses.append)

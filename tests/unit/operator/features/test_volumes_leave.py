@@ -20,7 +20,7 @@ def _run(world: VolumesWorld, passes: int = 30) -> None:
 
 
 @pytest.mark.parametrize("delete", [False, True], ids=["kept", "deleted"])
-def test_a_volume_is_emptied_before_the_pod_is_restarted_without_it(delete: bool) -> None:
+def test_a_volume_is_emptied_before_its_pod_restarts_without_it(delete: bool) -> None:
     world = made("a", "b", delete=delete)
     world.wanted = pools("a", delete=delete)
     world.settle()
@@ -38,7 +38,7 @@ def test_a_volume_is_emptied_before_the_pod_is_restarted_without_it(delete: bool
     assert all(node.volumes == ("a",) for node in world.record.nodes if node.broker)
 
 
-def test_a_volume_whose_broker_tells_nothing_stays() -> None:
+def test_a_volume_of_a_silent_broker_is_kept() -> None:
     world = made("a", "b", delete=True)
     world.silent = {101, 102, 103}
     world.wanted = pools("a", delete=True)
@@ -53,7 +53,7 @@ def test_a_volume_whose_broker_tells_nothing_stays() -> None:
     assert world.mounted[102] == {"a"}
 
 
-def test_a_volume_that_failed_stays_and_is_named() -> None:
+def test_a_failed_volume_is_kept_and_named() -> None:
     world = made("a", "b", delete=True)
     world.broken = {(102, "b")}
     world.wanted = pools("a", delete=True)
@@ -63,7 +63,7 @@ def test_a_volume_that_failed_stays_and_is_named() -> None:
     assert [one.reason for one in world.last.blocked] == ["VolumeFailed"]
 
 
-def test_replicas_that_no_other_volume_has_room_for_hold_the_volume() -> None:
+def test_a_volume_stays_if_no_other_has_room_for_its_replicas() -> None:
     world = made("a", "b")
     world.room = 25
     world.wanted = pools("a")
@@ -76,7 +76,7 @@ def test_replicas_that_no_other_volume_has_room_for_hold_the_volume() -> None:
     assert world.mounted[101] == {"a"}
 
 
-def test_a_volume_that_comes_back_keeps_what_it_has() -> None:
+def test_a_volume_that_is_added_again_keeps_its_replicas() -> None:
     world = made("a", "b")
     world.wanted = pools("a")
     for _ in range(4):
@@ -88,7 +88,7 @@ def test_a_volume_that_comes_back_keeps_what_it_has() -> None:
     assert all(world.mounted[i] == {"a", "b"} for i in (101, 102, 103))
 
 
-def test_an_emptied_volume_that_comes_back_is_mounted_without_its_mark() -> None:
+def test_an_emptied_volume_that_is_added_again_loses_its_mark() -> None:
     world = made("a", "b")
     world.wanted = pools("a")
     world.settle()
@@ -100,7 +100,7 @@ def test_an_emptied_volume_that_comes_back_is_mounted_without_its_mark() -> None
     assert not world.actions(do.Format), "the claim that was kept is taken up"
 
 
-def test_what_somebody_else_has_cordoned_stays_cordoned() -> None:
+def test_cordons_of_others_are_kept() -> None:
     world = made("a", "b", "c")
     world.cordoned[101] = {"/c"}
     world.wanted = pools("a", "c")
@@ -125,7 +125,7 @@ def _fields(world: VolumesWorld) -> dict[str, object]:
     return {name: getattr(world.wanted, name) for name in world.wanted.__dataclass_fields__}
 
 
-def test_a_replica_that_comes_between_the_proof_and_the_restart_holds_it() -> None:
+def test_a_replica_created_before_the_restart_keeps_its_volume() -> None:
     world = made("a", "b")
     world.wanted = pools("a")
     while not any(isinstance(step, do.MarkVolume) and step.mark == "Empty" for step in world.done):
@@ -145,7 +145,7 @@ def _uncordoned_and_down(world: VolumesWorld, node_id: int) -> None:
 
 
 @pytest.mark.parametrize("died", ["pod is gone", "pod is not ready"])
-def test_an_empty_mark_of_a_broker_that_is_down_proves_nothing(died: str) -> None:
+def test_a_mark_made_before_a_broker_died_is_not_trusted(died: str) -> None:
     world = made("a", "b")
     world.wanted = pools("a")
     _uncordoned_and_down(world, 101)
@@ -158,7 +158,7 @@ def test_an_empty_mark_of_a_broker_that_is_down_proves_nothing(died: str) -> Non
     assert world.logs[101]["a"]["new", 0] == 10
 
 
-def test_a_restart_that_was_not_carried_out_leaves_no_proof_behind() -> None:
+def test_a_refused_restart_invalidates_the_mark() -> None:
     world = made("a", "b")
     world.wanted = pools("a")
     world.refuses = True
@@ -173,7 +173,7 @@ def test_a_restart_that_was_not_carried_out_leaves_no_proof_behind() -> None:
     assert world.logs[101]["a"]["new", 0] == 10
 
 
-def test_a_claim_that_was_never_formatted_is_no_volume_to_empty() -> None:
+def test_an_unformatted_claim_is_removed_without_emptying() -> None:
     world = made("a")
     world.wanted = pools("a", "b")
     world.step()
@@ -184,7 +184,7 @@ def test_a_claim_that_was_never_formatted_is_no_volume_to_empty() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_nothing_is_left_out_under_crashes_deaths_and_new_replicas(seed: int) -> None:
+def test_no_replica_is_left_behind_under_crashes_and_new_replicas(seed: int) -> None:
     rng = random.Random(seed)
     world = made("a", "b", "c", delete=rng.random() < 0.5)
     delete = world.wanted.pools[1].delete_volumes

@@ -29,7 +29,7 @@ class _Formats(FakeApi):
                 self.formatted |= {claim for claim in claims if claim}
 
 
-def test_a_volume_added_while_a_disk_is_formatted_is_formatted_too() -> None:
+def test_a_volume_added_during_a_format_is_formatted() -> None:
     async def main() -> None:
         api: Any = _Formats()
         api.objects.update(new_api().objects)
@@ -51,7 +51,7 @@ def test_a_volume_added_while_a_disk_is_formatted_is_formatted_too() -> None:
     asyncio.run(main())
 
 
-def test_a_foreign_claim_does_not_go_with_the_resource() -> None:
+def test_a_foreign_claim_is_not_deleted_with_the_resource() -> None:
     """A former cluster of the same name may have kept a claim with its data. No policy of this resource covers it."""
 
     async def main() -> None:
@@ -73,7 +73,7 @@ def test_a_foreign_claim_does_not_go_with_the_resource() -> None:
     asyncio.run(main())
 
 
-def test_a_node_that_leaves_takes_no_foreign_volume_with_it() -> None:
+def test_removing_a_node_keeps_foreign_volumes() -> None:
     world = made(brokers=4)
     pools = world.wanted.pools
     world.volumes[104, 1] = "AnotherClusterAnotherC/104"

@@ -9,7 +9,7 @@ from kraft_operator.apply.kafka import _request
 from kraft_operator.apply.kubernetes import Hands
 from kraft_operator.observe import objects
 from kraft_operator.observe.cluster import ListedObjects
-from kraft_operator.observe.kafka import disks_as_told
+from kraft_operator.observe.kafka import reported_disks
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.record import Node, Record
 from kraft_operator.report.preview import preview
@@ -32,7 +32,7 @@ def _pools(*volumes: str) -> list[dict[str, Any]]:
     return list(found)
 
 
-def test_a_pod_mounts_the_volumes_that_it_keeps() -> None:
+def test_a_pod_mounts_the_volumes_that_it_keeps_to_empty() -> None:
     cluster = sample(nodePools=_pools("data"))
     pool = cluster.spec.node_pools[1]
     bare = pods.pod(cluster, pool, NODE, ASPECTS, {})
@@ -47,7 +47,7 @@ def test_a_pod_mounts_the_volumes_that_it_keeps() -> None:
     assert volume_of("/var/lib/kraft/more/log") == "more"
 
 
-def test_claims_tell_what_they_are_marked_with_and_only_the_named_ones_are_deleted() -> None:
+def test_claims_carry_their_marks_and_only_named_ones_are_deleted() -> None:
     cluster = sample(nodePools=_pools("data", "more"))
     api, record = FakeApi(), Record(CLUSTER_ID, (NODE,))
 
@@ -71,7 +71,7 @@ def test_claims_tell_what_they_are_marked_with_and_only_the_named_ones_are_delet
     asyncio.run(main())
 
 
-def test_requests_are_those_of_kafka() -> None:
+def test_requests_match_kafkas() -> None:
     resource, config = (
         m.IncrementalAlterConfigsRequest.AlterConfigsResource,
         m.IncrementalAlterConfigsRequest.AlterableConfig,
@@ -98,7 +98,7 @@ class _Broker:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def ask(self, _: Address, request: Any) -> Any:
+    async def request(self, _: Address, request: Any) -> Any:
         self.asked.append(name_of(request.SCHEMA.api_key))
         if isinstance(request, m.DescribeConfigsRequest):
             config = m.DescribeConfigsResponse.DescribeConfigsResourceResult("cordoned.log.dirs", "/b")
@@ -112,9 +112,9 @@ class _Broker:
         return m.DescribeLogDirsResponse(results=[result(0, "/a", [topic], usable_bytes=5), result(56, "/b")])
 
 
-def test_cordons_are_asked_for_before_what_is_in_the_directories() -> None:
+def test_cordons_are_read_before_the_contents_of_directories() -> None:
     broker = _Broker()
-    found = asyncio.run(disks_as_told(broker, 101, Address("x", 1), str.upper))  # type: ignore[arg-type]
+    found = asyncio.run(reported_disks(broker, 101, Address("x", 1), str.upper))  # type: ignore[arg-type]
     assert broker.asked == ["DescribeConfigs", "DescribeLogDirs"]
     assert found.cordoned == {"/b"}
     assert found.directories["/A"].replicas == {("t", 0): 7}

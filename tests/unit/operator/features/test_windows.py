@@ -15,7 +15,7 @@ from kraft_operator.metrics import Metrics
 from kraft_operator.observe.objects import kube, pod
 from kraft_operator.plan.model.situation import EVICTED, RESIZED
 from kraft_operator.plan.model.steps import Blocked, Plan, Restart
-from kraft_operator.specs.planner_input import wishes
+from kraft_operator.specs.planner_input import wanted_of
 from kraft_operator.specs.windows import closed_text, window_problems, window_state
 from tests.unit.operator.fake_kubernetes import FakeApi
 from tests.unit.operator.sample import sample
@@ -45,20 +45,20 @@ def _window(begin: str, end: str, *days: str, timezone: str = "UTC") -> Maintena
         (_window("11:00", "12:00"), False, datetime(2026, 11, 24, 11, 0, tzinfo=UTC)),
     ],
 )
-def test_a_window_is_open_from_its_begin_to_before_its_end(
+def test_a_window_includes_its_start_and_excludes_its_end(
     window: MaintenanceWindow, is_open: bool, changes: datetime
 ) -> None:
     assert window_state([window], MONDAY) == (is_open, changes)
 
 
-def test_windows_that_touch_are_one_and_none_is_always_open() -> None:
+def test_adjacent_windows_merge_and_without_windows_restarts_are_permitted() -> None:
     state = window_state([_window("11:00", "13:00"), _window("13:00", "15:00")], MONDAY)
     assert state == (True, MONDAY.replace(hour=15))
     assert window_state([], MONDAY) == (True, None)
     assert closed_text([_window("13:00", "14:00")], MONDAY).endswith("opens 2026-11-23 13:00 UTC")
 
 
-def test_each_minute_of_two_weeks_agrees_with_the_state_of_before() -> None:
+def test_the_state_of_each_minute_matches_the_announced_changes() -> None:
     """This includes the change of clocks."""
     windows = [_window("01:30", "03:15", "Sun", "Wed", timezone="Europe/Berlin"), _window("23:00", "00:30", "Sat")]
     now = datetime(2026, 10, 18, 0, 0, tzinfo=UTC)
@@ -82,7 +82,7 @@ def test_a_time_zone_that_does_not_exist_is_named() -> None:
 # What waits for a window
 
 
-def test_restarts_for_changes_wait_for_a_window_and_others_do_not() -> None:
+def test_only_restarts_for_changes_wait_for_a_window() -> None:
     world = made()
     closed = "the next maintenance window opens tomorrow"
     world.wanted = wanted(image="b", window_closed=closed)
@@ -100,20 +100,18 @@ def test_restarts_for_changes_wait_for_a_window_and_others_do_not() -> None:
     assert all(one.aspects["image"] == "b" for one in world.pods.values())
 
 
-def test_wishes_hold_the_window_only_where_there_is_one() -> None:
+def test_wishes_name_the_next_window_only_if_there_are_windows() -> None:
     windows = {"maintenanceWindows": [{"begin": "13:00", "end": "14:00"}]}
-    assert wishes(sample(updateStrategy=windows), {}, MONDAY).window_closed != ""
-    assert wishes(sample(updateStrategy=windows), {}, MONDAY.replace(hour=13)).window_closed == ""
-    assert wishes(sample(), {}, MONDAY).window_closed == ""
+    assert wanted_of(sample(updateStrategy=windows), {}, MONDAY).window_closed != ""
+    assert wanted_of(sample(updateStrategy=windows), {}, MONDAY.replace(hour=13)).window_closed == ""
+    assert wanted_of(sample(), {}, MONDAY).window_closed == ""
 
 
 # Racks
 
 
 @pytest.mark.parametrize(("at_once", "min_isr", "together"), [(1, 1, 2), (2, 1, 4), (2, 2, 2), (3, 1, 4)])
-def test_racks_restart_together_as_far_as_isrs_and_their_number_allow(
-    at_once: int, min_isr: int, together: int
-) -> None:
+def test_racks_restart_together_within_isrs_and_the_limit(at_once: int, min_isr: int, together: int) -> None:
     """Three replicas in three racks: if one must be in sync, two racks may restart; if two, one."""
     racks = {101: "x", 102: "y", 103: "z", 104: "x", 105: "y", 106: "z"}
     world = World(wanted(brokers=6), racks=racks)
@@ -139,7 +137,7 @@ def _evicted(world: World, *nodes: int) -> None:
         world.pods[node].aspects[EVICTED] = "asked"
 
 
-def test_an_evicted_node_is_restarted_by_the_gates_also_outside_a_window() -> None:
+def test_an_evicted_node_restarts_through_the_gates_outside_a_window() -> None:
     world = made(window_closed="tomorrow")
     _evicted(world, 101, 102, 2)
     world.settle()
@@ -187,7 +185,7 @@ def test_the_webhook_marks_a_nodes_pod_and_refuses_its_eviction() -> None:
         {**_node_pod(), "metadata": {**_node_pod()["metadata"], "deletionTimestamp": "now"}},
     ],
 )
-def test_other_pods_are_evicted_as_ever(other: dict[str, Any]) -> None:
+def test_evictions_of_other_pods_are_permitted(other: dict[str, Any]) -> None:
     async def main() -> None:
         api = FakeApi()
         assert await refuse_eviction(api, "demo", "sample-101", dryrun=False) == ""
@@ -218,7 +216,7 @@ def _claim(name: str, since: str, status: str = "True") -> dict[str, Any]:
     ],
     ids=["pending", "older than the pod", "done", "another disk"],
 )
-def test_a_file_system_that_waits_for_its_next_mount_marks_the_pod_once(claim: dict[str, Any], is_marked: bool) -> None:
+def test_a_file_system_that_waits_for_its_mount_marks_the_pod_once(claim: dict[str, Any], is_marked: bool) -> None:
     one = _node_pod()
     one["metadata"]["creationTimestamp"] = "2026-11-23T03:00:00Z"
     one["spec"] = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data-sample-101-0"}}]}
@@ -242,7 +240,7 @@ def _value(metrics: Metrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(f"kraft_operator_{name}", {"namespace": "n", "cluster": "c", **labels})
 
 
-def test_metrics_tell_since_when_a_gate_is_closed_and_the_same_is_waited_for() -> None:
+def test_metrics_report_how_long_a_gate_has_been_closed() -> None:
     metrics = Metrics()
     gate = Blocked("PartitionAtRisk", "a-0")
     other = Blocked("PartitionAtRisk", "b-0")

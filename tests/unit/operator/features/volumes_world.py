@@ -14,7 +14,7 @@ from kraft_operator.plan.model import observed as seen
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.situation import KEEPS
 from kraft_operator.plan.model.wanted import Pool, Wanted
-from kraft_operator.plan.nodes.volumes import brokers_to_ask
+from kraft_operator.plan.nodes.volumes import brokers_to_query
 from tests.unit.operator.world import World
 
 COPY_TICKS = 2
@@ -59,7 +59,7 @@ class VolumesWorld(World):
         pods = {i: replace(pod, volumes=frozenset(self.mounted.get(i, ()))) for i, pod in kube.pods.items()}
         volumes = {key: replace(one, marks=dict(self.marks.get(key, {}))) for key, one in kube.volumes.items()}
         kube = replace(kube, pods=pods, volumes=volumes)
-        asked = brokers_to_ask(self.record, self.wanted, kube)
+        asked = brokers_to_query(self.record, self.wanted, kube)
         disks = {}
         for node_id in asked:
             pod = pods.get(node_id)

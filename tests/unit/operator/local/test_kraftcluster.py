@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kraft_cli.kraftcluster import main
-from kraft_cli.screen import Heard, Lines
+from kraft_cli.screen import Lines, WhileRead
 from kraft_local.folder import Folder, Memory
 from kraft_local.processes import Lock
 from kraft_local.resource import parsed, values
@@ -46,7 +46,7 @@ class Stage:
         resource["metadata"]["name"] = "sample"
         local = {"bootstrap": "localhost:9092", "file": str(self.file), "folder": "", "trouble": ""}
         resource["local"] = {**local, "ports": {"101/plain": 9092}, "pids": {"101": os.getpid()}, "driver": os.getpid()}
-        self.folder.tell(resource)
+        self.folder.write_status(resource)
 
 
 @pytest.fixture
@@ -57,14 +57,14 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 @pytest.mark.parametrize("command", ["status", "plan", "top", "approve", "roll", "pause", "down"])
-def test_without_a_cluster_there_is_nothing_to_do(stage: Stage, command: str) -> None:
+def test_commands_without_a_cluster_exit_with_4(stage: Stage, command: str) -> None:
     done = stage.run(command)
     assert done.exit_code == 4
     assert f"{stage.data} has no cluster" in done.output
 
 
 @pytest.mark.parametrize("command", ["status", "plan", "top", "approve", "roll", "pause", "down"])
-def test_the_file_is_named_everywhere_as_when_it_was_started(stage: Stage, command: str) -> None:
+def test_every_command_takes_the_file_to_find_its_cluster(stage: Stage, command: str) -> None:
     for word in ("-f", "--file"):
         done = CliRunner().invoke(main, [command, word, str(stage.file)])
         assert done.exit_code == 4
@@ -72,7 +72,7 @@ def test_the_file_is_named_everywhere_as_when_it_was_started(stage: Stage, comma
 
 
 @pytest.mark.parametrize("name", ["../../elsewhere", "Sample", "5", "a/b", ""])
-def test_a_name_that_is_none_makes_no_folder(stage: Stage, name: str) -> None:
+def test_an_invalid_name_makes_no_folder(stage: Stage, name: str) -> None:
     stage.file.write_text(SAMPLE.replace("name: sample", f"name: {name}"))
     for command in ("up", "down", "preview"):
         done = stage.run(command, "-f", str(stage.file))
@@ -82,14 +82,14 @@ def test_a_name_that_is_none_makes_no_folder(stage: Stage, name: str) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--detach",)])
-def test_data_that_cannot_be_there_is_named(stage: Stage, more: tuple[str, ...]) -> None:
+def test_a_data_path_that_is_no_folder_is_refused(stage: Stage, more: tuple[str, ...]) -> None:
     stage.data.write_text("a file")
     done = stage.run("up", "-f", str(stage.file), *more)
     assert done.exit_code == 2
     assert f"Error: {stage.folder.root}: Not a directory: name another folder with --data" in done.output
 
 
-def test_several_clusters_have_to_be_named(stage: Stage) -> None:
+def test_with_several_clusters_a_name_is_required(stage: Stage) -> None:
     stage.exists()
     Folder(stage.data / "other").remember(Memory())
     done = stage.run("status")
@@ -111,7 +111,7 @@ def test_several_clusters_have_to_be_named(stage: Stage) -> None:
         (SAMPLE.replace("name: sample", "names: sample"), "metadata.name"),
     ],
 )
-def test_a_bad_file_is_two_with_where_and_what(stage: Stage, text: str, said: str) -> None:
+def test_a_bad_file_exits_with_2_and_names_the_place(stage: Stage, text: str, said: str) -> None:
     stage.file.write_text(text)
     done = stage.run("up", "-f", str(stage.file))
     assert done.exit_code == 2, done.output
@@ -122,7 +122,7 @@ def test_a_bad_file_is_two_with_where_and_what(stage: Stage, text: str, said: st
     assert "none.yaml: No such file or directory" in done.output
 
 
-def test_a_change_that_cannot_be_is_three(stage: Stage) -> None:
+def test_a_refused_change_exits_with_3(stage: Stage) -> None:
     stage.exists()
     stage.file.write_text(SAMPLE.replace("firstNodeId: 1\n", "firstNodeId: 11\n").replace("101", "201"))
     for command in ("up", "preview"):
@@ -131,7 +131,7 @@ def test_a_change_that_cannot_be_is_three(stage: Stage) -> None:
         assert "add a pool with another firstNodeId instead" in done.output
 
 
-def test_ports_that_were_given_stay(stage: Stage) -> None:
+def test_assigned_ports_are_kept(stage: Stage) -> None:
     stage.exists()
     memory = stage.folder.memory()
     memory.ports = {"101/plain": 9092}
@@ -141,7 +141,7 @@ def test_ports_that_were_given_stay(stage: Stage) -> None:
     assert "ports cannot change: this cluster's begin at 9092" in done.output
 
 
-def test_two_do_not_drive_one_cluster(stage: Stage) -> None:
+def test_a_second_supervisor_of_a_cluster_is_refused(stage: Stage) -> None:
     stage.told()
     done = stage.run("up", "-f", str(stage.file))
     assert done.exit_code == 4
@@ -150,12 +150,12 @@ def test_two_do_not_drive_one_cluster(stage: Stage) -> None:
     assert not other.take()
 
 
-def test_started_again_in_the_background_it_is_there_already(stage: Stage) -> None:
+def test_up_in_the_background_reports_a_running_cluster(stage: Stage) -> None:
     stage.exists()
     stage.told()
     resource = json.loads((stage.folder.root / "status.json").read_text())
     next(one for one in resource["status"]["conditions"] if one["type"] == "Ready")["status"] = "True"
-    stage.folder.tell(resource)
+    stage.folder.write_status(resource)
     again = stage.run("up", "--detach", "-f", str(stage.file))
     assert again.exit_code == 0, again.output
     assert "bootstrap servers: localhost:9092" in again.output
@@ -166,7 +166,7 @@ def test_started_again_in_the_background_it_is_there_already(stage: Stage) -> No
     assert f"sample runs already, and follows {stage.file}" in refused.output
 
 
-def test_what_does_not_run_is_not_about_to_start(stage: Stage) -> None:
+def test_stopped_nodes_are_not_shown_as_starting(stage: Stage) -> None:
     record = Record("id", (Node(1, "controllers", True, False, formatted=True),), voters=(1,))
     stage.folder.remember(Memory(record, accepted=values(parsed(SAMPLE, "f").spec), uid="u", generation=1))
     done = stage.run("status")
@@ -176,7 +176,7 @@ def test_what_does_not_run_is_not_about_to_start(stage: Stage) -> None:
     assert not {"Starting", "Progressing", "Step"} & set(done.output.split())
 
 
-def test_what_needs_somebody_to_do_it_is_refused_without(stage: Stage) -> None:
+def test_requests_without_a_supervisor_are_refused(stage: Stage) -> None:
     stage.exists()
     for words in (["roll"], ["replace", "2"], ["approve"]):
         done = stage.run(*words)
@@ -202,7 +202,7 @@ def test_requests_are_left_for_the_supervisor(stage: Stage) -> None:
     assert not stage.folder.requests().hibernated
 
 
-def test_what_the_file_says_is_not_undone_by_a_request(stage: Stage) -> None:
+def test_a_request_cannot_undo_a_value_of_the_file(stage: Stage) -> None:
     spec = values(parsed(SAMPLE + "  paused: true\n", "f").spec)
     stage.folder.remember(Memory(accepted=spec))
     done = stage.run("resume")
@@ -222,7 +222,7 @@ def test_status_has_addresses_and_processes(stage: Stage) -> None:
     assert any(row[:6] == ["101", "Ready", "0", "brokers", "localhost:9092", str(os.getpid())] for row in rows)
 
 
-def test_logs_are_the_nodes_last_words(stage: Stage) -> None:
+def test_logs_show_the_last_lines_of_a_node(stage: Stage) -> None:
     stage.exists()
     stage.told()
     done = stage.run("logs", "101")
@@ -234,7 +234,7 @@ def test_logs_are_the_nodes_last_words(stage: Stage) -> None:
     assert stage.run("logs", "7").exit_code == 2
 
 
-def test_down_of_what_does_not_run_is_done_and_wipes_when_told(stage: Stage) -> None:
+def test_down_succeeds_on_a_stopped_cluster_and_wipes_on_request(stage: Stage) -> None:
     stage.exists()
     assert stage.run("down").exit_code == 0
     assert stage.folder.exists()
@@ -242,7 +242,7 @@ def test_down_of_what_does_not_run_is_done_and_wipes_when_told(stage: Stage) -> 
     assert not stage.folder.root.exists()
 
 
-def test_down_waits_for_who_is_about_to_let_go(stage: Stage) -> None:
+def test_down_waits_for_a_supervisor_that_is_ending(stage: Stage) -> None:
     """Between the supervisor's last report and its end, `down` claimed that another process drove the cluster."""
     stage.exists()
     with stage.folder.lock.path.open("w") as left:
@@ -253,7 +253,7 @@ def test_down_waits_for_who_is_about_to_let_go(stage: Stage) -> None:
         end.join()
 
 
-def test_a_status_without_a_supervisor_is_looked_up(stage: Stage) -> None:
+def test_status_without_a_supervisor_is_read_from_the_processes(stage: Stage) -> None:
     stage.exists()
     done = stage.run("status", "-o", "json")
     assert done.exit_code == 1, "nothing runs"
@@ -262,12 +262,12 @@ def test_a_status_without_a_supervisor_is_looked_up(stage: Stage) -> None:
     assert found["status"]["plan"][0] == "Remember: nodes are assigned"
 
 
-def test_words_are_completed() -> None:
+def test_the_shell_completes_words() -> None:
     done = CliRunner().invoke(main, ["completion", "bash"])
     assert "_KRAFTCLUSTER_COMPLETE" in done.output
 
 
-def test_who_is_read_by_nobody_any_more_stops_instead_of_leaving_its_nodes_alone() -> None:
+def test_a_broken_pipe_stops_the_cluster_cleanly() -> None:
     """The pass in which the pipe broke ended the program: a node that it had just stopped stayed down."""
     shown: list[str] = []
 
@@ -278,7 +278,7 @@ def test_who_is_read_by_nobody_any_more_stops_instead_of_leaving_its_nodes_alone
             shown.append(text)
 
     lost: list[bool] = []
-    heard = Heard(Broken(""), lambda: lost.append(True))
+    heard = WhileRead(Broken(""), lambda: lost.append(True))
     for text in "abac":
         heard.event(text)
     heard.status({})

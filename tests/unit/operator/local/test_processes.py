@@ -51,7 +51,7 @@ def _started(processes: Processes, folder: Path, command: list[str] = SLEEP) -> 
     return found
 
 
-def test_what_runs_is_seen_with_what_it_was_started_with(processes: Processes, tmp_path: Path) -> None:
+def test_a_running_process_is_found_with_its_description(processes: Processes, tmp_path: Path) -> None:
     assert processes.look(tmp_path / "a") is None
     process = _started(processes, tmp_path / "a")
     assert process.alive
@@ -64,7 +64,7 @@ def test_what_runs_is_seen_with_what_it_was_started_with(processes: Processes, t
     assert processes.look(tmp_path / "a") is None
 
 
-def test_what_it_was_started_with_is_known_before_it_has_written_it_down(processes: Processes, tmp_path: Path) -> None:
+def test_a_process_is_described_before_it_has_written_its_file(processes: Processes, tmp_path: Path) -> None:
     processes.start(tmp_path / "a", SLEEP, {"roles": "broker"}, tmp_path / "log", {})
     for _ in range(50):
         found = processes.look(tmp_path / "a")
@@ -74,7 +74,7 @@ def test_what_it_was_started_with_is_known_before_it_has_written_it_down(process
         time.sleep(0.002)
 
 
-def test_whoever_comes_later_sees_it_and_starts_no_second_one(processes: Processes, tmp_path: Path) -> None:
+def test_a_later_supervisor_finds_the_process(processes: Processes, tmp_path: Path) -> None:
     process = _started(processes, tmp_path / "a")
     later = Processes()
     found = later.look(tmp_path / "a")
@@ -87,7 +87,7 @@ def test_whoever_comes_later_sees_it_and_starts_no_second_one(processes: Process
     assert (found.pid, found.what) == (process.pid, {"roles": "broker"})
 
 
-def test_an_end_has_its_code_and_the_log_its_words(processes: Processes, tmp_path: Path) -> None:
+def test_an_ended_process_has_an_exit_code_and_a_last_line(processes: Processes, tmp_path: Path) -> None:
     command = [sys.executable, "-S", "-c", "import os, sys; print(os.environ['MARK']); sys.exit(7)"]
     processes.start(tmp_path / "a", command, {}, tmp_path / "log", {"MARK": "marked"})
     wait_for(lambda: (found := processes.look(tmp_path / "a")) is not None and found.exit_code is not None)
@@ -97,7 +97,7 @@ def test_an_end_has_its_code_and_the_log_its_words(processes: Processes, tmp_pat
     assert (tmp_path / "log").read_text() == "marked\n"
 
 
-def test_a_number_that_another_process_has_by_now_is_not_signalled() -> None:
+def test_a_reused_process_id_is_not_signalled() -> None:
     with subprocess.Popen(SLEEP) as process:
         assert not send(process.pid, "another/1", signal.SIGKILL)
         assert process.poll() is None
@@ -107,7 +107,7 @@ def test_a_number_that_another_process_has_by_now_is_not_signalled() -> None:
     assert not send(process.pid, "", signal.SIGKILL)
 
 
-def test_a_lock_is_of_one_until_it_ends(tmp_path: Path) -> None:
+def test_a_lock_has_one_holder_until_it_is_released(tmp_path: Path) -> None:
     lock, other = Lock(tmp_path / "deep" / "lock"), Lock(tmp_path / "deep" / "lock")
     assert lock.holder() is None
     assert lock.take()

@@ -18,13 +18,14 @@ ROOT = Path(__file__).parents[4]
 SAMPLE = (ROOT / "deploy/samples/kraftcluster.yaml").read_text()
 
 
-def _take(document: dict[str, Any]) -> None:
+def _take(document: dict[str, Any]) -> dict[str, Any]:
+    """Change the sample to the document. Returns the accepted specification."""
     before = values(parsed(yaml.safe_dump(server.sample()), "f").spec)
-    parsed(yaml.safe_dump(document), "kraftcluster.yaml", before)
+    return values(parsed(yaml.safe_dump(document), "kraftcluster.yaml", before).spec)
 
 
 @pytest.mark.parametrize("case", server.REFUSED)
-def test_what_the_api_server_refuses_is_refused_with_its_words(case: str) -> None:
+def test_local_rules_refuse_like_the_api_server(case: str) -> None:
     change, said = server.REFUSED[case]
     document = copy.deepcopy(server.sample())
     change(document["spec"])
@@ -35,14 +36,14 @@ def test_what_the_api_server_refuses_is_refused_with_its_words(case: str) -> Non
 
 
 @pytest.mark.parametrize("case", server.GRANTED)
-def test_what_the_api_server_grants_is_granted(case: str) -> None:
+def test_local_rules_grant_like_the_api_server(case: str) -> None:
     document = copy.deepcopy(server.sample())
     server.GRANTED[case](document["spec"])
-    _take(document)
+    assert (_take(document) == _take(server.sample())) is (case == "nothing")
 
 
 @pytest.mark.parametrize("name", server.NAMES)
-def test_a_name_that_the_api_server_refuses_is_refused_with_its_words(name: str) -> None:
+def test_local_names_are_refused_like_by_the_api_server(name: str) -> None:
     document = copy.deepcopy(server.sample())
     document["metadata"]["name"] = name
     document["spec"]["listeners"].append({"name": "l" * 20, "port": 9093, "type": "NodePort"})
@@ -78,7 +79,7 @@ BAD: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_file_is_refused_with_where_and_what(case: str) -> None:
+def test_a_bad_file_is_refused_with_place_and_reason(case: str) -> None:
     text, said = BAD[case]
     with pytest.raises(BadResourceError) as refused:
         parsed(text, "f.yaml")
@@ -95,12 +96,12 @@ def topic(**spec: Any) -> str:
     return SAMPLE + "---\n" + yaml.safe_dump(resource)
 
 
-def test_a_topics_name_may_have_dots_as_on_kubernetes() -> None:
+def test_names_of_topics_may_contain_dots() -> None:
     text = topic(cluster="sample").replace("name: t\n", "name: orders.v1\n")
     assert list(parsed(text, "f").topics) == ["orders.v1"]
 
 
-def test_the_id_that_a_cluster_was_given_is_not_another_ones() -> None:
+def test_a_cluster_id_cannot_be_changed() -> None:
     mine = "MkU3OEVBNTcwNTJENDM2Qk"
     text = yaml.safe_dump(server.sample())
     assert parsed(text, "f", cluster_id=mine).spec.cluster_id == mine
@@ -108,7 +109,7 @@ def test_the_id_that_a_cluster_was_given_is_not_another_ones() -> None:
         parsed(text, "f", cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
 
 
-def test_topics_of_the_file_are_held_to_their_rules() -> None:
+def test_topics_of_the_file_are_validated() -> None:
     name = parsed(SAMPLE, "f").name
     found = parsed(topic(cluster=name, partitions=3, config={"retention.ms": "5"}), "f")
     assert found.topics["t"]["partitions"] == 3
@@ -127,7 +128,7 @@ def test_topics_of_the_file_are_held_to_their_rules() -> None:
         assert said in str(refused.value)
 
 
-def test_brokers_reach_each_other_by_the_same_listener_until_all_of_them_are_stopped() -> None:
+def test_the_internal_listener_changes_only_while_all_brokers_are_stopped() -> None:
     """Restarted one by one, brokers with the old listener and brokers with the new one could not fetch."""
     before = values(parsed(SAMPLE, "f").spec)
     other = {**before, "listeners": [{"name": "inner", "port": 9093}, *before["listeners"]]}
@@ -138,7 +139,7 @@ def test_brokers_reach_each_other_by_the_same_listener_until_all_of_them_are_sto
 
     assert refused(before, behind) == []
     (said,) = refused(before, other)
-    assert said.startswith("spec: brokers reach each other by the first listener of type Internal")
+    assert said.startswith("spec: all brokers reach each other by the first listener of type Internal")
     assert refused(before, {**other, "hibernated": True}) == [said], "it may run still"
     assert refused({**before, "hibernated": True}, {**other, "hibernated": True}) == []
 
@@ -160,11 +161,11 @@ CEL: dict[str, object] = {
 
 
 @pytest.mark.parametrize("rule", CEL)
-def test_rules_mean_what_they_mean_to_the_api_server(rule: str) -> None:
+def test_rules_are_evaluated_like_by_the_api_server(rule: str) -> None:
     assert compiled(rule)({"self": {"items": [{"n": 1}, {"n": 2}, {"n": 3}]}}) == CEL[rule]
 
 
 @pytest.mark.parametrize("rule", ["self.none", "self.none || false", "1 +", "1 2", "self.x(1)", "a ~ b"])
-def test_a_rule_that_cannot_be_decided_or_read_is_an_error(rule: str) -> None:
+def test_an_undecidable_or_unreadable_rule_is_an_error(rule: str) -> None:
     with pytest.raises(CelError):
         compiled(rule)({"self": {}})

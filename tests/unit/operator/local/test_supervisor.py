@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from kraft_local.folder import Folder, Requests
-from kraft_local.resource import BadResourceError
-from kraft_local.supervisor import Supervisor, asked_for
+from kraft_local.resource import BadResourceError, with_requests
+from kraft_local.supervisor import Supervisor
 from kraft_local.world import unclean
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.observed import Aged
@@ -124,7 +124,9 @@ def test_a_new_cluster_is_formatted_once_and_started(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("step", range(0, 33, 2))
-def test_it_goes_on_after_a_crash_anywhere(stage: Stage, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_supervisor_continues_after_a_crash_at_any_step(
+    stage: Stage, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It dies right after that many steps, and keeps only the disk and the running processes."""
     stage.load()
     done = 0
@@ -157,7 +159,7 @@ def test_it_goes_on_after_a_crash_anywhere(stage: Stage, step: int, monkeypatch:
     assert len([name for name in stage.fakes.started if name.isdigit()]) == 6
 
 
-def test_a_wrong_change_is_told_once_and_what_is_in_force_stays(stage: Stage) -> None:
+def test_a_wrong_change_is_reported_once_and_the_old_specification_stays(stage: Stage) -> None:
     stage.load()
     stage.passes(8)
     before = stage.folder.memory()
@@ -176,7 +178,7 @@ def test_a_wrong_change_is_told_once_and_what_is_in_force_stays(stage: Stage) ->
     assert stage.shown.resource["local"]["trouble"] == ""
 
 
-def test_a_file_that_is_being_written_is_waited_for(stage: Stage) -> None:
+def test_a_file_during_a_write_is_read_again_later(stage: Stage) -> None:
     stage.load()
     whole = stage.file.read_text()
     for part in ("", whole[:100], whole[:-20]):
@@ -188,7 +190,7 @@ def test_a_file_that_is_being_written_is_waited_for(stage: Stage) -> None:
     assert stage.shown.resource["spec"]["replicas"] == 4
 
 
-def test_a_volume_that_came_later_is_formatted_while_its_node_is_down(stage: Stage) -> None:
+def test_an_added_volume_is_formatted_while_its_node_is_down(stage: Stage) -> None:
     stage.load()
     stage.passes(8)
     stage.change(lambda spec: spec["nodePools"][1]["storage"]["volumes"].append({"name": "more", "size": "1Gi"}))
@@ -205,7 +207,7 @@ def test_a_volume_that_came_later_is_formatted_while_its_node_is_down(stage: Sta
     assert node["volumes"] == ["data", "more"]
 
 
-def test_a_file_that_is_gone_changes_nothing(stage: Stage) -> None:
+def test_a_deleted_file_changes_nothing(stage: Stage) -> None:
     stage.load()
     stage.passes(8)
     stage.file.unlink()
@@ -221,7 +223,7 @@ def test_another_clusters_file_is_refused(stage: Stage) -> None:
         stage.load()
 
 
-def test_more_brokers_are_made_as_the_file_says(stage: Stage) -> None:
+def test_more_replicas_in_the_file_start_brokers(stage: Stage) -> None:
     stage.load()
     stage.passes(8)
     stage.change(lambda spec: spec.update(replicas=5))
@@ -231,10 +233,10 @@ def test_more_brokers_are_made_as_the_file_says(stage: Stage) -> None:
     assert stage.folder.memory().ports["105/plain"] == 9492
 
 
-def test_nobody_is_restarted_while_the_quorum_is_unknown(stage: Stage) -> None:
+def test_an_unknown_quorum_permits_no_restart(stage: Stage) -> None:
     stage.load()
     stage.passes(8)
-    with stage.folder.asking() as requests:
+    with stage.folder.changing_requests() as requests:
         requests.annotations["kraftcluster.io/roll"] = "101=now"
     stage.passes(3)
     assert all(run.asked == 0 for run in stage.fakes.runs.values())
@@ -242,19 +244,19 @@ def test_nobody_is_restarted_while_the_quorum_is_unknown(stage: Stage) -> None:
     assert node["needsRestart"] == ["roll"]
 
 
-def test_a_pause_that_was_asked_for_holds_everything(stage: Stage) -> None:
+def test_a_requested_pause_stops_all_steps(stage: Stage) -> None:
     stage.load()
-    with stage.folder.asking() as requests:
+    with stage.folder.changing_requests() as requests:
         requests.paused = True
     stage.passes(5)
     assert stage.fakes.runs == {}
-    with stage.folder.asking() as requests:
+    with stage.folder.changing_requests() as requests:
         requests.paused = False
     stage.passes(8)
     assert stage.running() == NODES
 
 
-def test_a_stop_is_of_brokers_then_controllers(stage: Stage) -> None:
+def test_brokers_stop_before_controllers(stage: Stage) -> None:
     stage.load()
     stage.passes(8)
     order: list[int] = []
@@ -313,7 +315,7 @@ def test_a_node_that_crashed_and_runs_again_stops_cleanly(stage: Stage) -> None:
     assert asyncio.run(stage.supervisor.stop_all(asyncio.Event()))
 
 
-def test_a_stop_at_once_ends_what_is_deaf_and_says_so(stage: Stage) -> None:
+def test_an_immediate_stop_kills_unresponsive_nodes_and_reports_it(stage: Stage) -> None:
     stage.load()
     stage.passes(8)
     for run in stage.fakes.runs.values():
@@ -324,7 +326,7 @@ def test_a_stop_at_once_ends_what_is_deaf_and_says_so(stage: Stage) -> None:
     assert stage.running() == []
 
 
-def test_a_pass_that_fails_is_told_and_followed_by_the_next(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_pass_is_reported_and_the_next_runs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.load()
     stop = asyncio.Event()
     passes: list[int] = []
@@ -342,15 +344,15 @@ def test_a_pass_that_fails_is_told_and_followed_by_the_next(stage: Stage, monkey
     assert "ValueError: a mistake" in stage.shown.events[-1]
 
 
-def test_requests_are_added_to_what_the_file_says() -> None:
+def test_requests_are_added_to_the_specification_of_the_file() -> None:
     spec = sample(replacements=[{"name": "a", "node": 1, "by": "EmptyDisk"}]).spec
     item = {"name": "a", "node": 2, "by": "NewId"}
-    found = asked_for(spec, Requests(replacements=[item, {**item, "name": "b"}], hibernated=True))
+    found = with_requests(spec, Requests(replacements=[item, {**item, "name": "b"}], hibernated=True))
     assert [(one.name, one.node) for one in found.replacements] == [("a", 1), ("b", 2)], "the file's come first"
     assert (found.paused, found.hibernated) == (False, True)
 
 
-def test_who_only_looks_tells_what_a_file_would_begin(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_preview_lists_the_steps_for_a_file(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.load()
     stage.passes(8)
     written = (stage.folder.root / "cluster.json").read_text()
@@ -375,7 +377,7 @@ def test_a_request_of_the_command_line_ends_with_its_replacement(stage: Stage) -
     stage.load()
     stage.passes(1)
     items = [{"name": name, "node": 2, "by": "EmptyDisk", "accept": []} for name in ("done", "open")]
-    with stage.folder.asking() as requests:
+    with stage.folder.changing_requests() as requests:
         requests.replacements = items
     record = stage.supervisor.memory.record
     stage.supervisor.memory.record = record.replacing(ReplacementRecord("done", 2, "EmptyDisk", done=True))

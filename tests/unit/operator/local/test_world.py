@@ -40,7 +40,7 @@ class Stage:
         """Kill the supervisor and start another."""
         memory = self.folder.memory()
         self.world = World(
-            self.folder, memory, self.fakes, lambda: self.now, say=self.said.append, free=lambda _port: True
+            self.folder, memory, self.fakes, lambda: self.now, show=self.said.append, free=lambda _port: True
         )
         return self.world
 
@@ -75,7 +75,7 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-def test_what_is_remembered_survives_with_a_port_for_everybody(stage: Stage) -> None:
+def test_the_memory_and_the_ports_survive_a_restart(stage: Stage) -> None:
     ports = stage.world.memory.ports
     assert ports["101/plain"] == 9092
     assert ports["1/controller"] == 9093
@@ -88,19 +88,19 @@ def test_what_is_remembered_survives_with_a_port_for_everybody(stage: Stage) -> 
     assert ports.items() <= memory.ports.items()
 
 
-def test_two_clusters_that_begin_at_once_get_other_ports(stage: Stage, tmp_path: Path) -> None:
+def test_two_clusters_that_start_together_get_different_ports(stage: Stage, tmp_path: Path) -> None:
     """Neither listened yet when the other one looked: nodes of both got the same ports, for good."""
     assert stage.folder.lock.take()
-    second = World(Folder(tmp_path / "second"), Memory(), stage.fakes, lambda: 0.0, say=str, free=lambda _port: True)
+    second = World(Folder(tmp_path / "second"), Memory(), stage.fakes, lambda: 0.0, show=str, free=lambda _port: True)
     second.remember(stage.cluster, do.Remember(RECORD, ""))
     assert not {*second.memory.ports.values()} & {*stage.world.memory.ports.values()}
     stage.folder.lock.release()
-    third = World(Folder(tmp_path / "third"), Memory(), stage.fakes, lambda: 0.0, say=str, free=lambda _port: True)
+    third = World(Folder(tmp_path / "third"), Memory(), stage.fakes, lambda: 0.0, show=str, free=lambda _port: True)
     third.remember(stage.cluster, do.Remember(RECORD, ""))
     assert third.memory.ports == stage.world.memory.ports, "nobody drives the first one now"
 
 
-def test_a_port_that_is_taken_is_not_given() -> None:
+def test_a_port_in_use_is_not_assigned() -> None:
     nodes = [Node(101, "brokers", False, True), Node(102, "brokers", False, True)]
     said: list[str] = []
     ports = given(sample(), nodes, {}, 0, lambda port: port not in {9092, 9404}, said.append)
@@ -130,7 +130,7 @@ def test_a_disk_is_made_formatted_and_marked(stage: Stage) -> None:
     assert stage.world.kube(stage.cluster, {}).jobs == {}
 
 
-def test_a_format_that_failed_is_told_and_tried_again(stage: Stage) -> None:
+def test_a_failed_format_is_reported_and_repeated(stage: Stage) -> None:
     stage.do(do.CreateVolume(101, 0), do.Format(101, 0))
     (stage.node() / "format.log").write_text("first\nno space left\n")
     stage.fakes.end(stage.node() / "format-0", 1)
@@ -139,34 +139,34 @@ def test_a_format_that_failed_is_told_and_tried_again(stage: Stage) -> None:
     assert stage.world.kube(stage.cluster, {}).jobs == {}
 
 
-def test_a_format_whose_end_nobody_saw_is_done_again(stage: Stage) -> None:
+def test_a_format_with_unknown_outcome_is_repeated(stage: Stage) -> None:
     stage.do(do.CreateVolume(101, 0), do.Format(101, 0))
     stage.fakes.end(stage.node() / "format-0", None)
     assert stage.reborn().kube(stage.cluster, {}).jobs == {}
     stage.do(do.Format(101, 0))
 
 
-def test_a_disk_of_somebody_else_shows_whose_it_is(stage: Stage) -> None:
+def test_a_foreign_disk_shows_its_owner(stage: Stage) -> None:
     stage.format()
     meta = stage.folder.disk(101, 0) / "data" / "meta.properties"
     meta.write_text(meta.read_text().replace("node.id=101", "node.id=7"))
     assert stage.world.kube(stage.cluster, {}).volumes[101, 0].formatted_for == f"{CLUSTER_ID}/7"
 
 
-def test_a_disk_that_has_lost_what_was_on_it_is_none(stage: Stage) -> None:
+def test_a_disk_without_meta_properties_does_not_count(stage: Stage) -> None:
     stage.format()
     (stage.folder.disk(101, 0) / "data" / "meta.properties").unlink()
     assert stage.world.kube(stage.cluster, {}).volumes == {}
 
 
-def test_a_format_of_who_leaves_is_dropped(stage: Stage) -> None:
+def test_a_dropped_format_job_is_gone(stage: Stage) -> None:
     stage.do(do.CreateVolume(101, 0), do.Format(101, 0))
     assert (101, 0) in stage.world.kube(stage.cluster, {}).jobs
     stage.do(do.DropJob(101, 0))
     assert (101, 0) not in stage.world.kube(stage.cluster, {}).jobs
 
 
-def test_a_node_runs_with_its_file_and_is_ready_when_it_says_so(stage: Stage) -> None:
+def test_a_node_runs_with_its_file_and_reports_readiness(stage: Stage) -> None:
     stage.format()
     stage.do(do.CreatePod(101, ASPECTS))
     text = (stage.node() / "server.properties").read_text()
@@ -185,7 +185,7 @@ def test_a_node_runs_with_its_file_and_is_ready_when_it_says_so(stage: Stage) ->
     assert stage.pod().ready
 
 
-def test_a_node_that_ends_starts_again_a_little_later_and_ever_later(stage: Stage) -> None:
+def test_a_node_that_ends_restarts_after_growing_pauses(stage: Stage) -> None:
     stage.format()
     waits = []
     for _ in range(8):
@@ -210,7 +210,7 @@ def test_a_node_that_ends_starts_again_a_little_later_and_ever_later(stage: Stag
     assert stage.pod() is None, "it had been well for long enough"
 
 
-def test_what_does_not_run_is_taken_away_at_once(stage: Stage) -> None:
+def test_a_stopped_process_is_removed_at_once(stage: Stage) -> None:
     stage.format()
     stage.do(do.CreatePod(101, ASPECTS))
     stage.fakes.end(stage.node(), 1)
@@ -219,7 +219,7 @@ def test_what_does_not_run_is_taken_away_at_once(stage: Stage) -> None:
     assert stage.pod() is None
 
 
-def test_a_stop_is_asked_for_once_and_helped_where_time_is_up(stage: Stage) -> None:
+def test_a_stop_is_requested_once_and_enforced_after_the_grace_period(stage: Stage) -> None:
     stage.format()
     stage.do(do.CreatePod(101, ASPECTS))
     run = stage.fakes.runs[stage.node()]
@@ -237,7 +237,7 @@ def test_a_stop_is_asked_for_once_and_helped_where_time_is_up(stage: Stage) -> N
     assert stage.pod() is None
 
 
-def test_whoever_comes_after_a_crash_goes_on_stopping(stage: Stage) -> None:
+def test_after_a_crash_a_new_supervisor_finishes_the_stop(stage: Stage) -> None:
     stage.format()
     stage.do(do.CreatePod(101, ASPECTS))
     stage.fakes.runs[stage.node()].deaf = True
@@ -251,18 +251,18 @@ def test_whoever_comes_after_a_crash_goes_on_stopping(stage: Stage) -> None:
     assert not stage.pod().terminating
 
 
-def test_who_only_looks_changes_nothing(stage: Stage) -> None:
+def test_an_observer_changes_nothing(stage: Stage) -> None:
     stage.format()
     stage.do(do.CreatePod(101, ASPECTS))
     stage.fakes.end(stage.node(), 1)
     memory = stage.folder.memory()
-    looker = World(stage.folder, memory, stage.fakes, lambda: stage.now + 100, say=stage.said.append, acts=False)
+    looker = World(stage.folder, memory, stage.fakes, lambda: stage.now + 100, show=stage.said.append, acts=False)
     assert looker.kube(stage.cluster, {}).pods[101].message == "has ended"
     assert stage.node() in stage.fakes.runs
     assert stage.said == []
 
 
-def test_a_new_disk_leaves_the_old_one_as_it_was(stage: Stage) -> None:
+def test_a_new_disk_leaves_the_old_one_unchanged(stage: Stage) -> None:
     stage.format()
     stage.do(do.Remember(RECORD.having(replace(RECORD.nodes[1], disk=1)), ""))
     stage.format(disk=1)
@@ -273,11 +273,11 @@ def test_a_new_disk_leaves_the_old_one_as_it_was(stage: Stage) -> None:
     assert sorted(stage.world.kube(stage.cluster, {}).volumes) == [(101, 1)]
 
 
-def test_steps_of_the_cluster_itself_are_left_to_it(stage: Stage) -> None:
+def test_steps_inside_the_cluster_are_not_carried_out_locally(stage: Stage) -> None:
     assert not stage.world.carry_out(stage.cluster, do.Unregister(101))
 
 
-def test_a_disk_tells_which_replacements_are_done(stage: Stage) -> None:
+def test_a_disk_records_finished_replacements(stage: Stage) -> None:
     stage.format()
     assert stage.kube().volumes[101, 0].replaced == frozenset()  # type: ignore[attr-defined]
     stage.do(do.MarkReplaced(101, 0, ("disk", "older")))

@@ -1,4 +1,4 @@
-"""The laws of the end-to-end chaos find real faults, and excuse what the chaos did a moment ago."""
+"""The laws of the end-to-end chaos find real faults, and excuse recent faults of the chaos itself."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def _judged(ready: list[int], path: str, *, struck: bool = False, asked: int = 0
 
 
 @pytest.mark.parametrize("number", [3, 103])
-def test_a_node_without_which_too_few_are_ready_must_not_be_stopped(number: int) -> None:
+def test_a_node_that_the_quorum_or_isrs_need_must_not_be_stopped(number: int) -> None:
     assert not _judged([1, 2, 3, 101, 102, 103], f"{PODS}/c-{number}")
     fewer = [2, 3, 102, 103]
     assert len(_judged(fewer, f"{PODS}/c-{number}")) == 1
     assert not _judged(fewer, f"{PODS}/c-{number}", struck=True), "nobody can look and act at one moment"
 
 
-def test_a_node_that_is_down_may_be_made_anew() -> None:
+def test_a_stopped_node_may_be_recreated() -> None:
     assert not _judged([2, 102], f"{PODS}/c-1")
 
 
-def test_a_volume_goes_only_with_a_replacement() -> None:
+def test_a_volume_is_deleted_only_by_a_replacement() -> None:
     assert len(_judged([], f"{CLAIMS}/data-c-101-0")) == 1
     assert not _judged([], f"{CLAIMS}/data-c-101-0", asked=101)

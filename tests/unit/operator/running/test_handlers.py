@@ -26,8 +26,8 @@ def test_every_handler_runs_on_the_loop() -> None:
     assert [one.id for one in found if not inspect.iscoroutinefunction(one.fn)] == []
 
 
-def test_a_new_leader_looks_at_all_clusters_at_once_and_at_each_only_once() -> None:
-    """A cluster whose event was lost waited for the whole pause between two looks."""
+def test_a_new_leader_reconciles_each_cluster_once_at_once() -> None:
+    """If its event was lost, a cluster waited for the whole pause between two looks."""
 
     async def main() -> None:
         passes: list[Key] = []
@@ -64,7 +64,7 @@ async def _turns(queue: Queue) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_a_resource_that_was_made_again_is_a_change() -> None:
+def test_a_recreated_resource_is_a_change() -> None:
     """After a gap, a watch lists what exists. A new object of the same generation looked like an echo of the old."""
     made, woken = kopf.OperatorRegistry(), list[Key]()
     handlers._pipeline_wakers(made, woken.append)

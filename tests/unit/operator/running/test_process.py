@@ -106,7 +106,7 @@ def _made(server: ApiServer, kind: str) -> list[str]:
     return sorted(name for other, _, name in server.objects if other == kind)
 
 
-def test_it_takes_the_lease_works_and_gives_it_back(tmp_path: Path) -> None:
+def test_the_operator_takes_the_lease_works_and_returns_it(tmp_path: Path) -> None:
     async def main() -> None:
         server = ApiServer()
         async with server as url, _running(tmp_path, url) as (process, health, metrics):
@@ -122,7 +122,7 @@ def test_it_takes_the_lease_works_and_gives_it_back(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_it_ends_with_1_when_another_one_has_the_lease(tmp_path: Path) -> None:
+def test_the_operator_exits_with_1_if_it_loses_the_lease(tmp_path: Path) -> None:
     async def main() -> None:
         server = ApiServer()
         async with server as url, _running(tmp_path, url) as (process, _, _):
@@ -135,7 +135,7 @@ def test_it_ends_with_1_when_another_one_has_the_lease(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_one_that_waits_for_the_lease_is_alive_and_writes_nothing(tmp_path: Path) -> None:
+def test_a_waiting_operator_is_alive_and_writes_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         server = ApiServer()
         server.put("KRaftCluster", cluster("one"))
@@ -153,7 +153,7 @@ def test_one_that_waits_for_the_lease_is_alive_and_writes_nothing(tmp_path: Path
     asyncio.run(main())
 
 
-def test_watches_select_on_the_server_and_list_anew_after_410(tmp_path: Path) -> None:
+def test_watches_filter_on_the_server_and_list_again_after_410(tmp_path: Path) -> None:
     async def main() -> None:
         server = ApiServer()
         async with server as url, _running(tmp_path, url) as (_, _, _):
@@ -173,7 +173,7 @@ def test_watches_select_on_the_server_and_list_anew_after_410(tmp_path: Path) ->
     asyncio.run(main())
 
 
-def test_it_survives_an_api_server_that_refuses_for_a_while(tmp_path: Path) -> None:
+def test_the_operator_survives_an_api_server_that_refuses_for_a_while(tmp_path: Path) -> None:
     async def main() -> None:
         server = ApiServer()
         server.refuse = lambda verb, where: 503 if where.kind != "Lease" else None
@@ -188,7 +188,7 @@ def test_it_survives_an_api_server_that_refuses_for_a_while(tmp_path: Path) -> N
     asyncio.run(main())
 
 
-def test_kopf_runs_it_for_development(tmp_path: Path) -> None:
+def test_kopf_runs_the_operator_for_development(tmp_path: Path) -> None:
     async def main() -> None:
         server = ApiServer()
         server.put("KRaftCluster", cluster("one"))

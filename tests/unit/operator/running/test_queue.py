@@ -44,7 +44,7 @@ async def _turns(count: int = 20) -> None:
 # The queue
 
 
-def test_events_that_come_together_are_one_pass_and_those_during_it_another() -> None:
+def test_concurrent_events_are_one_pass_and_later_ones_another() -> None:
     async def main() -> None:
         passes: list[Key] = []
         gate = asyncio.Event()
@@ -107,7 +107,7 @@ def test_the_earlier_time_wins() -> None:
     run(main())
 
 
-def test_passes_that_fail_come_again_ever_later_and_keep_nobody_else() -> None:
+def test_failed_passes_are_repeated_with_growing_pauses() -> None:
     async def main() -> None:
         clock = Clock()
         failed: list[float] = []
@@ -136,7 +136,7 @@ def test_passes_that_fail_come_again_ever_later_and_keep_nobody_else() -> None:
     run(main())
 
 
-def test_events_of_a_pass_s_own_writes_make_a_single_pass_more() -> None:
+def test_events_of_a_passs_own_writes_cause_a_single_further_pass() -> None:
     """Each of six pods that a pass created caused a pass of its own."""
 
     async def main() -> None:
@@ -169,7 +169,7 @@ def test_events_of_a_pass_s_own_writes_make_a_single_pass_more() -> None:
 # The Lease
 
 
-def test_one_of_two_holds_the_lease_and_the_other_takes_over_when_it_is_not_renewed() -> None:
+def test_a_second_operator_takes_over_an_expired_lease() -> None:
     async def main() -> None:
         api, clock = FakeApi(), Clock()
         api.replace = _replace(api)  # type: ignore[attr-defined]
@@ -195,7 +195,7 @@ def test_one_of_two_holds_the_lease_and_the_other_takes_over_when_it_is_not_rene
     run(main())
 
 
-def test_who_cannot_renew_stops_before_another_may_take_over() -> None:
+def test_an_operator_that_cannot_renew_stops_before_another_takes_over() -> None:
     """A lease of 0.9 s in real time, because timeouts are real."""
 
     async def main() -> None:
@@ -222,7 +222,7 @@ def test_who_cannot_renew_stops_before_another_may_take_over() -> None:
     run(main())
 
 
-def test_a_lease_that_is_given_back_is_taken_at_once() -> None:
+def test_a_returned_lease_is_taken_at_once() -> None:
     async def main() -> None:
         api, clock = FakeApi(), Clock()
         api.replace = _replace(api)  # type: ignore[attr-defined]
@@ -235,7 +235,7 @@ def test_a_lease_that_is_given_back_is_taken_at_once() -> None:
     run(main())
 
 
-def test_a_lease_is_given_back_whose_request_a_stop_cut_off() -> None:
+def test_a_lease_whose_request_was_interrupted_is_returned() -> None:
     """No replica held it then, and no replica could take it for 15 s."""
 
     async def main() -> None:
@@ -262,7 +262,7 @@ def test_a_lease_is_given_back_whose_request_a_stop_cut_off() -> None:
     run(main())
 
 
-def test_a_lease_that_nobody_has_held_is_taken() -> None:
+def test_a_lease_without_a_holder_is_taken() -> None:
     """The chart creates it, so that it is deleted with the release."""
 
     async def main() -> None:
@@ -274,7 +274,7 @@ def test_a_lease_that_nobody_has_held_is_taken() -> None:
     run(main())
 
 
-def test_of_two_that_take_it_at_once_one_gets_it() -> None:
+def test_of_two_simultaneous_requests_for_a_lease_one_succeeds() -> None:
     async def main() -> None:
         api, clock = FakeApi(), Clock()
         api.replace = _replace(api)  # type: ignore[attr-defined]
@@ -294,7 +294,7 @@ def _replace(api: FakeApi) -> Any:
     return replace
 
 
-def test_a_queue_that_is_closed_ends_the_passes_at_hand_and_begins_no_other() -> None:
+def test_a_closed_queue_finishes_its_passes_and_starts_none() -> None:
     async def main() -> None:
         gate, passes = asyncio.Event(), []
 
@@ -324,7 +324,7 @@ def test_a_queue_that_is_closed_ends_the_passes_at_hand_and_begins_no_other() ->
 # Settings
 
 
-def test_the_environment_is_understood() -> None:
+def test_settings_are_read_from_the_environment() -> None:
     env = {"KRAFT_NAMESPACES": "a, b,", "KRAFT_LEASE": "l", "KRAFT_LEASE_SECONDS": "9", "POD_NAME": "p"}
     settings = Settings.of(env)
     assert settings.namespaces == ("a", "b")
@@ -338,6 +338,6 @@ def test_the_environment_is_understood() -> None:
     "name",
     ["KRAFT_LEASE_SECONDS", "KRAFT_RESYNC_SECONDS", "KRAFT_HEALTH_PORT", "KRAFT_LOG_LEVEL"],
 )
-def test_what_is_not_understood_of_it_is_named(name: str) -> None:
+def test_a_wrong_setting_in_the_environment_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         Settings.of({name: "soon"})

@@ -30,7 +30,7 @@ def without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kraft_operator.observe.status.Statuses.whole", lambda *_: True)
 
 
-def test_a_cluster_that_rests_costs_no_request() -> None:
+def test_a_resting_cluster_costs_no_request() -> None:
     async def main() -> None:
         api, operator = await _rested()
         api.reads = 0
@@ -43,7 +43,7 @@ def test_a_cluster_that_rests_costs_no_request() -> None:
     asyncio.run(main())
 
 
-def test_a_change_that_a_watch_tells_of_ends_the_rest() -> None:
+def test_a_change_reported_by_a_watch_ends_the_rest() -> None:
     async def main() -> None:
         api, operator = await _rested()
         api.objects["Pod", "demo", "sample-102"]["status"]["phase"] = "Failed"
@@ -56,7 +56,7 @@ def test_a_change_that_a_watch_tells_of_ends_the_rest() -> None:
     asyncio.run(main())
 
 
-def test_everything_is_read_anew_after_a_while_whatever_watches_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_objects_are_read_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         api, operator = await _rested()
         memory = operator._memories[KEY]
@@ -70,7 +70,7 @@ def test_everything_is_read_anew_after_a_while_whatever_watches_tell(monkeypatch
     asyncio.run(main())
 
 
-def test_a_step_is_planned_with_objects_that_are_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_planned_with_freshly_read_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     """No step relies on what a watch may not have reported yet."""
 
     async def main() -> None:
@@ -93,7 +93,7 @@ def test_a_step_is_planned_with_objects_that_are_read_anew(monkeypatch: pytest.M
     asyncio.run(main())
 
 
-def test_a_change_during_a_whole_pass_is_not_slept_through() -> None:
+def test_a_change_during_a_pass_is_not_missed() -> None:
     async def main() -> None:
         api, operator = await _rested()
         operator.touched(KEY)
@@ -113,7 +113,7 @@ def test_a_change_during_a_whole_pass_is_not_slept_through() -> None:
     asyncio.run(main())
 
 
-def test_a_change_while_topics_are_looked_at_is_not_slept_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_while_topics_are_read_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cluster rested for twenty minutes with the earlier objects."""
 
     async def main() -> None:
@@ -132,7 +132,7 @@ def test_a_change_while_topics_are_looked_at_is_not_slept_through(monkeypatch: p
     asyncio.run(main())
 
 
-def test_an_operator_that_stops_begins_no_step() -> None:
+def test_a_stopping_operator_starts_no_step() -> None:
     async def main() -> None:
         api = new_api()
         operator = new_operator(api)
@@ -146,7 +146,7 @@ def test_an_operator_that_stops_begins_no_step() -> None:
     asyncio.run(main())
 
 
-def test_a_change_while_the_first_objects_are_read_keeps_the_cluster_from_resting() -> None:
+def test_a_change_during_the_first_reads_prevents_the_rest() -> None:
     """The objects may be older than the change."""
 
     async def main() -> None:

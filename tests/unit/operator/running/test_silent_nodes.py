@@ -26,7 +26,7 @@ async def _silent() -> asyncio.Server:
     return await asyncio.start_server(serve, "127.0.0.1", 0)
 
 
-def test_a_node_that_is_not_ready_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_view_does_not_wait_for_unready_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "ANSWER_S", 1000.0)
     monkeypatch.setattr(status, "STARTS_S", 0.01)
 
@@ -42,7 +42,7 @@ def test_a_node_that_is_not_ready_is_not_waited_for(monkeypatch: pytest.MonkeyPa
     asyncio.run(main())
 
 
-def test_the_quorum_is_not_waited_for_while_no_node_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_view_does_not_wait_for_a_quorum_without_ready_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "STARTS_S", 0.01)
 
     def found(*, ready: bool) -> Found:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kraft_operator.kube.client import ApiError
-from tests.unit.operator.test_pipelines import World
+from tests.unit.operator.pipelines.test_pipelines import World
 
 
-def test_an_operator_that_stops_begins_no_write_of_a_pipeline() -> None:
+def test_a_stopping_operator_starts_no_write_of_a_pipeline() -> None:
     """A whole pass began or continued, and wrote when the next leader might already work."""
     world = World("KafkaTable")
     writes: list[str] = []

@@ -16,7 +16,8 @@ from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.storage import open_storage
 from kraft_protocol.client.errors import DataLossError
 from kraft_protocol.records.batch import build_batch
-from tests.compat.test_pipeline_table import rows
+from tests.compat.pipeline.test_pipeline_table import rows
+from tests.documents import table_document
 from tests.feed import Fed
 
 KINDS = ["delta", "iceberg", "parquet"]
@@ -31,19 +32,8 @@ class Dies(Runner):
 
 
 def given(path: Path, kind: str, **more: Any) -> table_spec.TableSpec:
-    document = {
-        "apiVersion": table_spec.API_VERSION,
-        "kind": table_spec.KIND,
-        "metadata": {"name": "t"},
-        "spec": {
-            "bootstrapServers": "a:1",
-            "topics": {"names": ["t"]},
-            "table": {"path": str(path), "format": kind},
-            "value": {"format": "json", "schema": {"n": "long"}},
-            **more,
-        },
-    }
-    return table_spec.parse(document)
+    value = {"format": "json", "schema": {"n": "long"}}
+    return table_spec.parse(table_document(name="t", table={"path": str(path), "format": kind}, value=value, **more))
 
 
 def batch(which: type[Runner], wanted: table_spec.TableSpec, values: list[bytes], *, gone: int = 0) -> Progress:
@@ -73,7 +63,7 @@ def offsets(wanted: table_spec.TableSpec) -> tuple[list[int], list[int]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_repeated_batch_has_its_dead_letters_once_and_counts_them(tmp_path: Path, kind: str) -> None:
+def test_a_repeated_batch_writes_its_dead_letters_once(tmp_path: Path, kind: str) -> None:
     wanted = given(tmp_path / "t", kind)
     died(wanted)
     done = batch(Runner, wanted, BEFORE)
@@ -82,7 +72,7 @@ def test_a_repeated_batch_has_its_dead_letters_once_and_counts_them(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_dead_letter_stays_one_when_the_specification_would_take_it_now(tmp_path: Path, kind: str) -> None:
+def test_a_repeated_batch_keeps_dead_letters_under_a_new_specification(tmp_path: Path, kind: str) -> None:
     """Before, the record became a row as well."""
     died(given(tmp_path / "t", kind))
     # A registry may know a schema now, or a parser may be repaired: the same bytes become a value.
@@ -93,7 +83,7 @@ def test_a_dead_letter_stays_one_when_the_specification_would_take_it_now(tmp_pa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_row_that_is_none_now_becomes_a_dead_letter_of_the_same_batch(
+def test_a_row_refused_at_a_repeat_becomes_a_dead_letter(
     tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Before, the record was lost: neither a row nor a dead letter. A second crash in between changes nothing."""
@@ -113,7 +103,7 @@ def test_a_row_that_is_none_now_becomes_a_dead_letter_of_the_same_batch(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_repeated_batch_whose_log_has_fewer_records_names_both_counts(tmp_path: Path, kind: str) -> None:
+def test_a_repeated_batch_with_fewer_records_names_both_counts(tmp_path: Path, kind: str) -> None:
     """Before, the rows were missing without an error."""
     wanted = given(tmp_path / "t", kind)
     died(wanted)
@@ -129,7 +119,7 @@ def test_a_repeated_batch_whose_log_has_fewer_records_names_both_counts(tmp_path
     assert offsets(wanted) == ([2, 4], [1, 3])
 
 
-def test_without_failing_on_loss_the_difference_is_on_record(tmp_path: Path) -> None:
+def test_with_fail_on_data_loss_off_the_difference_is_recorded(tmp_path: Path) -> None:
     wanted = given(tmp_path / "t", "parquet", failOnDataLoss=False)
     died(wanted)
     assert batch(Runner, wanted, BEFORE, gone=1).rows == 2

@@ -1,4 +1,4 @@
-"""Dead letters replayed after a repair: each becomes a row once, whatever is killed; repeated failures stay."""
+"""Dead letters replayed after a repair: each becomes a row once, even after kills; repeated failures stay."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import replay as module
@@ -24,23 +24,14 @@ from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.storage import open_storage
 from kraft_protocol.client.errors import ClientError
 from kraft_protocol.records.batch import build_batch
+from tests.documents import table_document
 from tests.feed import Feed
 
 
 def table(path: Path, value: dict[str, Any] | None = None, **more: Any) -> table_spec.TableSpec:
-    document = {
-        "apiVersion": "kraftcluster.io/v1alpha1",
-        "kind": "KafkaTable",
-        "metadata": {"name": "orders"},
-        "spec": {
-            "bootstrapServers": "a:1",
-            "topics": {"names": ["t"]},
-            "engine": {"mode": "inline"},
-            "value": {"format": "json", **(value or {})},
-            "table": {"path": str(path), **more},
-        },
-    }
-    return table_spec.parse(document)
+    value = {"format": "json", **(value or {})}
+    sections = {"engine": {"mode": "inline"}, "value": value, "table": {"path": str(path), **more}}
+    return table_spec.parse(table_document(**sections))
 
 
 def rows(given: table_spec.TableSpec) -> list[dict[str, Any]]:
@@ -65,7 +56,7 @@ REPAIRED = {"evolve": "additive"}
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
-def test_what_a_repair_makes_good_becomes_a_row_once(tmp_path: Path, kind: str) -> None:
+def test_a_repaired_dead_letter_becomes_a_row_once(tmp_path: Path, kind: str) -> None:
     before = table(tmp_path / "t", {"schema": {"id": "long"}}, format=kind)
     feed = Feed(before)
     feed.values(*VALUES)
@@ -126,7 +117,7 @@ def test_a_replay_that_is_killed_is_finished_by_the_next(
     assert there <= known
 
 
-def test_the_letters_of_a_batch_that_is_half_done_are_left_to_the_stream(tmp_path: Path) -> None:
+def test_dead_letters_of_an_unfinished_batch_are_left_to_the_stream(tmp_path: Path) -> None:
     given = table(tmp_path / "t", {"schema": {"id": "long"}})
     Feed(given).values(*VALUES)
     dead = open_table(given, dead_letters=True)
@@ -153,7 +144,7 @@ def test_the_letters_of_a_batch_that_is_half_done_are_left_to_the_stream(tmp_pat
     assert left(after) == [1, 2, 2, 3]
 
 
-def test_letters_of_a_half_done_batch_are_found_after_a_replay_wrote_them_anew(tmp_path: Path) -> None:
+def test_dead_letters_of_an_unfinished_batch_are_found_after_a_replay(tmp_path: Path) -> None:
     """They were in a merged file with others. The new file had the name of the replay's batch, so a repeated batch of
     the stream did not read it and made its letters again.
     """
@@ -222,7 +213,7 @@ def test_rows_by_key_do_not_go_back(tmp_path: Path) -> None:
     assert [(row["id"], row["n"], row["more"]) for row in found] == [(1, 9, None), (2, 2, 2)]
 
 
-def test_a_registry_that_is_away_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_registry_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = table(tmp_path / "t", {"schema": {"id": "long"}})
     Feed(given).values(*VALUES)
     monkeypatch.setattr(values, "decode", _away)
@@ -237,9 +228,30 @@ def _away(*_: Any, **__: Any) -> None:
     raise ClientError("schema registry: away")
 
 
-def test_what_cannot_be_replayed_is_said(tmp_path: Path) -> None:
+def test_an_impossible_replay_is_refused(tmp_path: Path) -> None:
     assert replay(table(tmp_path / "t")) == Replayed(0, 0)
     from dataclasses import replace
 
     with pytest.raises(SpecError, match=r"spec.transform: dead letters of a table with a transform"):
         replay(replace(table(tmp_path / "t"), transform="SELECT 1"))
+
+
+@pytest.mark.parametrize("kind", ["append", "upsert"])
+def test_a_column_that_its_owner_has_widened_takes_the_dead_letters(tmp_path: Path, kind: str) -> None:
+    """deltalake neither reads nor writes tables with Delta's type widening, so the owner rewrites the table."""
+    more = {"mode": "upsert", "key": ["id"]} if kind == "upsert" else {}
+    narrow, wide = ({"schema": {"id": "long", "n": kind}} for kind in ("int", "long"))
+    given = table(tmp_path / "t", narrow, format="delta", **more)
+    feed = Feed(given)
+    feed.values(b'{"id": 1, "n": 1}', b'{"id": 2, "n": 1099511627776}')
+    assert left(given) == [1]
+    old = DeltaTable(given.path)
+    rewritten = old.to_pyarrow_table()
+    at = rewritten.column_names.index("n")
+    rewritten = rewritten.set_column(at, "n", rewritten.column("n").cast(pa.int64()))
+    write_deltalake(old, rewritten, mode="overwrite", schema_mode="overwrite")
+    feed.values(b'{"id": 3, "n": 2}')  # the running writer
+    given = table(tmp_path / "t", wide, format="delta", **more)
+    assert replay(given) == Replayed(1, 0)
+    found = DeltaTable(given.path).to_pyarrow_table().sort_by("id")
+    assert found.column("n").to_pylist() == [1, 1 << 40, 2]

@@ -1,4 +1,4 @@
-"""Files of tables in folders: what a power failure leaves of them."""
+"""Files of tables in folders survive a power failure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_folders_of_a_process_that_died_are_made_durable(tmp_path: Path, synced:
     assert synced[-1] == str(tmp_path / "a=1")
 
 
-def test_a_created_file_is_durable_before_it_is_told(tmp_path: Path, synced: list[str]) -> None:
+def test_a_created_file_is_durable_before_success_is_returned(tmp_path: Path, synced: list[str]) -> None:
     assert Folder(tmp_path / "t").create("log/1.json", b"{}")
     assert synced[-1] == str(tmp_path / "t" / "log")
     assert str(tmp_path / "t") in synced

@@ -1,4 +1,4 @@
-"""Files that another writer stored otherwise: Spark's Delta writes timestamps as INT96."""
+"""Files of another writer with other types: Spark's Delta writes timestamps as INT96."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kraft_pipeline.tables import maintenance
 from kraft_pipeline.tables.engines.engine import InlineEngine
 from kraft_pipeline.tables.stores.opening import open_table
 from tests.feed import Feed
-from tests.unit.pipeline.test_table_changes import parsed
+from tests.unit.pipeline.tables.test_table_changes import parsed
 
 VALUE = {"format": "json", "schema": {"n": "long", "at": "timestamp", "deep": "struct<at: timestamp>"}}
 LATE = datetime(3000, 1, 2, 3, 4, 5, 678901, UTC)

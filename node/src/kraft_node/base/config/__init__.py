@@ -7,8 +7,8 @@ Callers:
 - The controller validates alterations by clients (`validate_topic_config` and the `check_*` functions).
 - DescribeConfigs is answered from `describe`.
 
-The package reads no files; callers pass texts. It does not know what a key does. `effects` lists the keys that the node
-reads, as data for the documentation and for the checks at start.
+The package reads no files; callers pass texts. It does not know the effect of a key. `effects` lists the keys that the
+node reads, as data for the documentation and for the checks at start.
 
 - `definitions`  definitions as objects
 - `types`, `validators`  conversion between text and value; constraints on values

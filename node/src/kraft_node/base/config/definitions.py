@@ -136,7 +136,7 @@ class ConfigDef(Mapping[str, ConfigKey]):
         return name in self._load()
 
     def parse(self, texts: Mapping[str, str | None]) -> dict[str, ConfigValue]:
-        """Parse and check the `texts` whose key is known; a null text means the default.
+        """Parse and check the `texts` with a known key; a null text means the default.
 
         Raises ConfigError for the first bad value, and when a required key is missing.
         """

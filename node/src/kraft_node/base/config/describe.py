@@ -1,7 +1,7 @@
 """Entries of DescribeConfigs responses: every key of a resource with its value, source and synonyms.
 
-Sources and their order follow Kafka's ConfigHelper (KIP-226): the synonyms of a key run from the value in force to
-the one that would hold if all others were removed.
+Sources and their order follow Kafka's ConfigHelper (KIP-226). The synonyms of a key run from the value in force to the
+value that would remain if all others were removed.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kraft_node.base.config.definitions import (
 from kraft_node.base.config.dynamic import BrokerConfig, definition
 from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.config.group import group_default
+from kraft_node.base.config.resources import BROKER_RESOURCE
 from kraft_node.base.config.topic import TopicConfig, attribute
 from kraft_node.base.config.types import ConfigValue, parse_type, value_text
 
@@ -35,6 +36,8 @@ DEFAULT_CONFIG: Final = 5
 DYNAMIC_BROKER_LOGGER_CONFIG: Final = 6
 CLIENT_METRICS_CONFIG: Final = 7
 GROUP_CONFIG: Final = 8
+
+REDACTED: Final = "[redacted]"
 
 
 class Synonym:
@@ -104,6 +107,14 @@ def _normal(key: ConfigKey | None, text: str) -> str | None:
         return text
 
 
+def redacted(resource_type: int, name: str, value: str | None) -> str | None:
+    """A stored value as tools may print it: without passwords, and without values of unknown keys of brokers."""
+    if value is None or resource_type != BROKER_RESOURCE:
+        return value
+    key = definition(name)
+    return REDACTED if key is None or key.sensitive else value
+
+
 def broker_synonyms(name: str, broker: BrokerConfig) -> list[Synonym]:
     """Values of a broker key in all layers; the value in force comes first."""
     names = _names(name)
@@ -124,7 +135,7 @@ def broker_synonyms(name: str, broker: BrokerConfig) -> list[Synonym]:
         key = BROKER.get(synonym)
         if key is not None and key.default_text is not None:
             found.append(Synonym(synonym, None if key.sensitive else key.default_text, DEFAULT_CONFIG))
-    # A synonym of another name counts only behind one of the asked name.
+    # A synonym with another name counts only behind a synonym with the requested name.
     while found and found[0].name != name:
         del found[0]
     return found

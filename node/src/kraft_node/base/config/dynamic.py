@@ -7,7 +7,7 @@ order of precedence is: broker, all brokers, file (KIP-226).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kraft_node.base.config.definitions import BROKER, BROKER_DYNAMIC_ONLY, BROKER_SYNONYMS, READ_ONLY, ConfigKey
@@ -42,7 +42,8 @@ def base_name(name: str) -> str:
 
 
 def definition(name: str) -> ConfigKey | None:
-    """Return the definition of a broker key, with or without a listener prefix; None if Kafka has no such key."""
+    """Return the definition of a broker key, with or without a listener prefix; None if Kafka does not have the
+    key."""
     base = base_name(name)
     return BROKER.get(base) or BROKER_DYNAMIC_ONLY.get(base)
 
@@ -131,8 +132,8 @@ def check_change(now: BrokerConfig, overrides: Mapping[str, str], *, per_broker:
     """Raise ConfigError unless a broker with configuration `now` may get `overrides`, of its own or for all brokers.
 
     The result must be a valid configuration as a whole. A number of threads may change by at most a factor of two. The
-    node has no such threads, but must not store a value that other members of the cluster refuse. Messages are worded
-    like Kafka's, whose error contains another error.
+    node does not have these threads, but must not store a value that other members of the cluster refuse. Messages are
+    worded like Kafka's: one error contains another error.
     """
     own, cluster = (overrides, now.cluster) if per_broker else (now.per_broker, overrides)
     _check_in_node(now.static, cluster, own)
@@ -155,6 +156,11 @@ def check_change(now: BrokerConfig, overrides: Mapping[str, str], *, per_broker:
     for kind in _RETENTIONS:
         if (found := _local_and_whole(after, kind)) != _local_and_whole(now, kind):
             _check_local_retention(kind, *found)
+    for check in now.checks:
+        try:
+            check(after)
+        except ConfigError as e:
+            raise _within(str(e), e.key) from None
 
 
 def _check_cleaner_threads(old: int, new: int) -> None:
@@ -198,15 +204,18 @@ class BrokerConfig(ConfigView):
     Call `update` with the dynamic values of the metadata image. Readers see the new values at once.
     """
 
-    __slots__ = ("_layers", "cluster", "per_broker", "static")
+    __slots__ = ("_layers", "checks", "cluster", "per_broker", "static")
 
     def __init__(self, static: NodeConfig) -> None:
         self.static = static
         self.per_broker: dict[str, str] = {}
         self.cluster: dict[str, str] = {}
+        self.checks: list[Callable[[ConfigView], None]] = []
+        """Checks by parts of the node of values that may come into force; they raise ConfigError."""
         self._layers: list[Mapping[str, ConfigValue]] = list(static.layers())
 
     def value(self, name: str) -> ConfigValue:
+        """The value in force of a broker key: of the highest layer with the key or a synonym, or the default."""
         names = BROKER_SYNONYMS.get(name)
         if names is None or len(self._layers) == 1:
             names = (name,)
@@ -222,9 +231,10 @@ class BrokerConfig(ConfigView):
         return self._layers
 
     def update(self, per_broker: Mapping[str, str], cluster: Mapping[str, str]) -> set[str]:
-        """Replace the dynamic values by those of the metadata image. Returns the keys whose value in force changed.
+        """Replace the dynamic values by the values in the metadata image. Returns the keys with a changed value in
+        force.
 
-        A value that cannot be parsed is ignored; a value whose key cannot change at run time, too.
+        A value that cannot be parsed is ignored, and so is a value of a key that cannot change at run time.
         """
         touched = {*per_broker, *cluster, *self.per_broker, *self.cluster}
         affected = {

@@ -1,6 +1,6 @@
 """Effects of configuration keys: which keys the node reads, and why the others have no effect.
 
-`python -m tools.config_docs` finds the keys that the sources read, and writes `acting.ACTING` and
+`python -m tools.config_docs` finds the keys that the sources read, and writes `read_keys.READ_KEYS` and
 docs/configuration.md. Every other key has a reason below: the first pattern that matches. `refusals` lists values with
 which a node must not start, because ignoring them would be unsafe.
 """
@@ -11,18 +11,18 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.config.acting import ACTING
+from kraft_node.base.config.definitions import BROKER
+from kraft_node.base.config.read_keys import READ_KEYS
 
 if TYPE_CHECKING:
     from kraft_node.base.config.node import NodeConfig
 
-_SECURITY: Final = "connections are plain text; TLS, SASL and delegation tokens are not implemented"
+_LOGIN: Final = "Kerberos' library and the node's tokens renew themselves as they need to"
 _TIERED: Final = "tiered storage is not implemented; segments stay on the local disks"
 _LOOP: Final = "the node runs on one event loop, so no thread pool can be sized"
 _WINDOW: Final = "replication rates are always measured over the last eleven seconds, Kafka's default"
 _CHANNELS: Final = "connections between nodes have fixed time-outs and buffers"
-_NEW_GROUPS: Final = "only the classic group protocol is implemented"
-_TRANSACTIONS: Final = "idempotent producers are served; transactions are not implemented"
+_NEW_GROUPS: Final = "share and streams groups are not implemented"
 _PURGATORY: Final = "an answered request leaves the list of waiting requests at once, so nothing has to be purged"
 _METRICS: Final = "metrics are served over HTTP in Prometheus' format, without reporters and sampling windows"
 _CLEANER: Final = "compaction reads and writes pieces of 64 KiB, so no buffer can be sized"
@@ -33,29 +33,26 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("log.local.retention.*", _TIERED),
     ("local.retention.*", _TIERED),
     ("follower.fetch.last.tiered.offset.enable", _TIERED),
-    ("sasl.*", _SECURITY),
-    ("ssl.*", _SECURITY),
-    ("security.providers", _SECURITY),
-    ("principal.builder.class", _SECURITY),
-    ("delegation.token.*", _SECURITY),
-    ("connections.max.reauth.ms", _SECURITY),
-    ("connection.failed.authentication.delay.ms", _SECURITY),
+    ("sasl.client.callback.handler.class", _JAVA),
+    ("sasl.login.*class", _JAVA),
+    ("sasl.oauthbearer.jwt.*.class", _JAVA),
+    ("sasl.kerberos.*", _LOGIN),
+    ("sasl.login.*", _LOGIN),
+    ("sasl.jaas.config", "nodes read listener.name.LISTENER.MECHANISM.sasl.jaas.config"),
+    ("sasl.oauthbearer.assertion.template.file", "claims of assertions are given by their keys"),
+    ("principal.builder.class", _JAVA),
     ("*.threads", _LOOP),
     ("alter.log.dirs.replication.quota.window.*", _WINDOW),
     ("num.recovery.threads.per.data.dir", _LOOP),
     ("group.coordinator.cached.buffer.max.bytes", "the group coordinator keeps no buffers between writes"),
-    ("group.coordinator.append.linger.ms", "commits that arrive together are written together, without a delay"),
-    ("group.coordinator.rebalance.protocols", _NEW_GROUPS),
     ("offsets.load.buffer.size", "the offsets log is read batch by batch, whatever its size"),
+    ("transaction.state.log.load.buffer.size", "the transaction log is read batch by batch, whatever its size"),
     ("queued.max.requests", "the node handles each request when it has read it, without a queue"),
     ("socket.connection.setup.timeout*", _CHANNELS),
     ("*purgatory.purge.interval.requests", _PURGATORY),
-    ("group.consumer.*", _NEW_GROUPS),
     ("group.share.*", _NEW_GROUPS),
     ("group.streams.*", _NEW_GROUPS),
     ("share.coordinator.*", _NEW_GROUPS),
-    ("transaction*", _TRANSACTIONS),
-    ("add.partitions.to.txn.*", _TRANSACTIONS),
     ("metric*", _METRICS),
     ("kafka.metrics.*", _METRICS),
     ("replication.quota.window.*", _WINDOW),
@@ -86,16 +83,27 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
 )
 """Pattern and reason. The first pattern that matches applies."""
 
-READ_ONCE: Final = frozenset({"listeners", "listener.security.protocol.map"})
+READ_ONCE: Final = frozenset(
+    {
+        "listeners",
+        "listener.security.protocol.map",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.login.refresh.window.factor",
+        "sasl.mechanism.inter.broker.protocol",
+    }
+)
 """Keys that Kafka changes at run time; this node applies them at its next start."""
 
-EFFECTS: Final = ACTING
+EFFECTS: Final = READ_KEYS
 """The keys of `server.properties` that the node reads."""
 
 
 def reason(name: str) -> str | None:
     """Return why the key has no effect; None if the node reads it."""
-    if name in ACTING:
+    if name in READ_KEYS:
         return None
     return next(text for pattern, text in WITHOUT_EFFECT if fnmatchcase(name, pattern))
 
@@ -107,14 +115,22 @@ def _given(name: str) -> Callable[[NodeConfig], bool]:
     return is_given
 
 
+def _changed(name: str) -> Callable[[NodeConfig], bool]:
+    def is_changed(config: NodeConfig) -> bool:
+        return config.value(name) != BROKER[name].default
+
+    return is_changed
+
+
 UNSAFE_TO_IGNORE: Final[dict[str, tuple[Callable[[NodeConfig], bool], str]]] = {
     "create.topic.policy.class.name": (_given("create.topic.policy.class.name"), "topics could violate the policy"),
     "alter.config.policy.class.name": (_given("alter.config.policy.class.name"), "configs could violate the policy"),
     "client.quota.callback.class": (_given("client.quota.callback.class"), "clients would run without their quotas"),
     "config.providers": (_given("config.providers"), "values such as ${file:…} would be used literally"),
+    "principal.builder.class": (_changed("principal.builder.class"), "clients would get other principals"),
     "remote.log.storage.system.enable": (_given("remote.log.storage.system.enable"), "data would stay on local disks"),
 }
-"""Keys that must not be ignored: a predicate that tells whether the given value matters, and the harm done."""
+"""Keys that must not be ignored: a predicate whether the given value matters, and the harm done."""
 
 
 def refusals(config: NodeConfig) -> list[str]:

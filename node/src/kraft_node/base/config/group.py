@@ -29,7 +29,7 @@ _BOUNDED: Final = {
 _STANDBYS: Final = ("streams.num.standby.replicas", "group.streams.max.standby.replicas")
 
 
-def _bounds() -> Iterator[tuple[str, str, str]]:
+def bounds() -> Iterator[tuple[str, str, str]]:
     """Every bounded group key with the broker keys of its minimum and maximum."""
     for family in _FAMILIES:
         for stem in _BOUNDED[family]:
@@ -45,7 +45,7 @@ def validate_broker_group_bounds(broker: ConfigView) -> None:
                 f"{upper} ({broker.int(upper)}) must be greater than or equal to {lower} ({broker.int(lower)})", upper
             )
 
-    for key, least, most in _bounds():
+    for key, least, most in bounds():
         at_most(least, most)
         at_most(least, f"group.{key}")
         at_most(f"group.{key}", most)
@@ -88,7 +88,7 @@ def check_group_overrides(overrides: Mapping[str, str], broker: ConfigView) -> N
         assert isinstance(value, int)
         return value
 
-    for name, least, most in _bounds():
+    for name, least, most in bounds():
         if number(name) < broker.int(least):
             raise ConfigError(f"{name} must be greater than or equal to {least}", name)
         if number(name) > broker.int(most):
@@ -110,7 +110,7 @@ def resolve_group(overrides: Mapping[str, str], broker: ConfigView) -> dict[str,
             values[name] = check_group_value(name, text)
         except ConfigError:
             continue  # written by a release with another definition of the key
-    for name, least, most in _bounds():
+    for name, least, most in bounds():
         value = values[name]
         assert isinstance(value, int)
         values[name] = min(max(value, broker.int(least)), broker.int(most))

@@ -1,14 +1,13 @@
 """The static configuration of one node: `server.properties` and the command line's overrides.
 
-`NodeConfig.parse` accepts exactly what Apache Kafka's KafkaConfig accepts in KRaft mode. It raises `ConfigError`, which
-names key and value, for anything else.
+`NodeConfig.parse` accepts exactly what Apache Kafka's KafkaConfig accepts in KRaft mode. For other keys or values it
+raises `ConfigError`, which names key and value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from kraft_node.base.config.definitions import BROKER
 from kraft_node.base.config.errors import ConfigError
@@ -25,9 +24,6 @@ from kraft_node.base.config.properties import parse_properties
 from kraft_node.base.config.types import ConfigValue, trim
 from kraft_node.base.config.view import ConfigView, broker_key
 from kraft_protocol.configs.own import LISTENER_PREFIX, OWN_DEFAULTS, PLUGIN_KEYS
-
-if TYPE_CHECKING:
-    from kraft_node.base.config.topic import TopicConfig
 
 
 class NodeConfig(ConfigView):
@@ -182,7 +178,7 @@ class NodeConfig(ConfigView):
         """Endpoints that a controller registers, in the order of `controller.listener.names`.
 
         If the first listener has no routable host, it gets this node's address from `controller.quorum.voters`, if
-        that has an entry for this node. A host of "" means the name of this machine.
+        this key has an entry for this node. A host of "" means the name of this machine.
         """
         endpoints = {endpoint.name: endpoint for endpoint in self.controller_listeners}
         names = self.controller_listener_names
@@ -234,13 +230,6 @@ class NodeConfig(ConfigView):
     # Durations with several spellings
 
     @property
-    def log_retention_ms(self) -> int:
-        """Milliseconds; -1 means for ever."""
-        value = self.topic_default("retention.ms")
-        assert isinstance(value, int)
-        return -1 if value < 0 else value
-
-    @property
     def log_roll_ms(self) -> int:
         value = self.topic_default("segment.ms")
         assert isinstance(value, int)
@@ -251,13 +240,6 @@ class NodeConfig(ConfigView):
         value = self.topic_default("segment.jitter.ms")
         assert isinstance(value, int)
         return value
-
-    @cached_property
-    def topic_defaults(self) -> TopicConfig:
-        """The configuration of a topic without overrides, from the static configuration."""
-        from kraft_node.base.config.topic import TopicConfig  # noqa: PLC0415
-
-        return TopicConfig.resolve(self, {})
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:

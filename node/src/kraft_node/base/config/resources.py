@@ -1,6 +1,6 @@
 """Types of configuration resources, operations on them, and checks of requests about one node.
 
-The numbers are those of the requests and of ConfigRecord. Brokers and controllers share this module.
+The numbers are the same as in requests and in ConfigRecord. Brokers and controllers share this module.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.config.listeners import NON_ROUTABLE, parse_map
+from kraft_node.base.config.zookeeper import MIGRATION_KEY, zookeeper_settings
 
 if TYPE_CHECKING:
     from kraft_node.base.config.node import NodeConfig
@@ -28,15 +29,26 @@ def validate_node(config: NodeConfig) -> None:
         f"You must set `node.id` to the same value as `broker.id` ({config.node_id} and {config.int('broker.id')}).",
     )
     _check_times(config)
-    _ROLES[(config.is_broker, config.is_controller)](config)  # the key's own constraint refuses none at all
+    _ROLES[(config.is_broker, config.is_controller)](config)  # the key's own constraint does not refuse an empty list
     _check_listeners(config)
     _check_limits(config)
     if config.is_broker:
         _check_cordoned(config)
     _check_coordinators(config)
+    _check_migration(config)
     from kraft_node.base.config.group import validate_broker_group_bounds  # noqa: PLC0415
 
     validate_broker_group_bounds(config)
+
+
+def _check_migration(config: NodeConfig) -> None:
+    """The keys of a controller that migrates a cluster; on brokers they have no effect, as in KIP-866."""
+    if zookeeper_settings(config) is not None:
+        _require(
+            not config.is_broker,
+            MIGRATION_KEY,
+            f"{MIGRATION_KEY}=true needs a controller that is no broker: set process.roles=controller",
+        )
 
 
 def _check_times(config: NodeConfig) -> None:

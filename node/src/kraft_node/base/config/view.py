@@ -85,7 +85,7 @@ def _scaled(name: str, value: ConfigValue, factor: int) -> ConfigValue:
     if not isinstance(value, int) or isinstance(value, bool):
         return value
     if name == "retention.ms" and value < 0:
-        return -1  # for ever, in every unit
+        return -1  # always, in every unit
     return value * factor
 
 

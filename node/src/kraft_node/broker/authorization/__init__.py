@@ -5,7 +5,8 @@
 | `topics` | Produce, Fetch, ListOffsets, DeleteRecords, OffsetForLeaderEpoch, DescribeProducers |
 | `metadata` | Metadata, DescribeTopicPartitions |
 | `groups` | all APIs with a consumer group, FindCoordinator |
-| `cluster` | APIs of the broker or the cluster, configurations, producer ids, transactions |
+| `cluster` | APIs of the broker or the cluster, configurations |
+| `transactions` | producer ids, transactions |
 
 `broker.broker` uses it for its handler table, only on a node with an authorizer. Guards keep no state. For a topic that
 the client may not describe, the answer is TOPIC_AUTHORIZATION_FAILED, whether it exists or not, as in Kafka.
@@ -19,17 +20,21 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.broker.authorization import cluster, groups, metadata, topics
+from kraft_node.broker.authorization import cluster, groups, metadata, topics, transactions
 from kraft_node.broker.authorization.gate import Gate, Guard
 from kraft_node.broker.forward import FORWARDED
 from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kraft_node.base.request import Handler
-    from kraft_node.broker.broker import Broker
-    from kraft_node.security.authorizer import Authorizer
 
-GUARDS: Final[Mapping[ApiKey, Guard]] = {**topics.GUARDS, **metadata.GUARDS, **groups.GUARDS, **cluster.GUARDS}
+GUARDS: Final[Mapping[ApiKey, Guard]] = {
+    **topics.GUARDS,
+    **metadata.GUARDS,
+    **groups.GUARDS,
+    **cluster.GUARDS,
+    **transactions.GUARDS,
+}
 
 OPEN: Final = frozenset(
     {
@@ -41,12 +46,11 @@ OPEN: Final = frozenset(
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
     }
 )
-"""APIs without a check: telemetry, and delegation tokens, which are refused for unauthenticated clients."""
+"""APIs without a check here: telemetry, and delegation tokens, whose handlers check the tokens' owners."""
 
 
-def guarded(broker: Broker, table: Mapping[ApiKey, Handler], authorizer: Authorizer) -> dict[ApiKey, Handler]:
+def guarded(table: Mapping[ApiKey, Handler], gate: Gate) -> dict[ApiKey, Handler]:
     """The handlers behind their guards."""
     unguarded = table.keys() - GUARDS.keys() - OPEN - set(FORWARDED)
     assert not unguarded, f"law: every API has a guard, is open or is forwarded; {unguarded} are not"
-    gate = Gate(broker, authorizer)
     return {key: partial(GUARDS[key], gate, handler) if key in GUARDS else handler for key, handler in table.items()}

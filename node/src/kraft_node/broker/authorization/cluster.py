@@ -1,4 +1,4 @@
-"""Guards of APIs of the cluster or this broker, of configurations, producer ids and transactions."""
+"""Guards of APIs of the cluster or this broker, and of configurations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from kraft_node.security.names import REFUSALS, Operation, ResourceType
 from kraft_node.security.rewriting import answered, changed
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.api import ApiKey
-from kraft_protocol.wire.messages import (
-    DescribeLogDirsResponse,
-    DescribeTransactionsResponse,
-    IncrementalAlterConfigsResponse,
-)
+from kraft_protocol.wire.messages import DescribeLogDirsResponse, IncrementalAlterConfigsResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import Handler, RequestContext
@@ -30,7 +26,7 @@ def _whole(operation: Operation, gate: Gate, handler: Handler, ctx: RequestConte
 
 
 def describe_cluster(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """All clients may ask; clients with DESCRIBE on the cluster also learn their allowed operations."""
+    """All clients may send it; clients with DESCRIBE on the cluster also learn their allowed operations."""
     response = handler(ctx, request)
     if request.include_cluster_authorized_operations and not response.error_code:
         may_see = gate.authorizer.allows(ctx, Operation.DESCRIBE, ResourceType.CLUSTER)
@@ -47,9 +43,9 @@ def describe_log_dirs(gate: Gate, handler: Handler, ctx: RequestContext, request
 
 
 def describe_acls(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
-    """DESCRIBE on the cluster; with an authorizer there are entries to describe, which the plain handler has not."""
+    """DESCRIBE on the cluster; with an authorizer, entries exist that the plain handler lacks."""
     gate.authorizer.require(ctx, Operation.DESCRIBE)
-    return answer(gate.broker.turns, ctx, request, acl_filter.describe_acls(request, gate.broker.image))
+    return answer(gate.turns, ctx, request, acl_filter.describe_acls(request, gate.image))
 
 
 def describe_configs(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
@@ -58,7 +54,7 @@ def describe_configs(gate: Gate, handler: Handler, ctx: RequestContext, request:
 
 
 def incremental_alter_configs(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """ALTER_CONFIGS on the cluster for this process's loggers; the controller checks everything else."""
+    """ALTER_CONFIGS on the cluster for this process's loggers; the controller checks all other resources."""
     loggers = [resource for resource in request.resources if resource.resource_type == BROKER_LOGGER_RESOURCE]
     if not loggers or gate.authorizer.allows(ctx, Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
         return handler(ctx, request)
@@ -76,50 +72,11 @@ def incremental_alter_configs(gate: Gate, handler: Handler, ctx: RequestContext,
     return answered(handler, ctx, changed(request, resources=left), complete)
 
 
-def init_producer_id(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """WRITE on the transactional id; without one IDEMPOTENT_WRITE on the cluster or WRITE on any topic (KIP-679)."""
-    authorizer = gate.authorizer
-    name = request.transactional_id
-    if name is not None:
-        may = authorizer.allows(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
-        if may and request.enable2_pc:
-            may = authorizer.allows(ctx, Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, name)
-        if not may:
-            raise KafkaError(*REFUSALS[ResourceType.TRANSACTIONAL_ID])
-    elif not (
-        authorizer.allows(ctx, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, log_denied=False)
-        or authorizer.allows_some(ctx, Operation.WRITE, ResourceType.TOPIC)
-    ):
-        raise KafkaError(*REFUSALS[ResourceType.CLUSTER])
+def write_txn_markers(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """ALTER on the cluster, which administrators have, or CLUSTER_ACTION."""
+    if not gate.authorizer.allows(ctx, Operation.ALTER, ResourceType.CLUSTER, log_denied=False):
+        gate.authorizer.require(ctx, Operation.CLUSTER_ACTION)
     return handler(ctx, request)
-
-
-def describe_transactions(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE on the transactional ids, and on the topics in the answer."""
-    allows = gate.authorizer.allows
-    ids = request.transactional_ids
-    may = [allows(ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, one) for one in ids]
-    response = handler(ctx, changed(request, transactional_ids=[one for one, yes in zip(ids, may, strict=True) if yes]))
-    found = iter(response.transaction_states)
-    row = DescribeTransactionsResponse.TransactionState
-    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    response.transaction_states = [
-        next(found) if yes else row(error_code=code, transactional_id=one) for one, yes in zip(ids, may, strict=True)
-    ]
-    for state in response.transaction_states:
-        state.topics = [
-            topic for topic in state.topics if allows(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
-        ]
-    return response
-
-
-def list_transactions(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE on the transactional ids; others are left out silently."""
-    response = handler(ctx, request)
-    names = [state.transactional_id for state in response.transaction_states]
-    seen = gate.authorizer.permitted(ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, names)
-    response.transaction_states = [state for state in response.transaction_states if state.transactional_id in seen]
-    return response
 
 
 GUARDS: Final[dict[ApiKey, Guard]] = {
@@ -128,9 +85,7 @@ GUARDS: Final[dict[ApiKey, Guard]] = {
     ApiKey.DESCRIBE_ACLS: describe_acls,
     ApiKey.DESCRIBE_CONFIGS: describe_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
-    ApiKey.INIT_PRODUCER_ID: init_producer_id,
-    ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions,
-    ApiKey.LIST_TRANSACTIONS: list_transactions,
+    ApiKey.WRITE_TXN_MARKERS: write_txn_markers,
     ApiKey.ALTER_REPLICA_LOG_DIRS: partial(_whole, Operation.ALTER),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(_whole, Operation.DESCRIBE_CONFIGS),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(_whole, Operation.DESCRIBE),

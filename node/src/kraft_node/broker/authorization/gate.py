@@ -11,27 +11,31 @@ from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.error_response import error_response
 
 if TYPE_CHECKING:
+    from kraft_node.base.config.view import ConfigView
     from kraft_node.base.request import Handler, RequestContext
-    from kraft_node.broker.broker import Broker
+    from kraft_node.base.turns import Turns
+    from kraft_node.metadata.image import MetadataView
     from kraft_node.security.authorizer import Authorizer
     from kraft_protocol.ids import Uuid
 
 
 class Gate:
-    """One per broker."""
+    """What the guards of one broker need."""
 
-    __slots__ = ("authorizer", "broker")
+    __slots__ = ("authorizer", "config", "image", "turns")
 
-    def __init__(self, broker: Broker, authorizer: Authorizer) -> None:
-        self.broker = broker
+    def __init__(self, authorizer: Authorizer, image: MetadataView, turns: Turns, config: ConfigView) -> None:
         self.authorizer = authorizer
+        self.image = image
+        self.turns = turns
+        self.config = config
 
     def exists(self, topic: str) -> bool:
-        return self.broker.image.topics.by_name(topic) is not None
+        return self.image.topics.by_name(topic) is not None
 
     def name_of(self, topic_id: Uuid) -> str | None:
         """The name of the topic with that id; None for an unknown id, which the handler refuses."""
-        topic = self.broker.image.topics.by_id(topic_id)
+        topic = self.image.topics.by_id(topic_id)
         return None if topic is None else topic.name
 
     def require_group(self, ctx: RequestContext, operation: Operation, group_id: str) -> None:
@@ -42,7 +46,7 @@ class Gate:
     def denied_topics(
         self, ctx: RequestContext, operation: Operation, named: list[tuple[Any, str | None]]
     ) -> list[Any]:
-        """The items of the (item, topic name) pairs whose topic is denied.
+        """The items of the (item, topic name) pairs with a denied topic.
 
         Name None: an unknown topic, not denied here.
         """
@@ -65,22 +69,23 @@ def without_topics(
     ctx: RequestContext,
     request: Any,
     denied: list[Any],
-    asked: str,
-    told: str,
+    requested: str,
+    answer_field: str,
     words: str | None = None,
 ) -> Any:
-    """Let `handler` answer for the allowed part of `request.asked`; denied items are appended to `answer.told`.
+    """Let `handler` answer for the allowed items of the request; denied items are appended to its answer.
 
-    For APIs whose answers have errors per partition, with `words` if there is a message field.
+    `requested` and `answer_field` name the lists in the request and in the answer. For APIs that answer with errors
+    per partition; `words` fills the message field, if it exists.
     """
     if not denied:
         return handler(ctx, request)
-    left = rest_of(getattr(request, asked), denied)
-    refused = changed(request, **{asked: denied})
-    rows = getattr(error_response(refused, ctx.api_version, ErrorCode.TOPIC_AUTHORIZATION_FAILED, words), told)
+    left = rest_of(getattr(request, requested), denied)
+    refused = changed(request, **{requested: denied})
+    rows = getattr(error_response(refused, ctx.api_version, ErrorCode.TOPIC_AUTHORIZATION_FAILED, words), answer_field)
 
     def complete(response: Any) -> Any:
-        getattr(response, told).extend(rows)
+        getattr(response, answer_field).extend(rows)
         return response
 
-    return answered(handler, ctx, changed(request, **{asked: left}), complete)
+    return answered(handler, ctx, changed(request, **{requested: left}), complete)

@@ -11,6 +11,7 @@ from kraft_node.security.rewriting import answered, changed
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import (
+    ConsumerGroupDescribeResponse,
     DeleteGroupsResponse,
     DescribeGroupsResponse,
     FindCoordinatorResponse,
@@ -37,6 +38,52 @@ def member(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> A
     return handler(ctx, request)
 
 
+def consumer_heartbeat(gate: Gate, handler: Any, ctx: RequestContext, request: Any) -> Any:
+    """READ on the group, DESCRIBE on all named topics; the topics of a pattern are limited to topics with DESCRIBE."""
+    if not gate.authorizer.allows(ctx, Operation.READ, ResourceType.GROUP, request.group_id):
+        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)  # without a message, as in Kafka
+    permitted = partial(gate.authorizer.permitted, ctx, Operation.DESCRIBE, ResourceType.TOPIC)
+    names = request.subscribed_topic_names
+    if names:
+        seen = permitted(names)
+        if any(name not in seen for name in names):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return handler(ctx, request, partial(permitted, log_denied=False))
+
+
+def consumer_describe(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """DESCRIBE on the groups, and on every topic of their members."""
+    authorizer = gate.authorizer
+    seen = authorizer.permitted(ctx, Operation.DESCRIBE, ResourceType.GROUP, request.group_ids)
+    row = ConsumerGroupDescribeResponse.DescribedGroup
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    refused = [row(error_code=code, group_id=name) for name in request.group_ids if name not in seen]
+
+    def shown(group: Any) -> Any:
+        """The group, or nothing but a code if it has topics that the client may not see."""
+        if group.error_code:
+            return group
+        names = {
+            part.topic_name
+            for member in group.members
+            for assignment in (member.assignment, member.target_assignment)
+            for part in assignment.topic_partitions
+        }
+        if len(authorizer.permitted(ctx, Operation.DESCRIBE, ResourceType.TOPIC, list(names))) < len(names):
+            text = "The group has described topic(s) that the client is not authorized to describe."
+            return row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text, group.group_id)
+        if request.include_authorized_operations:
+            group.authorized_operations = authorizer.operations(ctx, ResourceType.GROUP, group.group_id)
+        return group
+
+    def complete(response: Any) -> Any:
+        response.groups = refused + [shown(group) for group in response.groups]
+        return response
+
+    left = [name for name in request.group_ids if name in seen]
+    return answered(handler, ctx, changed(request, group_ids=left), complete)
+
+
 def sync_group(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
     """READ on the group, if the request is complete."""
     complete = None not in (request.protocol_type, request.protocol_name)
@@ -51,6 +98,15 @@ def offset_commit(gate: Gate, handler: Handler, ctx: RequestContext, request: An
     by_id = ctx.api_version >= COMMIT_BY_ID
     named = [(topic, gate.name_of(topic.topic_id) if by_id else topic.name) for topic in request.topics]
     denied = gate.denied_topics(ctx, Operation.READ, named)
+    return without_topics(handler, ctx, request, denied, "topics", "topics")
+
+
+def txn_offset_commit(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """WRITE on the transactional id, READ on the group and on the topics."""
+    if not gate.authorizer.allows(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        raise KafkaError(*REFUSALS[ResourceType.TRANSACTIONAL_ID])
+    gate.require_group(ctx, Operation.READ, request.group_id)
+    denied = gate.denied_topics(ctx, Operation.READ, [(topic, topic.name) for topic in request.topics])
     return without_topics(handler, ctx, request, denied, "topics", "topics")
 
 
@@ -119,7 +175,7 @@ def offset_fetch(gate: Gate, handler: Handler, ctx: RequestContext, request: Any
 
 
 def _fetchable(gate: Gate, ctx: RequestContext, group: Any) -> tuple[list[Any] | None, list[Any]]:
-    """The topics of a group that the client may see (None: all topics), and those that it may not."""
+    """The topics of a group that the client may see (None: all topics), and the topics that it may not see."""
     if group.topics is None:
         return None, []
     by_id = ctx.api_version >= FETCH_BY_ID
@@ -190,7 +246,7 @@ def delete_groups(gate: Gate, handler: Handler, ctx: RequestContext, request: An
 
 
 def find_coordinator(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """DESCRIBE on the group or transactional id; for share groups only brokers may ask."""
+    """DESCRIBE on the group or transactional id; for share groups only brokers may send it."""
     kind = request.key_type
     if kind == SHARE_KEY and ctx.api_version >= COORDINATORS_OF_SHARE_GROUPS:
         gate.authorizer.require(ctx, Operation.CLUSTER_ACTION)
@@ -221,8 +277,11 @@ GUARDS: Final[dict[ApiKey, Guard]] = {
     ApiKey.HEARTBEAT: member,
     ApiKey.LEAVE_GROUP: member,
     ApiKey.SYNC_GROUP: sync_group,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_describe,
     ApiKey.OFFSET_COMMIT: offset_commit,
     ApiKey.OFFSET_DELETE: offset_delete,
+    ApiKey.TXN_OFFSET_COMMIT: txn_offset_commit,
     ApiKey.OFFSET_FETCH: offset_fetch,
     ApiKey.LIST_GROUPS: list_groups,
     ApiKey.DESCRIBE_GROUPS: describe_groups,

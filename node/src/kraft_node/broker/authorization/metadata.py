@@ -57,16 +57,16 @@ def metadata(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) ->
         response.topics += refused
         return response
 
-    # Ask for no topics, not for all: the meaning of an empty list depends on the version.
-    told_as = max(version, EMPTY_IS_NONE_VERSION) if not left else version
-    return answered(handler, ctx, changed(request, topics=left), complete, api_version=told_as)
+    # Request no topics, not all topics: the meaning of an empty list depends on the version.
+    api_version_below = max(version, EMPTY_IS_NONE_VERSION) if not left else version
+    return answered(handler, ctx, changed(request, topics=left), complete, api_version=api_version_below)
 
 
 def _all(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """The topics that the client may describe, checked in turns if there are many; others are left out silently."""
+    """The topics that the client may describe, many topics are checked in turns; others are left out silently."""
 
     def reply(_: RequestContext, response: Any) -> None:
-        answer_later(gate.broker.turns, ctx, request, _judged(gate, ctx, request, response))
+        answer_later(gate.turns, ctx, request, _judged(gate, ctx, request, response))
 
     inner = RequestContext(
         ctx.api_key, ctx.api_version, ctx.correlation_id, ctx.client_id, ctx.client_host, ctx.listener,
@@ -76,7 +76,7 @@ def _all(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any
     if response is None:
         return None
     inner.finish()
-    return answer(gate.broker.turns, ctx, request, _judged(gate, ctx, request, response))
+    return answer(gate.turns, ctx, request, _judged(gate, ctx, request, response))
 
 
 def _judged(gate: Gate, ctx: RequestContext, request: Any, response: Any) -> Generator[None, None, Any]:
@@ -94,7 +94,7 @@ def _judged(gate: Gate, ctx: RequestContext, request: Any, response: Any) -> Gen
 
 def _not_creatable(gate: Gate, ctx: RequestContext, request: Any, names: list[str]) -> list[str]:
     """The names that the request would create, if the client were allowed to create them."""
-    if not (request.allow_auto_topic_creation and gate.broker.config.boolean("auto.create.topics.enable")):
+    if not (request.allow_auto_topic_creation and gate.config.boolean("auto.create.topics.enable")):
         return []
     missing = [name for name in names if not gate.exists(name)]
     if not missing or gate.authorizer.allows(ctx, Operation.CREATE, ResourceType.CLUSTER, log_denied=False):

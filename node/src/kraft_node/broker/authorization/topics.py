@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.broker.authorization.gate import Gate, Guard, without_topics
 from kraft_node.broker.metadata_cache import topic_name_error
 from kraft_node.security.names import REFUSALS, Operation, ResourceType
-from kraft_protocol.errors import KafkaError
+from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire.api import ApiKey
 
@@ -24,11 +24,11 @@ TRANSACTIONAL: Final = 0x10
 
 
 def produce(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """WRITE on the topics, and on the transactional id if there are transactional records."""
+    """WRITE on the topics, and on the transactional id of transactional records."""
     if request.transactional_id is not None and _is_transactional(request):
         transactional_id = request.transactional_id
         if not gate.authorizer.allows(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-            raise KafkaError(*REFUSALS[ResourceType.TRANSACTIONAL_ID])
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     by_id = ctx.api_version >= PRODUCE_BY_ID
     named = [(topic, gate.name_of(topic.topic_id) if by_id else topic.name) for topic in request.topic_data]
     denied = gate.denied_topics(ctx, Operation.WRITE, named)

@@ -1,4 +1,4 @@
-"""The group coordinator's seams, implemented on the broker: logs through the replica manager, topics through the image.
+"""The coordinators' seams, implemented on the broker: logs through the replica manager, topics through the image.
 
 Internal topics are written like any other (one batch per append, acks=all). Only their settings differ; they are set
 when the topic is created.
@@ -6,15 +6,22 @@ when the topic is created.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.broker.coordinators.group.locate import OFFSETS_TOPIC
-from kraft_node.broker.coordinators.group.seams import Endpoint, StoredRecord
-from kraft_node.partition.manager import whole_batches
-from kraft_node.partition.partition import READ_LOG_END
+from kraft_node.broker.coordinators.group.seams import Endpoint
+from kraft_node.broker.coordinators.runtime.machine import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    StoredRecord,
+    TransactionalProducer,
+)
+from kraft_node.broker.coordinators.transaction.seams import NO_LEADER, NO_PARTITION
+from kraft_node.log.producers.verification import VERIFIED
+from kraft_node.partition.listed_offsets import READ_LOG_END
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.records.batch import build_batch
+from kraft_protocol.records.batch import NO_SEQUENCE, build_batch, whole_batches
+from kraft_protocol.records.control import build_marker
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
@@ -28,31 +35,84 @@ CreateTopic = Callable[[str, "RequestContext"], None]
 """Has the controller create an internal topic with Kafka's settings; returns at once."""
 
 COMPRESSION_NONE: Final = 0
+FIRST_SEQUENCE: Final = 0
+"""The sequence number of every transactional batch of a coordinator, as in Apache Kafka."""
 _REPLICATED: Final = frozenset((ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
 """The high watermark has passed the records. With other codes leadership is lost, and the shard gets a resignation."""
 
 
 class ReplicaStore:
-    """`GroupStore` on the replica manager; `compression` is offsets.topic.compression.codec."""
+    """`PartitionLogs` of an internal topic on the replica manager; `compression` is its batches' codec."""
 
-    __slots__ = ("_compression", "_replicas")
+    __slots__ = ("_compression", "_replicas", "_topic")
 
-    def __init__(self, replicas: ReplicaManager, compression: int = COMPRESSION_NONE) -> None:
+    def __init__(self, replicas: ReplicaManager, topic: str, compression: int = COMPRESSION_NONE) -> None:
         self._replicas = replicas
+        self._topic = topic
         self._compression = compression
 
     def _leader(self, partition: int) -> Partition:
-        return self._replicas.leader(OFFSETS_TOPIC, partition)
+        return self._replicas.leader(self._topic, partition)
 
-    def append(self, partition: int, leader_epoch: int, records: Sequence[StoredRecord], now_ms: int) -> int:
-        leader = self._leader(partition)
+    def _leader_in(self, partition: int, leader_epoch: int) -> Partition:
+        leader = self._replicas.leader(self._topic, partition)
         if leader.leader_epoch != leader_epoch:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"{OFFSETS_TOPIC}-{partition} is at leader epoch {leader.leader_epoch}, not {leader_epoch}",
+                f"{self._topic}-{partition} is at leader epoch {leader.leader_epoch}, not {leader_epoch}",
             )
-        batch = build_batch(records, timestamp=now_ms, compression=self._compression)
-        return self._replicas.append_internal(OFFSETS_TOPIC, partition, batch)
+        return leader
+
+    def room(self, partition: int, leader_epoch: int) -> int:
+        leader = self._leader_in(partition, leader_epoch)
+        if len(leader.isr) < leader.min_isr:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self._topic}-{partition} has {len(leader.isr)} in-sync replicas, needs {leader.min_isr}",
+            )
+        config = leader.log.config
+        return int(min(config.max_message_bytes, config.segment_size))
+
+    def append(
+        self,
+        partition: int,
+        leader_epoch: int,
+        records: Sequence[StoredRecord],
+        now_ms: int,
+        producer: TransactionalProducer | None = None,
+    ) -> int:
+        self._leader_in(partition, leader_epoch)
+        batch = build_batch(
+            records,
+            timestamp=now_ms,
+            compression=self._compression,
+            producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.epoch,
+            base_sequence=NO_SEQUENCE if producer is None else FIRST_SEQUENCE,
+            transactional=producer is not None,
+        )
+        guard = VERIFIED if producer is None else producer.guard
+        return self._replicas.append_internal(self._topic, partition, batch, guard)
+
+    def append_marker(
+        self,
+        partition: int,
+        leader_epoch: int,
+        producer: TransactionalProducer,
+        now_ms: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+    ) -> int:
+        self._leader_in(partition, leader_epoch)
+        marker = build_marker(
+            commit=commit,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=now_ms,
+        )
+        return self._replicas.append_internal(self._topic, partition, marker)
 
     def start_offset(self, partition: int) -> int:
         return int(self._leader(partition).log.start_offset)
@@ -66,7 +126,7 @@ class ReplicaStore:
     def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
         found = self._leader(partition).read(offset, max_bytes, READ_LOG_END, min_one=True).records
         data = found if isinstance(found, bytes | bytearray | memoryview) else found.read()
-        return whole_batches(bytes(data))[0]
+        return whole_batches(data, with_junk=True)
 
     def when_committed(self, partition: int, offset: int, done: Callable[[], None]) -> None:
         leader = self._leader(partition)
@@ -82,7 +142,7 @@ class ReplicaStore:
 
 
 class ImageView:
-    """`ClusterView` on the metadata image that the broker replays into."""
+    """`ClusterView` of the coordinators on the metadata image that the broker replays into."""
 
     __slots__ = ("_create", "_image")
 
@@ -106,7 +166,22 @@ class ImageView:
         topic = self._image.topics.by_name(name)
         return None if topic is None else len(topic)
 
+    def partition_racks(self, name: str) -> Iterator[list[str]]:
+        brokers, topic = self._image.brokers, self._image.topics.by_name(name)
+        for _, state in () if topic is None else topic.partitions():
+            registrations = [brokers.get(broker_id) for broker_id in state.replicas]
+            yield [broker.rack for broker in registrations if broker is not None and broker.rack]
+
+    def topic_names(self) -> list[str]:
+        return [topic.name for topic in self._image.topics]
+
+    def metadata_offset(self) -> int:
+        return self._image.offset
+
     def leader_endpoint(self, name: str, partition: int, listener: str) -> Endpoint | None:
+        """The leader's address on a listener; None without a leader, or if the broker is not active or lacks the
+        listener.
+        """
         topic = self._image.topics.by_name(name)
         if topic is None or partition >= len(topic):
             return None
@@ -115,6 +190,13 @@ class ImageView:
             return None
         endpoint = broker.endpoint(listener)
         return None if endpoint is None else Endpoint(broker.id, endpoint.host, endpoint.port)
+
+    def marker_leader(self, name: str, partition: int) -> int:
+        topic = self._image.topics.by_name(name)
+        if topic is None or partition >= len(topic):
+            return NO_PARTITION
+        broker = self._image.brokers.get(topic.leader(partition))
+        return NO_LEADER if broker is None or not broker.active else broker.id
 
     def create_internal_topic(self, name: str, context: RequestContext) -> None:
         self._create(name, context)

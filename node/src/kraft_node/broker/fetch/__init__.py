@@ -6,8 +6,8 @@
 | `reader` | the present answers of these partitions |
 | `waiting` | a fetch without enough data: its deadline, and what wakes it |
 
-The cost is proportional to the changes. A session keeps its partitions in two groups: `ready` ones may have news, the
-others were read to their end and are watched. An append moves watched partitions of its readers back to `ready` (once:
-a second append finds no watchers). So an incremental fetch of a session with ten thousand partitions touches only the
-few that changed. Kafka's purgatory and sessions iterate over all of them.
+The cost is proportional to the changes. A session keeps its partitions in two groups. Partitions in `ready` may have
+news; the others were read to their end and are watched. An append moves watched partitions of its readers back to
+`ready` (once: a second append finds no watchers). So an incremental fetch of a session with ten thousand partitions
+touches only the few that changed. Kafka's purgatory and sessions iterate over all of them.
 """

@@ -16,7 +16,8 @@ from zlib import crc32
 from kraft_node.base.env import READ_LANES, Background, ColdRead, Disk
 
 BLOCK_BYTES: Final = 256 * 1024
-"""Bytes that a lane reads around a cold position: a binary search in an index of 2 MiB needs four such blocks."""
+"""Bytes that a lane reads around a cold position: a binary search in an index of 2 MiB needs four blocks of this
+size."""
 
 
 def bring_in(disk: Disk, background: Background, cold: Sequence[ColdRead], done: Callable[[], None]) -> None:

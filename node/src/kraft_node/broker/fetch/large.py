@@ -1,9 +1,9 @@
 """Fetches of very many partitions: session, reading and answer in steps of some hundred partitions.
 
-A request is handled here if it names more than `ROWS` partitions, or if that many may have news. Its steps take turns
-with those of other requests. Meanwhile appends count for it as for any waiting fetch: a partition is watched from the
-moment when it was read. If its client disconnects, or sends a newer request of the same session, the request ends, and
-the session ends with it, because it is unknown which answers the client has received.
+A request is handled here if it names more than `ROWS` partitions, or if more than `ROWS` may have news. Its steps take
+turns with the steps of other requests. Meanwhile appends count for it as for any waiting fetch: a partition is watched
+from the moment when it was read. If its client disconnects, or sends a newer request of the same session, the request
+and the session end. It is unknown which answers the client has received.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from kraft_protocol.wire.messages import FetchResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.fetch.waiting import WaitingFetch
-    from kraft_node.broker.handlers.fetch import FetchHandler, Judge
+    from kraft_node.broker.fetch.session import Judge
+    from kraft_node.broker.fetch.waiting import FetchOwner, WaitingFetch
 
 STEP: Final = ROWS // 5
 """Partitions that one step reads: a millisecond or two."""
@@ -40,7 +40,7 @@ def is_large(request: Any, session: FetchSession, *, is_judged: bool) -> bool:
 
 
 def slices(items: Iterable[Any], size: int = STEP) -> Iterator[list[Any]]:
-    """The items in lists of that size."""
+    """The items in lists of this size."""
     left = iter(items)
     while part := list(islice(left, size)):
         yield part
@@ -52,7 +52,7 @@ class LargeFetch:
     __slots__ = ("_ctx", "_handler", "_inner", "_is_done", "_parts", "_session")
 
     def __init__(
-        self, handler: FetchHandler, ctx: RequestContext, session: FetchSession, inner: Generator[None, None, Any]
+        self, handler: FetchOwner, ctx: RequestContext, session: FetchSession, inner: Generator[None, None, Any]
     ) -> None:
         self._handler = handler
         self._ctx = ctx
@@ -93,7 +93,7 @@ class FirstRead:
     __slots__ = ("_ctx", "_full", "_handler", "_judge", "_request", "_session")
 
     def __init__(
-        self, handler: FetchHandler, ctx: RequestContext, request: Any, session: FetchSession, judge: Judge | None
+        self, handler: FetchOwner, ctx: RequestContext, request: Any, session: FetchSession, judge: Judge | None
     ) -> None:
         self._handler = handler
         self._ctx = ctx
@@ -112,7 +112,7 @@ class FirstRead:
         return response
 
     def _update(self) -> Generator[None, None, Any]:
-        """Apply the request to the session. Returns the response if there is nothing to read."""
+        """Apply the request to the session. Returns the response if no partition needs a read."""
         handler, request, session = self._handler, self._request, self._session
         yield from self._named()
         for piece in pieces(request, ("forgotten_topics_data", "partitions")) if request.forgotten_topics_data else ():
@@ -163,7 +163,7 @@ class FirstRead:
 
 
 def rounds(fetch: WaitingFetch) -> Generator[None, None, Any]:
-    """Read until there is enough or the fetch has timed out.
+    """Read until the answer has enough bytes or the fetch has timed out.
 
     Returns the response; None if it waits, with all watched.
     """
@@ -207,7 +207,7 @@ def _round(fetch: WaitingFetch) -> Generator[None, None, reader.Collected | None
 
 
 def answer(fetch: WaitingFetch, found: reader.Collected) -> Generator[None, None, Any]:
-    """The response with the rows found; the session notes what was sent."""
+    """The response with the rows found; the session notes the sent rows."""
     handler, session = fetch.handler, fetch.session
     throttled = handler.throttled(fetch, found)
     if throttled is not None:
@@ -216,11 +216,11 @@ def answer(fetch: WaitingFetch, found: reader.Collected) -> Generator[None, None
         session.close(handler.turns)
     made = reader.Answer(session.id, handler.disk)
     for rows in slices(found.rows):
-        told = rows
+        sent = rows
         if session.id != NO_SESSION:
-            told = reader.settle(session, rows, handler.replicas, fetch.isolation, all_rows=fetch.all_rows)
-        made.add(told)
+            sent = reader.settle(session, rows, handler.replicas, fetch.isolation, all_rows=fetch.all_rows)
+        made.add(sent)
         if found.wrong_leader:
-            handler.hint(fetch, told, made.response)
+            handler.hint(fetch, sent, made.response)
         yield
     return made.response

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kraft_node.base.env import ColdRead
 from kraft_node.broker.fetch.session import UNKNOWN, FetchPartition, FetchSession, topic_fields
+from kraft_node.partition.listed_offsets import READ_COMMITTED
 from kraft_node.partition.manager import ReplicaManager
-from kraft_node.partition.partition import READ_COMMITTED, Partition
+from kraft_node.partition.partition import Partition
 from kraft_protocol.buffers import FileSlice
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import FetchResponse
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 NO_RECORDS: Final = b""
 SMALL_SLICE: Final = 16 * 1024
 SMALL_SLICES: Final = 48 * 1024
-"""Records up to this size, per slice and per answer, are read and sent together with the rest in one call: a file slice
-costs a send before it, a sendfile, and a send after it."""
+"""Records up to this size, per slice and per answer, are read and sent together with the rest in one call. A file
+slice costs a send before it, a sendfile, and a send after it."""
 HEAD_BYTES: Final = 18
 ROW_BYTES: Final = 41
 """Sizes of an answer without its topics and records, and of a partition's fields."""
 UNKNOWN_TOPIC: Final = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 UNANSWERABLE: Final = UNKNOWN_TOPIC | {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 """A fetch for these partitions waits like one for an empty partition, so that a reader of a deleted topic does not
-spin. If there are only such partitions, it is answered at once."""
+spin. If it has only partitions of this kind, it is answered at once."""
 WRONG_LEADER: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 
 Row = tuple[FetchPartition, Any]
@@ -41,13 +42,13 @@ Prefer: TypeAlias = Callable[[Partition, int, str], int]
 
 
 class Collected:
-    """The rows read for one fetch, and what decides whether they are answered now."""
+    """The rows read for one fetch, and the facts that decide whether they are answered now."""
 
     __slots__ = ("cold", "filled", "immediate", "rows", "size_bytes", "unanswerable", "wrong_leader")
 
     def __init__(self) -> None:
         self.cold: list[ColdRead] = []
-        """What lanes must read first. While there is any, rows are missing, and all are read again."""
+        """The data that lanes must read first. While there is any, rows are missing, and all are read again."""
         self.rows: list[Row] = []
         self.filled = 0
         """Rows with records."""
@@ -241,7 +242,7 @@ def _read(
 
 
 def _what_became_of(topic: str, index: int, replicas: ReplicaManager) -> ErrorCode:
-    """The answer for a topic id that does not exist any more: checks the present leader of its name."""
+    """The answer for a topic id that no longer exists: checks the present leader of its name."""
     try:
         replicas.hosted(topic, index)
     except KafkaError as error:
@@ -262,10 +263,10 @@ def _failed(wanted: FetchPartition, code: ErrorCode) -> Any:
 def settle(
     session: FetchSession, rows: list[Row], replicas: ReplicaManager, isolation: int, *, all_rows: bool
 ) -> list[Row]:
-    """Note in `session` what is being answered. Returns the rows that belong in the answer.
+    """Note in `session` the rows of the answer. Returns the rows that belong in the answer.
 
     An incremental answer leaves out rows without news. Partitions read to their end are watched from now on; others
-    stay ready, after those that had no turn.
+    stay ready, after the partitions that had no turn.
     """
     answered = []
     ready = session.ready
@@ -296,7 +297,7 @@ def settle(
 
 
 def _rest(session: FetchSession, wanted: FetchPartition, replicas: ReplicaManager, isolation: int) -> None:
-    """Watch a partition that has nothing more to read; leave it ready otherwise (there was no room for it)."""
+    """Watch a partition that was read to its end. Leave it ready otherwise: the answer had no room for it."""
     partition = replicas.peek(wanted.key)
     if partition is not None and partition.readable_end(isolation) <= wanted.offset:
         session.ready.pop(wanted.key, None)

@@ -7,7 +7,7 @@ session. Nothing here reads a log.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from kraft_node.base.env import Rng
 from kraft_node.partition.table import PartitionKey
@@ -17,7 +17,6 @@ from kraft_protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kraft_node.base.turns import Turns
-    from kraft_node.broker.fetch.large import LargeFetch
     from kraft_node.partition.partition import Partition
 
 SESSION_IDLE_MS_MIN: Final = 120_000
@@ -26,16 +25,26 @@ min.incremental...eviction.ms).
 """
 
 ROWS: Final = 500
-"""Partitions of one request that are handled at once, and in a step of a larger one: some milliseconds."""
+"""Partitions of one request that are handled at once, and in a step of a larger request: some milliseconds."""
 
 PARTITIONS_MAX: Final = 2 << 20
 """Maximum of partitions of all sessions: half a kilobyte each. Above it, only followers get sessions."""
 
 UNKNOWN: Final = -1
 
+Judge: TypeAlias = "Callable[[FetchSession, Iterable[Any]], frozenset[Any]]"
+"""The topics of the session (names or ids) that the client may not read."""
+
+
+class Unfinished(Protocol):
+    """A request of a session that is not answered yet."""
+
+    def superseded(self) -> None:
+        """Another request of the same session arrived: end without records."""
+
 
 class FetchPartition:
-    """A reader's request for one partition, and what was last sent to it.
+    """A reader's request for one partition, and the last answer to it.
 
     Some tens of bytes: sessions hold thousands.
     """
@@ -74,8 +83,8 @@ class FetchPartition:
     def update(self, wanted: Any) -> None:
         """Apply a FetchRequest.FetchPartition.
 
-        A follower with another leader epoch, or with the same offset as before, may have discarded what was sent
-        meanwhile.
+        A follower with another leader epoch, or with the same offset as before, may have discarded the records that
+        were sent meanwhile.
         """
         if wanted.current_leader_epoch != self.leader_epoch or wanted.fetch_offset == self.offset:
             self.sent_high_watermark = self.sent_start_offset = UNKNOWN
@@ -153,12 +162,12 @@ class FetchSession:
         """Partitions that may have news, the longest waiting first."""
         self.arrived: Callable[[FetchPartition, int], None] | None = None
         """Called when a watched partition changes, while a request of this session waits."""
-        self.large: LargeFetch | None = None
+        self.large: Unfinished | None = None
         """The request that handles its partitions in turns."""
 
     @property
     def privileged(self) -> bool:
-        """Whether it belongs to a follower: such sessions are preferred to those of consumers."""
+        """Whether it belongs to a follower: sessions of followers are preferred to sessions of consumers."""
         return self.replica_id >= 0
 
     def update(self, topics: Iterable[Any]) -> None:
@@ -232,7 +241,7 @@ class SessionCache:
         return self._sessions.get(session.id) is session
 
     def count(self, session: FetchSession) -> bool:
-        """Count the partitions of a session again. Returns whether there is room for them."""
+        """Count the partitions of a session again. Returns whether the cache has room for them."""
         self.partition_count += len(session.partitions) - session.counted
         session.counted = len(session.partitions)
         return self.partition_count <= PARTITIONS_MAX or session.privileged
@@ -252,7 +261,7 @@ class SessionCache:
         return session
 
     def close(self, session_id: int) -> None:
-        """Forget a session; allowed if there is none."""
+        """Forget a session; allowed if it does not exist."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partition_count -= session.counted
@@ -260,7 +269,7 @@ class SessionCache:
             session.close(self._turns)
 
     def keep(self, session: FetchSession, now_ms: int) -> bool:
-        """Give `session` an id so that it can be resumed. Returns False if there is no room for it."""
+        """Give `session` an id so that it can be resumed. Returns False without room for it."""
         if len(self._sessions) >= self.slots and not self._evict(session, now_ms):
             return False
         if not self.count(session):
@@ -277,10 +286,10 @@ class SessionCache:
         return True
 
     def _evict(self, wanted: FetchSession, now_ms: int) -> bool:
-        """Make room: evict an idle session, else the least valuable of those that are old enough.
+        """Make room: evict an idle session, or the least valuable session that is old enough.
 
-        A follower's session is more valuable than a consumer's, a larger one more than a smaller one. Followers need
-        not wait until a consumer's session is old.
+        A follower's session is more valuable than a consumer's, a larger session more than a smaller session.
+        Followers need not wait until a consumer's session is old.
         """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:

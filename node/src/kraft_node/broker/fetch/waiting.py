@@ -1,28 +1,29 @@
 """A fetch that waits for `min_bytes` or for its time-out (Kafka's DelayedFetch), one object per request.
 
-Appends only count bytes and schedule the fetch for the loop's next turn, so that many appends of one turn are answered
-by one larger response. If the count is sufficient, the partitions are read again.
+Appends only count bytes and schedule the fetch for the loop's next turn. So one larger response answers many appends
+of one turn. If the count is sufficient, the partitions are read again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kraft_node.base.long_answers import answer_with
 from kraft_node.broker.fetch import reader
 from kraft_node.broker.fetch.cold import bring_in
-from kraft_node.broker.fetch.large import LargeFetch, rounds
-from kraft_node.broker.fetch.session import ROWS, FetchPartition, FetchSession
+from kraft_node.broker.fetch.session import ROWS, FetchPartition, FetchSession, SessionCache
 from kraft_protocol.client.fetch_session import NO_SESSION
 from kraft_protocol.wire.messages import FetchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kraft_node.base.env import Timer
+    from kraft_node.base.env import Background, Clock, Disk, Scheduler, Timer
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.handlers.fetch import FetchHandler
+    from kraft_node.base.turns import Turns
+    from kraft_node.broker.replication.throttle import ReplicationQuota
     from kraft_node.partition.followers import FollowerClock
+    from kraft_node.partition.manager import ReplicaManager
 
 WAITING_MAX: Final = 20_000
 """Maximum of waiting fetches: twice the number of idle consumers for which a node is sized. Above it, a fetch is
@@ -30,15 +31,57 @@ answered at once with the available data; for the client this is a short wait.""
 
 
 COLD_ROUNDS_MAX: Final = 32
-"""After so many rounds a fetch waits for the disk: memory is so short that the kernel evicts what lanes have read. A
-look-up in the largest index needs about ten."""
+"""After so many rounds a fetch waits for the disk: memory is so short that the kernel evicts the data that lanes have
+read. A look-up in the largest index needs about ten."""
 
 NOTHING: Final = FetchRequest(topics=[])
 """The request for the answer of a fetch that fails while it waits: a top-level error."""
 
-HURRY_WAIT_MS: Final = 10
-"""How long a follower's fetch waits while the follower is about to fetch more partitions: metadata reaches it some
+SHORT_WAIT_MS: Final = 10
+"""How long a follower's fetch waits while the follower is about to fetch more partitions. Metadata reaches it some
 milliseconds sooner or later than this broker."""
+
+
+class FetchOwner(Protocol):
+    """What a fetch needs of the handler that owns the sessions and the waiting fetches."""
+
+    replicas: ReplicaManager
+    clock: Clock
+    disk: Disk
+    background: Background
+    scheduler: Scheduler
+    turns: Turns
+    sessions: SessionCache
+    waiting: set[WaitingFetch]
+    prefer: reader.Prefer | None
+    quota: ReplicationQuota | None
+
+    def note_reader(self, ctx: RequestContext, request: Any, session: FetchSession) -> None:
+        """Note in the session the broker or the rack of its reader."""
+
+    def fetch_of(self, ctx: RequestContext, request: Any, session: FetchSession, *, all_rows: bool) -> WaitingFetch:
+        """The request with its session, and the limits of broker and quota."""
+
+    def refuses(self, session: FetchSession) -> bool:
+        """Whether consumers must not be served: another broker may lead by now."""
+
+    def may_wait(self) -> bool:
+        """Whether another fetch may wait."""
+
+    def answer(self, fetch: WaitingFetch, found: reader.Collected) -> Any:
+        """The response with the rows found; the session notes the sent rows."""
+
+    def throttled(self, fetch: WaitingFetch, found: reader.Collected) -> Any:
+        """The response for a consumer above its quota; None for all others."""
+
+    def hint(self, fetch: WaitingFetch, rows: list[reader.Row], response: Any) -> None:
+        """Name the leaders to readers of the wrong broker, if their version supports it."""
+
+    def superseded_response(self) -> Any:
+        """The response to a fetch that a newer request of its session has replaced."""
+
+    def go_on_in_turns(self, fetch: WaitingFetch) -> None:
+        """Read very many partitions again, in turns of the loop."""
 
 
 class WaitingFetch:
@@ -64,7 +107,7 @@ class WaitingFetch:
 
     def __init__(
         self,
-        handler: FetchHandler,
+        handler: FetchOwner,
         ctx: RequestContext,
         session: FetchSession,
         max_bytes: int,
@@ -89,12 +132,12 @@ class WaitingFetch:
         """Whether anything except appends has changed since the partitions were last read."""
         self.is_late = False
         self.cold_rounds = 0
-        """How often lanes have read for it what was not in memory."""
+        """How often lanes have read data for it that was not in memory."""
         self.done = False
 
     @property
     def wanted(self) -> dict[Any, FetchPartition]:
-        """The partitions to read: all, or those of the session that may have news."""
+        """The partitions to read: all, or the partitions of the session that may have news."""
         return self.session.partitions if self.all_rows else self.session.ready
 
     def collect(self) -> reader.Collected:
@@ -130,7 +173,7 @@ class WaitingFetch:
         self._watch(found)
 
     def warm(self, found: reader.Collected, max_wait_ms: int = 0) -> None:
-        """Let lanes read what was cold, then read again; rows may be stale by then, so all of them are read again.
+        """Let lanes read the cold data, then read again. Rows may be stale by then, so all of them are read again.
 
         `max_wait_ms` counts if it does not wait yet.
         """
@@ -155,7 +198,7 @@ class WaitingFetch:
             self.clock = handler.replicas.surroundings.clock_of(self.session.replica_id)
             self.clock.waiting.append(self)
             if self.clock.is_expected(handler.clock.monotonic_ms()):
-                max_wait_ms = min(max_wait_ms, HURRY_WAIT_MS)
+                max_wait_ms = min(max_wait_ms, SHORT_WAIT_MS)
         self.timer = handler.scheduler.call_later(max_wait_ms, self._expired)
         self.session.arrived = self._arrived
 
@@ -183,15 +226,11 @@ class WaitingFetch:
         self.scheduled = False
         if not self.done:
             if len(self.wanted) > ROWS:
-                self.go_on_in_turns()
+                self.scheduled = True
+                self.handler.go_on_in_turns(self)
             else:
                 answer_with(self.ctx, NOTHING, self._read_again)
         return False
-
-    def go_on_in_turns(self) -> None:
-        """Read very many partitions again."""
-        self.scheduled = True
-        LargeFetch(self.handler, self.ctx, self.session, rounds(self)).start(NOTHING)
 
     def _read_again(self) -> Any:
         try:
@@ -213,11 +252,11 @@ class WaitingFetch:
             self.is_late = True
             self._wake()
 
-    def hurry(self) -> None:
+    def shorten_wait(self) -> None:
         """The follower is about to fetch more partitions."""
         if self.timer is not None:
             self.timer.cancel()
-        self.timer = self.handler.scheduler.call_later(HURRY_WAIT_MS, self._expired)
+        self.timer = self.handler.scheduler.call_later(SHORT_WAIT_MS, self._expired)
 
     def superseded(self) -> None:
         """Another request of the same session arrived: end without records."""
@@ -225,7 +264,7 @@ class WaitingFetch:
         self.ctx.respond(self.handler.superseded_response())
 
     def abandon(self) -> None:
-        """No client waits for the answer any more."""
+        """No client still waits for the answer."""
         self.finish()
         if self.session.id == NO_SESSION:
             self.session.close(self.handler.turns)
@@ -243,7 +282,7 @@ class WaitingFetch:
 
 
 def make_room(waiting: set[WaitingFetch]) -> bool:
-    """Drop fetches whose clients have disconnected. Returns whether another fetch may wait now."""
+    """Drop fetches of clients that have disconnected. Returns whether another fetch may wait now."""
     for fetch in [fetch for fetch in waiting if fetch.ctx.abandoned]:
         fetch.abandon()
     return len(waiting) < WAITING_MAX

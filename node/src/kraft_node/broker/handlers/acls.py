@@ -11,9 +11,8 @@ from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
 
 
-def describe_acls(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+def describe_acls(ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
     """Always refuses."""
     raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")

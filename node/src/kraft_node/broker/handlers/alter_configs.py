@@ -39,17 +39,20 @@ from kraft_protocol.wire.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kraft_node.base.config.dynamic import BrokerConfig
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
     from kraft_node.broker.controller_link import Answer
     from kraft_node.broker.forward import Forwarder
+    from kraft_node.broker.metadata_cache import MetadataCache
 
 
 class AlterConfigsHandler:
-    """Handles loggers and refusals of this broker; forwards everything else to the controller."""
+    """Handles loggers and refusals of this broker; forwards all other resources to the controller."""
 
-    def __init__(self, broker: Broker, forward: Forwarder) -> None:
-        self._broker = broker
+    def __init__(self, node_id: int, config: BrokerConfig, metadata: MetadataCache, forward: Forwarder) -> None:
+        self._node_id = node_id
+        self._config = config
+        self._metadata = metadata
         self._forward = forward
 
     def replace(self, ctx: RequestContext, request: Any) -> Any:
@@ -108,7 +111,7 @@ class AlterConfigsHandler:
             return _result(resource, *problem)
         try:
             if resource.resource_type == BROKER_LOGGER_RESOURCE:
-                loggers.alter(resource, self._broker.node_id, validate_only=validate_only)
+                loggers.alter(resource, self._node_id, validate_only=validate_only)
                 return _result(resource, ErrorCode.NONE, None)
             if resource.resource_type == BROKER_RESOURCE:
                 return self._refused_own(resource, self._altered(resource))
@@ -123,7 +126,7 @@ class AlterConfigsHandler:
         per_broker = bool(resource.resource_name)
         try:
             check_broker_overrides(overrides, per_broker=per_broker)
-            check_change(self._broker.config, overrides, per_broker=per_broker)
+            check_change(self._config, overrides, per_broker=per_broker)
         except ConfigError as e:
             return _result(resource, ErrorCode.INVALID_REQUEST, str(e))
         return None
@@ -141,9 +144,9 @@ class AlterConfigsHandler:
         if kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
             try:
                 if kind == BROKER_LOGGER_RESOURCE:
-                    loggers.check_own(self._broker.node_id, name)
+                    loggers.check_own(self._node_id, name)
                 elif name:
-                    check_altered(self._broker.node_id, name, "Unexpected broker id, expected %d, but received %s")
+                    check_altered(self._node_id, name, "Unexpected broker id, expected %d, but received %s")
             except KafkaError as e:
                 return e.code, e.message
             return None
@@ -158,7 +161,7 @@ class AlterConfigsHandler:
 
         Raises KafkaError for list operations on keys that are not lists.
         """
-        overrides = self._broker.metadata.configs(BROKER_RESOURCE, resource.resource_name)
+        overrides = self._metadata.configs(BROKER_RESOURCE, resource.resource_name)
         for config in resource.configs:
             name, operation = config.name, config.config_operation
             if operation == DELETE:

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (34), versions 1-2: move replicas between the log directories of this broker (KIP-113).
 
-The answer tells whether the moves have begun. DescribeLogDirs reports their progress, as copies with `isFuture`.
+The answer reports whether the moves have begun. DescribeLogDirs reports their progress, as copies with `isFuture`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from kraft_protocol.wire.messages import AlterReplicaLogDirsResponse as Response
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
+    from kraft_node.broker.log_dir_moves import LogDirMoves
 
 
-def alter_replica_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+def alter_replica_log_dirs(moves: LogDirMoves, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
     """One row per partition; if a partition is named several times, the last directory counts, as in Kafka."""
     wanted = {
         (topic.name, index): directory.path
@@ -27,7 +27,7 @@ def alter_replica_log_dirs(broker: Broker, ctx: RequestContext, request: Any) ->
     for (topic, index), path in wanted.items():
         row = Response.AlterReplicaLogDirPartitionResult(partition_index=index)
         try:
-            broker.moves.request(topic, index, path)
+            moves.request(topic, index, path)
         except KafkaError as error:
             # Kafka's clients expect this code from this API for replicas on other brokers.
             is_elsewhere = error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER

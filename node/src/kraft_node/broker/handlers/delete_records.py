@@ -15,9 +15,10 @@ from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import DeleteRecordsResponse as Response
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Timer
+    from kraft_node.base.env import Scheduler, Timer
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
+    from kraft_node.broker.metadata_cache import MetadataCache
+    from kraft_node.partition.manager import ReplicaManager
     from kraft_node.partition.partition import Partition
 
 INVALID_LOW_WATERMARK = -1
@@ -26,26 +27,28 @@ Waiting: TypeAlias = "tuple[Partition, int, Any]"
 """A partition, the offset below which records are deleted, and the row of the answer."""
 
 
-def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> Any:
+def delete_records(
+    replicas: ReplicaManager, metadata: MetadataCache, scheduler: Scheduler, ctx: RequestContext, request: Any
+) -> Any:
     """One answer per partition, when all are decided or the request has timed out.
 
     If a partition is named several times, the last offset counts, as in Kafka.
     """
-    wishes: dict[str, dict[int, int]] = {}
+    requested: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        wishes.setdefault(topic.name, {}).update((asked.partition_index, asked.offset) for asked in topic.partitions)
+        requested.setdefault(topic.name, {}).update((row.partition_index, row.offset) for row in topic.partitions)
     topics = []
     waiting: list[Waiting] = []
-    for name, offsets in wishes.items():
+    for name, offsets in requested.items():
         rows = []
         for index, offset in offsets.items():
             row = Response.DeleteRecordsPartitionResult(index, INVALID_LOW_WATERMARK)
             try:
-                if is_internal(name) and broker.metadata.partition(name, index) is not None:
+                if is_internal(name) and metadata.partition(name, index) is not None:
                     raise KafkaError(
                         ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {name}"
                     )
-                partition = broker.replicas.leader(name, index)
+                partition = replicas.leader(name, index)
                 wanted = partition.delete_records(offset)
                 row.low_watermark = partition.low_watermark
                 if row.low_watermark < wanted:
@@ -56,7 +59,7 @@ def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> Any:
         topics.append(Response.DeleteRecordsTopicResult(name, rows))
     response = Response(topics=topics)
     if waiting:
-        WaitingDeletes(broker, ctx, response, waiting, request.timeout_ms)
+        WaitingDeletes(scheduler, ctx, response, waiting, request.timeout_ms)
         return None
     return response
 
@@ -65,12 +68,12 @@ class WaitingDeletes:
     """A request that waits for followers to move their start (Kafka's DelayedDeleteRecords)."""
 
     def __init__(
-        self, broker: Broker, ctx: RequestContext, response: Any, waiting: list[Waiting], timeout_ms: int
+        self, scheduler: Scheduler, ctx: RequestContext, response: Any, waiting: list[Waiting], timeout_ms: int
     ) -> None:
         self._ctx = ctx
         self._response = response
         self._pending: dict[Any, Waiting] = {}
-        self._timer: Timer = broker.env.scheduler.call_later(timeout_ms, self._expired)
+        self._timer: Timer = scheduler.call_later(timeout_ms, self._expired)
         for partition, wanted, row in waiting:
             done = partial(self._settled, len(self._pending))
             self._pending[len(self._pending)] = (partition, wanted, row)

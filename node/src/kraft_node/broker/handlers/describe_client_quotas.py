@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48), versions 0-1: quotas whose entities match a filter (KIP-546).
+"""DescribeClientQuotas (48), versions 0-1: quotas with entities that match a filter (KIP-546).
 
 A component selects one type of entity: with a given name (match 0), the default (1), or any name or the default (2).
 Strict: an entity must have no other types.
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
+    from kraft_node.base.turns import Turns
+    from kraft_node.metadata.image import MetadataView
 
 EXACT: Final = 0
 DEFAULT: Final = 1
@@ -29,15 +30,15 @@ ENTITY_TYPES: Final = frozenset((USER, CLIENT_ID, IP))
 QUOTAS_A_STEP: Final = 500
 
 
-def describe_client_quotas(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """Every quota whose entity matches all components."""
-    return answer(broker.turns, ctx, request, _described(broker, request))
+def describe_client_quotas(turns: Turns, image: MetadataView, ctx: RequestContext, request: Any) -> Any:
+    """Every quota with an entity that matches all components."""
+    return answer(turns, ctx, request, _described(image, request))
 
 
-def _described(broker: Broker, request: Any) -> Generator[None, None, Any]:
+def _described(image: MetadataView, request: Any) -> Generator[None, None, Any]:
     wanted = _filter(request.components)
     entries = []
-    for number, (entity, values) in enumerate(list(broker.image.quotas.items()), 1):
+    for number, (entity, values) in enumerate(list(image.quotas.items()), 1):
         if number % QUOTAS_A_STEP == 0:
             yield
         named = dict(entity)

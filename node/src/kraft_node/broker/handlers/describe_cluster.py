@@ -13,15 +13,15 @@ from kraft_protocol.wire.messages import DescribeClusterResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
+    from kraft_node.broker.metadata_cache import MetadataCache
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 NO_OPERATIONS: Final = -(2**31)
 
 
-def describe_cluster(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """The brokers on the client's listener."""
+def describe_cluster(metadata: MetadataCache, cluster_id: str, node_id: int, ctx: RequestContext, request: Any) -> Any:
+    """The brokers on the client's listener; `node_id` is this broker."""
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -30,7 +30,7 @@ def describe_cluster(broker: Broker, ctx: RequestContext, request: Any) -> Any:
     if request.endpoint_type != BROKERS:
         raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     brokers = []
-    for registration in broker.image.brokers.values():
+    for registration in metadata.image.brokers.values():
         endpoint = registration.endpoint(ctx.listener)
         if endpoint is None or (registration.fenced and not request.include_fenced_brokers):
             continue
@@ -40,8 +40,8 @@ def describe_cluster(broker: Broker, ctx: RequestContext, request: Any) -> Any:
             )
         )
     return DescribeClusterResponse(
-        cluster_id=broker.cluster_id,
-        controller_id=broker.metadata.any_live_broker(broker.node_id),
+        cluster_id=cluster_id,
+        controller_id=metadata.any_live_broker(node_id),
         brokers=brokers,
         cluster_authorized_operations=(
             ALL_OPERATIONS[ResourceType.CLUSTER] if request.include_cluster_authorized_operations else NO_OPERATIONS

@@ -1,12 +1,13 @@
 """DescribeConfigs (32), versions 1-4: values with their sources and synonyms (KIP-226; 3 types, 4 flexible).
 
-Resources: topic, broker (this one, or "" for the values of all), broker-logger (this process's loggers, KIP-412),
+Resources: topic, broker (this broker, or "" for the values of all), broker-logger (this process's loggers, KIP-412),
 client-metrics (KIP-714), group (KIP-848). Documentation of keys is never sent.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kraft_node.base import loggers
@@ -25,16 +26,20 @@ from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import DescribeConfigsResponse as Response
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable
 
     from kraft_node.base.config.describe import ConfigEntry
+    from kraft_node.base.config.dynamic import BrokerConfig
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
+    from kraft_node.base.turns import Turns
+    from kraft_node.broker.metadata_cache import MetadataCache
 
 log = logging.getLogger(__name__)
 
 
-def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
+def describe_configs(
+    turns: Turns, metadata: MetadataCache, config: BrokerConfig, node_id: int, ctx: RequestContext, request: Any
+) -> Any:
     """One answer per resource; a resource type without configurations fails the whole request."""
     if any(resource.resource_type not in RESOURCES for resource in request.resources):
         raise KafkaError(
@@ -42,10 +47,13 @@ def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
             "This most likely occurs because of a request being malformed by the client library or the message was "
             "sent to an incompatible broker. See the broker logs for more details.",
         )
-    return answer(broker.turns, ctx, request, _described(broker, request, request.resources))
+    entries_of = partial(_entries, metadata, config, node_id)
+    return answer(turns, ctx, request, _described(entries_of, request, request.resources))
 
 
-def _described(broker: Broker, request: Any, resources: list[Any]) -> Generator[None, None, Any]:
+def _described(
+    entries_of: Callable[[int, str], Iterable[ConfigEntry]], request: Any, resources: list[Any]
+) -> Generator[None, None, Any]:
     """One resource per step: its keys, values and synonyms take a millisecond."""
     results = []
     for resource in resources:
@@ -58,7 +66,7 @@ def _described(broker: Broker, request: Any, resources: list[Any]) -> Generator[
             configs=[],
         )
         try:
-            entries = _entries(broker, resource.resource_type, resource.resource_name)
+            entries = entries_of(resource.resource_type, resource.resource_name)
             keys = resource.configuration_keys
             result.configs = [
                 _row(entry, with_synonyms=request.include_synonyms)
@@ -71,32 +79,34 @@ def _described(broker: Broker, request: Any, resources: list[Any]) -> Generator[
     return Response(results=results)
 
 
-def _entries(broker: Broker, kind: int, name: str) -> Iterable[ConfigEntry]:
+def _entries(
+    metadata: MetadataCache, config: BrokerConfig, node_id: int, kind: int, name: str
+) -> Iterable[ConfigEntry]:
     from kraft_node.base.config import describe  # noqa: PLC0415  (admin requests only; start-up does without)
 
     if kind == TOPIC_RESOURCE:
         reason = topic_name_error(name)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-        if broker.image.topics.by_name(name) is None:
+        if metadata.image.topics.by_name(name) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return describe.describe_topic(broker.metadata.configs(TOPIC_RESOURCE, name), broker.config)
+        return describe.describe_topic(metadata.configs(TOPIC_RESOURCE, name), config)
     if kind == BROKER_RESOURCE:
         if name == "":
-            return describe.describe_broker_defaults(broker.config)
-        check_described(broker.node_id, name, "or empty string, ")
-        return describe.describe_broker(broker.config)
+            return describe.describe_broker_defaults(config)
+        check_described(node_id, name, "or empty string, ")
+        return describe.describe_broker(config)
     if kind == BROKER_LOGGER_RESOURCE:
-        check_described(broker.node_id, name, "")
+        check_described(node_id, name, "")
         return loggers.described()
     if kind == CLIENT_METRICS_RESOURCE:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-        return describe.describe_client_metrics(broker.metadata.configs(kind, name))
+        return describe.describe_client_metrics(metadata.configs(kind, name))
     if kind == GROUP_RESOURCE:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        return describe.describe_group(broker.metadata.configs(kind, name), broker.config)
+        return describe.describe_group(metadata.configs(kind, name), config)
     raise AssertionError(f"law: resources of type {kind} have been refused")
 
 

@@ -10,16 +10,22 @@ from kraft_protocol.wire.messages import DescribeProducersResponse as Response
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
+    from kraft_node.broker.metadata_cache import MetadataCache
+    from kraft_node.partition.manager import ReplicaManager
 
 
-def describe_producers(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+def describe_producers(
+    replicas: ReplicaManager,
+    metadata: MetadataCache,
+    ctx: RequestContext,  # noqa: ARG001
+    request: Any,
+) -> Any:
     """One answer per partition."""
     topics = []
     for topic in request.topics:
         rows = []
         wrong = topic_name_error(topic.name)
-        known = broker.metadata.topic(topic.name) is not None
+        known = metadata.topic(topic.name) is not None
         for index in topic.partition_indexes:
             row = Response.PartitionResponse(partition_index=index)
             if wrong is not None:
@@ -28,7 +34,7 @@ def describe_producers(broker: Broker, ctx: RequestContext, request: Any) -> Any
                 rows.append(row)
                 continue
             try:
-                partition = broker.replicas.leader(topic.name, index)
+                partition = replicas.leader(topic.name, index)
                 row.active_producers = [_producer(state) for state in partition.log.producers.active()]
             except KafkaError as error:
                 row.error_code = error.code

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (75), version 0: topics in pages, with eligible leader replicas (KIP-966).
 
-Topics come in the order of their names; an answer holds at most `ResponsePartitionLimit` partitions (never more than
-`max.request.partition.size.limit`) and its `NextCursor` tells where the next page begins.
+Topics come in the order of their names. An answer holds at most `ResponsePartitionLimit` partitions (never more than
+`max.request.partition.size.limit`). Its `NextCursor` is the begin of the next page.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from kraft_protocol.wire.messages import DescribeTopicPartitionsResponse as Resp
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    from kraft_node.base.config.view import ConfigView
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
+    from kraft_node.base.turns import Turns
+    from kraft_node.broker.metadata_cache import MetadataCache
     from kraft_node.metadata.partitions import PartitionState, TopicView
 
 
@@ -28,13 +30,13 @@ NAMES_A_STEP: Final = 200
 
 
 class Eyes(Protocol):
-    """What the client may see; `broker.authorization` implements it."""
+    """The topics that the client may see; `broker.authorization` implements it."""
 
     def sees(self, topic: str) -> bool:
         """Whether the client may describe the topic."""
 
     def operations(self, topic: str) -> int:
-        """The client's allowed operations on the topic, as a bit field."""
+        """A bit field of the client's allowed operations on the topic."""
 
 
 class _AllSeeing:
@@ -48,22 +50,28 @@ class _AllSeeing:
 ALL_SEEING: Final = _AllSeeing()
 
 
-def describe_topic_partitions(broker: Broker, ctx: RequestContext, request: Any, eyes: Eyes = ALL_SEEING) -> Any:
+def describe_topic_partitions(
+    turns: Turns,
+    metadata: MetadataCache,
+    config: ConfigView,
+    ctx: RequestContext,
+    request: Any,
+    eyes: Eyes = ALL_SEEING,
+) -> Any:
     """One page of the topics that the client sees; then the topics that it named and may not see."""
-    return answer(broker.turns, ctx, request, _Page(broker, ctx, request, eyes).steps())
+    limit = config.int("max.request.partition.size.limit")
+    return answer(turns, ctx, request, _Page(metadata, limit, ctx, request, eyes).steps())
 
 
 class _Page:
-    __slots__ = ("_answers", "_asked", "_broker", "_denied", "_eyes", "_listener", "_next", "_room")
+    __slots__ = ("_answers", "_denied", "_eyes", "_listener", "_metadata", "_next", "_request", "_room")
 
-    def __init__(self, broker: Broker, ctx: RequestContext, request: Any, eyes: Eyes) -> None:
-        self._broker = broker
+    def __init__(self, metadata: MetadataCache, limit: int, ctx: RequestContext, request: Any, eyes: Eyes) -> None:
+        self._metadata = metadata
         self._listener = ctx.listener
         self._eyes = eyes
-        self._asked = request
-        self._room = max(
-            1, min(request.response_partition_limit, broker.config.int("max.request.partition.size.limit"))
-        )
+        self._request = request
+        self._room = max(1, min(request.response_partition_limit, limit))
         self._answers: list[Any] = []
         self._denied: list[str] = []
         self._next: Any = None
@@ -71,7 +79,7 @@ class _Page:
     def steps(self) -> Generator[None, None, Any]:
         names = yield from self._names()
         first_partition = 0
-        cursor = self._asked.cursor
+        cursor = self._request.cursor
         previous = None
         is_full = False
         for number, name in enumerate(names):
@@ -81,7 +89,7 @@ class _Page:
                 continue
             previous = name
             if not self._eyes.sees(name):
-                if self._asked.topics:
+                if self._request.topics:
                     self._denied.append(name)
                 continue
             if is_full:
@@ -90,7 +98,7 @@ class _Page:
                 first_partition = cursor.partition_index
             is_full = self._add(name, first_partition)
             first_partition = 0
-            if is_full and not self._asked.topics:
+            if is_full and not self._request.topics:
                 break
         for start in range(0, len(self._denied), NAMES_A_STEP):
             self._answers += [_denied(name) for name in self._denied[start : start + NAMES_A_STEP]]
@@ -99,9 +107,9 @@ class _Page:
 
     def _names(self) -> Generator[None, None, Iterator[str]]:
         """The names in order, some more than once. Raises INVALID_REQUEST for a cursor that is not among them."""
-        cursor = self._asked.cursor
-        topics = self._asked.topics or list(self._broker.image.topics)
-        is_named = cursor is None or not self._asked.topics
+        cursor = self._request.cursor
+        topics = self._request.topics or list(self._metadata.image.topics)
+        is_named = cursor is None or not self._request.topics
         parts = []
         for start in range(0, len(topics), NAMES_A_STEP):
             parts.append(sorted({topic.name for topic in topics[start : start + NAMES_A_STEP]}))
@@ -116,16 +124,16 @@ class _Page:
         return merge(*parts)
 
     def _add(self, name: str, first_partition: int) -> bool:
-        """Describe a topic as far as there is room. Returns whether the next page begins with it."""
+        """Describe a topic up to the room in the answer. Returns whether the next page begins with it."""
         if self._room <= 0:
             self._next = Response.Cursor(name, first_partition)
             return True
-        topic = self._broker.image.topics.by_name(name)
+        topic = self._metadata.image.topics.by_name(name)
         if topic is None:
             self._answers.append(_unknown(name, self._eyes.operations(name)))
             return False
         end = min(len(topic), first_partition + self._room)
-        rows = _rows(self._broker, self._listener, topic, range(first_partition, end))
+        rows = _rows(self._metadata, self._listener, topic, range(first_partition, end))
         self._answers.append(
             Response.DescribeTopicPartitionsResponseTopic(
                 error_code=0,
@@ -160,13 +168,13 @@ def _unknown(name: str, operations: int) -> Any:
     )
 
 
-def _rows(broker: Broker, listener: str, topic: TopicView, numbers: range) -> list[Any]:
+def _rows(metadata: MetadataCache, listener: str, topic: TopicView, numbers: range) -> list[Any]:
     states = ((number, topic.partition(number)) for number in numbers)
-    return [_partition(broker, listener, number, state) for number, state in states if state is not None]
+    return [_partition(metadata, listener, number, state) for number, state in states if state is not None]
 
 
-def _partition(broker: Broker, listener: str, number: int, state: PartitionState) -> Any:
-    reachable = broker.metadata.endpoint(state.leader, listener) is not None
+def _partition(metadata: MetadataCache, listener: str, number: int, state: PartitionState) -> Any:
+    reachable = metadata.endpoint(state.leader, listener) is not None
     return Response.DescribeTopicPartitionsResponsePartition(
         error_code=0 if reachable else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=number,
@@ -176,5 +184,5 @@ def _partition(broker: Broker, listener: str, number: int, state: PartitionState
         isr_nodes=list(state.isr),
         eligible_leader_replicas=list(state.elr),
         last_known_elr=list(state.last_known_elr),
-        offline_replicas=broker.metadata.offline_replicas(state, listener),
+        offline_replicas=metadata.offline_replicas(state, listener),
     )

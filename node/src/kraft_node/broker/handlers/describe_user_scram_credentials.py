@@ -13,20 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
+    from kraft_node.base.turns import Turns
+    from kraft_node.metadata.image import MetadataView
 
 
 USERS_A_STEP: Final = 500
 
 
-def describe_user_scram_credentials(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """All users if none is named, else the named ones, each once."""
-    return answer(broker.turns, ctx, request, _described(broker, request.users or ()))
+def describe_user_scram_credentials(turns: Turns, image: MetadataView, ctx: RequestContext, request: Any) -> Any:
+    """The named users, each once; without names all users."""
+    return answer(turns, ctx, request, _described(image, request.users or ()))
 
 
-def _described(broker: Broker, users: Sequence[Any]) -> Generator[None, None, Any]:
+def _described(image: MetadataView, users: Sequence[Any]) -> Generator[None, None, Any]:
     infos: dict[str, list[Any]] = {}
-    stored = list(broker.image.scram.items())
+    stored = list(image.scram.items())
     for part in _parts(stored):
         yield
         for (mechanism, user), record in part:

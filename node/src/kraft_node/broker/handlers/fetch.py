@@ -3,35 +3,36 @@
 Versions: 7 sessions; 9 leader epochs (KIP-320); 11 rack; 12 flexible, last fetched epoch and divergence (KIP-595); 13
 topic ids (KIP-516); 15 replica state; 16 leader hints (KIP-951); 17, 18 for followers and the metadata quorum.
 
-Followers use this API, too: their fetch offsets tell the leader their progress. Consumers that name their rack are sent
-to a replica there if `replica.selector.class` is set (KIP-392).
+Followers use this API, too: their fetch offsets report their progress to the leader. Consumers that name their rack
+are sent to a replica there if `replica.selector.class` is set (KIP-392).
 
 A consumer above its quota gets a throttle time instead of records (KIP-219).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.turns import Turns
 from kraft_node.broker.fetch import reader
-from kraft_node.broker.fetch.large import FirstRead, LargeFetch, is_large
-from kraft_node.broker.fetch.session import FetchSession, SessionCache
-from kraft_node.broker.fetch.waiting import WAITING_MAX, WaitingFetch, make_room, waits
+from kraft_node.broker.fetch.large import FirstRead, LargeFetch, is_large, rounds
+from kraft_node.broker.fetch.session import FetchSession, Judge, SessionCache
+from kraft_node.broker.fetch.waiting import NOTHING, WAITING_MAX, WaitingFetch, make_room, waits
 from kraft_node.broker.leader_hints import hint_at_leaders
-from kraft_node.partition.partition import READ_LOG_END
+from kraft_node.partition.listed_offsets import READ_LOG_END
 from kraft_protocol.client.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import FetchResponse
 
 if TYPE_CHECKING:
+    from kraft_node.base.config.view import ConfigView
+    from kraft_node.base.env import Env
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
+    from kraft_node.broker.client_quotas import ClientQuotas
+    from kraft_node.broker.metadata_cache import MetadataCache
     from kraft_node.broker.replication.throttle import ReplicationQuota
-
-Judge: TypeAlias = Callable[[FetchSession, Iterable[Any]], frozenset[Any]]
-"""The topics of the session (names or ids) that the client may not read."""
+    from kraft_node.broker.self_fencing import SelfFence
+    from kraft_node.partition.manager import ReplicaManager
 
 FUTURE_REPLICA: Final = -3
 """Kafka's id for moves between its own directories; the only negative id that is not a consumer's."""
@@ -47,24 +48,34 @@ SWEEP_MS: Final = 1000
 class FetchHandler:
     """Owns the sessions and the waiting fetches."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.replicas = broker.replicas
-        self.clock = broker.env.clock
-        self.disk = broker.env.disk
-        self.background = broker.env.background
-        self.scheduler = broker.env.scheduler
-        self.turns = Turns(broker.env)
+    def __init__(
+        self,
+        env: Env,
+        config: ConfigView,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        quotas: ClientQuotas,
+        fence: SelfFence,
+    ) -> None:
+        self.replicas = replicas
+        self.clock = env.clock
+        self.disk = env.disk
+        self.background = env.background
+        self.scheduler = env.scheduler
+        self.turns = Turns(env)
         """Runs repeated reads, and fetches of very many partitions."""
         self.waiting: set[WaitingFetch] = set()
         self.prefer: reader.Prefer | None = None
-        """The replica that consumers with a rack should read from; None: always this one (KIP-392)."""
+        """The replica that consumers with a rack should read from; None: always this replica (KIP-392)."""
         self.quota: ReplicationQuota | None = None
         """Limits the data for followers that catch up."""
+        self._config = config
+        self._metadata = metadata
+        self._quotas = quotas
+        self._fence = fence
         self._swept_ms = -SWEEP_MS
-        self.sessions = SessionCache(
-            broker.config.int("max.incremental.fetch.session.cache.slots"), broker.env.rng, self.turns
-        )
+        self._max_bytes = config.int("fetch.max.bytes")
+        self.sessions = SessionCache(config.int("max.incremental.fetch.session.cache.slots"), env.rng, self.turns)
 
     def __call__(self, ctx: RequestContext, request: Any, judge: Judge | None = None) -> Any:
         """Answer at once, or once enough bytes can be read.
@@ -146,9 +157,9 @@ class FetchHandler:
     def fetch_of(self, ctx: RequestContext, request: Any, session: FetchSession, *, all_rows: bool) -> WaitingFetch:
         """The request with its session, and the limits of broker and quota."""
         replica_id, _ = reader_of(request, ctx.api_version)
-        max_bytes = min(request.max_bytes, self.broker.fetch_max_bytes)
-        if self.broker.quotas.is_active and replica_id < 0:
-            quota_max = self.broker.quotas.fetch_bytes_max(ctx)
+        max_bytes = min(request.max_bytes, self._max_bytes)
+        if self._quotas.is_active and replica_id < 0:
+            quota_max = self._quotas.fetch_bytes_max(ctx)
             max_bytes = max_bytes if quota_max is None else min(max_bytes, quota_max)
         is_consumer = replica_id < 0 and replica_id != FUTURE_REPLICA
         isolation = request.isolation_level if is_consumer else READ_LOG_END
@@ -158,7 +169,7 @@ class FetchHandler:
 
     def refuses(self, session: FetchSession) -> bool:
         """Whether consumers must not be served: another broker may lead by now."""
-        return session.replica_id < 0 and bool(self.broker.fence.fenced)
+        return session.replica_id < 0 and bool(self._fence.fenced)
 
     def may_wait(self) -> bool:
         """Whether another fetch may wait."""
@@ -171,7 +182,7 @@ class FetchHandler:
         return make_room(self.waiting)
 
     def answer(self, fetch: WaitingFetch, found: reader.Collected) -> Any:
-        """The response with the rows found; the session notes what was sent."""
+        """The response with the rows found; the session notes the sent rows."""
         throttled = self.throttled(fetch, found)
         if throttled is not None:
             return throttled
@@ -192,7 +203,7 @@ class FetchHandler:
         session = fetch.session
         if fetch.ctx.handled_ms < 0 or session.replica_id >= 0:
             return None
-        throttle_ms = self.broker.quotas.fetched(fetch.ctx, reader.size_of(found))
+        throttle_ms = self._quotas.fetched(fetch.ctx, reader.size_of(found))
         if throttle_ms <= 0:
             return None
         fetch.ctx.connection.mute(throttle_ms)
@@ -201,20 +212,25 @@ class FetchHandler:
         return FetchResponse(throttle_ms, session_id=session.id)
 
     def hint(self, fetch: WaitingFetch, rows: list[reader.Row], response: Any) -> None:
-        """Name the leaders to readers that asked the wrong broker, if their version supports it."""
+        """Name the leaders to readers of the wrong broker, if their version supports it."""
         if fetch.ctx.api_version < LEADER_HINT_VERSION:
             return
         failed = [(wanted.key, row) for wanted, row in rows if row.error_code in reader.WRONG_LEADER]
-        hint_at_leaders(self.broker.metadata, fetch.ctx.listener, failed, response)
+        hint_at_leaders(self._metadata, fetch.ctx.listener, failed, response)
         if fetch.session.replica_id >= 0:
             response.node_endpoints = []  # followers know brokers' addresses from the metadata
+
+    def go_on_in_turns(self, fetch: WaitingFetch) -> None:
+        """Read very many partitions again."""
+        LargeFetch(self, fetch.ctx, fetch.session, rounds(fetch)).start(NOTHING)
 
     def superseded_response(self) -> Any:
         return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
     def config_changed(self) -> None:
-        """The number of slots may have changed; excess sessions are evicted as new ones come."""
-        self.sessions.slots = self.broker.config.int("max.incremental.fetch.session.cache.slots")
+        """Follow the limits in force; excess sessions are evicted when new sessions come."""
+        self._max_bytes = self._config.int("fetch.max.bytes")
+        self.sessions.slots = self._config.int("max.incremental.fetch.session.cache.slots")
 
 
 def reader_of(request: Any, version: int) -> tuple[int, int]:

@@ -1,4 +1,5 @@
-"""ListConfigResources (74), versions 0-1: what can have configurations (0: client-metrics only; KIP-1142)."""
+"""ListConfigResources (74), versions 0-1: the resources that can have configurations (0: client-metrics only;
+KIP-1142)."""
 
 from __future__ import annotations
 
@@ -19,25 +20,26 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
+    from kraft_node.base.turns import Turns
+    from kraft_node.broker.metadata_cache import MetadataCache
 
 NAMES_A_STEP: Final = 2000
 """Resources that one step lists or checks: a millisecond."""
 
 
-def list_config_resources(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """All resources of the requested types; of every type if none is named."""
+def list_config_resources(turns: Turns, metadata: MetadataCache, ctx: RequestContext, request: Any) -> Any:
+    """All resources of the requested types; of every type if the request names no type."""
     kinds = [CLIENT_METRICS_RESOURCE] if ctx.api_version == 0 else list(dict.fromkeys(request.resource_types))
     for kind in kinds:
         if kind not in RESOURCES:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"resources of type {kind} cannot be listed")
-    return answer(broker.turns, ctx, request, _steps(broker, kinds or RESOURCES))
+    return answer(turns, ctx, request, _steps(metadata, kinds or RESOURCES))
 
 
-def _steps(broker: Broker, kinds: Iterable[int]) -> Generator[None, None, Any]:
+def _steps(metadata: MetadataCache, kinds: Iterable[int]) -> Generator[None, None, Any]:
     found = []
     for kind in kinds:
-        names = yield from _names(broker, kind)
+        names = yield from _names(metadata, kind)
         for start in range(0, len(names), NAMES_A_STEP):
             if start:
                 yield
@@ -46,13 +48,13 @@ def _steps(broker: Broker, kinds: Iterable[int]) -> Generator[None, None, Any]:
     return ListConfigResourcesResponse(config_resources=found)
 
 
-def _names(broker: Broker, kind: int) -> Generator[None, None, list[str]]:
+def _names(metadata: MetadataCache, kind: int) -> Generator[None, None, list[str]]:
     if kind == TOPIC_RESOURCE:
-        return [topic.name for topic in broker.image.topics]
+        return [topic.name for topic in metadata.image.topics]
     if kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
-        return [str(registration.id) for registration in broker.metadata.live_brokers()]
+        return [str(registration.id) for registration in metadata.live_brokers()]
     names: list[str] = []
-    resources = list(broker.image.configs)
+    resources = list(metadata.image.configs)
     for start in range(0, len(resources), NAMES_A_STEP):
         if start:
             yield

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.log.timestamps import TimesUnread, read_times
-from kraft_node.partition.partition import (
+from kraft_node.log.timestamps import TimedLog, TimesUnread, read_times
+from kraft_node.partition.listed_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -28,8 +28,7 @@ from kraft_protocol.wire.messages import ListOffsetsResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
-    from kraft_node.log.log import Log
+    from kraft_node.partition.manager import ReplicaManager
 
 CONSUMER: Final = -1
 ISOLATION_LEVELS: Final = (0, 1)
@@ -48,10 +47,10 @@ FIRST_VERSION: Final = {
 """The first request version that supports a special timestamp."""
 
 
-def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
+def list_offsets(replicas: ReplicaManager, ctx: RequestContext, request: Any) -> Any:
     """One answer per partition, grouped by topic; a partition that is named twice is refused, once."""
-    unread: list[Log] = []
-    response = _response(broker, ctx, request, unread)
+    unread: list[TimedLog] = []
+    response = _response(replicas, ctx, request, unread)
     if not unread:
         return response
     left = len(unread)
@@ -60,41 +59,41 @@ def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
         nonlocal left
         left -= 1
         if left == 0 and not ctx.abandoned:
-            ctx.respond(_response(broker, ctx, request, []))
+            ctx.respond(_response(replicas, ctx, request, []))
 
     for log in unread:
         read_times(log, done)
     return None
 
 
-def _response(broker: Broker, ctx: RequestContext, request: Any, unread: list[Log]) -> Any:
-    """The answer as far as it is known; logs whose times a lane must read first are added to `unread`."""
+def _response(replicas: ReplicaManager, ctx: RequestContext, request: Any, unread: list[TimedLog]) -> Any:
+    """The known part of the answer; logs are added to `unread` if a lane must read their times first."""
     if request.isolation_level not in ISOLATION_LEVELS:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
-    asked: dict[tuple[str, int], int] = {}
+    requested: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         for row in topic.partitions:
             key = (topic.name, row.partition_index)
-            asked[key] = asked.get(key, 0) + 1
+            requested[key] = requested.get(key, 0) + 1
     isolation = request.isolation_level if request.replica_id == CONSUMER else READ_LOG_END
     epochs = ctx.api_version >= LEADER_EPOCH_VERSION
     topics: dict[str, list[Any]] = {}
     for topic in request.topics:
         rows = topics.setdefault(topic.name, [])
         for row in topic.partitions:
-            times = asked[topic.name, row.partition_index]
+            times = requested[topic.name, row.partition_index]
             if not times:
                 continue
             code: int = ErrorCode.NONE
             found = NO_OFFSET
             if times > 1:
                 code = ErrorCode.INVALID_REQUEST
-                asked[topic.name, row.partition_index] = 0
+                requested[topic.name, row.partition_index] = 0
             elif row.timestamp < 0 and ctx.api_version < FIRST_VERSION.get(row.timestamp, 2**15):
                 code = ErrorCode.UNSUPPORTED_VERSION
             else:
                 try:
-                    found = _offset(broker, topic.name, row, isolation, debugging=request.replica_id == DEBUGGING)
+                    found = _offset(replicas, topic.name, row, isolation, debugging=request.replica_id == DEBUGGING)
                 except TimesUnread as error:
                     code = error.code
                     unread.append(error.log)
@@ -110,8 +109,7 @@ def _response(broker: Broker, ctx: RequestContext, request: Any, unread: list[Lo
     )
 
 
-def _offset(broker: Broker, topic: str, row: Any, isolation: int, *, debugging: bool) -> TimestampOffset:
-    replicas = broker.replicas
+def _offset(replicas: ReplicaManager, topic: str, row: Any, isolation: int, *, debugging: bool) -> TimestampOffset:
     if debugging:  # allowed on followers, too
         partition = replicas.hosted(topic, row.partition_index)
         partition.check_epoch(row.current_leader_epoch)

@@ -1,7 +1,7 @@
 """Produce requests with batches that have too many records to be read at once (`log.validate.LongCheck`).
 
 The records are copied and read in turns of the loop. The broker checks one batch at a time, so only one is
-decompressed. The connection handles no further request until this one is appended, so sequences stay in order.
+decompressed. The connection handles no further request until this batch is appended, so sequences stay in order.
 """
 
 from __future__ import annotations

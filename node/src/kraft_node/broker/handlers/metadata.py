@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.long_answers import answer
-from kraft_node.broker.metadata_cache import MetadataCache, is_internal, topic_name_error
+from kraft_node.broker.metadata_cache import is_internal, topic_name_error
 from kraft_node.security.names import ALL_OPERATIONS, ResourceType
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import ZERO_UUID, Uuid
@@ -22,8 +22,11 @@ from kraft_protocol.wire.messages import MetadataResponse
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from kraft_node.base.config.view import ConfigView
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
+    from kraft_node.base.turns import Turns
+    from kraft_node.broker.auto_topics import AutoTopics
+    from kraft_node.broker.metadata_cache import MetadataCache
     from kraft_node.metadata.partitions import PartitionState, TopicView
 
 NO_OPERATIONS: Final = -(2**31)
@@ -37,34 +40,47 @@ TOPICS_A_STEP: Final = 50
 class MetadataHandler:
     """Answers from the image; unknown names may be created (`auto.create.topics.enable`)."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.metadata: MetadataCache = broker.metadata
+    def __init__(
+        self,
+        turns: Turns,
+        metadata: MetadataCache,
+        config: ConfigView,
+        auto_topics: AutoTopics,
+        *,
+        cluster_id: str,
+        node_id: int,
+    ) -> None:
+        self.turns = turns
+        self.metadata = metadata
+        self._config = config
+        self._auto_topics = auto_topics
+        self._cluster_id = cluster_id
+        self._node_id = node_id
 
     def __call__(self, ctx: RequestContext, request: Any) -> Any:
-        return answer(self.broker.turns, ctx, request, self._answer(ctx, request))
+        return answer(self.turns, ctx, request, self._answer(ctx, request))
 
     def _answer(self, ctx: RequestContext, request: Any) -> Generator[None, None, Any]:
         version = ctx.api_version
-        asked = request.topics
+        requested = request.topics
         topics: list[Any]
-        if asked is None or (version == 0 and not asked):
-            topics = yield from self._by_names(ctx, request, [topic.name for topic in self.broker.image.topics])
+        if requested is None or (version == 0 and not requested):
+            topics = yield from self._by_names(ctx, request, [topic.name for topic in self.metadata.image.topics])
         else:
-            self._check(asked, version)
-            topics = yield from self._asked(ctx, request)
+            self._check(requested, version)
+            topics = yield from self._requested_topics(ctx, request)
         return MetadataResponse(
             brokers=self._brokers(ctx),
-            cluster_id=self.broker.cluster_id,
-            controller_id=self.metadata.any_live_broker(self.broker.node_id),
+            cluster_id=self._cluster_id,
+            controller_id=self.metadata.any_live_broker(self._node_id),
             topics=topics,
             cluster_authorized_operations=(
                 ALL_OPERATIONS[ResourceType.CLUSTER] if request.include_cluster_authorized_operations else NO_OPERATIONS
             ),
         )
 
-    def _check(self, asked: list[Any], version: int) -> None:
-        for topic in asked:
+    def _check(self, requested: list[Any], version: int) -> None:
+        for topic in requested:
             if version < TOPIC_IDS_ASKED_VERSION and (topic.name is None or topic.topic_id != ZERO_UUID):
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"topics cannot be asked for by id in Metadata version {version}"
@@ -81,29 +97,29 @@ class MetadataHandler:
         return found
 
     def _by_names(self, ctx: RequestContext, request: Any, names: list[str]) -> Generator[None, None, list[Any]]:
-        """The topics with those names, except those deleted meanwhile."""
+        """The topics with those names, except topics that were deleted meanwhile."""
         answers = []
         for number, name in enumerate(names):
             if number % TOPICS_A_STEP == TOPICS_A_STEP - 1:
                 yield
-            topic = self.broker.image.topics.by_name(name)
+            topic = self.metadata.image.topics.by_name(name)
             if topic is not None:
                 answers.append(self._topic(ctx, topic, request))
         return answers
 
-    def _asked(self, ctx: RequestContext, request: Any) -> Generator[None, None, list[Any]]:
-        ids = dict.fromkeys(asked.topic_id for asked in request.topics if asked.topic_id != ZERO_UUID)
-        if ids:  # names are ignored if there are ids
+    def _requested_topics(self, ctx: RequestContext, request: Any) -> Generator[None, None, list[Any]]:
+        ids = dict.fromkeys(requested.topic_id for requested in request.topics if requested.topic_id != ZERO_UUID)
+        if ids:  # names are ignored beside ids
             answers = yield from self._by_ids(ctx, request, ids)
             return answers
         answers = []
         missing: list[str] = []
-        for number, name in enumerate(dict.fromkeys(asked.name for asked in request.topics)):
+        for number, name in enumerate(dict.fromkeys(requested.name for requested in request.topics)):
             if number % TOPICS_A_STEP == TOPICS_A_STEP - 1:
                 yield
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a topic is asked for without a name or an id")
-            topic = self.broker.image.topics.by_name(name)
+            topic = self.metadata.image.topics.by_name(name)
             if topic is not None:
                 answers.append(self._topic(ctx, topic, request))
             elif topic_name_error(name) is None:
@@ -115,8 +131,8 @@ class MetadataHandler:
             answers += [_unknown(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO_UUID) for name in some]
             if start:
                 yield
-        if missing and request.allow_auto_topic_creation and self.broker.config.boolean("auto.create.topics.enable"):
-            self.broker.auto_topics.create(missing, ctx)
+        if missing and request.allow_auto_topic_creation and self._config.boolean("auto.create.topics.enable"):
+            self._auto_topics.create(missing, ctx)
         return answers
 
     def _by_ids(self, ctx: RequestContext, request: Any, ids: dict[Uuid, None]) -> Generator[None, None, list[Any]]:
@@ -124,7 +140,7 @@ class MetadataHandler:
         for number, topic_id in enumerate(ids):
             if number % TOPICS_A_STEP == TOPICS_A_STEP - 1:
                 yield
-            topic = self.broker.image.topics.by_id(topic_id)
+            topic = self.metadata.image.topics.by_id(topic_id)
             if topic is None:
                 answers.append(_unknown(request, ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
             else:

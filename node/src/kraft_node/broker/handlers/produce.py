@@ -3,7 +3,8 @@
 Versions: 7 zstd; 8 per-record errors (KIP-467); 9 flexible; 10 leader hints (KIP-951); 11, 12 transactions
 (KIP-890); 13 topic ids (KIP-516). Versions 0-2 are advertised because librdkafka needs them (KAFKA-18659), and refused.
 
-Deviations: transactional batches are refused while there is no transaction coordinator.
+A transactional batch is appended like any other while its transaction is open in the partition: the log knows. If it
+begins one there, it waits until the transaction coordinator has agreed (`producing.opening`).
 """
 
 from __future__ import annotations
@@ -11,23 +12,31 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.turns import Turns
 from kraft_node.broker.handlers.long_checks import LongChecks
 from kraft_node.broker.leader_hints import hint_at_leaders
 from kraft_node.broker.metadata_cache import is_internal
+from kraft_node.broker.producing.batches import Refused, single_batch
+from kraft_node.broker.producing.opening import ADDING_VERSION, LateAppend, Opening, check_one_producer, refusal
+from kraft_node.broker.producing.waiting import WaitingProduce
+from kraft_node.log.producers.verification import VERIFIED, Guard, Unverified
 from kraft_node.log.recovery.background import LogIsRecovering
 from kraft_node.log.validate import Checked, LongCheck, LongRecode
 from kraft_node.log.waiting.write_budget import AppendLater
-from kraft_node.partition.acks import ACKS_ALL, Appended, appended, is_acknowledged, when_acknowledged
+from kraft_node.partition.acks import Appended, appended, is_acknowledged
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import ProduceResponse
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Timer
+    from collections.abc import Callable
+
+    from kraft_node.base.env import Env
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.broker import Broker
+    from kraft_node.broker.metadata_cache import MetadataCache
+    from kraft_node.broker.self_fencing import SelfFence
+    from kraft_node.broker.transactions.verifier import Verifier
     from kraft_node.partition.manager import ReplicaManager
     from kraft_node.partition.partition import Partition
     from kraft_node.partition.table import TopicKey
@@ -37,26 +46,12 @@ log = logging.getLogger("kraft_node.broker.handlers.produce")
 RECODING_LANE: Final = "recoding"
 TOPIC_IDS_VERSION: Final = 13
 LEADER_HINT_VERSION: Final = 10
-ZSTD_VERSION: Final = 7
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """Kafka lets the client with this id write internal topics."""
-LOG_OVERHEAD: Final = 12
-LEGACY_OVERHEAD: Final = 14
-"""The minimum length of a message in any format."""
-LENGTH_MAX: Final = 2**31 - 1 - LOG_OVERHEAD
-"""The largest batch length that Java can represent."""
-MAGIC_OFFSET: Final = 16
-ATTRIBUTES_OFFSET: Final = 21
-CODEC_MASK: Final = 7
-ZSTD: Final = 4
-TRANSACTIONAL_BIT: Final = 0x10
-CONTROL_BIT: Final = 0x20
 OPENED_AT_ONCE: Final = 8
 """Partitions without an open log that a request opens at once: each costs some tenths of a millisecond."""
 APPENDED_AT_ONCE: Final = 500
 """Batches that a request appends at once; the rest are appended in turns."""
-WAITING_MAX: Final = 20_000
-"""Produce requests that may wait for replication; further requests get a retriable error."""
 # Only these failed appends report the log start offset, as in Kafka.
 _SILENT: Final = frozenset(
     (
@@ -70,26 +65,6 @@ _SILENT: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     )
 )
-
-
-class _Refused(KafkaError):  # noqa: N818 - an answer, not a fault
-    """Refused before the log is involved; `words` go into the response."""
-
-    def __init__(self, code: ErrorCode, message: str, words: str | None = None) -> None:
-        super().__init__(code, message)
-        self.words = words
-
-
-class _LateAppend(NamedTuple):
-    """A batch that is appended in a later turn; `row` is its index in the response."""
-
-    key: TopicKey
-    row: Any
-    records: bytes | None
-    partition: Partition | None = None
-    """None: the partition must be looked up first, which may open its log."""
-    work: LongCheck | LongRecode | AppendLater | None = None
-    """Work to do, or to wait for, before the append."""
 
 
 class _Share:
@@ -113,7 +88,7 @@ class _Share:
 class _Outcome:
     """The state of a request: rows decided so far."""
 
-    __slots__ = ("ctx", "failed", "request", "topics", "unreplicated", "wrong_leader")
+    __slots__ = ("ctx", "failed", "guard", "request", "topics", "unreplicated", "unverified", "wrong_leader")
 
     def __init__(
         self,
@@ -122,6 +97,7 @@ class _Outcome:
         topics: list[Any],
         unreplicated: list[tuple[Appended, Any]] | None,
         wrong_leader: list[tuple[Any, Any]] | None,
+        guard: Guard | None,
         *,
         failed: bool,
     ) -> None:
@@ -130,34 +106,44 @@ class _Outcome:
         self.topics = topics
         self.unreplicated = unreplicated
         self.wrong_leader = wrong_leader
+        self.unverified: list[LateAppend] = []
+        """Batches that begin a transaction in their partition."""
+        self.guard = guard
+        """What the log gets for other batches."""
         self.failed = failed
 
 
 class ProduceHandler:
     """Appends batches, and owns the requests that wait for replication."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.replicas = broker.replicas
-        self.clock = broker.env.clock
+    def __init__(
+        self, env: Env, replicas: ReplicaManager, metadata: MetadataCache, fence: SelfFence, verifier: Verifier
+    ) -> None:
+        self.env = env
+        self.replicas = replicas
+        self.metadata = metadata
+        self.fence = fence
+        self.clock = env.clock
+        self.scheduler = env.scheduler
         self.waiting: set[WaitingProduce] = set()
-        self.turns = Turns(broker.env)
+        self.turns = Turns(env)
         """Runs the rest of requests with very many partitions."""
-        self.long_checks = LongChecks(Turns(broker.env))
-        self.background = broker.env.background
+        self.long_checks = LongChecks(Turns(env))
+        self.background = env.background
+        self.verifier = verifier
 
     def __call__(self, ctx: RequestContext, request: Any) -> Any:
-        if self.broker.fence.fenced:
-            self.broker.fence.check()
-        acks = request.acks
+        if self.fence.fenced:
+            self.fence.check()
+        acks, valid_acks = request.acks, -1 <= request.acks <= 1
         by_topic_id = ctx.api_version >= TOPIC_IDS_VERSION
-        valid_acks = -1 <= acks <= 1
+        guard = None if request.transactional_id is None else self._check_transaction(ctx, request)
         now_ms = self.clock.wall_ms()
         topics: list[Any] = []
         answers: dict[TopicKey, list[Any]] = {}
         unreplicated: list[tuple[Appended, Any]] | None = None
         wrong_leader: list[tuple[Any, Any]] | None = None
-        late: list[_LateAppend] = []
+        late: list[LateAppend] = []
         failed = False
         share: _Share | None = None
         for topic in request.topic_data:
@@ -171,17 +157,17 @@ class ProduceHandler:
                 index = data.index
                 if share is not None and share.is_used_up(key, index):
                     row = _row(index, ErrorCode.NONE)
-                    late.append(_LateAppend(key, row, None if data.records is None else bytes(data.records)))
+                    late.append(LateAppend(key, row, None if data.records is None else bytes(data.records)))
                 elif not valid_acks:
                     row = _row(index, ErrorCode.INVALID_REQUIRED_ACKS)
                 else:
                     try:
                         partition = self.replicas.leader(key, index)
                         records = self._check(ctx, partition, data.records, request.transactional_id)
-                        info = partition.append(records, acks, now_ms)
-                    except (LongCheck, LongRecode, AppendLater) as work:
+                        info = partition.append(records, acks, now_ms, guard=guard)
+                    except (Unverified, LongCheck, LongRecode, AppendLater) as work:
                         row = _row(index, ErrorCode.NONE)
-                        late.append(_LateAppend(key, row, bytes(records), partition, work))
+                        late.append(LateAppend(key, row, bytes(records), partition, work))
                     except KafkaError as error:
                         failed = True
                         if isinstance(error, LogIsRecovering) and data.records is not None:
@@ -200,11 +186,11 @@ class ProduceHandler:
                 rows.append(row)
         if acks and unreplicated is None and wrong_leader is None and not late:
             return ProduceResponse(topics)
-        outcome = _Outcome(ctx, request, topics, unreplicated, wrong_leader, failed=failed)
+        outcome = _Outcome(ctx, request, topics, unreplicated, wrong_leader, guard, failed=failed)
         if not late:
             return self._answer(outcome)
         ctx.connection.bar()
-        self._append_later(outcome, deque(late))
+        self._go_on(outcome, deque(late))
         return None
 
     def _answer(self, outcome: _Outcome) -> Any:
@@ -215,34 +201,49 @@ class ProduceHandler:
             return None
         response = ProduceResponse(outcome.topics)
         if outcome.wrong_leader is not None and ctx.api_version >= LEADER_HINT_VERSION:
-            hint_at_leaders(self.broker.metadata, ctx.listener, outcome.wrong_leader, response)
+            hint_at_leaders(self.metadata, ctx.listener, outcome.wrong_leader, response)
         if outcome.unreplicated is not None:
             WaitingProduce(self, ctx, request, response, outcome.unreplicated)
             return None
         return response
 
-    def _append_later(self, outcome: _Outcome, late: deque[_LateAppend]) -> None:
-        """Open, check, compress and append the batches in `late` one after another, then respond."""
-        first = late[0]
+    def _go_on(self, outcome: _Outcome, late: deque[LateAppend], before: Callable[[], None] | None = None) -> None:
+        """Append the batches in `late`, then the batches that begin transactions, then respond. The connection is
+        barred.
+
+        `before` comes first.
+        """
+        try:
+            if before is not None:
+                before()
+            while late and isinstance(late[0].work, Unverified):
+                outcome.unverified.append(late.popleft()._replace(work=None))
+            if late:
+                self._append_later(outcome, late)
+                return
+            if outcome.unverified:
+                self._verify(outcome)
+                return
+            response = self._answer(outcome)
+        except Exception:  # the connection must not stay blocked
+            log.exception("request failed request=%r", outcome.ctx)
+            outcome.ctx.close_connection()
+            return
+        outcome.ctx.connection.unbar()
+        if response is not None:
+            outcome.ctx.respond(response)
+
+    def _append_later(self, outcome: _Outcome, late: deque[LateAppend]) -> None:
+        """Open, check, compress and append the first batch in `late`, then go on with the others."""
+        first = late.popleft()
 
         def ended(result: Checked | BaseException | None) -> None:
-            try:
-                more = self._append_late(outcome, first, result)
-                if more is None:
-                    late.popleft()
-                else:
-                    late[0] = more
-                if late:
-                    self._append_later(outcome, late)
-                    return
-                response = self._answer(outcome)
-            except Exception:  # the connection must not stay blocked
-                log.exception("request failed request=%r", outcome.ctx)
-                outcome.ctx.close_connection()
-                return
-            outcome.ctx.connection.unbar()
-            if response is not None:
-                outcome.ctx.respond(response)
+            def append() -> None:
+                more = self._append_late(outcome, first, first.checked if result is None else result)
+                if more is not None:
+                    late.appendleft(more)
+
+            self._go_on(outcome, late, append)
 
         work, records = first.work, first.records
         if work is None:
@@ -259,37 +260,60 @@ class ProduceHandler:
         elif isinstance(work, AppendLater):
             work.budget.wait(len(records), partial(ended, None))
         else:
+            assert isinstance(work, LongRecode), "law: `_go_on` takes out what is not verified"
             self.background.submit(RECODING_LANE, partial(work.work, records), ended)
 
+    def _verify(self, outcome: _Outcome) -> None:
+        """Verify the batches that begin transactions with the coordinator, append the allowed batches, and go on."""
+        batches, outcome.unverified = outcome.unverified, []
+        version = outcome.ctx.api_version
+
+        def verified(results: list[tuple[LateAppend, ErrorCode]]) -> None:
+            late: deque[LateAppend] = deque()
+
+            def append() -> None:
+                for number, (batch, code) in enumerate(results):
+                    if code:
+                        self._fail(outcome, batch, refusal(code, version))
+                        continue
+                    more = self._append_late(outcome, batch, batch.checked) if number < APPENDED_AT_ONCE else batch
+                    if more is not None:
+                        late.append(more)
+
+            self._go_on(outcome, late, append)
+
+        Opening(self.env, self.verifier, outcome.request.transactional_id, version, batches, verified).start()
+
     def _append_late(
-        self, outcome: _Outcome, late: _LateAppend, result: Checked | BaseException | None
-    ) -> _LateAppend | None:
+        self, outcome: _Outcome, late: LateAppend, result: Checked | BaseException | None
+    ) -> LateAppend | None:
         """Append a batch and note the outcome. Returns the batch if it must wait again, else None."""
         acks = outcome.request.acks
         row, partition, records = late.row, late.partition, late.records
+        checked: Checked | None = None
         try:
             if isinstance(result, BaseException):
                 raise result
+            checked = result
+            if (partition is None or late.guard is not None) and self.fence.fenced:
+                self.fence.check()
             if partition is None:
-                if self.broker.fence.fenced:
-                    self.broker.fence.check()
                 partition = self.replicas.leader(late.key, row.index)
                 records = self._check(outcome.ctx, partition, records, outcome.request.transactional_id)
             assert records is not None, "law: a batch without records is refused"
-            info = partition.append(records, acks, self.clock.wall_ms(), checked=result)
+            guard = late.guard or outcome.guard
+            info = partition.append(records, acks, self.clock.wall_ms(), checked=checked, guard=guard)
+        except Unverified:
+            assert records is not None, "law: the log has seen it"
+            outcome.unverified.append(
+                late._replace(partition=partition, records=bytes(records), work=None, checked=checked)
+            )
+            return None
         except (LongCheck, LongRecode, AppendLater) as work:
             assert records is not None, "law: what is to be checked or compressed is there"
-            return late._replace(partition=partition, records=bytes(records), work=work)
+            return late._replace(partition=partition, records=bytes(records), work=work, checked=checked)
         except KafkaError as error:
-            outcome.failed = True
-            if isinstance(error, LogIsRecovering) and records is not None:
-                error.refuses(records)
-            failed = self._failed(late.key, row.index, error)
-            for name in row._fields:
-                setattr(row, name, getattr(failed, name))
-            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                outcome.wrong_leader = outcome.wrong_leader or []
-                outcome.wrong_leader.append(((late.key, row.index), row))
+            self._fail(outcome, late, error)
             return None
         row.base_offset, row.log_append_time_ms = info.base_offset, info.log_append_time_ms
         row.log_start_offset = info.log_start_offset
@@ -298,40 +322,34 @@ class ProduceHandler:
             outcome.unreplicated.append((appended(partition, info.last_offset + 1), row))
         return None
 
+    def _fail(self, outcome: _Outcome, late: LateAppend, error: KafkaError) -> None:
+        """Note in the response that a late batch was not appended."""
+        outcome.failed = True
+        row = late.row
+        if isinstance(error, LogIsRecovering) and late.records is not None:
+            error.refuses(late.records)
+        failed = self._failed(late.key, row.index, error)
+        for name in row._fields:
+            setattr(row, name, getattr(failed, name))
+        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            outcome.wrong_leader = outcome.wrong_leader or []
+            outcome.wrong_leader.append(((late.key, row.index), row))
+
+    def _check_transaction(self, ctx: RequestContext, request: Any) -> Guard | None:
+        """Check a request with a transactional id, and return what the log gets as the guard of its batches."""
+        check_one_producer(request.topic_data)
+        is_verified = self.verifier.is_enabled or ctx.api_version >= ADDING_VERSION
+        return None if is_verified else VERIFIED
+
     def _check(self, ctx: RequestContext, partition: Partition, records: Any, transactional_id: str | None) -> Any:
         """The single batch in `records`, after the checks that precede the log's. Raises KafkaError."""
         if is_internal(partition.topic) and ctx.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
-        size = 0 if records is None else len(records)
-        version = ctx.api_version
-        if size <= MAGIC_OFFSET or records[MAGIC_OFFSET] != 2 or int.from_bytes(records[8:12], "big") + 12 != size:
-            records = _only_batch(records, size, version)
-            size = len(records)
-        if size <= ATTRIBUTES_OFFSET + 1:
-            raise _Refused(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are less than a record batch")
-        attributes = records[ATTRIBUTES_OFFSET] << 8 | records[ATTRIBUTES_OFFSET + 1]
-        if attributes & CODEC_MASK == ZSTD and version < ZSTD_VERSION:
-            raise _Refused(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"Produce requests with version {version} are not allowed to use ZStandard compression",
-            )
-        if attributes & CODEC_MASK > ZSTD:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {attributes & CODEC_MASK}")
-        if attributes & CONTROL_BIT:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
-        if attributes & TRANSACTIONAL_BIT:
-            if transactional_id is None:
-                raise _Refused(
-                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
-                )
-            raise _Refused(
-                ErrorCode.INVALID_TXN_STATE, "no transaction coordinator has added this partition to a transaction"
-            )
-        return records
+        return single_batch(records, ctx.api_version, is_transactional=transactional_id is not None)
 
     def _failed(self, key: TopicKey, index: int, error: KafkaError) -> Any:
         row = _row(index, error.code)
-        if isinstance(error, _Refused):
+        if isinstance(error, Refused):
             row.error_message = error.words
         elif error.code not in _SILENT:
             partition = self.replicas.peek((key, index))
@@ -354,122 +372,5 @@ class ProduceHandler:
                 close()
 
 
-def _only_batch(records: Any, size: int, version: int) -> Any:
-    """The single batch in `records`; up to a few bytes after it are ignored.
-
-    Raises KafkaError unless there is exactly one batch in the current format.
-    """
-    end = _batch_end(records, 0, size)
-    said = f"Produce requests with version {version}"
-    if end < 0:
-        raise _Refused(ErrorCode.INVALID_RECORD, f"{said} must have at least one record batch per partition")
-    if _batch_end(records, end, size) >= 0:
-        raise _Refused(
-            ErrorCode.INVALID_RECORD, f"{said} are only allowed to contain exactly one record batch per partition"
-        )
-    if records[MAGIC_OFFSET] != 2:
-        raise _Refused(
-            ErrorCode.INVALID_RECORD, f"{said} are only allowed to contain record batches with magic version 2"
-        )
-    return records[:end]
-
-
-def _batch_end(records: Any, start: int, size: int) -> int:
-    """The end of the batch at `start`; -1 if no whole batch is there (Kafka's ByteBufferLogInputStream)."""
-    if size - start < LOG_OVERHEAD:
-        return -1
-    length = int.from_bytes(records[start + 8 : start + 12], "big", signed=True)
-    if length < LEGACY_OVERHEAD:
-        why = f"Record size {length} is less than the minimum record overhead ({LEGACY_OVERHEAD})"
-        raise _Refused(ErrorCode.CORRUPT_MESSAGE, why, None if start else why)
-    if size - start <= MAGIC_OFFSET:
-        return -1
-    magic = records[start + MAGIC_OFFSET]
-    if magic > 2:
-        why = f"Invalid magic found in record: {magic - 256 if magic > 127 else magic}"
-        raise _Refused(ErrorCode.CORRUPT_MESSAGE, why, None if start else why)
-    if length > LENGTH_MAX:
-        raise _Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"a batch of {length} bytes")
-    end = start + LOG_OVERHEAD + length
-    return end if end <= size else -1
-
-
 def _row(index: int, code: int) -> Any:
     return ProduceResponse.PartitionProduceResponse(index, code, -1)
-
-
-class WaitingProduce:
-    """A request that is appended but must not be answered yet.
-
-    With acks=all, an in-sync replica lacks records (Kafka's DelayedProduce). With acks=1, a flush for `flush.messages`
-    is under way; it has no time limit, because Kafka's append would block until it ends.
-    """
-
-    __slots__ = ("ctx", "handler", "pending", "response", "timer")
-
-    def __init__(
-        self,
-        handler: ProduceHandler,
-        ctx: RequestContext,
-        request: Any,
-        response: Any,
-        unreplicated: list[tuple[Appended, Any]],
-    ) -> None:
-        self.handler = handler
-        self.ctx = ctx
-        self.response = response
-        self.pending: set[_PendingAck] = set()
-        self.timer: Timer | None = None
-        if len(handler.waiting) >= WAITING_MAX:
-            for _, row in unreplicated:
-                _fail(row, ErrorCode.REQUEST_TIMED_OUT)
-            ctx.respond(response)
-            return
-        handler.waiting.add(self)
-        acks = [(_PendingAck(self, each.partition, row), each) for each, row in unreplicated]
-        self.pending.update(ack for ack, _ in acks)
-        if request.acks == ACKS_ALL:
-            self.timer = handler.broker.env.scheduler.call_later(request.timeout_ms, self._expired)
-        for ack, each in acks:
-            when_acknowledged(each, request.acks, ack)
-
-    def settled(self, ack: _PendingAck) -> None:
-        if ack not in self.pending:
-            return  # too late: already answered
-        self.pending.discard(ack)
-        if not self.pending:
-            self._finish()
-
-    def _expired(self) -> None:
-        for ack in self.pending:
-            ack.partition.forget_ack(ack)
-            _fail(ack.row, ErrorCode.REQUEST_TIMED_OUT)
-        self.pending.clear()
-        self._finish()
-
-    def _finish(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        self.handler.waiting.discard(self)
-        self.ctx.respond(self.response)
-
-
-class _PendingAck:
-    """One partition of a waiting request; called when it is decided."""
-
-    __slots__ = ("owner", "partition", "row")
-
-    def __init__(self, owner: WaitingProduce, partition: Partition, row: Any) -> None:
-        self.owner = owner
-        self.partition = partition
-        self.row = row
-
-    def __call__(self, code: ErrorCode) -> None:
-        if code:
-            _fail(self.row, code)
-        self.owner.settled(self)
-
-
-def _fail(row: Any, code: ErrorCode) -> None:
-    """Fail a row; as in Kafka, it keeps the offsets of the append even if replication failed."""
-    row.error_code = code

@@ -16,8 +16,8 @@ replica leads (the controller decides) or which replicas are in sync (`partition
 
 Followers append the leader's batches byte for byte; they check only the checksums. A fetch starts at the end of the
 follower's log and names the epoch of the last record there. If the leader's log has another epoch there, the leader
-responds with the offset where the logs diverge, and the follower truncates its log. There are two other truncations:
-logs without epochs are truncated to the high watermark, and `out_of_range` handles leaders whose log ends before the
+responds with the offset where the logs diverge, and the follower truncates its log. Two other truncations exist. Logs
+without epochs are truncated to the high watermark. `out_of_range` handles leaders with a log that ends before the
 follower's.
 """
 

@@ -1,4 +1,4 @@
-"""What partitions need to know about other brokers (`partition.surroundings`), from the committed image."""
+"""The facts about other brokers that partitions need (`partition.surroundings`), from the committed image."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ class FollowerStates:
         self._propose = propose
         self._clocks: dict[int, FollowerClock] = {}
         self._joining: dict[int, dict[Partition, None]] = {}
-        """By broker id: partitions whose follower there is caught up, but may not join the ISR while its registration
-        forbids it."""
+        """By broker id: partitions with a follower there that is caught up, but may not join the ISR while its
+        registration forbids it."""
 
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()
 
     def clock_of(self, broker_id: int) -> FollowerClock:
+        """The times of the fetches of that follower."""
         clock = self._clocks.get(broker_id)
         if clock is None:
             clock = self._clocks[broker_id] = FollowerClock()

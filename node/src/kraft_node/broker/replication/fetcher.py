@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PAUSE_FIRST_MS: Final = 20
-"""The first pause after a failure: most failures are leaders whose metadata is a few milliseconds behind ours."""
+"""The first pause after a failure: most failures are leaders with metadata a few milliseconds behind ours."""
 
 _SESSION_GONE: Final = frozenset((ErrorCode.FETCH_SESSION_ID_NOT_FOUND,))
 _SESSION_BROKEN: Final = frozenset(
@@ -72,7 +72,7 @@ class Followed:
         )
 
 
-class Settings:
+class FetcherSettings:
     """`replica.fetch.*` and related keys, read once at the start: they are not dynamic in Kafka."""
 
     __slots__ = ("backoff_ms", "max_bytes", "min_bytes", "response_max_bytes", "timeout_ms", "wait_ms")
@@ -94,7 +94,7 @@ class Fetcher:
         env: Env,
         node_id: int,
         source: int,
-        settings: Settings,
+        settings: FetcherSettings,
         broker_epoch: Callable[[], int],
         peer: Callable[[], ControllerLink | None],
         quota: ReplicationQuota,
@@ -121,7 +121,7 @@ class Fetcher:
     def __len__(self) -> int:
         return len(self._followed)
 
-    # --- what is followed ---
+    # --- the followed partitions ---
 
     def add(self, partition: Partition) -> None:
         """Start to fetch a partition, or restart in another leader epoch. Raises KafkaError KAFKA_STORAGE_ERROR."""
@@ -142,12 +142,12 @@ class Fetcher:
             self._forgotten.add(key)
 
     def close(self) -> None:
-        """Send no more requests, and ignore the response to the current one."""
+        """Send no more requests, and ignore the response to the current request."""
         self._closed = True
         if self._scheduled is not None:
             self._scheduled.cancel()
 
-    # --- asking ---
+    # --- requests ---
 
     def _soon(self, delay_ms: int = 0) -> None:
         if self._under_way or self._scheduled is not None or self._closed:
@@ -232,7 +232,7 @@ class Fetcher:
                     self._take(followed, row)
 
     def _start_over(self) -> None:
-        """After an internal error, fetch all partitions again, so that none is left out."""
+        """After an internal error, fetch all partitions again, so that no partition is left out."""
         self._session.restart()
         self._soon(PAUSE_FIRST_MS)
 
@@ -277,7 +277,7 @@ class Fetcher:
             offset, is_common = parting_offset(partition, parted.epoch, parted.end_offset)
             cut(partition, offset)
             if is_common:
-                partition.leader_says(row.high_watermark, row.log_start_offset, 0)
+                partition.follow_leader(row.high_watermark, row.log_start_offset, 0)
         elif own.end_offset == followed.asked_offset:
             size = 0 if row.records is None else len(row.records)
             if size and self._awaits_disk(followed):
@@ -286,7 +286,7 @@ class Fetcher:
                 self.bytes_in += size
                 self._quota.record(partition.topic, partition.index, size)
                 _append(partition, row.records)
-            partition.leader_says(row.high_watermark, row.log_start_offset, size)
+            partition.follow_leader(row.high_watermark, row.log_start_offset, size)
         followed.pause_ms = 0
         if own.end_offset != followed.asked_offset or own.start_offset != followed.asked_start or parted is not None:
             self._changed[followed.key] = followed
@@ -379,4 +379,4 @@ def _forgotten_topics(keys: set[PartitionKey]) -> list[Any]:
     return [FetchRequest.ForgottenTopic(topic_id=topic_id, partitions=indexes) for topic_id, indexes in topics.items()]
 
 
-__all__ = ["Fetcher", "Followed", "Settings"]
+__all__ = ["Fetcher", "FetcherSettings", "Followed"]

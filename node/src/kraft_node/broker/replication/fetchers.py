@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kraft_node.broker.replication.fetcher import Fetcher, Settings
+from kraft_node.broker.replication.fetcher import Fetcher, FetcherSettings
 from kraft_node.broker.replication.throttle import ReplicationQuota
 from kraft_protocol.errors import KafkaError
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Fetchers:
-    """All fetchers of a broker. `peers(node_id, number)` returns the link to a broker for the fetcher of that
+    """All fetchers of a broker. `peers(node_id, number)` returns the link to a broker for the fetcher with this
     number."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Fetchers:
     ) -> None:
         self._env = env
         self._node_id = node_id
-        self._settings = Settings(config)
+        self._settings = FetcherSettings(config)
         self._broker_epoch = broker_epoch
         self._peers = peers
         self._quota = quota

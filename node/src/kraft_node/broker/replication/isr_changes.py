@@ -122,9 +122,9 @@ class IsrChanges:
         again = []
         for topic in answer.topics:
             for row in topic.partitions:
-                asked = sent.pop((topic.topic_id, row.partition_index), None)
-                if asked is not None and asked[0].isr_answered(asked[1], row):
-                    again.append(asked)
+                requested = sent.pop((topic.topic_id, row.partition_index), None)
+                if requested is not None and requested[0].isr_answered(requested[1], row):
+                    again.append(requested)
         return [*again, *sent.values()]
 
 

@@ -1,7 +1,8 @@
 """The leader's log does not hold the end offset of this log: find the leader's start and end, and continue from there.
 
-The leader's log may end before this log (after an unclean election: the records beyond its end are lost), or start
-after it (its retention deleted records while this broker was down: all records here are older than the leader's).
+The leader's log may end before this log, after an unclean election: the records beyond its end are lost. Or it may
+start after this log, if its retention deleted records while this broker was down: all records here are older than the
+leader's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.broker.replication.truncation import cut
 from kraft_node.log.errors import CutLater
-from kraft_node.partition.partition import EARLIEST, LATEST
+from kraft_node.partition.listed_offsets import EARLIEST, LATEST
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import ListOffsetsRequest
 
@@ -37,9 +38,9 @@ class Reposition:
         self._leader_epoch = partition.leader_epoch
         self._peer = peer
         self._done = done
-        self._ask(LATEST, self._latest)
+        self._request_offset(LATEST, self._latest)
 
-    def _ask(self, timestamp: int, then: Callable[[int], None]) -> None:
+    def _request_offset(self, timestamp: int, then: Callable[[int], None]) -> None:
         partition = self._partition
         row = ListOffsetsRequest.ListOffsetsPartition(
             partition_index=partition.index, current_leader_epoch=self._leader_epoch, timestamp=timestamp
@@ -70,7 +71,7 @@ class Reposition:
             cut(self._partition, end_offset)
             self._done(True)
         else:
-            self._ask(EARLIEST, self._earliest)
+            self._request_offset(EARLIEST, self._earliest)
 
     def _earliest(self, start_offset: int) -> None:
         partition = self._partition

@@ -1,5 +1,4 @@
-"""Which replica a consumer should read from (KIP-392, `replica.selector.class`): a replica in its rack, if there is
-one."""
+"""Which replica a consumer should read from (KIP-392, `replica.selector.class`): a replica in its rack, if any."""
 
 from __future__ import annotations
 
@@ -14,7 +13,8 @@ LEADER: Final = -1
 
 
 class RackAware:
-    """The most caught-up replica in the consumer's rack; the leader if it is in that rack, or if no replica is."""
+    """The most caught-up replica in the consumer's rack; the leader if it is in that rack, or if the rack has no
+    replica."""
 
     __slots__ = ("_metadata",)
 

@@ -24,7 +24,7 @@ ISR_CHECKS_A_LAG: Final = 2
 
 
 class Replication:
-    """Follows the partitions that other brokers lead, and checks the ISRs of those that this broker leads."""
+    """Follows the partitions that other brokers lead, and checks the ISRs of the partitions that this broker leads."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """Replication quotas: rate limits for replicas that catch up (`*.replication.throttled.rate`).
 
-Only partitions listed in their topic's `*.replication.throttled.replicas` are throttled, and only for replicas that are
-not in sync, so acknowledgements are never delayed. The rate covers the last eleven seconds, or the time since the first
-byte if that is shorter; otherwise a move could begin with ten seconds' worth of data at once (Kafka's SimpleRate). The
-fetch handler (as leader) and the fetchers (as follower) use it.
+Only partitions listed in their topic's `*.replication.throttled.replicas` are throttled, and only for replicas that
+are not in sync, so acknowledgements are never delayed. The rate covers the last eleven seconds, or the time since the
+first byte if this time is shorter. Otherwise a move could begin with ten seconds' worth of data at once (Kafka's
+SimpleRate). The fetch handler (as leader) and the fetchers (as follower) use it.
 """
 
 from __future__ import annotations

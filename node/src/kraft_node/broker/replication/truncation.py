@@ -16,7 +16,7 @@ def parting_offset(partition: Partition, leader_epoch: int, leader_end: int) -> 
     then matches the leader's log.
 
     That epoch is the largest at or below our last epoch that the leader knows. If our log does not have it, the log is
-    truncated to the end of our next lower epoch, and the leader is asked again with that epoch.
+    truncated to the end of our next lower epoch. Then the request is sent again with that epoch.
     """
     own = partition.log
     found = partition.epoch_end(leader_epoch)

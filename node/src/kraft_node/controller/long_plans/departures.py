@@ -14,14 +14,13 @@ controller may resign after any turn:
 Apache Kafka 4.3 writes these records in the same order, in several batches that are not one transaction, so it relies
 on the same prefixes. But it plans all of them in one event.
 
-While the partitions come first, nothing in the metadata bars the broker. `ControllerState.leaving` does: such a broker
-is neither elected nor accepted into an ISR, and new partitions treat it like a fenced one. So no partition behind the
-search can name the broker again, and one search is enough. If the controller resigns, this soft state is lost together
-with the plan. A partition whose only in-sync replica is on such a broker may have lost its leader then, so a new
-controller looks for leaders once (`Leaders.broker_unfenced`).
+While the partitions come first, nothing in the metadata bars the broker. `ControllerState.leaving` does: a leaving
+broker is neither elected nor accepted into an ISR, and new partitions treat it like a fenced broker. So no partition
+behind the search can name the broker again, and one search is enough. If the controller resigns, this soft state is
+lost together with the plan. A partition with its only in-sync replica on a leaving broker may have lost its leader
+then. So a new controller looks for leaders once (`Leaders.broker_unfenced`).
 
-While the turns last, heartbeats of the broker renew its lease and change nothing else: it is neither unfenced nor
-permitted to stop.
+While the turns last, heartbeats of the broker only renew its lease: it is neither unfenced nor permitted to stop.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Departures:
         self._leaders = leaders
 
     def is_leaving(self, broker_id: int) -> bool:
-        """Whether such a plan of the broker is between two turns."""
+        """Whether a departure plan of the broker is between two turns."""
         return self._cluster.leaving[broker_id] > 0
 
     def fence(self, broker: BrokerRegistration) -> Steps:

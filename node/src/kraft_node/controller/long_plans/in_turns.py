@@ -1,4 +1,4 @@
-"""Long plans of the active controller: the turns after the first one (see `plan`)."""
+"""Long plans of the active controller: the turns after the first turn (see `plan`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraft_protocol.errors import KafkaError
 
 
 class TakesTurns(Protocol):
-    """`base.turns.Turns`, or slower ones in simulations."""
+    """`base.turns.Turns`, or slower turns in simulations."""
 
     def add(self, step: Callable[[], bool]) -> None:
         """Call `step` in a later turn, and again in later turns as long as it returns True."""

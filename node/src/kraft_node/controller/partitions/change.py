@@ -40,6 +40,7 @@ class PartitionChange:
     __slots__ = (
         "acceptable",
         "adding",
+        "bumps_on_shrink",
         "directories",
         "directory_for",
         "election",
@@ -66,6 +67,7 @@ class PartitionChange:
         *,
         acceptable: Callable[[int], bool],
         level: int,
+        migrates: bool = False,
         elr_enabled: bool,
         min_isr: int,
         directory_for: Callable[[int], Uuid],
@@ -75,6 +77,7 @@ class PartitionChange:
         self.state = state
         self.acceptable = acceptable
         self.level = level
+        self.bumps_on_shrink = migrates or level < NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK
         self.elr_enabled = elr_enabled
         self.min_isr = min_isr
         self.directory_for = directory_for
@@ -84,12 +87,14 @@ class PartitionChange:
         self.adding: list[int] = list(state.adding)
         self.elr: list[int] = list(state.elr)
         self.last_known_elr: list[int] = list(state.last_known_elr)
+        """The last leader first, then replicas that could have led and may have more records than the others."""
         self.directories: dict[int, Uuid] = {}
         """Directories of replicas that differ from the state."""
         self.recovery = state.leader_recovering
         self.election = Election.ONLINE
         self.unclean_shutdown: frozenset[int] = frozenset()
-        """Replicas that returned without a clean shutdown: their earlier data does not make them eligible to lead."""
+        """Replicas that returned without a clean shutdown, or whose log begins anew: what they had before does not
+        make them eligible to lead."""
 
     def record(self) -> PartitionChangeRecord | None:
         """The record; None if nothing changes."""
@@ -103,13 +108,13 @@ class PartitionChange:
         self._note_elr(record)
         if record.isr is None and (self.isr or self.elr_enabled) and tuple(self.isr) != state.isr:
             record.isr = self.isr
-        if self.level < NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK:
+        if self.bumps_on_shrink:
             self._bump_on_shrink(record)
         self._note_last_leader(record)
         self._note_assignment(record)
         if self.recovery != state.leader_recovering:
             record.leader_recovery_state = self.recovery
-        return None if _says_nothing(record) else record
+        return None if _is_empty(record) else record
 
     def _complete_reassignment(self) -> None:
         """If the wanted ISR holds all replicas being added, drop the replicas being removed."""
@@ -125,14 +130,11 @@ class PartitionChange:
             return
         if len(self.isr) >= self.min_isr:
             self.elr = []
-            self.last_known_elr = []
             return
         candidates = {*self.elr, *self.state.isr}
         # A removed replica may return with an empty log; unlike Kafka, we remove it from the ELR.
         eligible = candidates.intersection(self.replicas).difference(self.unclean_shutdown)
         self.elr = sorted(b for b in eligible if b not in self.isr)
-        candidates.update(self.last_known_elr)
-        self.last_known_elr = sorted(b for b in candidates if b not in self.isr and b not in self.elr)
 
     def _elect(self, record: PartitionChangeRecord) -> None:
         leader, unclean = self._preferred() if self.election is Election.PREFERRED else self._any()
@@ -160,7 +162,7 @@ class PartitionChange:
             return self.state.leader, False
         leader = self._first(self.replicas[1:], self._valid)
         if leader == NO_LEADER and self._last_leader_may():
-            return self.state.last_known_elr[0], True
+            return self.last_known_elr[0], True
         return leader, False
 
     def _any(self) -> tuple[int, bool]:
@@ -170,15 +172,18 @@ class PartitionChange:
         if leader != NO_LEADER:
             return leader, False
         if self._last_leader_may():
-            return self.state.last_known_elr[0], True
+            return self.last_known_elr[0], True
         if self.election is Election.UNCLEAN:
             leader = self._first(self.replicas, self.acceptable)
         return leader, leader != NO_LEADER
 
     def _last_leader_may(self) -> bool:
-        """Balanced recovery (KIP-966): if ISR and ELR are empty, the last known leader is the best candidate."""
-        last = self.state.last_known_elr
-        return self.elr_enabled and not self.elr and not self.isr and len(last) == 1 and self.acceptable(last[0])
+        """Balanced recovery (KIP-966): if ISR and ELR are empty, the last known leader is the best candidate.
+
+        Only the first may lead. Those behind it wait until it is known to have lost its log.
+        """
+        last = self.last_known_elr
+        return self.elr_enabled and not self.elr and not self.isr and bool(last) and self.acceptable(last[0])
 
     def _note_elr(self, record: PartitionChangeRecord) -> None:
         if record.isr is not None or not self.elr_enabled:
@@ -192,13 +197,16 @@ class PartitionChange:
             record.leader = self.state.leader
 
     def _note_last_leader(self, record: PartitionChangeRecord) -> None:
-        """Of the last known ELR, keep only the last leader: balanced recovery needs no more."""
+        """When the partition loses its leader, note it for balanced recovery; with a new leader, forget it."""
         if not self.elr_enabled:
             return
-        if record.leader == NO_LEADER and not self.state.last_known_elr:
-            record.last_known_elr = [self.state.leader]
-        elif record.leader >= 0 and self.state.last_known_elr:
-            record.last_known_elr = []
+        last = self.last_known_elr
+        if record.leader >= 0:
+            last = []
+        elif record.leader == NO_LEADER and not last:
+            last = [self.state.leader]
+        if tuple(last) != self.state.last_known_elr:
+            record.last_known_elr = last
 
     def _note_assignment(self, record: PartitionChangeRecord) -> None:
         state = self.state
@@ -220,7 +228,7 @@ class PartitionChange:
 def completed_reassignment(
     replicas: list[int], isr: list[int], adding: list[int], removing: list[int]
 ) -> tuple[list[int], list[int]] | None:
-    """Replicas and ISR after the reassignment; None if that ISR cannot complete it.
+    """Replicas and ISR after the reassignment; None if the ISR cannot complete it.
 
     All added replicas must be in sync and at least one replica must stay. If more replicas are removed than added, all
     staying replicas must be in sync.
@@ -238,7 +246,7 @@ def completed_reassignment(
     return staying, in_sync
 
 
-def _says_nothing(record: PartitionChangeRecord) -> bool:
+def _is_empty(record: PartitionChangeRecord) -> bool:
     return (
         record.isr is None
         and record.leader == NO_LEADER_CHANGE

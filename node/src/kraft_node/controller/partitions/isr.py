@@ -1,8 +1,9 @@
 """Reports of partition leaders and brokers about replicas: AlterPartition (56) v2-3, AssignReplicasToDirs (73) v0.
 
 The ISR that a leader requests is checked against every change that the leader may not have seen (KIP-497, KIP-704,
-KIP-841, KIP-903), in Apache Kafka's order. The resulting ISR may differ: if it completes a reassignment, the answer
-contains the change. If that change moves the leader itself, the record is written and the answer is NEW_LEADER_ELECTED.
+KIP-841, KIP-903). The order is Apache Kafka's. The resulting ISR may differ: if it completes a reassignment, the
+answer contains the change. If that change moves the leader itself, the record is written and the answer is
+NEW_LEADER_ELECTED.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kraft_node.controller.partitions.change import RECOVERED, RECOVERING, Election
+from kraft_node.controller.partitions.change import RECOVERED, RECOVERING, Election, PartitionChange
 from kraft_node.controller.plan import Plan
 from kraft_node.controller.state.controller_state import ControllerState
 from kraft_node.metadata.features import DIRECTORY_ASSIGNMENT_SUPPORTED
-from kraft_node.metadata.partitions import PartitionState, TopicView
+from kraft_node.metadata.partitions import NO_LEADER, PartitionState, TopicView
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.ids import Uuid
+from kraft_protocol.ids import DIRECTORY_LOST, Uuid
 from kraft_protocol.wire.messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -43,11 +44,11 @@ class Isr:
         cluster.check_epoch(request.broker_id, request.broker_epoch)
         response = AlterPartitionResponse()
         records: list[Any] = []
-        for asked in request.topics:
+        for requested in request.topics:
             answers: list[PartitionAnswer] = []
-            response.topics.append(AlterPartitionResponse.TopicData(topic_id=asked.topic_id, partitions=answers))
-            topic = cluster.topic_with(asked.topic_id)
-            for partition in asked.partitions:
+            response.topics.append(AlterPartitionResponse.TopicData(topic_id=requested.topic_id, partitions=answers))
+            topic = cluster.topic_with(requested.topic_id)
+            for partition in requested.partitions:
                 number = partition.partition_index
                 state = None if topic is None else topic.partition(number)
                 if topic is None:
@@ -65,11 +66,11 @@ class Isr:
         topic: TopicView,
         number: int,
         state: PartitionState,
-        asked: AlterPartitionRequest.PartitionData,
+        requested: AlterPartitionRequest.PartitionData,
         isr: Sequence[tuple[int, int]],
         records: list[Any],
     ) -> PartitionAnswer:
-        error = self._check(sender, state, asked, isr)
+        error = self._check(sender, state, requested, isr)
         if error is not None:
             return _refusal(number, error)
         cluster = self._cluster
@@ -77,7 +78,7 @@ class Isr:
         if cluster.topic_config(topic.name).unclean_leader_election_enable:
             change.election = Election.UNCLEAN
         change.isr = [broker_id for broker_id, _ in isr]
-        change.recovery = asked.leader_recovery_state
+        change.recovery = requested.leader_recovery_state
         record = change.record()
         after = state
         if record is not None:
@@ -100,38 +101,45 @@ class Isr:
         self,
         sender: int,
         state: PartitionState,
-        asked: AlterPartitionRequest.PartitionData,
+        requested: AlterPartitionRequest.PartitionData,
         isr: Sequence[tuple[int, int]],
     ) -> ErrorCode | None:
-        if asked.leader_epoch > state.leader_epoch or asked.partition_epoch > state.partition_epoch:
+        if requested.leader_epoch > state.leader_epoch or requested.partition_epoch > state.partition_epoch:
             return ErrorCode.NOT_CONTROLLER  # the leader has newer metadata: this node is no longer the controller
-        if asked.leader_epoch < state.leader_epoch:
+        if requested.leader_epoch < state.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if sender != state.leader:
             return ErrorCode.INVALID_REQUEST
-        if asked.partition_epoch < state.partition_epoch:
+        if requested.partition_epoch < state.partition_epoch:
             return ErrorCode.INVALID_UPDATE_VERSION
         members = [broker_id for broker_id, _ in isr]
         if not members or len(set(members)) != len(members) or not set(members) <= set(state.replicas):
             return ErrorCode.INVALID_REQUEST
         if state.leader not in members:
             return ErrorCode.INVALID_REQUEST
-        if asked.leader_recovery_state == RECOVERING:
+        if requested.leader_recovery_state == RECOVERING:
             if len(members) > 1 or state.leader_recovering == RECOVERED:
                 return ErrorCode.INVALID_REQUEST
-        elif asked.leader_recovery_state != RECOVERED:
+        elif requested.leader_recovery_state != RECOVERED:
             return ErrorCode.INVALID_REQUEST
-        return None if all(map(self._eligible, isr)) else ErrorCode.INELIGIBLE_REPLICA
+        return None if all(self._eligible(state, member) for member in isr) else ErrorCode.INELIGIBLE_REPLICA
 
-    def _eligible(self, member: tuple[int, int]) -> bool:
-        """Whether a broker, in the incarnation that the leader saw (-1: any), may be in an ISR."""
+    def _eligible(self, state: PartitionState, member: tuple[int, int]) -> bool:
+        """Whether a broker, in the incarnation that the leader saw (-1: any), may be in an ISR.
+
+        A broker whose replica is lost may not join: it begins with an empty log, although the leader knows it as caught
+        up until it fetches again.
+        """
+        if member[0] not in state.isr and state.directory(member[0]) == DIRECTORY_LOST:
+            return False
         broker = self._cluster.broker(member[0])
         return broker is not None and self._cluster.is_active(broker.id) and member[1] in (-1, broker.epoch)
 
     # AssignReplicasToDirs
 
     def assign_directories(self, request: AssignReplicasToDirsRequest) -> Plan:
-        """Store the log directory of each replica of a broker. Replicas in a lost directory leave the ISR."""
+        """Store the log directory of each replica of a broker. Replicas in a lost directory leave the ISR. A replica
+        that leaves a lost directory begins anew, so its former log does not count for elections any more."""
         if self._cluster.level < DIRECTORY_ASSIGNMENT_SUPPORTED:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
         broker = self._cluster.check_epoch(request.broker_id, request.broker_epoch)
@@ -143,13 +151,15 @@ class Isr:
             is_online = broker.has_online_directory(directory.id)
             topics: list[Any] = []
             response.directories.append(AssignReplicasToDirsResponse.DirectoryData(id=directory.id, topics=topics))
-            for asked in directory.topics:
+            for requested in directory.topics:
                 partitions: list[Any] = []
-                topics.append(AssignReplicasToDirsResponse.TopicData(topic_id=asked.topic_id, partitions=partitions))
-                topic = self._cluster.topic_with(asked.topic_id)
-                for partition in asked.partitions:
+                topics.append(
+                    AssignReplicasToDirsResponse.TopicData(topic_id=requested.topic_id, partitions=partitions)
+                )
+                topic = self._cluster.topic_with(requested.topic_id)
+                for partition in requested.partitions:
                     number = partition.partition_index
-                    error, after = self._assign_one(broker.id, directory.id, topic, number, records)
+                    error, after = self._assign_one(broker.id, directory.id, is_online, topic, number, records)
                     if after is not None and topic is not None and not is_online:
                         lost[topic.id, number] = after
                     partitions.append(
@@ -160,7 +170,13 @@ class Isr:
         return Plan(response, records, atomic=False)
 
     def _assign_one(
-        self, broker_id: int, directory: Uuid, topic: TopicView | None, number: int, records: list[Any]
+        self,
+        broker_id: int,
+        directory: Uuid,
+        is_online: bool,
+        topic: TopicView | None,
+        number: int,
+        records: list[Any],
     ) -> tuple[ErrorCode, PartitionState | None]:
         """The error, or the partition's state afterwards."""
         if topic is None:
@@ -170,32 +186,63 @@ class Isr:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
         if broker_id not in state.replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, None
+        begins_anew = is_online and not self._cluster.may_have_records(state, broker_id)
+        if begins_anew:
+            state = self._forget_log(broker_id, topic, number, state, records)
         change = self._cluster.change(topic, number, state)
         change.directories[broker_id] = directory
-        record = change.record()
-        if record is not None:
-            records.append(record)
-            state = state.changed_by(record)
+        state = _carried_out(change, records)
+        if begins_anew and state.leader == NO_LEADER and state.last_known_elr == (broker_id,):
+            # No other replica can have records, so the empty one may lead: nothing more is lost.
+            state = _carried_out(self._election(topic, number, state), records)
         return ErrorCode.NONE, state
+
+    def _forget_log(
+        self, broker_id: int, topic: TopicView, number: int, state: PartitionState, records: list[Any]
+    ) -> PartitionState:
+        """The state without the replica among the eligible ones and the last known leaders; the next of these may
+        lead. If no other replica can have records, it stays the last known leader.
+
+        This goes before the new directory: with both, the empty replica could be elected if the plan ended here.
+        """
+        if broker_id not in state.elr and broker_id not in state.last_known_elr:
+            return state
+        change = self._election(topic, number, state)
+        change.unclean_shutdown = frozenset((broker_id,))
+        others = [b for b in state.replicas if b != broker_id and self._cluster.may_have_records(state, b)]
+        if others or len(state.last_known_elr) > 1:
+            change.last_known_elr = [b for b in state.last_known_elr if b != broker_id]
+        return _carried_out(change, records)
+
+    def _election(self, topic: TopicView, number: int, state: PartitionState) -> PartitionChange:
+        change = self._cluster.change(topic, number, state)
+        if self._cluster.topic_config(topic.name).unclean_leader_election_enable:
+            change.election = Election.UNCLEAN
+        return change
 
     def _leave(self, broker_id: int, topic_id: Uuid, number: int, state: PartitionState, records: list[Any]) -> None:
         """Take a replica in a directory that is not online out of the ISR; it may not lead."""
         topic = self._cluster.topic_with(topic_id)
         assert topic is not None, f"law: {topic_id!r} was assigned just now"
-        change = self._cluster.change(topic, number, state)
-        if self._cluster.topic_config(topic.name).unclean_leader_election_enable:
-            change.election = Election.UNCLEAN
+        change = self._election(topic, number, state)
         change.isr = [member for member in state.isr if member != broker_id]
-        record = change.record()
-        if record is not None:
-            records.append(record)
+        _carried_out(change, records)
 
 
-def _wanted_isr(asked: AlterPartitionRequest.PartitionData, api_version: int) -> list[tuple[int, int]]:
+def _carried_out(change: PartitionChange, records: list[Any]) -> PartitionState:
+    """The state after the change, whose record, if it has one, goes to `records`."""
+    record = change.record()
+    if record is None:
+        return change.state
+    records.append(record)
+    return change.state.changed_by(record)
+
+
+def _wanted_isr(requested: AlterPartitionRequest.PartitionData, api_version: int) -> list[tuple[int, int]]:
     """(broker id, broker epoch) of each member; epoch -1 if the leader does not name it."""
     if api_version >= 3:
-        return [(member.broker_id, member.broker_epoch) for member in asked.new_isr_with_epochs]
-    return [(broker_id, -1) for broker_id in asked.new_isr]
+        return [(member.broker_id, member.broker_epoch) for member in requested.new_isr_with_epochs]
+    return [(broker_id, -1) for broker_id in requested.new_isr]
 
 
 def _refusal(number: int, error: ErrorCode) -> PartitionAnswer:

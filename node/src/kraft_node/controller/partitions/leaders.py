@@ -13,18 +13,18 @@ from typing import Any, Final, TypeAlias
 from kraft_node.controller.partitions.change import Election
 from kraft_node.controller.plan import Plan, Turns
 from kraft_node.controller.state.controller_state import ControllerState, check_operation_size
-from kraft_node.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, PartitionState, TopicView
+from kraft_node.metadata.brokers import is_online
+from kraft_node.metadata.partitions import NO_LEADER, PartitionState, TopicView
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire.messages import ElectLeadersRequest, ElectLeadersResponse
-from kraft_protocol.wire.stored import PartitionChangeRecord
 
 PARTITIONS_A_TURN: Final = 1_000
 """Some partitions that a long plan changes in one turn of the loop: about 25 ms, and one batch of records."""
 
 PARTITION_COST: Final = 10
 BLOCK_COST: Final = 1
-"""What a changed partition, and a block that is searched, cost of a turn. A block may hold no partition."""
+"""The parts of a turn that a changed partition and a searched block cost. A block may hold no partition."""
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
@@ -70,12 +70,13 @@ class Leaders:
         return self._update(self._in_sync_on(broker_id), without=broker_id)
 
     def broker_unregistered(self, broker_id: int) -> Turns:
-        """The broker is gone for good: its partitions, and those that only it could have led, need leaders."""
+        """The broker is gone for good. Its partitions need leaders, and so do partitions that only this broker could
+        have led."""
         return self._update(self._in_sync_or_eligible_on(broker_id), without=broker_id)
 
     def broker_restarted(self, broker_id: int, clean: bool, directories: Collection[Uuid]) -> Turns:
-        """A new incarnation registered: the in-sync state of the old one does not count; after an unclean stop, nor
-        does its ELR. `directories` are the log directories of the new incarnation.
+        """A new incarnation registered: the in-sync state of the old incarnation does not count; after an unclean
+        stop, nor does its ELR. `directories` are the log directories of the new incarnation.
         """
         if not self._cluster.elr_enabled or clean:
             return self._update(self._in_sync_on(broker_id), without=broker_id)
@@ -125,8 +126,8 @@ class Leaders:
         unclean: int = NO_LEADER,
         directories: Collection[Uuid] = (),
     ) -> Turns:
-        """New ISR and leader for each partition: `without` and `unclean` leave, `arriving` counts as active already,
-        in the first turn; then its own record says so. `unclean` has `directories` from now on."""
+        """New ISR and leader for each partition: `without` and `unclean` leave, `arriving` counts as active already in
+        the first turn; later turns see its own record. `unclean` has `directories` from now on."""
         cluster = self._cluster
         gone = {without, unclean} - {NO_LEADER}
         arrives = {arriving} - {NO_LEADER}
@@ -184,40 +185,29 @@ class Leaders:
                 change.unclean_shutdown = frozenset((unclean,))
             if gone:
                 change.isr = [broker_id for broker_id in state.isr if broker_id not in gone]
+            if state.leader == NO_LEADER and unclean in (*state.isr, *state.elr):
+                change.last_known_elr = self._last_known(state, unclean, directories)
             record = change.record()
             if record is not None:
-                if unclean != NO_LEADER:
-                    self._remember_last(state, record, unclean, directories)
                 records.append(record)
 
-    def _remember_last(
-        self, state: PartitionState, record: PartitionChangeRecord, unclean: int, directories: Collection[Uuid]
-    ) -> None:
-        """Keep the last replica that could have led a leaderless partition as the last known leader when it returns
-        from an unclean stop, if no last known leader can have the records.
+    def _last_known(self, state: PartitionState, unclean: int, directories: Collection[Uuid]) -> list[int]:
+        """The last known leader of a leaderless partition, and behind it the replicas that could have led until they
+        returned from an unclean stop, as now `unclean` with `directories`.
 
-        - The partition lost its leader before eligible leader replicas were enabled, so no leader was noted then. Or
-          its reassignment noted -1. Without this, balanced recovery (KIP-966) finds no candidate, as in Kafka.
-        - The last known leader lost its log directory. Kafka leaves the partition offline until any broker returns,
-          then elects the empty replica, and the others truncate to it.
+        Kafka keeps only the leader. If that loses its log directory, Kafka elects the empty replica, and the others
+        truncate to it. Here the next one leads then (`Isr.assign_directories`). No leader is known if the partition
+        lost it before eligible leader replicas were enabled, or if a reassignment noted -1.
         """
-        if state.leader != NO_LEADER or record.leader != NO_LEADER_CHANGE:
-            return
-        in_sync = state.isr if record.isr is None else record.isr
-        eligible = state.elr if record.eligible_leader_replicas is None else record.eligible_leader_replicas
-        if in_sync or eligible or (*state.isr, *state.elr) != (unclean,):
-            return
+        cluster = self._cluster
         known = [b for b in state.last_known_elr if b != NO_LEADER]
-        lost = not any(self._may_have_records(state, b) for b in known)
-        if not known or (lost and state.directory(unclean) in directories):
-            record.last_known_elr = [unclean]
-
-    def _may_have_records(self, state: PartitionState, broker_id: int) -> bool:
-        """Whether the replica may still have its log: its broker has not registered without the log directory."""
-        broker = self._cluster.broker(broker_id)
-        if broker is None or broker_id not in state.replicas:
-            return False
-        return broker.has_online_directory(state.directory(broker_id))
+        candidates = known if unclean in known else [*known, unclean]
+        with_log = [
+            b
+            for b in candidates
+            if (is_online(state.directory(b), directories) if b == unclean else cluster.may_have_records(state, b))
+        ]
+        return with_log or known or [unclean]
 
     # Elections on request
 
@@ -234,8 +224,8 @@ class Leaders:
                 everywhere = [number for number, _ in topic.partitions()]
                 self._elect_in(topic.name, everywhere, kind, records, response, quiet=True)
         else:
-            for asked in request.topic_partitions:
-                self._elect_in(asked.topic, asked.partitions, kind, records, response, quiet=False)
+            for requested in request.topic_partitions:
+                self._elect_in(requested.topic, requested.partitions, kind, records, response, quiet=False)
         check_operation_size(records)
         return Plan(response, records, atomic=False)
 

@@ -2,11 +2,11 @@
 
 Racks are used in order of name from a random start, and the brokers of a rack in order of id from a random start. The
 start moves by one for each partition, so that leaders and followers spread evenly. The first replica is on an unfenced
-broker. In each rack, unfenced brokers come before fenced ones. No broker holds two replicas of a partition. When every
-unfenced broker has led once, the racks are shuffled, so that the followers of one broker's partitions spread over
-several brokers.
+broker. In each rack, unfenced brokers come before fenced brokers. No broker holds two replicas of a partition. When
+every unfenced broker has led once, the racks are shuffled, so that the followers of one broker's partitions spread
+over several brokers.
 
-Brokers without a rack form their own rack. Callers leave out brokers whose log directories are all cordoned.
+Brokers without a rack form their own rack. Callers leave out brokers with cordoned log directories only.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class StripedPlacer:
     def place(self, partitions: int, replicas: int) -> list[list[int]]:
         """The replicas of each partition, the preferred leader first.
 
-        Raises KafkaError INVALID_REPLICATION_FACTOR if there are not enough brokers.
+        Raises KafkaError INVALID_REPLICATION_FACTOR without enough brokers.
         """
         if replicas <= 0:
             self._refuse(f"Invalid replication factor {replicas}: the replication factor must be positive.")

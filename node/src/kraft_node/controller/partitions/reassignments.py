@@ -1,12 +1,12 @@
 """Moving replicas: AlterPartitionReassignments (45) v0-1, ListPartitionReassignments (46) v0 (KIP-455, KIP-860).
 
-From [1,2,3] to [3,4,5] the replicas become [3,4,5,1,2], adding [4,5], removing [1,2]; once the added replicas are in
-sync, the change that adds the last one to the ISR also completes the reassignment (`change.completed_reassignment`).
-Reassignments are stored in the log, so they survive restarts of controllers and brokers.
+From [1,2,3] to [3,4,5] the replicas become [3,4,5,1,2], adding [4,5], removing [1,2]. The change that adds the last
+new replica to the ISR also completes the reassignment (`change.completed_reassignment`). Reassignments are stored in
+the log, so they survive restarts of controllers and brokers.
 
-Difference from Apache Kafka: a reassignment that replaces another one sets both lists, adding and removing. Kafka keeps
-a list of the earlier reassignment if the new list is empty. Then a replica can be wanted and being removed at the same
-time, or being added and removed, and the reassignment never ends.
+Difference from Apache Kafka: a reassignment that replaces another reassignment sets both lists, adding and removing.
+Kafka keeps a list of the earlier reassignment if the new list is empty. Then a replica can be wanted and being removed
+at the same time, or being added and removed, and the reassignment never ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kraft_protocol.wire.messages import (
     ListPartitionReassignmentsResponse,
 )
 
-Asked = AlterPartitionReassignmentsRequest.ReassignablePartition
+ReassignablePartition = AlterPartitionReassignmentsRequest.ReassignablePartition
 
 
 class Reassignments:
@@ -45,18 +45,18 @@ class Reassignments:
         words = None if request.topics else ""  # as Kafka has it
         response = AlterPartitionReassignmentsResponse(error_message=words, allow_replication_factor_change=allow)
         records: list[Any] = []
-        for asked in request.topics:
+        for requested in request.topics:
             answers: list[Any] = []
             response.responses.append(
-                AlterPartitionReassignmentsResponse.ReassignableTopicResponse(name=asked.name, partitions=answers)
+                AlterPartitionReassignmentsResponse.ReassignableTopicResponse(name=requested.name, partitions=answers)
             )
-            for partition in asked.partitions:
+            for partition in requested.partitions:
                 answer = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
                     partition_index=partition.partition_index, error_message=None
                 )
                 answers.append(answer)
                 try:
-                    record = self._alter_one(asked.name, partition, allow)
+                    record = self._alter_one(requested.name, partition, allow)
                 except KafkaError as e:
                     answer.error_code = e.code
                     answer.error_message = e.message
@@ -66,17 +66,17 @@ class Reassignments:
         check_operation_size(records)
         return Plan(response, records)
 
-    def _alter_one(self, name: str, asked: Asked, allow_factor_change: bool) -> Any:
+    def _alter_one(self, name: str, requested: ReassignablePartition, allow_factor_change: bool) -> Any:
         topic = self._cluster.topic_named(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
-        number = asked.partition_index
+        number = requested.partition_index
         state = topic.partition(number)
         if state is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{number}.")
-        if asked.replicas is None:
+        if requested.replicas is None:
             return self._cancel(topic, number, state)
-        return self._start(topic, number, state, asked.replicas, allow_factor_change)
+        return self._start(topic, number, state, requested.replicas, allow_factor_change)
 
     def _start(
         self, topic: TopicView, number: int, state: PartitionState, target: list[int], allow_factor_change: bool
@@ -128,18 +128,18 @@ class Reassignments:
             for topic_id, mask in self._cluster.index.reassigning.items():
                 self._list_topic(self._cluster.topic_with(topic_id), numbers(mask), response)
         else:
-            for asked in request.topics:
-                self._list_topic(self._cluster.topic_named(asked.name), asked.partition_indexes, response)
+            for requested in request.topics:
+                self._list_topic(self._cluster.topic_named(requested.name), requested.partition_indexes, response)
         return Plan(response)
 
     @staticmethod
     def _list_topic(
-        topic: TopicView | None, asked: Iterable[int], response: ListPartitionReassignmentsResponse
+        topic: TopicView | None, requested: Iterable[int], response: ListPartitionReassignmentsResponse
     ) -> None:
         if topic is None:
             return
         ongoing: list[Any] = []
-        for number in asked:
+        for number in requested:
             state = topic.partition(number)
             if state is not None and state.is_reassigning:
                 ongoing.append(

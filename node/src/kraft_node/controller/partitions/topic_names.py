@@ -49,19 +49,19 @@ class TopicNames:
         self._by_unified: dict[str, list[str]] = {}
 
     def colliding(self, name: str) -> str | None:
-        """The alphabetically first other topic whose name collides with `name`; None if there is none."""
+        """The alphabetically first other topic with a name that collides with `name`; None without a collision."""
         if not has_collision_characters(name):
             return None
         others = [other for other in self._by_unified.get(unified(name), ()) if other != name]
         return min(others, default=None)
 
     def add(self, name: str) -> None:
-        """Note that a topic of that name exists."""
+        """Note that a topic with this name exists."""
         if has_collision_characters(name):
             self._by_unified.setdefault(unified(name), []).append(name)
 
     def remove(self, name: str) -> None:
-        """Note that no topic of that name exists."""
+        """Note that no topic with this name exists."""
         names = self._by_unified.get(unified(name), [])
         if name in names:
             names.remove(name)

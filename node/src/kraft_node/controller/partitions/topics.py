@@ -1,10 +1,10 @@
 """Topics: CreateTopics (19) v2-7, DeleteTopics (20) v1-6, CreatePartitions (37) v0-3.
 
 Records of a new topic, in order: TopicRecord, its ConfigRecords, a PartitionRecord per partition. A deletion is one
-RemoveTopicRecord, whatever the topic's size. Each topic of a request is checked by itself; its error does not affect
+RemoveTopicRecord for a topic of any size. Each topic of a request is checked by itself; its error does not affect
 other topics. A request is one atomic batch, so its size is bounded.
 
-Differences: there is no CreateTopicPolicy plug-in.
+Differences: CreateTopicPolicy plug-ins are not supported.
 """
 
 from __future__ import annotations
@@ -254,12 +254,12 @@ class TopicManager:
             if api_version < 3:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "This version does not support topic deletion.")
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
-        asked: list[tuple[str | None, Uuid]] = [(state.name, state.topic_id) for state in request.topics]
+        requested: list[tuple[str | None, Uuid]] = [(state.name, state.topic_id) for state in request.topics]
         if api_version < 6:
-            asked = [(name, ZERO_UUID) for name in request.topic_names]
+            requested = [(name, ZERO_UUID) for name in request.topic_names]
         response = DeleteTopicsResponse()
         found: dict[Uuid, str] = {}
-        for name, topic_id, error in self._deletions(asked, found, quota):
+        for name, topic_id, error in self._deletions(requested, found, quota):
             result = DeleteTopicsResponse.DeletableTopicResult(name=name, topic_id=topic_id)
             if error is not None:
                 result.error_code = error.code
@@ -271,16 +271,16 @@ class TopicManager:
         return Plan(response, records)
 
     def _deletions(
-        self, asked: Sequence[tuple[str | None, Uuid]], found: dict[Uuid, str], quota: Permission
+        self, requested: Sequence[tuple[str | None, Uuid]], found: dict[Uuid, str], quota: Permission
     ) -> list[tuple[str | None, Uuid, KafkaError | None]]:
         """One result per topic; topics to delete are put into `found`."""
         results: list[tuple[str | None, Uuid, KafkaError | None]] = []
-        keys = [topic_id if name is None else name for name, topic_id in asked]
+        keys = [topic_id if name is None else name for name, topic_id in requested]
         doubtful = repeated(keys)
-        named = {name for name, topic_id in asked if topic_id == ZERO_UUID} - doubtful
-        by_id = {topic_id for name, topic_id in asked if name is None}
+        named = {name for name, topic_id in requested if topic_id == ZERO_UUID} - doubtful
+        by_id = {topic_id for name, topic_id in requested if name is None}
         reported: set[Any] = set()
-        for key, (name, topic_id) in zip(keys, asked, strict=True):
+        for key, (name, topic_id) in zip(keys, requested, strict=True):
             if key in reported:
                 continue
             reported.add(key)
@@ -343,22 +343,23 @@ class TopicManager:
         response.throttle_time_ms = quota.throttle_ms
         return Plan(response, () if request.validate_only else records)
 
-    def _grow_one(self, asked: CreatePartitionsRequest.CreatePartitionsTopic, quota: Permission) -> list[Any]:
-        topic = self._cluster.topic_named(asked.name)
+    def _grow_one(self, requested: CreatePartitionsRequest.CreatePartitionsTopic, quota: Permission) -> list[Any]:
+        topic = self._cluster.topic_named(requested.name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         now = len(topic)
-        if asked.count == now:
+        if requested.count == now:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {now} partition(s).")
-        if asked.count < now:
+        if requested.count < now:
             message = (
-                f"The topic {asked.name} currently has {now} partition(s); {asked.count} would not be an increase."
+                f"The topic {requested.name} currently has {now} partition(s); "
+                f"{requested.count} would not be an increase."
             )
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
-        more = asked.count - now
-        if asked.assignments is not None and len(asked.assignments) != more:
+        more = requested.count - now
+        if requested.assignments is not None and len(requested.assignments) != more:
             message = (
-                f"Attempted to add {more} additional partition(s), but only {len(asked.assignments)} assignment(s) "
+                f"Attempted to add {more} additional partition(s), but only {len(requested.assignments)} assignment(s) "
                 "were specified."
             )
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
@@ -367,7 +368,7 @@ class TopicManager:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         first = topic.partition(0)
         replicas = 1 if first is None else min(len(first.replicas), REPLICATION_FACTOR_MAX)
-        assignments = self._more_assignments(asked, now, more, replicas)
+        assignments = self._more_assignments(requested, now, more, replicas)
         in_sync = [self._active(assignment) for assignment in assignments]
         if not all(in_sync):
             self._no_leader(replicas)
@@ -376,11 +377,11 @@ class TopicManager:
         return records
 
     def _more_assignments(
-        self, asked: CreatePartitionsRequest.CreatePartitionsTopic, now: int, more: int, replicas: int
+        self, requested: CreatePartitionsRequest.CreatePartitionsTopic, now: int, more: int, replicas: int
     ) -> Assignments:
-        if asked.assignments is None:
+        if requested.assignments is None:
             return StripedPlacer(self._cluster.usable_brokers(), self._cluster.rng).place(more, replicas)
-        assignments = [assignment.broker_ids for assignment in asked.assignments]
+        assignments = [assignment.broker_ids for assignment in requested.assignments]
         for number, assignment in enumerate(assignments, start=now):
             check_manual_assignment(self._cluster, assignment, replicas)
             if not self._active(assignment):

@@ -1,1 +1,1 @@
-"""What administrators set for the whole cluster: configurations, quotas, access control, users, features."""
+"""Settings of administrators for the whole cluster: configurations, quotas, access control, users, features."""

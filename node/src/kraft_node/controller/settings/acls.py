@@ -88,8 +88,8 @@ class Acls:
         self.check_enabled()
         found: list[list[Uuid]] = []
         looked_at = 0
-        for asked in request.filters:
-            wanted = AclFilter.of(asked)
+        for requested in request.filters:
+            wanted = AclFilter.of(requested)
             ids: list[Uuid] = []
             found.append(ids)
             named = wanted.resource_name is not None
@@ -109,11 +109,11 @@ class Acls:
         acls = self._cluster.view.acls
         response = DeleteAclsResponse()
         doomed: dict[Any, Any] = {}
-        for asked, ids in zip(request.filters, found, strict=True):
+        for requested, ids in zip(request.filters, found, strict=True):
             result = DeleteAclsResponse.DeleteAclsFilterResult(error_message=None)
             response.filter_results.append(result)
             try:
-                AclFilter.of(asked).check()
+                AclFilter.of(requested).check()
                 entries = [(acl_id, entry) for acl_id in ids if (entry := acls.get(acl_id)) is not None]
                 if len(doomed) + len(entries) > DELETIONS_MAX:
                     message = f"Cannot remove more than {DELETIONS_MAX} acls in a single delete operation."

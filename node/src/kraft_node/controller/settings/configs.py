@@ -1,8 +1,8 @@
 """Dynamic configurations: IncrementalAlterConfigs (44) v0-1 and AlterConfigs (33) v0-2.
 
 Resources: topics, brokers (one, or "" for all), consumer/share/streams groups and client metrics subscriptions.
-`base.config` defines the allowed values; this file decides what may be altered when. An error in a resource does not
-affect other resources.
+`base.config` defines the allowed values; this file decides which changes are allowed, and when. An error in a resource
+does not affect other resources.
 
 Loggers (BROKER_LOGGER) are not in the metadata: each node handles its own (`base.loggers`) before requests come here.
 """
@@ -44,7 +44,7 @@ from kraft_protocol.wire.messages import (
 from kraft_protocol.wire.stored import ClearElrRecord, ConfigRecord
 
 VALUE_LENGTH_MAX: Final = 32_767
-"""Kafka's limit; brokers of older releases read such values into int16 lengths."""
+"""Kafka's limit; brokers of older releases read the length of a value as int16."""
 
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 
@@ -66,13 +66,13 @@ class Configs:
     def alter_incrementally(self, request: IncrementalAlterConfigsRequest) -> Plan:
         """IncrementalAlterConfigs: plan records for each valid resource; other resources get errors."""
         response = IncrementalAlterConfigsResponse()
-        asked: dict[Resource, list[Any]] = {}
+        requested: dict[Resource, list[Any]] = {}
         answers = _Answers(IncrementalAlterConfigsResponse.AlterConfigsResourceResponse, response.responses)
         records: list[Any] = []
-        for resource in _distinct(request.resources, asked, answers):
+        for resource in _distinct(request.resources, requested, answers):
             try:
                 alterations: dict[str, Alteration] = {}
-                for config in asked[resource]:
+                for config in requested[resource]:
                     if config.name in alterations:
                         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
                     alterations[config.name] = (config.config_operation, config.value)
@@ -86,14 +86,14 @@ class Configs:
     def alter_whole(self, request: AlterConfigsRequest) -> Plan:
         """AlterConfigs, the legacy way: keys that the request does not name are deleted."""
         response = AlterConfigsResponse()
-        asked: dict[Resource, list[Any]] = {}
+        requested: dict[Resource, list[Any]] = {}
         answers = _Answers(AlterConfigsResponse.AlterConfigsResourceResponse, response.responses)
         records: list[Any] = []
-        for resource in _distinct(request.resources, asked, answers):
+        for resource in _distinct(request.resources, requested, answers):
             try:
                 alterations: dict[str, Alteration] = {
                     config.name: (SET if config.value is not None else DELETE, config.value)
-                    for config in asked[resource]
+                    for config in requested[resource]
                 }
                 for name in self._cluster.view.configs.get(resource) or {}:
                     alterations.setdefault(name, (DELETE, None))
@@ -264,21 +264,21 @@ class _Answers:
         )
 
 
-def _distinct(resources: list[Any], asked: dict[Resource, list[Any]], answers: _Answers) -> list[Resource]:
-    """The resources to handle; their configs are put into `asked`. Unknown and repeated resources are answered here."""
+def _distinct(resources: list[Any], requested: dict[Resource, list[Any]], answers: _Answers) -> list[Resource]:
+    """The resources to handle; their configs are put into `requested`. Answers unknown and repeated resources."""
     twice: set[Resource] = set()
     for entry in resources:
         resource = (entry.resource_type, entry.resource_name)
         if entry.resource_type not in RESOURCES:
             message = f"Unknown resource type {entry.resource_type}."
             answers.add(resource, KafkaError(ErrorCode.UNSUPPORTED_VERSION, message))
-        elif resource in asked or resource in twice:
-            if asked.pop(resource, None) is not None:
+        elif resource in requested or resource in twice:
+            if requested.pop(resource, None) is not None:
                 answers.add(resource, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate resource."))
             twice.add(resource)
         else:
-            asked[resource] = entry.configs
-    return list(asked)
+            requested[resource] = entry.configs
+    return list(requested)
 
 
 def _list_key(kind: int, name: str) -> tuple[str | None, str | None]:

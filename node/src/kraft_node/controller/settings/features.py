@@ -35,7 +35,7 @@ UNSAFE_DOWNGRADE: Final = 3
 MIN_ISR: Final = "min.insync.replicas"
 
 KRaftVersionUpgrade = Callable[[int, bool], None]
-"""Asks the raft layer to raise kraft.version, or only whether it would; raises KafkaError if it refuses."""
+"""Makes the raft layer raise kraft.version, or only checks whether it would. Raises KafkaError if it refuses."""
 
 
 class Features:
@@ -51,7 +51,7 @@ class Features:
         self.upgrade_kraft_version: KRaftVersionUpgrade = _refuse_kraft_upgrade
 
     def update(self, request: UpdateFeaturesRequest, api_version: int) -> Plan:
-        """All updates, or none: then the answer has the error of the first failing feature."""
+        """All updates are made, or no update: then the answer has the error of the first failing feature."""
         try:
             records = self._plan(request, api_version)
         except KafkaError as e:
@@ -63,7 +63,7 @@ class Features:
         return Plan(response, () if request.validate_only else records)
 
     def _failure(self, request: UpdateFeaturesRequest, api_version: int, error: KafkaError) -> UpdateFeaturesResponse:
-        del request, api_version  # the whole request fails; no version has errors per feature any more
+        del request, api_version  # the whole request fails; new versions have no errors per feature
         return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
 
     def _plan(self, request: UpdateFeaturesRequest, api_version: int) -> list[Any]:
@@ -183,7 +183,7 @@ def _refuse(name: str, level: int, why: str) -> None:
 
 def _refuse_kraft_upgrade(level: int, validate_only: bool) -> None:
     del validate_only
-    _refuse(KRAFT_VERSION, level, "This quorum is static: its voters are those of controller.quorum.voters.")
+    _refuse(KRAFT_VERSION, level, "This quorum is static: its voters are in controller.quorum.voters.")
 
 
 def _result(feature: str) -> UpdateFeaturesResponse.UpdatableFeatureResult:

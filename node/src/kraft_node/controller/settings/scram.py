@@ -40,9 +40,11 @@ class Scram:
         """Plan changes, with one result per user. A user that is named twice gets no change."""
         errors: dict[str, KafkaError] = {}
         planned: dict[str, Any] = {}
-        asked: list[tuple[str, Any, Callable[[Any], Any]]] = [(d.name, d, self._deletion) for d in request.deletions]
-        asked += [(u.name, u, self._upsertion) for u in request.upsertions]
-        for name, entry, plan in asked:
+        requested: list[tuple[str, Any, Callable[[Any], Any]]] = [
+            (d.name, d, self._deletion) for d in request.deletions
+        ]
+        requested += [(u.name, u, self._upsertion) for u in request.upsertions]
+        for name, entry, plan in requested:
             if name in errors:
                 continue
             try:
@@ -59,7 +61,7 @@ class Scram:
                 del planned[user.name]
                 errors[user.name] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         response = AlterUserScramCredentialsResponse()
-        for name in dict.fromkeys(name for name, _, _ in asked):
+        for name in dict.fromkeys(name for name, _, _ in requested):
             error = errors.get(name)
             response.results.append(
                 AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult(
@@ -72,31 +74,31 @@ class Scram:
         check_operation_size(records)
         return Plan(response, records)
 
-    def _deletion(self, asked: AlterUserScramCredentialsRequest.ScramCredentialDeletion) -> Any:
-        _check_user(asked.name, asked.mechanism)
-        if (asked.mechanism, asked.name) not in self._cluster.view.scram:
+    def _deletion(self, requested: AlterUserScramCredentialsRequest.ScramCredentialDeletion) -> Any:
+        _check_user(requested.name, requested.mechanism)
+        if (requested.mechanism, requested.name) not in self._cluster.view.scram:
             message = "Attempt to delete a user credential that does not exist"
             raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, message)
-        return RemoveUserScramCredentialRecord(name=asked.name, mechanism=asked.mechanism)
+        return RemoveUserScramCredentialRecord(name=requested.name, mechanism=requested.mechanism)
 
-    def _upsertion(self, asked: AlterUserScramCredentialsRequest.ScramCredentialUpsertion) -> Any:
-        _check_user(asked.name, asked.mechanism)
-        if asked.iterations < ITERATIONS_MIN:
+    def _upsertion(self, requested: AlterUserScramCredentialsRequest.ScramCredentialUpsertion) -> Any:
+        _check_user(requested.name, requested.mechanism)
+        if requested.iterations < ITERATIONS_MIN:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
-        if asked.iterations > ITERATIONS_MAX:
+        if requested.iterations > ITERATIONS_MAX:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
-        stored_key, server_key = derived_keys(asked.mechanism, bytes(asked.salted_password))
+        stored_key, server_key = scram_keys(requested.mechanism, bytes(requested.salted_password))
         return UserScramCredentialRecord(
-            name=asked.name,
-            mechanism=asked.mechanism,
-            salt=bytes(asked.salt),
+            name=requested.name,
+            mechanism=requested.mechanism,
+            salt=bytes(requested.salt),
             stored_key=stored_key,
             server_key=server_key,
-            iterations=asked.iterations,
+            iterations=requested.iterations,
         )
 
 
-def derived_keys(mechanism: int, salted_password: bytes) -> tuple[bytes, bytes]:
+def scram_keys(mechanism: int, salted_password: bytes) -> tuple[bytes, bytes]:
     """StoredKey and ServerKey of RFC 5802, section 3."""
     import hashlib  # noqa: PLC0415  (brings OpenSSL: 30 ms of a start and 4 MiB, for what is rarely asked)
     import hmac  # noqa: PLC0415

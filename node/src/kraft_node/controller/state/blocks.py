@@ -1,4 +1,4 @@
-"""The blocks of partitions that hold a partition in sync on a broker: four bytes for each such block.
+"""The blocks of partitions that hold a partition in sync on a broker: four bytes for each block.
 
 A million partitions on thirty brokers would take fifty bytes each as sets of partitions by broker. So only the blocks
 to search are stored: up to `BLOCK_PARTITIONS` partitions of one topic. False positives are possible, false negatives
@@ -64,7 +64,7 @@ class BrokerBlocks:
         return len(self._blocks) - 1
 
     def discard(self, topic_id: Uuid, first: int, broker: int) -> None:
-        """Note that the broker is not in sync for any partition of that block."""
+        """Note that the broker is not in sync for any partition of the block."""
         number = self._numbers.get(_key(topic_id, first))
         known = self._by_broker.get(broker)
         if number is None or known is None:

@@ -25,6 +25,8 @@ from kraft_node.metadata.brokers import BrokerRegistration
 from kraft_node.metadata.features import DIRECTORY_ASSIGNMENT_SUPPORTED, ELR_SUPPORTED, ELR_VERSION
 from kraft_node.metadata.image import MetadataImage, MetadataView
 from kraft_node.metadata.kinds import kind_of
+from kraft_node.metadata.kinds.kind import TransactionMark
+from kraft_node.metadata.kinds.zk_migration import MIGRATION
 from kraft_node.metadata.overlay import Overlay
 from kraft_node.metadata.partitions import PartitionState, TopicView
 from kraft_node.security.entries import EntryIndex
@@ -83,8 +85,8 @@ class ControllerState:
         """Whether a broker with its predecessor's directories replaces it before the predecessor's lease ends."""
         self.derived = Indexes()
         self.leaving: Counter[int] = Counter()
-        """How many long plans take each broker out of its ISRs, in turns. Such a broker may neither lead nor join an
-        ISR, although its registration says so only at the end. This is soft state."""
+        """How many long plans take each broker out of its ISRs, in turns. A leaving broker may neither lead nor join
+        an ISR, although its registration changes only at the end. This is soft state."""
 
     # Life
 
@@ -95,7 +97,7 @@ class ControllerState:
 
     @property
     def entries(self) -> EntryIndex:
-        """Access control entries by resource; as the index."""
+        """Access control entries by resource; valid while this controller is active."""
         return self.derived.entries
 
     @property
@@ -124,28 +126,35 @@ class ControllerState:
     def apply(self, first_offset: int, records: Sequence[Any]) -> None:
         """Apply records that are about to be appended from `first_offset` on.
 
-        Raises the error of a record that does not fit; then none of the records has been applied.
+        Raises the error of a record that does not fit; then no record has been applied.
         """
         view = self.view
         topics = view.topics
         follow = self.derived.follow
         followed = []
         offset = first_offset
+        if any(kind_of(record).mark is TransactionMark.ABORT for record in records):
+            self._undo_open_transaction()
         try:
             for offset, record in enumerate(records, start=first_offset):
                 follow(record, topics)
                 view.apply(offset, (record,))
-                tell = kind_of(record).appended
-                if tell is not None:
-                    followed.append((tell, record))
-            for tell, record in followed:
-                tell(self, record)
+                hook = kind_of(record).appended
+                if hook is not None:
+                    followed.append((hook, record))
+            for hook, record in followed:
+                hook(self, record)
         except Exception:
             self._take_back(first_offset, records[: offset - first_offset + 1])
             raise
 
+    def _undo_open_transaction(self) -> None:
+        opened = self.view.opened
+        if opened:
+            self._take_back(opened[0][0], [record for _, record in opened])
+
     def _take_back(self, first_offset: int, records: Sequence[Any]) -> None:
-        """Undo these records; at most the last one was replayed in part."""
+        """Undo these records; at most the last record was replayed in part."""
         kept = self.view.take_back(first_offset)
         base = self.view.base
         self.derived.take_back([*(record for _, record in kept), *records], base)
@@ -179,7 +188,7 @@ class ControllerState:
             self.config_generation += 1
 
     def committed_config(self) -> BrokerConfig:
-        """The node's effective configuration according to committed records. Clients see this one."""
+        """The node's effective configuration according to committed records. Clients see this image."""
         config = BrokerConfig(self.static)
         config.update(*_dynamic_values(self.view.base, self.node_id))
         return config
@@ -234,6 +243,13 @@ class ControllerState:
             return DIRECTORY_MIGRATING
         return broker.directories[0] if len(broker.directories) == 1 else DIRECTORY_UNASSIGNED
 
+    def may_have_records(self, state: PartitionState, broker_id: int) -> bool:
+        """Whether the replica may still have its log: its broker has not registered without the log directory."""
+        broker = self.view.brokers.get(broker_id)
+        if broker is None or broker_id not in state.replicas:
+            return False
+        return broker.has_online_directory(state.directory(broker_id))
+
     def directories_for(self, assignments: Iterable[Iterable[int]]) -> dict[int, Uuid]:
         """`default_directory` of every broker in the assignments; empty if the metadata.version has no directories."""
         if self.level < DIRECTORY_ASSIGNMENT_SUPPORTED:
@@ -244,7 +260,7 @@ class ControllerState:
     # Topics
 
     def topic_config(self, name: str) -> TopicConfig:
-        """The effective configuration of a topic, as this node resolves it."""
+        """The effective configuration of a topic on this node."""
         return self.topic_configs.resolve(self.view.configs.get((TOPIC_RESOURCE, name)) or {})
 
     def topic_named(self, name: str) -> TopicView | None:
@@ -266,8 +282,8 @@ class ControllerState:
         state: PartitionState,
         acceptable: Callable[[int], bool] | None = None,
     ) -> PartitionChange:
-        """A change of that partition, to be filled in. `acceptable` decides who may lead; by default all active
-        brokers.
+        """A change of the partition, to be filled in. `acceptable` decides which brokers may lead; by default all
+        active brokers.
         """
         brokers = self.view.brokers
         suits = acceptable or self.is_active
@@ -287,6 +303,7 @@ class ControllerState:
             state,
             acceptable=may_lead,
             level=self.level,
+            migrates=self.view.zk_migration_state == MIGRATION,
             elr_enabled=elr,
             min_isr=self.min_isr(topic) if elr else 1,
             directory_for=self.default_directory,

@@ -40,7 +40,7 @@ class Indexes:
         """Whether `follow` is called for every committed record; otherwise everything is built when leadership comes.
         """
         self._pending: dict[Uuid, None] = {}
-        """Topics whose partitions are still missing. They are read in the state that they have then."""
+        """Topics with partitions that are still missing. They are read in the state that they have then."""
         self._pending_entries: list[Uuid] = []
 
     @property

@@ -1,8 +1,8 @@
 """The partitions for which a broker is in sync, leads, or may lead, so that fencing it costs only its own partitions.
 
 Only the controller needs this; `derived` maintains it, on standbys too. ISR membership concerns every partition, so it
-is stored in blocks (`blocks`). Partitions in unusual states are few, so they are sets with one int per topic (bit n
-stands for partition n): led by another than the preferred replica, without a leader, moving, or with eligible leaders.
+is stored in blocks (`blocks`). Partitions in unusual states are few, so they are sets with one int per topic (bit n is
+partition n). Unusual: led by another than the preferred replica, without a leader, moving, or with eligible leaders.
 No operation scans partitions that a change does not concern.
 """
 
@@ -64,7 +64,7 @@ class _ByBroker:
         return self.sets.get(broker_id) or {}
 
     def change(self, old: Sequence[int], new: Sequence[int], topic_id: Uuid, bit: int) -> None:
-        """Move a partition from the sets of the `old` brokers to those of the `new` ones."""
+        """Move a partition from the sets of the `old` brokers to the sets of the `new` brokers."""
         sets = self.sets
         for broker in old:
             if broker not in new:
@@ -104,7 +104,7 @@ class PartitionIndex:
     # Queries; `topics` must match the records that the index has seen
 
     def in_sync_on(self, broker_id: int, topics: TopicsView) -> Iterator[tuple[Uuid, list[int]]]:
-        """Partitions whose ISR contains the broker, by block; a block may have none.
+        """Partitions with the broker in their ISR, by block; a block may be empty.
 
         Topics and index may change between two blocks. A partition that the broker joins meanwhile may be missing.
         """
@@ -131,7 +131,7 @@ class PartitionIndex:
         return False
 
     def eligible_on(self, broker_id: int) -> Iterator[tuple[Uuid, list[int]]]:
-        """Partitions whose ELR contains the broker, by block, as `in_sync_on`."""
+        """Partitions with the broker in their ELR, by block, as `in_sync_on`."""
         return _by_block(lambda: self._elr.of(broker_id))
 
     def leaderless(self) -> Iterator[tuple[Uuid, list[int]]]:
@@ -139,13 +139,13 @@ class PartitionIndex:
         return _by_block(lambda: self._leaderless)
 
     def led_by_others(self) -> Iterator[tuple[Uuid, list[int]]]:
-        """Partitions whose leader is not the preferred replica, by block, as `in_sync_on`."""
+        """Partitions with a leader other than the preferred replica, by block, as `in_sync_on`."""
         return _by_block(lambda: self.imbalanced)
 
     # Changes
 
     def take_in(self, topic: Topic) -> None:
-        """Add a topic whose partitions are in none of the sets."""
+        """Add a topic with partitions that are in no set."""
         for first in range(0, len(topic), BLOCK_PARTITIONS):
             self._in_sync.add(topic.id, first, topic.in_sync_brokers(first, first + BLOCK_PARTITIONS))
         for number, state in topic.unusual():
@@ -189,7 +189,8 @@ class PartitionIndex:
             (_add if adding or removing else _discard)(self.reassigning, topic_id, bit)
 
     def _moved_away(self, broker_id: int, topic_id: Uuid, number: int, topics: TopicsView) -> None:
-        """The broker no longer has partition `number` in sync: check whether its block holds another such partition."""
+        """The broker no longer has partition `number` in sync: check whether its block holds another partition in
+        sync."""
         first = number - number % BLOCK_PARTITIONS
         topic = topics.by_id(topic_id)
         if topic is None or not set(topic.in_sync(broker_id, first, first + BLOCK_PARTITIONS)) - {number}:
@@ -206,6 +207,7 @@ class PartitionIndex:
             self.take_in(topic)
 
     def topic_removed(self, topic_id: Uuid, topics: TopicsView) -> None:
+        """Remove all partitions of a topic from the sets, before the topic leaves `topics`."""
         topic = topics.by_id(topic_id)
         if isinstance(topic, Topic):
             for first in range(0, len(topic), BLOCK_PARTITIONS):
@@ -224,6 +226,7 @@ class PartitionIndex:
             self._changed(old, record, topics)
 
     def elr_cleared(self, topic_name: str, topics: TopicsView) -> None:
+        """Remove a topic's partitions from the sets of eligible leaders; all topics if the name is empty."""
         if not topic_name:
             self._elr.sets.clear()
             return

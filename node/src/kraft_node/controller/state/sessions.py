@@ -1,13 +1,13 @@
-"""Broker leases and control states: when each broker was last heard from (KIP-631).
+"""Broker leases and control states: the time of each broker's last heartbeat (KIP-631).
 
 A broker holds a lease of `session_timeout_ms`, renewed by registration and by each heartbeat. This is soft state: only
 the active controller keeps it, in memory, and a new active controller starts afresh. Every unfenced broker then gets a
 full lease.
 
-A broker whose connection is closed is probably dead: a running broker sends a heartbeat over a new connection within
-its interval. So once the controller notices the closed connection, the lease ends within `closed_timeout_ms`. Kafka
-always waits for the full lease. Fencing too early costs a change of leaders, but never a record: broker epochs and
-leader epochs protect those.
+A broker with a closed connection is probably dead: a running broker sends a heartbeat over a new connection within its
+interval. So once the controller notices the closed connection, the lease ends within `closed_timeout_ms`. Kafka always
+waits for the full lease. Fencing too early costs a change of leaders, but never a record: broker epochs and leader
+epochs protect records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ OFFSET_MAX: Final = (1 << 63) - 1
 CLOSED_KEY: Final = "broker.session.closed.timeout.ms"
 REPLACE_KEY: Final = "broker.session.replace.on.restart"
 INTERVALS: Final = 1.5
-"""Default time, in heartbeat intervals, for a broker with a closed connection to send a heartbeat over a new one."""
+"""Default time, in heartbeat intervals, for a broker with a closed connection to send a heartbeat over a new
+connection."""
 
 
 def closed_timeout_of(text: str, heartbeat_interval_ms: int, session_timeout_ms: int) -> int:
@@ -129,7 +130,7 @@ class Sessions:
         return now_ms - lease.lost_ms < self.closed_timeout_ms
 
     def take_expired(self, now_ms: int) -> tuple[int, int] | None:
-        """One broker (id, epoch) whose session has expired, reported once; None if there is none."""
+        """A broker (id, epoch) with an expired session, reported once; None if no session has expired."""
         for broker_id, lease in self._brokers.items():
             if lease.contact_ms is not None and not self._runs(lease, now_ms):
                 lease.contact_ms = None
@@ -157,12 +158,13 @@ class Sessions:
             lease.shutdown_offset = offset
 
     def state(self, broker_id: int) -> ControlState:
+        """Whether a registered broker is fenced, unfenced or in controlled shutdown (KIP-631)."""
         lease = self._brokers[broker_id]
         if lease.shutdown_offset >= 0:
             return ControlState.CONTROLLED_SHUTDOWN
         return ControlState.FENCED if lease.fenced else ControlState.UNFENCED
 
     def may_leave(self, broker_id: int) -> bool:
-        """Whether all active brokers know that the broker in controlled shutdown leads nothing any more."""
+        """Whether all active brokers know that the broker in controlled shutdown no longer leads any partition."""
         lowest = min((s.offset for s in self._brokers.values() if not s.fenced and s.shutdown_offset < 0), default=None)
         return (OFFSET_MAX if lowest is None else lowest) >= self._brokers[broker_id].shutdown_offset

@@ -1,6 +1,6 @@
 """The start of each leader epoch in a log (KIP-101, KIP-279), stored in the file leader-epoch-checkpoint.
 
-Followers and consumers ask where an epoch ended, to find where their logs diverge from the leader's. The file is
+Followers and consumers request the end of an epoch, to find where their logs diverge from the leader's. The file is
 written when the log is flushed or truncated, and at a clean stop. After any other stop, the part above the recovery
 point is scanned, and its batches contain the epochs. A new partition has no file until its first flush.
 """
@@ -28,7 +28,7 @@ def _one(numbers: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class LeaderEpochs:
-    """Epochs and their first offsets, both ascending. `dirty` tells the owner to write them."""
+    """Epochs and their first offsets, both ascending. `dirty` makes the owner write them."""
 
     __slots__ = ("_epochs", "_starts", "dirty")
 
@@ -49,7 +49,7 @@ class LeaderEpochs:
 
     @property
     def latest_epoch(self) -> int:
-        """The last epoch; -1 if there is none."""
+        """The last epoch; -1 without an epoch."""
         return self._epochs[-1] if self._epochs else NO_EPOCH
 
     def assign(self, epoch: int, start: int) -> None:
@@ -70,10 +70,10 @@ class LeaderEpochs:
         return self._epochs[place - 1] if place else NO_EPOCH
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """The largest known epoch at or below `epoch`, and its end; (-1, -1) if none is known.
+        """The largest known epoch at or below `epoch`, and its end; (-1, -1) without a known epoch there.
 
-        Like Kafka's OffsetForLeaderEpoch: an epoch before the first known one ended where that one begins, with its own
-        number; an epoch after the latest is unknown.
+        Like Kafka's OffsetForLeaderEpoch. An epoch before the first known epoch ended at the begin of the first known
+        epoch, with its own number. An epoch after the latest is unknown.
         """
         epochs = self._epochs
         if epoch == NO_EPOCH or not epochs or epoch > epochs[-1]:

@@ -22,7 +22,7 @@ def offset_in(offsets: OffsetMap, topic: str, partition: int, default: int = 0) 
 
 
 def column_of(offsets: OffsetMap, topic: str) -> OffsetColumn:
-    """The offsets of a topic, made if there are none."""
+    """The offsets of a topic, made if missing."""
     of_topic = offsets.get(topic)
     if of_topic is None:
         of_topic = offsets[topic] = OffsetColumn()
@@ -43,7 +43,7 @@ def _lines(data: bytes, fields: int) -> list[list[str]]:
     if version != VERSION:
         raise CheckpointError(f"unknown version {version}")
     if len(entries) != count or any(len(entry) != fields for entry in entries):
-        raise CheckpointError(f"{len(entries)} entries, the file says {count}")
+        raise CheckpointError(f"{len(entries)} entries, but the count in the file is {count}")
     return entries
 
 

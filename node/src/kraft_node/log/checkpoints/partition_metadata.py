@@ -14,7 +14,7 @@ _ID: Final = "topic_id: "
 
 
 def read(disk: Disk, directory: str) -> Uuid | None:
-    """The topic id in a partition's directory; None if there is no complete file (a crash may have torn it).
+    """The topic id in a partition's directory; None without a complete file (a crash may have torn it).
 
     Raises OSError.
     """

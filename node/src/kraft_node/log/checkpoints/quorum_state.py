@@ -57,7 +57,7 @@ def parse(data: bytes) -> QuorumState:
         voted = ReplicaKey(int(fields.get("votedId", NOBODY)), directory)
         return QuorumState(int(fields["leaderEpoch"]), int(fields["leaderId"]), voted)
     except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise QuorumStateError(f"no quorum state: {e!r}") from None
+        raise QuorumStateError(f"not a valid quorum-state: {e!r}") from None
 
 
 def read(disk: Disk, path: str) -> QuorumState:

@@ -5,8 +5,8 @@ The rules are Apache Kafka's (LogCleaner, KIP-98, KIP-534):
 - Records of aborted transactions are removed at once.
 - The latest record of a key stays; a tombstone only until its batch's delete horizon, which the first pass sets.
 - A marker stays until all records of its transaction are removed. The next pass sets the delete horizon of its batch.
-- The header of a batch stays without records if it is needed for the sequence numbers of an active producer, or for the
-  end of the compacted part.
+- The header of a batch stays without records in two cases: an active producer needs its sequence numbers, or it marks
+  the end of the compacted part.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ class BatchFilter:
         return self._keep_clean(header, batch)
 
     def keep_plain(self, reader: SegmentReader, new: NewSegment) -> None:
-        """Take the next batches, up to the first that needs a closer look, and add what remains of them to `new`.
+        """Take the next batches, up to the first that needs a closer look, and add their remaining records to `new`.
 
-        These are dirty batches without tombstones of which all remains, or nothing, or some uncompressed records.
-        Raises CorruptBatch.
+        These are dirty batches without tombstones. All of their records remain, or no record, or some uncompressed
+        records. Raises CorruptBatch.
         """
         data, at, lowest = reader.data, reader.at, reader.lowest
         last, first, end, end_max = len(data) - HEADER_SIZE, self._first_dirty, self._keys.end, self._end - 1
@@ -180,7 +180,8 @@ class BatchFilter:
     def _keep_records(
         self, header: BatchHeader, batch: Buffer, data: bytes, starts: list[int], *, has_tombstone: bool
     ) -> Buffer | None:
-        """Keep the records at `starts`; of tombstones those whose delete horizon is in the future or is set now."""
+        """Keep the records at `starts`; keep tombstones only with a delete horizon that is in the future or is set
+        now."""
         horizon = header.delete_horizon_ms
         needs_horizon = False
         if has_tombstone:
@@ -210,7 +211,8 @@ class BatchFilter:
             base, (records, latest) = header.base_timestamp, cut(data, starts)
         else:
             base, (records, latest) = new_horizon, cut_and_shift(data, starts, header.base_timestamp - new_horizon)
-        # As Apache Kafka's cleaner, at the default level of the batch's codec, whatever `compression.*.level` says.
+        # As in Apache Kafka's cleaner, at the default level of the batch's codec. `compression.*.level` has no effect
+        # here.
         return _changed(header, thin_batch(header, records, len(starts), base + latest, delete_horizon_ms=new_horizon))
 
     def _without_records(self, header: BatchHeader, batch: Buffer) -> Buffer | None:

@@ -22,7 +22,7 @@ class Dirt(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The dirty share of the compactable bytes; 0 if there are none."""
+        """The dirty share of the compactable bytes; 0 without compactable bytes."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
@@ -41,8 +41,8 @@ def first_dirty_offset(log: Log, checkpointed: int | None) -> int:
 def first_uncleanable(log: Log, first_dirty: int, now_ms: int) -> int:
     """The base of the first segment that may not be compacted yet.
 
-    This is the active segment, the segment with the last stable offset, or the first dirty segment with a record
-    younger than `min.compaction.lag.ms`, whichever comes first. Raises OSError.
+    This is the first of three segments: the active segment, the segment with the last stable offset, and the first
+    dirty segment with a record younger than `min.compaction.lag.ms`. Raises OSError.
     """
     bases = log.segment_bases
     last = log.segment_number(min(log.last_stable_offset, bases[-1]))

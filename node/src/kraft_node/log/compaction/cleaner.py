@@ -28,7 +28,7 @@ PAUSE_MIN_MS: Final = 10
 
 
 class Cleaner:
-    """The passes of one node. `start` begins the due ones."""
+    """The passes of one node. `start` begins the due passes."""
 
     __slots__ = (
         "_dirty_bytes",
@@ -55,9 +55,9 @@ class Cleaner:
         self.running: dict[str, int] = {}
         """The logs that are being compacted, by name, with the lane number of each pass."""
         self.uncleanable: dict[str, Log] = {}
-        """Logs whose pass has failed, by name; they are left alone until they are opened again."""
+        """Logs with a failed pass, by name; they are left alone until they are opened again."""
         self._dirty_bytes: dict[str, int] = {}
-        """Bytes of the dirty part, by name: of uncleanable logs, and of those that are being compacted."""
+        """Bytes of the dirty part, by name: of uncleanable logs, and of logs that are being compacted."""
         self.figures = Figures()
 
     def start(self, candidates: Iterable[tuple[Log, int]], now_ms: int) -> bool:
@@ -92,11 +92,11 @@ class Cleaner:
         return bool(due[:free])
 
     def uncleanable_bytes(self, path: str) -> int:
-        """The dirty bytes of the uncleanable logs in the directory at `path`, as the last look found them."""
+        """The dirty bytes of the uncleanable logs in the directory at `path`, by the last look."""
         return sum(self._dirty_bytes.get(name, 0) for name, log in self.uncleanable.items() if log.dir.path == path)
 
     def forget(self, log: Log) -> None:
-        """The log was removed, or is not compacted any more."""
+        """The log was removed, or is no longer compacted."""
         if self.uncleanable.get(log.name) is log:
             del self.uncleanable[log.name]
             self._dirty_bytes.pop(log.name, None)

@@ -86,7 +86,7 @@ class Cleaning:
         """Bytes of the copied segments, changed or not."""
         self.bytes_written = 0
         self.bytes_handled = 0
-        """Bytes read and written, with those for keys: limited by `log.cleaner.io.max.bytes.per.second`."""
+        """Bytes read and written, including the bytes for keys: limited by `log.cleaner.io.max.bytes.per.second`."""
 
     def steps(self) -> Steps:
         """Run the pass. The result is the offset up to which the log is then clean; STOPPED if the log was changed
@@ -113,7 +113,7 @@ class Cleaning:
         return self.keys.end if self._is_as_it_was([]) else STOPPED
 
     def _is_as_it_was(self, group: list[int]) -> bool:
-        """Whether those segments are unchanged by retention, truncation, deletion and copying."""
+        """Whether the segments are unchanged by retention, truncation, deletion and copying."""
         log = self._log
         bases = log.segment_bases[:-1]
         is_left = not log.closed and log.twin is None and log.truncations == self._truncations
@@ -231,7 +231,8 @@ class Cleaning:
         return groups
 
     def _rewrite(self, group: list[int]) -> Slices:
-        """Write those segments as one, without superfluous records. Returns False if they were changed meanwhile."""
+        """Write the segments as a single segment, without superfluous records. Returns False if they were changed
+        meanwhile."""
         log = self._log
         disk = log.dir.env.disk
         new = NewSegment(log, group[0])
@@ -319,7 +320,7 @@ class Cleaning:
 
 
 class NewSegment(Segment):
-    """Gathers index entries while the old segment, whose index files have the same names, is still in place."""
+    """Gathers index entries while the old segment is still in place: its index files have the same names."""
 
     __slots__ = ("in_place", "kept")
 

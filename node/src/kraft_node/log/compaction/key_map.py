@@ -44,7 +44,7 @@ BUCKET_BITS: Final = BATCH_BITS + 12
 SORTED_AT_ONCE: Final = 4_000
 RECENT_MAX: Final = 340_000
 """A dictionary grows for 8 ms at 175,000 keys, and would for 16 ms at 350,000. Moving a key costs as much as noting
-it, so most passes move none."""
+it, so most passes move no keys."""
 LARGE: Final = 40_000
 """So many keys are freed in a millisecond or two."""
 SHARDS: Final = 64
@@ -82,7 +82,7 @@ class KeyMap:
         self._sorted: list[int] = [END]
 
     def __len__(self) -> int:
-        """The number of keys; if there are shards, and recent keys that they know already, more than that."""
+        """The number of keys. With shards it is an upper bound: a recent key that a shard already has counts twice."""
         return len(self.recent) + self._moved
 
     @property
@@ -207,8 +207,8 @@ class KeyMap:
         return self._sorted
 
     def alive(self, header: BatchHeader) -> tuple[list[int], bool]:
-        """The starts of the records of a dirty batch that are the latest of their keys, and whether there is a
-        tombstone.
+        """The starts of the records of a dirty batch that are the latest of their keys, and whether a tombstone is
+        among them.
         """
         base = header.base_offset - self._first_dirty << BATCH_BITS
         places = self.bucket(base >> BUCKET_BITS)

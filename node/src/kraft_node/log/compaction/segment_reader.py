@@ -43,7 +43,7 @@ class SegmentReader:
             return False
         self.data = self._file.pread(self.start, min(self._slice_bytes, left))
         if len(self.data) < HEADER_SIZE:
-            raise BadBatch(self.start, f"{len(self.data)} bytes are no batch header")
+            raise BadBatch(self.start, f"{len(self.data)} bytes are not a batch header")
         length = self._header().length
         if length > len(self.data):
             self.data = self._file.pread(self.start, length)

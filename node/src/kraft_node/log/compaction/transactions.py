@@ -1,7 +1,8 @@
 """Batches of aborted transactions, and markers that are no longer needed (KIP-98, KIP-534).
 
-A marker may be removed once all records of its transaction are removed. Until a pass finds no batch of the transaction,
-readers need the marker: it ends an aborted transaction for them, and tells a follower that the transaction has ended.
+A marker may be removed once all records of its transaction are removed. Until a pass finds no batch of the
+transaction, readers need the marker. It ends an aborted transaction for them, and shows a follower that the
+transaction has ended.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ worth waiting for the writes of other users of the file system."""
 CLOSE_STEP: Final = 32
 """Logs that are closed in one go: about a millisecond."""
 NOTE_STEP: Final = 256
-"""Closed logs whose offsets are taken into the checkpoints in one go."""
+"""Closed logs with offsets that go into the checkpoints in one step."""
 
 
 def close_directory(manager: LogManager, directory: Directory, broker_epoch: int, done: Callable[[], None]) -> None:
@@ -40,7 +40,7 @@ def close_directory(manager: LogManager, directory: Directory, broker_epoch: int
 
     A failure takes the directory offline.
 
-    The checkpoints are written after the logs are durable, so a power loss leaves what they promise.
+    The checkpoints are written after the logs are durable, so a power loss leaves all records that they promise.
     """
     closed: list[Log] = []
     work: list[tuple[list[Work], Work]] = []
@@ -80,14 +80,14 @@ def close_directory(manager: LogManager, directory: Directory, broker_epoch: int
 def _close_logs(
     manager: LogManager, directory: Directory, closed: list[Log], work: list[tuple[list[Work], Work]]
 ) -> Generator[None, None, None]:
-    """Close the logs of a directory in steps, until none is open. Raises OSError, LogDirError, KafkaError."""
+    """Close the logs of a directory in steps, until all are closed. Raises OSError, LogDirError, KafkaError."""
     if manager.housekeeping.knows_topics:
         for topic, partition in manager.recovery.short(directory):
             manager.housekeeping.visit(directory, topic, partition)
             yield
     originals = Originals(manager.env.disk)
     known = -1
-    while known != len(closed):  # what was opened meanwhile is closed by the next round
+    while known != len(closed):  # the next round closes logs that were opened meanwhile
         known = len(closed)
         for number, log in enumerate(chain(manager.open_logs(), manager.futures.logs())):
             if log.dir is directory and not log.closed:

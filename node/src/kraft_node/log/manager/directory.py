@@ -1,6 +1,6 @@
 """One of the node's log directories: lock, identity, clean-shutdown mark, checkpoints, and its partition directories.
 
-Opening a directory reads one listing and four small files, however many partitions it holds.
+Opening a directory reads one listing and four small files, for any number of partitions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAMES_SYNC_MS: Final = 50
 """How long a renamed directory waits for others to share an fsync: many deletions need a few fsyncs, not one each."""
 NEW_NAMES_SYNC_MS: Final = 1000
 """The same for new directories, which hold no durable data yet. Each fsync blocks creating files for milliseconds;
-Kafka does none before a log's first flush."""
+Kafka makes no fsync before a log's first flush."""
 
 
 LOWERED_MS: Final = 60_000
@@ -42,7 +42,7 @@ LOWERED_MS: Final = 60_000
 
 
 class _Lowered(NamedTuple):
-    """A log that waits for its truncation to `offset`, until the checkpoint write of that number is durable."""
+    """A log that waits for its truncation to `offset`, until the checkpoint write with this number is durable."""
 
     offset: int
     write: int
@@ -107,7 +107,7 @@ class Directory(LogDir):
         """Epoch of the incarnation that stopped cleanly last; -1 after an unclean stop."""
         self.clean = False
         self.cordoned = False
-        """Whether new logs go to other directories as long as there is another one (cordoned.log.dirs)."""
+        """Whether new logs go to other directories, if another directory exists (cordoned.log.dirs)."""
         self.count = 0
         """Number of logs in the directory."""
         self.recovery_points: OffsetMap = {}
@@ -122,7 +122,7 @@ class Directory(LogDir):
         self.quarantined: dict[tuple[str, int], LogDirDamaged] = {}
         """Damaged logs, with their damage: they are never opened. Their files stay unchanged."""
         self.on_withdrawn: Callable[[Log, LogDirDamaged | None], None] | None = None
-        """Called with an open log that must not be used any more: it is damaged, or (None) must be opened again."""
+        """Called with an open log that must no longer be used: it is damaged, or (None) must be opened again."""
         self.unrecovered: dict[tuple[str, int], None] = {}
         """Logs that were open at an unclean stop and are not recovered yet; ordered by name."""
         self.offsets_dirty = False
@@ -131,17 +131,17 @@ class Directory(LogDir):
         self.written = 0
         """The latest of these writes that is durable."""
         self._changed: dict[str, None] = {}
-        """Topics whose offsets have changed since the last write."""
+        """Topics with changed offsets since the last write."""
         self._text = CheckpointText(len(self._tables))
         """Belongs to the directory's thread."""
         self._lowered: dict[tuple[str, int], _Lowered] = {}
-        """Logs whose truncation waits until the checkpoints promise less."""
+        """Logs with a truncation that waits until the checkpoints promise less."""
         self._writing = False
         """Whether a write for them is about to begin."""
         self.retired: dict[tuple[str, int], int] = {}
         """Removed partitions that the checkpoints may still name, with the first write that does not.
 
-        Their offsets must not apply to a new partition of the same name, whose log would then count as damaged.
+        Their offsets must not apply to a new partition with the same name: its log would then count as damaged.
         """
 
     @property
@@ -289,10 +289,10 @@ class Directory(LogDir):
     # --- while running ---
 
     def sync_file_system(self) -> bool:
-        """Make all writes to this file system durable at once; False if that is impossible. Raises OSError.
+        """Make all writes to this file system durable at once; False if this is impossible. Raises OSError.
 
-        The file system is held open since the start, so it reports all failed writes since then, also those whose error
-        another process has seen before.
+        The file system is held open since the start, so it reports all failed writes since then. These include
+        failures that another process has seen before.
         """
         if self._file_system is None:
             return False
@@ -317,7 +317,7 @@ class Directory(LogDir):
             self.changed(log.topic)
 
     def changed(self, topic: str) -> None:
-        """Note that offsets of that topic have changed: the next write includes them."""
+        """Note that offsets of the topic have changed: the next write includes them."""
         self._changed[topic] = None
         self.offsets_dirty = True
 
@@ -345,19 +345,20 @@ class Directory(LogDir):
             if of_topic is not None and of_topic.pop(partition, None) is not None:
                 self.retired[topic, partition] = self.writes + 1
             if offsets is not self.cleaner_offsets and topic in offsets and not offsets[topic]:
-                del offsets[topic]  # the other file is written only as long as there is something in it
+                del offsets[topic]  # the other file is written only while it has content
         self._lowered.pop((topic, partition), None)
         self.changed(topic)
 
     def _forget_all_but(self, here: set[tuple[str, int]]) -> None:
-        """Partitions that a kill or an administrator has removed: a new log of that name has not lost records."""
+        """Partitions that a kill or an administrator has removed: a new log with the same name has not lost
+        records."""
         for offsets in (self.recovery_points, self.start_offsets, self.high_watermarks, self.cleaner_offsets):
             for topic, of_topic in list(offsets.items()):
                 for partition in [partition for partition in of_topic if (topic, partition) not in here]:
                     self.forget_offsets(topic, partition)
 
     def offsets_written(self, number: int) -> None:
-        """The write of that number is done, and all earlier ones."""
+        """The write with this number is done, and all earlier writes."""
         self.written = max(self.written, number)
         if self.retired:
             self.retired = {partition: at for partition, at in self.retired.items() if at > number}
@@ -435,7 +436,7 @@ class Directory(LogDir):
         return found
 
     def write_mark(self, broker_epoch: int, unproven: Sequence[tuple[str, int]]) -> None:
-        """Write the mark that every log here is closed and durable, except quarantined ones and `unproven` copies.
+        """Write the mark that every log here is closed and durable, except quarantined logs and `unproven` copies.
         Raises OSError."""
         if self.quarantined or unproven:
             lines = "".join(f"{names.partition_dir(*log)}\n" for log in (*self.quarantined, *unproven))
@@ -481,7 +482,7 @@ class Directory(LogDir):
         self._names_sync_ms = due_ms
 
     def remove_later(self, path: str, delay_ms: int) -> None:
-        """Remove a directory in the background after `delay_ms`; if that fails, the next start removes it."""
+        """Remove a directory in the background after `delay_ms`; after a failure, the next start removes it."""
         env = self.env
 
         def work() -> None:

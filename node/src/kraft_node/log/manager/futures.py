@@ -1,12 +1,12 @@
 """Future logs: unfinished copies from one log directory of a broker to another (`topic-partition.<unique>-future`).
 
 `LogManager.futures` finds them at start, creates, opens and removes them, and replaces the original log by its copy.
-`broker.log_dir_moves` decides what is copied and when it is complete. A partition has at most one future log, in
-another directory than its log.
+`broker.log_dir_moves` decides which logs are copied and when a copy is complete. A partition has at most one future
+log, in another directory than its log.
 
-A copy is served only if it is proven: created by this process, closed cleanly, or truncated to what the checkpoints
-promise. Above that offset a loss of power may have left holes, which look like those of compaction. A flush would make
-such a hole durable, and nothing would see it any more. So no caller gets an unproven copy.
+A copy is served only if it is proven: created by this process, closed cleanly, or truncated to the offset that the
+checkpoints promise. Above that offset a loss of power may have left holes, which look like the holes of compaction. A
+flush would make a hole durable, and no check would find it later. So no caller gets an unproven copy.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ class Futures:
         return [key for key, found in self._found.items() if found.directory is directory and not found.proven]
 
     def directory_of(self, topic: str, partition: int) -> Directory | None:
-        """The directory of the copy; None if there is none."""
+        """The directory of the copy; None without a copy."""
         found = self._found.get((topic, partition))
         return None if found is None else found.directory
 
     def topic_id(self, topic: str, partition: int) -> Uuid | None:
-        """The topic id of a copy; ZERO_UUID if it has none, None if there is no copy. Raises KafkaError."""
+        """The topic id of a copy; ZERO_UUID for a copy without a topic id, None without a copy. Raises KafkaError."""
         found = self._found.get((topic, partition))
         if found is None:
             return None
@@ -101,7 +101,7 @@ class Futures:
                 yield topic, partition, found.log.size_bytes, found.log.end_offset
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """The copy, opened (and truncated to what is proven) if necessary; None if the partition has no copy.
+        """The copy, opened (and truncated to the proven offset) if necessary; None if the partition has no copy.
 
         Raises CutLater while the truncation waits or has more to do: try again. KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -156,7 +156,7 @@ class Futures:
         """Create an empty copy in `directory`.
 
         Raises KafkaError KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER while the checkpoints there may still name an
-        older log of that name.
+        older log with the same name.
         """
         assert (topic, partition) not in self._found, "law: a partition has at most one future log"
         directory.check()
@@ -180,7 +180,7 @@ class Futures:
         return log
 
     def delete(self, topic: str, partition: int) -> None:
-        """Remove the copy; allowed if there is none, or if its directory has failed. Raises KafkaError."""
+        """Remove the copy; allowed without a copy, or if its directory has failed. Raises KafkaError."""
         found = self._found.pop((topic, partition), None)
         if found is None or not found.directory.online:
             return

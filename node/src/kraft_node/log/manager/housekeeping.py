@@ -35,7 +35,7 @@ LANE_PAUSE_MS: Final = 100
 WALK_STEP: Final = 8
 """Logs per step: a few milliseconds if each must be listed."""
 PRODUCER_STEP: Final = 512
-"""Open logs per step of the search for old producers: well under a millisecond if there are none."""
+"""Open logs per step of the search for old producers: well under a millisecond without old producers."""
 FLUSH_TICK_MS: Final = 1000
 """How often logs with a `flush.ms` are checked."""
 CHECKPOINT_PAUSE_MS: Final = 10
@@ -144,7 +144,7 @@ class Housekeeping:
         try:
             log = self._manager.open(directory, topic, partition)
         except KafkaError:
-            return  # the directory is dead, which has been said
+            return  # the directory is dead, which has been reported
         self.settle(log)
 
     def settle(self, log: Log) -> None:
@@ -271,9 +271,9 @@ class Housekeeping:
     # --- producers ---
 
     def _check_producers(self) -> None:
-        """Forget producers whose records are old, but only in logs that have known producers for the whole period.
+        """Forget producers with old records only, but only in logs that have known producers for the whole period.
 
-        Kafka has a timer per log. The age is that of the records: late or backdated records would expire at once.
+        Kafka has a timer per log. The age is the age of the records: late or backdated records would expire at once.
         """
         self._walk_producers(
             self._manager.open_logs(), self._manager.env.clock.monotonic_ms() - self._manager.timing.producer_check_ms
@@ -292,7 +292,7 @@ class Housekeeping:
     # --- compaction ---
 
     def _clean(self) -> None:
-        """Compact the dirtiest log, if one is dirty enough and none is being compacted.
+        """Compact the dirtiest log, if it is dirty enough and no log is being compacted.
 
         Only logs in use are compacted: the others may be closed and opened again at any moment. A log that moves is not
         compacted: its copy would keep deleted records without the tombstones.

@@ -35,7 +35,7 @@ from kraft_protocol.ids import ZERO_UUID, Uuid, uuid_text
 logger = logging.getLogger("kraft_node.log")
 
 UNMEASURED: Final = -1
-"""The size of a log whose files only a lane may list."""
+"""The size of a log with files that only a lane may list."""
 Entry: TypeAlias = Log | Directory
 """An open log, or the directory of a log that is not open."""
 OnWithdrawn: TypeAlias = Callable[[str, int, "LogDirDamaged | None"], None]
@@ -61,7 +61,8 @@ class LogManager:
         open_files_max: int = OPEN_FILES_MAX,
         locked: Sequence[str] = (),
     ) -> None:
-        """`topic_config` returns a topic's configuration; `locked` are directories whose lock the caller holds."""
+        """`topic_config` returns a topic's configuration; `locked` are directories with a lock that the caller
+        holds."""
         self.env = env
         self.files = FileCache(env.disk, min(open_files_max, env.disk.open_max))
         env.disk.relief = self.files.shed
@@ -90,8 +91,8 @@ class LogManager:
     def start(self) -> None:
         """Take the directories and learn which logs are there.
 
-        A directory that cannot be read is dead from the start, as long as there is another one. Raises LogDirInvalid
-        for one that is not this node's, LogDirFailure when none is left.
+        A directory that cannot be read is dead from the start, if another directory exists. Raises LogDirInvalid for a
+        directory of another node, LogDirFailure if no directory is left.
         """
         for directory in self.directories:
             directory.on_failure, directory.on_withdrawn = self._withdrawals.failed, self._withdrawals.withdrawn
@@ -184,11 +185,11 @@ class LogManager:
         return log
 
     def entry(self, topic: str, partition: int) -> Entry | None:
-        """The open log, or the directory of a log that is not open; None if there is none."""
+        """The open log, or the directory of a log that is not open; None without a log."""
         return self._logs.get(topic, {}).get(partition)
 
     def has(self, topic: str, partition: int) -> bool:
-        """Whether there is a log, or an unfinished copy."""
+        """Whether a log or an unfinished copy exists."""
         return partition in self._logs.get(topic, ()) or self.futures.directory_of(topic, partition) is not None
 
     def forget_open(self, log: Log) -> None:
@@ -266,7 +267,7 @@ class LogManager:
         return directory.fail(error)
 
     def topic_id(self, topic: str, partition: int) -> Uuid | None:
-        """The topic id of a log without opening it; ZERO_UUID if it has none, None if there is no log.
+        """The topic id of a log without opening it; ZERO_UUID for a log without a topic id, None without a log.
 
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -298,7 +299,7 @@ class LogManager:
         cordoned.
 
         Raises KafkaError KAFKA_STORAGE_ERROR, INVALID_REQUEST if it exists already, NOT_LEADER_OR_FOLLOWER while the
-        checkpoints may still name an older partition of that name.
+        checkpoints may still name an older partition with the same name.
         """
         entries = self._logs.setdefault(topic, {})
         if partition in entries:
@@ -324,7 +325,7 @@ class LogManager:
         return log
 
     def check_not_retired(self, directory: Directory, topic: str, partition: int) -> None:
-        """Raise NOT_LEADER_OR_FOLLOWER while the checkpoints may still name an older log of that name."""
+        """Raise NOT_LEADER_OR_FOLLOWER while the checkpoints may still name an older log with the same name."""
         if (topic, partition) in directory.retired:
             if directory.offsets_dirty:
                 self.checkpoint_all()
@@ -358,7 +359,7 @@ class LogManager:
         return min(open_to_all, key=lambda directory: directory.count) if open_to_all else alive[0]
 
     def delete(self, topic: str, partition: int) -> None:
-        """Delete a log: it is gone at once, its files after `file.delete.delay.ms`. Allowed if there is none.
+        """Delete a log: it is gone at once, its files after `file.delete.delay.ms`. Allowed without a log.
 
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -372,7 +373,7 @@ class LogManager:
         """Rename a log without an owner to `-stray` and forget it. Raises KafkaError.
 
         A stray with a topic id is removed after the delay for strays (KIP-516; -1: never), as in Apache Kafka. Without
-        a topic id we cannot tell whether the log is stale: an operator must decide.
+        a topic id it is unknown whether the log is stale: an operator must decide.
         """
         self.futures.delete(topic, partition)
         found = self.take_away(topic, partition, names.STRAY_DIR)
@@ -392,7 +393,7 @@ class LogManager:
             directory.remove_later(path, self.timing.stray_delay_ms)
 
     def take_away(self, topic: str, partition: int, suffix: str) -> tuple[Directory, str] | None:
-        """Rename a log and forget it. Returns its directory and new path; None if there is none. Raises KafkaError."""
+        """Rename a log and forget it. Returns its directory and new path; None without a log. Raises KafkaError."""
         entries = self._logs.get(topic)
         entry = None if entries is None else entries.get(partition)
         if entry is None or entries is None:
@@ -441,7 +442,7 @@ class LogManager:
     def sizes(self, directory: Directory) -> Iterator[tuple[str, int, int]]:
         """(topic, partition, bytes) of the logs in a directory; logs that are not open are measured by their files.
 
-        The size is `UNMEASURED` if a lane must call `measured`, because there are too many files. Raises OSError.
+        The size is `UNMEASURED` if a lane must call `measured`, because of too many files. Raises OSError.
         """
         for topic, entries in list(self._logs.items()):
             for partition in list(entries):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kraft_node.log.manager.log_manager import LogManager
 
 NOTE_STEP: Final = 512
-"""Open logs whose offsets are noted at once: about a millisecond."""
+"""Open logs with offsets that are noted at once: about a millisecond."""
 
 
 class Noting:

@@ -1,4 +1,4 @@
-"""Logs that must no longer be used: damaged ones, logs to be opened again, and logs of a dead directory."""
+"""Logs that must no longer be used: damaged logs, logs to be opened again, and logs of a dead directory."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Withdrawals:
         self._manager = manager
 
     def quarantine(self, directory: Directory, topic: str, partition: int, damage: LogDirDamaged) -> KafkaError:
-        """Give the log to no caller any longer. Its files stay: an administrator, or the leader's copy, replaces
-        them.
+        """Withhold the log from all callers from now on. Its files stay: an administrator, or the leader's copy,
+        replaces them.
         """
         manager = self._manager
         directory.quarantined[topic, partition] = damage

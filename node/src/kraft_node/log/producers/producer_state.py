@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
+from kraft_node.log.producers.verification import NO_GUARDS, VERIFIED, Guard, Guards, Unverified
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.records.batch import BatchHeader
+from kraft_protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader
 
 BATCHES_KEPT: Final = 5
 """Kafka's clients have at most five batches in flight, so a repeated batch is among the last five."""
 SEQUENCE_MAX: Final = 2**31 - 1
 NONE: Final = -1
+FIRST_VERSION_WITH_BUMPS: Final = 2
+"""The first transaction.version where each transaction ends with a new epoch (KIP-890)."""
 
 
 class BatchMetadata(NamedTuple):
@@ -85,13 +88,13 @@ Awaited: TypeAlias = dict[int, tuple[int, int]]
 
 NOTHING_AWAITED: Final[Awaited] = {}
 _NOBODY: Final[dict[int, Producer]] = {}
-"""Shared by all partitions without producers, and never written to: most partitions have none."""
+"""Shared by all partitions without producers, and never written to: most partitions have no producers."""
 
 
 class Producers:
     """The producers of one partition."""
 
-    __slots__ = ("_by_id", "_ongoing", "_unreplicated", "awaited", "name", "since_ms", "snapshots")
+    __slots__ = ("_by_id", "_guards", "_ongoing", "_unreplicated", "awaited", "name", "since_ms", "snapshots")
 
     def __init__(self, name: str = "", since_ms: int = 0) -> None:
         self.name = name
@@ -100,6 +103,7 @@ class Producers:
         self.awaited = NOTHING_AWAITED
         """Producers with batches refused before the log was open. Each must begin with its refused batch."""
         self._by_id = _NOBODY
+        self._guards: Guards = NO_GUARDS
         self._ongoing: tuple[int, ...] = ()
         """First offsets of open transactions, ascending."""
         self._unreplicated: tuple[tuple[int, int], ...] = ()
@@ -136,58 +140,101 @@ class Producers:
     def take_over(self, other: Producers) -> None:
         """Take over the state of another log with the same end, also about records that no longer exist."""
         self._by_id = other._by_id
+        self._guards = other._guards
         self._ongoing = other._ongoing
         self._unreplicated = other._unreplicated
 
     def know_more_than_snapshots(self) -> bool:
-        """Whether a producer has several batches here that it may send again: a snapshot stores only the last one."""
+        """Whether a producer has several batches here that it may send again: a snapshot stores only the last
+        batch."""
         return any(len(producer.batches) > 1 for producer in self._by_id.values())
 
     # --- appending ---
 
-    def check(self, header: BatchHeader) -> BatchMetadata | None:
-        """Check whether a client's batch may be appended. Returns its stored metadata if it was appended before.
+    def check(
+        self, header: BatchHeader, guard: Guard | None = VERIFIED, *, internal: bool = False
+    ) -> BatchMetadata | None:
+        """Check whether a batch may be appended. Returns its stored metadata if a client has sent it before.
 
-        Raises KafkaError INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. A producer id that
-        is not known may begin anywhere: its records may have been deleted. The exception is a producer whose batch was
-        refused during recovery: a later batch must not come first, or the refused batch is out of order for ever.
+        `guard`: the proof that a transaction may begin here. `internal`: a coordinator's batch, without sequences.
+        Raises KafkaError INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE (`Unverified`: no
+        guard is given). A producer id that is not known may begin anywhere: its records may have been deleted. The
+        exceptions are a producer whose batch was refused during recovery (a later batch must not come first, or the
+        refused batch stays out of order), and producers with transaction.version 2, which begin with 0.
 
-        Batches that are refused before the log is asked are not noted: NOT_ENOUGH_REPLICAS, or NOT_LEADER_OR_FOLLOWER
-        before this broker leads or has made the log. If such a batch is the first of its producer here, the next one
-        in flight can be appended before it. Apache Kafka accepts the same: its check of the ISR also comes before the
-        producers' state, and a producer without state may begin with any sequence.
+        Batches that are refused before they reach the log are not noted: NOT_ENOUGH_REPLICAS, or
+        NOT_LEADER_OR_FOLLOWER before this broker leads or has made the log. If such a batch is the first of its
+        producer here, the next batch in flight can be appended before it. Apache Kafka accepts the same. Its check of
+        the ISR also comes before the producers' state, and a producer without state may begin with any sequence.
         """
         producer = self._by_id.get(header.producer_id)
-        if producer is None:
-            awaited = self.awaited.get(header.producer_id)
-            if awaited is not None and awaited[0] == header.producer_epoch and awaited[1] < header.base_sequence:
-                raise self._out_of_order(header, awaited[1] - 1)
-            return None
+        if producer is not None and header.producer_epoch == producer.producer_epoch and producer.batches:
+            latest = producer.batches[-1].last_sequence
+            if header.base_sequence == (latest + 1 if latest < SEQUENCE_MAX else 0):
+                is_open = producer.current_txn_first_offset != NONE
+                is_alone = not self._guards or header.producer_id not in self._guards
+                if is_alone and is_open == (header.attributes & TRANSACTIONAL_BIT != 0):
+                    return None
+        return self._check_closely(header, producer, guard, internal=internal)
+
+    def _check_closely(
+        self, header: BatchHeader, producer: Producer | None, guard: Guard | None, *, internal: bool
+    ) -> BatchMetadata | None:
         epoch = header.producer_epoch
-        if epoch == producer.producer_epoch:
-            batches = producer.batches
-            latest = batches[-1].last_sequence if batches else NONE
-            first = header.base_sequence
-            if first != (latest + 1 if latest < SEQUENCE_MAX else 0):
-                last = header.last_sequence
-                for known in batches:
-                    if known.first_sequence == first and known.last_sequence == last:
-                        return known
-                raise self._out_of_order(header, latest)
-        elif epoch < producer.producer_epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {header.producer_id} in {self.name} is {epoch}, which is smaller than the last "
-                f"seen epoch {producer.producer_epoch}",
-            )
-        elif header.base_sequence != 0 and producer.producer_epoch != NONE:
-            raise self._out_of_order(header, producer.last_sequence, f" of the new epoch {epoch}")
-        if producer.current_txn_first_offset != NONE and not header.is_transactional:
+        if producer is not None and epoch == producer.producer_epoch and not internal:
+            first, last = header.base_sequence, header.last_sequence
+            for known in producer.batches:
+                if known.first_sequence == first and known.last_sequence == last:
+                    return known
+        is_open = producer is not None and producer.current_txn_first_offset != NONE
+        if header.is_transactional and not self.has_open(header.producer_id, epoch):
+            self._check_guard(header, guard)
+        if producer is not None and epoch < producer.producer_epoch:
+            raise self._too_old(header.producer_id, epoch, producer)
+        if not internal:
+            self._check_sequence(header, producer)
+        if is_open and not header.is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {header.producer_id} has an open transaction in {self.name}: its batch must be part of it",
             )
         return None
+
+    def _check_guard(self, header: BatchHeader, guard: Guard | None) -> None:
+        if guard is None:
+            raise Unverified(header.producer_id, self.name)
+        if guard is not VERIFIED and self._guards.get(header.producer_id) is not guard:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"the transaction of producer {header.producer_id} in {self.name} has ended while it was verified",
+            )
+
+    def _check_sequence(self, header: BatchHeader, producer: Producer | None) -> None:
+        first = header.base_sequence
+        guard = self._guards.get(header.producer_id)
+        if guard is not None:
+            if guard.with_bumps and first and (producer is None or not producer.batches):
+                raise self._out_of_order(header, NONE, " as the first of a transaction")
+            if first > guard.lowest_sequence:
+                raise self._out_of_order(header, guard.lowest_sequence - 1)
+        if producer is None:
+            awaited = self.awaited.get(header.producer_id)
+            if awaited is not None and awaited[0] == header.producer_epoch and awaited[1] < first:
+                raise self._out_of_order(header, awaited[1] - 1)
+        elif header.producer_epoch != producer.producer_epoch:
+            if first and producer.producer_epoch != NONE:
+                raise self._out_of_order(header, producer.last_sequence, f" of the new epoch {header.producer_epoch}")
+        else:
+            latest = producer.last_sequence
+            if first != (latest + 1 if latest < SEQUENCE_MAX else 0):
+                raise self._out_of_order(header, latest)
+
+    def _too_old(self, producer_id: int, epoch: int, producer: Producer) -> KafkaError:
+        return KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Epoch of producer {producer_id} in {self.name} is {epoch}, which is smaller than the last "
+            f"seen epoch {producer.producer_epoch}",
+        )
 
     def _out_of_order(self, header: BatchHeader, last: int, of_what: str = "") -> KafkaError:
         return KafkaError(
@@ -218,28 +265,56 @@ class Producers:
                 header.max_timestamp,
             )
         )
-        if header.is_transactional and producer.current_txn_first_offset == NONE:
-            producer.current_txn_first_offset = base_offset
-            self._begin(base_offset)
+        if header.is_transactional:
+            if self._guards:
+                self._guards.pop(header.producer_id, None)
+            if producer.current_txn_first_offset == NONE:
+                producer.current_txn_first_offset = base_offset
+                self._begin(base_offset)
 
-    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+    # --- transactions ---
+
+    def has_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has an open transaction here, in this epoch: no further verification is needed."""
+        producer = self._by_id.get(producer_id)
+        return producer is not None and producer.current_txn_first_offset != NONE and producer.producer_epoch == epoch
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, with_bumps: bool
+    ) -> Guard:
+        """The guard for a batch that waits for the coordinator's answer; `now_ms` is wall time.
+
+        Raises KafkaError INVALID_PRODUCER_EPOCH: the coordinator need not be asked (KAFKA-19690).
+        """
+        producer = self._by_id.get(producer_id)
+        if producer is not None and epoch < producer.producer_epoch:
+            raise self._too_old(producer_id, epoch, producer)
+        guard = self._guards.get(producer_id)
+        if guard is None:
+            if self._guards is NO_GUARDS:
+                self._guards = {}
+            guard = self._guards[producer_id] = Guard(epoch, sequence, now_ms, with_bumps=with_bumps)
+        guard.joined_by(epoch, sequence)
+        return guard
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int = 0) -> None:
         """Check whether a transaction marker may be appended.
 
-        Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        With transaction.version 2, the marker of an open transaction has a newer epoch than its records (KIP-1228). An
+        equal epoch is a repetition: it is allowed only if no transaction is open. Raises KafkaError
+        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
-        producer = self._by_id.get(header.producer_id)
+        producer = self._by_id.get(producer_id)
         if producer is None:
             return
-        if header.producer_epoch < producer.producer_epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {header.producer_id} in {self.name} is {header.producer_epoch}, which is smaller "
-                f"than the last seen epoch {producer.producer_epoch}",
-            )
+        is_open = producer.current_txn_first_offset != NONE
+        must_exceed = transaction_version >= FIRST_VERSION_WITH_BUMPS and is_open
+        if epoch < producer.producer_epoch or (must_exceed and epoch == producer.producer_epoch):
+            raise self._too_old(producer_id, epoch, producer)
         if coordinator_epoch < producer.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"coordinator epoch {coordinator_epoch} of producer {header.producer_id} in {self.name} is older than "
+                f"coordinator epoch {coordinator_epoch} of producer {producer_id} in {self.name} is older than "
                 f"{producer.coordinator_epoch}",
             )
 
@@ -255,6 +330,9 @@ class Producers:
             producer.batches.clear()
         producer.last_timestamp_ms = header.max_timestamp
         producer.coordinator_epoch = coordinator_epoch
+        guard = self._guards.get(header.producer_id)
+        if guard is not None and not (guard.with_bumps and guard.epoch == header.producer_epoch):
+            del self._guards[header.producer_id]  # otherwise it belongs to the next transaction
         first = producer.current_txn_first_offset
         if first == NONE:
             return None
@@ -267,7 +345,7 @@ class Producers:
     # --- the last stable offset ---
 
     def first_unstable(self, high_watermark: int) -> int | None:
-        """The first offset that a read_committed reader must not see yet; None if there is none."""
+        """The first offset that a read_committed reader must not see yet; None if it may see all."""
         waiting = self._unreplicated
         if waiting:
             waiting = self._unreplicated = tuple(txn for txn in waiting if txn[1] >= high_watermark)
@@ -284,7 +362,9 @@ class Producers:
     # --- forgetting ---
 
     def expire(self, now_ms: int, after_ms: int) -> None:
-        """Forget producers that have not written for `after_ms` and have no open transaction."""
+        """Forget producers that have not written for `after_ms` and have no open transaction, and guards that old."""
+        for producer_id in [pid for pid, guard in self._guards.items() if now_ms - guard.since_ms >= after_ms]:
+            del self._guards[producer_id]
         gone = [
             producer.producer_id
             for producer in self._by_id.values()
@@ -296,4 +376,5 @@ class Producers:
     def clear(self) -> None:
         """Forget everything but the snapshot files."""
         self._by_id = _NOBODY
+        self._guards = NO_GUARDS
         self._ongoing = self._unreplicated = ()

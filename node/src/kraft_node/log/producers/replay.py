@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from kraft_node.base.env import read_file
 from kraft_node.log import names
 from kraft_node.log.appending import end_transaction
-from kraft_node.log.lookup import control_records_of
 from kraft_node.log.producers.snapshot import SnapshotError, decode_snapshot, encode_snapshot
+from kraft_node.log.segments.content import control_records_of
 from kraft_node.log.segments.files import Put, remove_if_there
 from kraft_node.log.segments.scan import BadBatch, batches
 from kraft_protocol.records.control import ControlType, parse_control_key, parse_marker
@@ -31,7 +31,7 @@ def load_producers(log: Log, *, replay_from: int | None) -> None:
     producers = log.producers
     producers.clear()
     bound = log.end_offset if replay_from is None else replay_from
-    # Deleted records count as long as they exist: a producer continues after its last one.
+    # Deleted records count as long as they exist: a producer continues after its last record.
     start = log.segment_bases[0]
     for offset in [at for at in producers.snapshots if at > bound]:
         drop_snapshot(log, offset)
@@ -50,7 +50,7 @@ def load_producers(log: Log, *, replay_from: int | None) -> None:
 
 
 def take_snapshot(log: Log, offset: int, put: Put) -> None:
-    """Have `put` write the producers as of `offset`, unless there is such a snapshot. Raises OSError."""
+    """Have `put` write the producers as of `offset`, unless this snapshot exists. Raises OSError."""
     known = log.producers.snapshots
     if offset not in known:
         put(f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}", 0, encode_snapshot(log.producers))

@@ -1,6 +1,6 @@
 """Producer snapshot files (`<offset>.snapshot`), version 1: the producers as of an offset.
 
-i16 version, u32 CRC-32C of the rest, i32 count, then for each producer id i64, epoch i16, last sequence i32, last
+i16 version, u32 CRC-32C of the rest, i32 count. Then for each producer: id i64, epoch i16, last sequence i32, last
 offset i64, offset delta of the last batch i32, timestamp i64, coordinator epoch i32, first offset of the open
 transaction i64. Only the last batch is stored.
 """
@@ -62,8 +62,9 @@ def decode_snapshot(data: Buffer) -> list[Producer]:
 def _producer(fields: tuple[int, ...]) -> Producer:
     producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, txn_first = fields
     producer = Producer(producer_id, epoch, timestamp, coordinator_epoch, txn_first)
-    if last_sequence != NONE:
-        first_sequence = (last_sequence - delta) & SEQUENCE_MAX
+    if last_offset != NONE:
+        is_numbered = last_sequence != NONE  # the batches of coordinators are not
+        first_sequence = (last_sequence - delta) & SEQUENCE_MAX if is_numbered else NONE
         producer.batches.append(
             BatchMetadata(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
         )

@@ -2,7 +2,7 @@
 
 After an unclean stop the part of a log above its recovery point is scanned, which takes seconds per gigabyte. A node
 that scans on its loop misses heartbeats and liveness probes. So a short scan runs where the log is opened, and a long
-one in the directory's recovery lane. Until the lane is done, requests for the partition get a retriable error.
+scan in the directory's recovery lane. Until the lane is done, requests for the partition get a retriable error.
 
 The lane also opens logs with very many files on first use, after clean stops, too: listing them takes long.
 
@@ -40,12 +40,12 @@ Key: TypeAlias = tuple[str, int]
 INLINE_BYTES_MAX: Final = 64 << 10
 """A scan of up to this many bytes stays on the loop: two milliseconds with batches of 250 bytes."""
 INLINE_NAMES_BYTES: Final = 32 << 10
-"""A log whose directory has up to this size is listed on the loop: some 800 files, a millisecond."""
+"""A log with a directory of up to this size is listed on the loop: some 800 files, a millisecond."""
 SEGMENT_BYTES: Final = 4096
 """Opening the files of a segment costs as much as reading this many bytes."""
 REFUSED_MAX: Final = 1000
-"""Maximum of producers per log whose refused batches are noted; further producers are treated as in Kafka, which notes
-none.
+"""Maximum of producers per log with noted refusals. Further producers are treated as in Kafka, which notes no
+refusals.
 """
 FILES_MAX: Final = 8
 """Files that a lane keeps open; it reads one segment at a time."""
@@ -79,9 +79,9 @@ class LogIsRecovering(KafkaError):  # noqa: N818 - a state, not a fault
 
 
 def _is_due(log: Log) -> bool:
-    """Whether `flush.messages` asks for a flush before records of this log may count.
+    """Whether `flush.messages` requires a flush before records of this log may count.
 
-    The process before may have been killed during such a flush. Nothing tells which of the records it acknowledged.
+    The process before may have been killed during this flush. It is unknown which of the records it acknowledged.
     """
     return log.unflushed >= log.config.flush_messages
 
@@ -140,7 +140,7 @@ class Recovery:
         self._bytes: dict[Key, int] = {}
         """Bytes that must be scanned, for logs that were checked."""
         self._waiting: dict[str, dict[Key, None]] = {}
-        """By path of the directory: logs that wait for its lane, the next one last."""
+        """By path of the directory: logs that wait for its lane, the next log last."""
         self._busy: dict[str, Key] = {}
         self._refused: dict[Key, Awaited] = {}
         """For requested logs in a lane: the refused batches of producers."""
@@ -152,7 +152,7 @@ class Recovery:
         self.inline_names_bytes = INLINE_NAMES_BYTES
 
     def stop(self, done: Callable[[], None]) -> None:
-        """End the scans, then call `done`: no lane uses files any more. The logs stay unrecovered."""
+        """End the scans, then call `done`: no lane uses files then. The logs stay unrecovered."""
         self._stopped = True
         self._waiting.clear()
         self._when_idle = done
@@ -166,7 +166,7 @@ class Recovery:
     def takes(self, directory: Directory, topic: str, partition: int, *, first: bool = False) -> bool:
         """Whether the log belongs in the lane.
 
-        If so, it is put there: with `first` as the next one, otherwise only if no other log waits. Raises OSError.
+        If so, it is put there: with `first` as the next log, otherwise only if no other log waits. Raises OSError.
         """
         key = (topic, partition)
         is_busy = self._busy.get(directory.path) == key
@@ -191,7 +191,7 @@ class Recovery:
         return key not in directory.quarantined and self.is_wide(directory, *key)
 
     def short(self, directory: Directory) -> list[Key]:
-        """The unrecovered logs of a directory whose scan is short enough for the loop. Raises OSError."""
+        """The unrecovered logs of a directory with a scan that is short enough for the loop. Raises OSError."""
         return [
             key for key in directory.unrecovered if not self.is_busy_with(*key) and not self._is_long(directory, key)
         ]

@@ -1,9 +1,9 @@
 """Opens a log: finds its files and its end, and after an unclean stop decides which data to trust.
 
 After a clean stop only the few batches after the last index entry are scanned. After an unclean stop everything above
-the recovery point is scanned, and all CRCs are checked. The first invalid batch ends the log, because it and everything
-after it was not durable. Damage below the recovery point is different: those records were durable and may have been
-committed, so opening is refused (`LogDirDamaged`).
+the recovery point is scanned, and all CRCs are checked. The first invalid batch ends the log, because it and
+everything after it was not durable. Damage below the recovery point is different: these records were durable and may
+have been committed, so opening is refused (`LogDirDamaged`).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def open_log(
     """Open the log in the existing directory `path`. `clean`: it was closed properly, and all of it is durable.
 
     `same_boot`: it was not closed properly, but all its data is in the page cache (`page_cache`). The checkpointed
-    offsets count as lower bounds. Below `compacted_below` offsets may be missing, whatever the policy is now.
-    Raises OSError, LogDirDamaged, KafkaError (the same errors, after the directory was told)."""
+    offsets count as lower bounds. Below `compacted_below` offsets may be missing, with any policy now. Raises OSError,
+    LogDirDamaged, KafkaError (the same errors, after they were reported to the directory)."""
     from kraft_node.log.log import Log  # noqa: PLC0415
 
     log = Log(log_dir, path, topic, partition, config)
@@ -74,6 +74,7 @@ def open_log(
         if replay_from is None:
             replay_from = recover(log, compacted_below, epochs_known=epochs_known)
         log.cuts_synced = -1  # truncations of the previous process may not be durable
+        _restore_trimmed_epochs(log)
     if log.start_offset > log.end_offset:
         logger.warning("earlier records of a log are lost log=%s start=%d", log.name, log.start_offset)
         log.reset_to(log.start_offset, in_steps=False)
@@ -126,9 +127,9 @@ def _settle_files(log: Log) -> list[int]:
 def _finish_swaps(log: Log, found: list[str]) -> list[str]:
     """Remove .deleted, .cleaned and .tmp files; put compacted .swap segments in the place of the replaced segments.
 
-    A swap is trusted only if no .cleaned file exists at or below it: the renames to .swap happen in descending order,
-    so a leftover means that not all were made. Apache Kafka's segments have all their indexes, ours have the index of
-    aborted transactions, which is renamed before the .log.
+    A swap is trusted only if no .cleaned file exists at or below it. The renames to .swap happen in descending order,
+    so a leftover means that some renames are missing. Apache Kafka's segments have all their indexes, ours have the
+    index of aborted transactions, which is renamed before the .log.
     """
     disk = log.dir.env.disk
     path = log.path
@@ -194,7 +195,7 @@ def _find_end(log: Log) -> int:
 
 
 def _read_epochs(log: Log) -> tuple[LeaderEpochs, bool]:
-    """The leader epochs in the file, and whether the file was complete (an empty log needs none)."""
+    """The leader epochs in the file, and whether the file was complete (an empty log does not need the file)."""
     path = f"{log.path}/{names.LEADER_EPOCH_CHECKPOINT}"
     try:
         data = read_file(log.dir.env.disk, path)
@@ -211,13 +212,38 @@ def _read_epochs(log: Log) -> tuple[LeaderEpochs, bool]:
 
 def _rebuild_epochs(log: Log) -> None:
     """Find the leader epochs in the batch headers: the file was lost."""
-    for number in range(len(log.segment_bases)):
+    _add_epochs(log, log.leader_epochs, 0, log.end_offset)
+    if log.leader_epochs.dirty:
+        flushing.write_epochs(log)
+
+
+def _restore_trimmed_epochs(log: Log) -> None:
+    """Find the epochs of deleted records that a loss of power brought back.
+
+    DeleteRecords and retention trim the epochs. The trimmed file can be durable before the log's new start is.
+    """
+    trimmed = log.leader_epochs.entries()
+    if not trimmed or trimmed[0][1] <= log.start_offset:
+        return
+    epochs = LeaderEpochs()
+    _add_epochs(log, epochs, log.segment_number(log.start_offset), trimmed[0][1])
+    for epoch, start in trimmed:
+        epochs.assign(epoch, start)
+    if epochs.entries() != trimmed:
+        log.leader_epochs = epochs
+        flushing.write_epochs(log)
+
+
+def _add_epochs(log: Log, epochs: LeaderEpochs, number: int, end: int) -> None:
+    """Add the epochs of the batches from segment `number` up to offset `end`. Raises LogDirDamaged."""
+    while number < len(log.segment_bases) and log.segment_bases[number] < end:
         segment = log.segment(number)
         try:
             for header in batches(segment.file(), 0, segment.size):
+                if header.base_offset >= end:
+                    break
                 if header.partition_leader_epoch >= 0:
-                    log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+                    epochs.assign(header.partition_leader_epoch, header.base_offset)
         except BadBatch as e:
             raise segment.damaged(e, segment.size) from None
-    if log.leader_epochs.dirty:
-        flushing.write_epochs(log)
+        number += 1

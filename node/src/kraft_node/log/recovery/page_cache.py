@@ -1,9 +1,9 @@
 """After a kill, the process's writes are still in the page cache: only the tail of a log needs a scan.
 
 A kill cuts off at most the last write of each log. So if the machine has not rebooted since, every segment except the
-last is complete, and so is the last one up to its last index entry. `walk_start` checks for the leftovers of a crash
-between two file operations (gaps between segments, a wrong index), and finds the leader epochs by bisection over the
-index. A power loss, a reboot or a copy of the directory leads to the full scan of `opening`.
+last is complete. The last segment is complete up to its last index entry. `walk_start` checks for the leftovers of a
+crash between two file operations (gaps between segments, a wrong index). It finds the leader epochs by bisection over
+the index. A power loss, a reboot or a copy of the directory leads to the full scan of `opening`.
 
 `BootMark` stores the boot on which all logs of a directory were known to be undamaged.
 """
@@ -127,7 +127,7 @@ def _read_rest(segment: Segment, end: BatchHeader | None, epochs: LeaderEpochs) 
     next_offset = segment.base
     for header in batches(segment.file(), 0 if end is None else end.position, segment.size):
         if end is None and header.position + header.length < segment.size:
-            raise BadBatch(header.position, "the index lacks what follows")
+            raise BadBatch(header.position, "the index lacks later batches")
         epochs.assign(header.partition_leader_epoch, header.base_offset)
         next_offset = header.next_offset
     return next_offset

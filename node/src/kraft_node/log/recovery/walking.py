@@ -28,10 +28,11 @@ logger = logging.getLogger("kraft_node.log")
 
 
 class _Gaps:
-    """Which offsets may be missing: those that compaction removed, here or in the log from which this one was copied.
+    """Which offsets may be missing: offsets that compaction removed, here or in the log from which this log was
+    copied.
 
     If a topic is no longer compacted, no setting shows that its log has gaps, but the files prove it. A lost write
-    leaves no gap within a file, and an offset that damage has raised is above that of the next batch. So if another
+    leaves no gap within a file. An offset that damage has raised is above the offset of the next batch. So if another
     batch follows the batch behind a gap, compaction made the gap.
     """
 
@@ -93,7 +94,8 @@ def recover_tail(log: Log, compacted_below: int, *, epochs_known: bool) -> int |
 
 
 def recover(log: Log, compacted_below: int, *, epochs_known: bool, same_boot: bool = False) -> int:
-    """Walk what lies beyond the recovery point, cut off what is not sound; the offset from which was walked.
+    """Walk the batches beyond the recovery point, and cut off the end from the first unsound batch. Returns the offset
+    where the walk began.
 
     `same_boot`: the page cache still has the indexes as they were written.
     """
@@ -109,8 +111,8 @@ def recover(log: Log, compacted_below: int, *, epochs_known: bool, same_boot: bo
         durable = segment.base < log.recovery_point
         start = 0
         if not durable and not gaps.may_begin(number, log.end_offset):
-            # The previous segment ends early, exactly between two batches: the next ones were lost. Or it ends late: a
-            # truncation was lost.
+            # The previous segment ends early, exactly between two batches: the next batches were lost. Or it ends
+            # late: a truncation was lost.
             _cut_whole(log, number)
             break
         log.end_offset = max(log.end_offset, segment.base)
@@ -145,9 +147,9 @@ def recover(log: Log, compacted_below: int, *, epochs_known: bool, same_boot: bo
 def _durable_part(log: Log, number: int, gaps: _Gaps, *, same_boot: bool) -> tuple[int, int]:
     """Position and offset at which the segment's part beyond the recovery point begins.
 
-    Only batch headers between the last index entry below the recovery point and that point are read; all of them when
-    the index is missing or misleads. A loss of power can shorten the time index: batches after its last entry are read,
-    too, so the proof never depends on what is done with the log later.
+    Only batch headers between the last index entry below the recovery point and this point are read. All headers are
+    read if the index is missing or wrong. A loss of power can shorten the time index. Batches after its last entry are
+    read, too, so the proof never depends on later work with the log.
     """
     segment = log.segment(number)
     point, size = log.recovery_point, segment.size
@@ -182,7 +184,7 @@ def _walk_to(log: Log, number: int, entry: tuple[int, int] | None, gaps: _Gaps) 
     """Position and offset of the first batch that ends beyond the recovery point.
 
     Begins at an index entry, which holds the last offset of its batch. Raises BadBatch for an earlier batch that is
-    invalid or does not continue the previous one.
+    invalid or does not continue the previous batch.
     """
     point = log.recovery_point
     segment = log.segment(number)
@@ -210,13 +212,13 @@ def _walk_to(log: Log, number: int, entry: tuple[int, int] | None, gaps: _Gaps) 
 
 
 def _cut_whole(log: Log, number: int) -> None:
-    """The log ends with the segment before `number`: remove segment `number` and all later ones."""
+    """The log ends with the segment before `number`: remove segment `number` and all later segments."""
     before = log.segment(number - 1)
     _cut(log, number - 1, BadBatch(before.size, f"the next segment begins at {log.segment_bases[number]}"), before.size)
 
 
 def _cut(log: Log, number: int, error: BadBatch, size: int) -> None:
-    """The log ends before the batch that `error` names: remove it and all later ones."""
+    """The log ends before the batch that `error` names: remove it and all later batches."""
     segment = log.segment(number)
     lost = size - error.position + sum(log.segment_sizes()[number + 1 :])
     logger.warning(

@@ -8,7 +8,7 @@ from typing import Final
 
 _ABSENT: Final = -(2**63)
 _SPREAD: Final = 8
-"""An array takes 8 bytes per number, a dict at least 45 per entry: up to so many numbers may stand for one entry."""
+"""An array takes 8 bytes per number, a dict at least 45 per entry: up to so many numbers may represent one entry."""
 _FEW: Final = 8
 
 

@@ -43,7 +43,7 @@ class RestingLog:
 
     @property
     def producers(self) -> Producers:
-        """The state of the producers; made on first use, because most logs need none."""
+        """The state of the producers; made on first use, because most logs need no state."""
         producers = self._producers
         if producers is None:
             producers = self._producers = Producers(self.name, self.dir.env.clock.monotonic_ms())
@@ -51,7 +51,7 @@ class RestingLog:
 
     @property
     def known_producers(self) -> Producers | None:
-        """The state of the producers; None if there was none so far."""
+        """The state of the producers; None until it is first used."""
         return self._producers
 
     @property

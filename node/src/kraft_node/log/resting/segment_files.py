@@ -1,7 +1,7 @@
 """The open files of one segment: its .log and its .index.
 
-A segment refers to a file only while the `FileCache` keeps it open. So a segment at rest holds neither a handle nor the
-ends of its latest batches, however many segments there are.
+A segment refers to a file only while the `FileCache` keeps it open. So a segment at rest holds neither a handle nor
+the ends of its latest batches, for any number of segments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Owner(Protocol):
     def index_interval_bytes(self) -> int: ...
 
     def indexed(self, position: int) -> None:
-        """The index entries are on disk up to the batch at `position`, the last one in the segment."""
+        """The index entries are on disk up to the batch at `position`, the last batch in the segment."""
 
 
 class SegmentFiles:

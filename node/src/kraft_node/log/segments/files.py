@@ -62,7 +62,7 @@ class Originals:
     """Small files with equal content in many logs: the first is written, the others are hard links to it.
 
     Creating files is the largest cost of a new partition: two thirds of it on a file system that searches for free
-    inodes. Only files that are never changed in place may be created here: to change the content, replace the file
+    inodes. Only files that are never changed in place may be created here. To change the content, replace the file
     (`write_atomic` and similar functions, as in Apache Kafka).
     """
 
@@ -133,7 +133,7 @@ class FileCache:
         return len(self._open)
 
     def open(self, holder: Holder, path: str, *, create: bool = False) -> Handle:
-        """Open a file for `holder`, which is told when the cache closes it. Raises OSError."""
+        """Open a file for `holder`, which is notified when the cache closes it. Raises OSError."""
         handle = Handle(holder)
         handle.file = self._disk.open(path, create=create)
         handle.used = True
@@ -147,7 +147,7 @@ class FileCache:
         return self._disk.open(path, create=create)
 
     def drop(self, handle: Handle) -> None:
-        """Close a file, for example because its path will soon name another one."""
+        """Close a file, for example because its path will soon name another file."""
         self._open.pop(handle, None)
         self._close(handle)
 

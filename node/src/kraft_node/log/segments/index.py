@@ -22,7 +22,7 @@ _BLOCK_ENTRIES: Final = 2048
 
 
 def floor_entry(data: Buffer, relative_offset: int) -> tuple[int, int] | None:
-    """The last packed (relative offset, position) entry at or below `relative_offset`; None if there is none."""
+    """The last packed (relative offset, position) entry at or below `relative_offset`; None without an entry there."""
     low, high = 0, len(data) // ENTRY_SIZE
     unpack = ENTRY.unpack_from
     while low < high:
@@ -74,7 +74,7 @@ def search_time_file(file: File, count: int, timestamp: int) -> tuple[int, int] 
 
 
 def used_entries(data: Buffer) -> int:
-    """The number of valid entries of an offset index: those before the unused rest, as long as they ascend."""
+    """The number of valid entries of an offset index: entries before the unused rest, as long as they ascend."""
     previous = -1
     previous_position = -1
     for number in range(len(data) // ENTRY_SIZE):

@@ -80,7 +80,7 @@ def batches(
 def find_offset(file: File, position: int, end: int, offset: int) -> tuple[int, int, int, int]:
     """Position, length, base and last offset of the first batch from `position` on that ends at or after `offset`.
 
-    (end, 0, -1, -1) if there is none. Raises BadBatch.
+    (end, 0, -1, -1) without a batch. Raises BadBatch.
     """
     chunk = b""
     start = position

@@ -1,7 +1,7 @@
 """One segment of a log: a .log file with batches, and its two sparse indexes.
 
 Index entries of the active segment gather in memory and are written in pages. Entries that a crash loses are rebuilt
-from the log, whose unflushed part is scanned anyway. A missing, truncated or wrong index is rebuilt on first use.
+from the log: its unflushed part is scanned anyway. A missing, truncated or wrong index is rebuilt on first use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger("kraft_node.log")
 ENDS_MAX: Final = 16
 """Ends of the latest batches, for readers near the end; more would cost memory in every log."""
 PENDING_LOG_BYTES_MAX: Final = 4 << 20
-"""Bytes of log whose entries are not written yet: so much is read again below the recovery point after a crash."""
+"""Bytes of log without written entries: so much is read again below the recovery point after a crash."""
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
@@ -143,7 +143,8 @@ class Segment(SegmentFiles):
         """Write the gathered entries (or let `put` write them); the files exist afterwards. Raises OSError."""
         self.load_index()
         put = put or partial(write_file, self.owner.dir.env.disk)
-        # The times come first: recovery after a kill in between drops entries beyond the offset index, and misses none.
+        # The times come first: recovery after a kill in between drops entries beyond the offset index, and no entry is
+        # missing.
         put(self.path(names.TIME_INDEX), self.time_count * TIME_ENTRY_SIZE, self.pending_time)
         put(self.path(names.INDEX), self.index_count * ENTRY_SIZE, self.pending)
         self.index_written = True
@@ -161,7 +162,7 @@ class Segment(SegmentFiles):
 
     def truncate_to_position(self, position: int, next_offset: int) -> None:
         """Truncate the file and the index entries that point beyond. Raises OSError."""
-        if position == 0:  # a step of a long truncation comes here for many segments whose indexes nobody has read
+        if position == 0:  # a step of a long truncation comes here for many segments with unread indexes
             self.forget_ends()
             self.file().truncate(0)
             self.size = 0
@@ -359,7 +360,8 @@ class Segment(SegmentFiles):
         return found[1] if found is not None else 0
 
     def find(self, offset: int) -> tuple[int, int, int, int]:
-        """Position, length, base and last offset of the first batch that ends at or after `offset`; length 0 if none.
+        """Position, length, base and last offset of the first batch that ends at or after `offset`; length 0 without a
+        batch.
 
         Raises OSError, LogDirDamaged.
         """
@@ -392,7 +394,7 @@ class Segment(SegmentFiles):
         return end
 
     def position_of(self, offset: int) -> int:
-        """The start of the batch that holds `offset` or follows it; the file size if there is none."""
+        """The start of the batch that holds `offset` or follows it; the file size at the end."""
         position = self.ends.get(offset)
         return self.find(offset)[0] if position is None else position
 

@@ -1,7 +1,7 @@
 """The segments of one log: their files, their open files, and their order.
 
 Only `SegmentList` adds, replaces and drops segments. A dropped segment drops its open files in the same step, and its
-files are set aside: their disk space is free `file.delete.delay.ms` later in any case. Readers that are still sending
+files are set aside. Their disk space is free `file.delete.delay.ms` later in any case. Readers that are still sending
 hold the file itself (`FileSlice`): the descriptor is closed when the last of them is done.
 """
 
@@ -10,33 +10,41 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kraft_node.base.env import Disk
 from kraft_node.log import names
+from kraft_node.log.resting.segment_files import Owner
 from kraft_node.log.segments.segment import Segment
 
 if TYPE_CHECKING:
-    from kraft_node.log.log import Log
+    from kraft_node.log.config import LogConfig
 
 CLOSED_KEPT: Final = 8
 """Closed segments kept as objects after a read; a reader uses one at a time."""
 
 _NO_CLOSED: Final[list[int]] = []
 _NONE_KEPT: Final[dict[int, Segment]] = {}
-"""Shared by all logs without closed segments, and never added to: most logs have none."""
+"""Shared by all logs without closed segments, and never added to: most logs have no closed segments."""
 
 UNKNOWN: Final = -2
-"""The largest timestamp of a segment whose index was not read; -1: a segment without timestamps."""
+"""The largest timestamp of a segment with an unread index; -1: a segment without timestamps."""
+
+
+class ListOwner(Owner, Protocol):
+    """What a list of segments needs of its log."""
+
+    config: LogConfig
+    txn_bases: tuple[int, ...]
 
 
 class SegmentList:
-    """Closed segments ordered by offset, and the active one after them."""
+    """Closed segments ordered by offset, and the active segment after them."""
 
-    __slots__ = ("_bases", "_kept", "_largest", "_largest_from", "_log", "_sizes", "_times", "active")
+    __slots__ = ("_bases", "_kept", "_largest", "_largest_from", "_owner", "_sizes", "_times", "active")
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, owner: ListOwner) -> None:
+        self._owner = owner
         self._bases = _NO_CLOSED
         self._sizes = _NO_CLOSED
         self._times = _NO_CLOSED
@@ -46,8 +54,8 @@ class SegmentList:
         again."""
         self._largest_from = 0
         self._kept = _NONE_KEPT
-        """Objects of closed segments; the others are made anew when asked for."""
-        self.active = Segment(log, 0)
+        """Objects of closed segments; the others are made anew on demand."""
+        self.active = Segment(owner, 0)
 
     def __len__(self) -> int:
         return len(self._bases) + 1
@@ -97,11 +105,11 @@ class SegmentList:
         base = self._bases[number]
         segment = self._kept.get(base)
         if segment is None:
-            segment = self._keep(Segment(self._log, base, self._sizes[number]))
+            segment = self._keep(Segment(self._owner, base, self._sizes[number]))
         return segment
 
     def max_timestamp(self, number: int) -> int:
-        """The largest timestamp of that segment; read once from the files of a closed one. Raises OSError."""
+        """The largest timestamp of the segment; read once from the files of a closed segment. Raises OSError."""
         known = self._times[number] if number < len(self._times) else UNKNOWN
         if known == UNKNOWN:
             segment = self.at(number)
@@ -129,7 +137,7 @@ class SegmentList:
     def first_reaching(self, first: int, timestamp: int) -> int:
         """The number of the first closed segment from `first` on with a record not older than `timestamp`.
 
-        `len(self) - 1`, the active segment, if there is none. Unknown times are read. Raises OSError.
+        `len(self) - 1`, the active segment, if no closed segment fits. Unknown times are read. Raises OSError.
         """
         largest = self._largest
         if largest is None or self._largest_from != first:
@@ -146,7 +154,7 @@ class SegmentList:
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def end_of(self, number: int) -> int | None:
-        """The base of the segment after that one; None for the active one."""
+        """The base of the segment after that segment; None for the active segment."""
         if number >= len(self._bases):
             return None
         return self._bases[number + 1] if number + 1 < len(self._bases) else self.active.base
@@ -154,7 +162,7 @@ class SegmentList:
     # --- adding, replacing, dropping ---
 
     def load(self, bases: Sequence[int], sizes: Sequence[int]) -> None:
-        """Take the segments found on disk; the last one becomes active."""
+        """Take the segments found on disk; the last segment becomes active."""
         self._retire(self._kept)
         self.active.retire()
         self._bases = self._sizes = self._times = _NO_CLOSED
@@ -162,14 +170,14 @@ class SegmentList:
             self._bases, self._sizes = list(bases[:-1]), list(sizes[:-1])
             self._times = [UNKNOWN] * len(self._bases)
         self._largest = None
-        self.active = Segment(self._log, bases[-1], sizes[-1])
+        self.active = Segment(self._owner, bases[-1], sizes[-1])
 
     def begin(self, base: int) -> Segment:
         """Append to a new segment at `base` from now on; it replaces an active segment without records. Raises OSError.
 
-        Its file is created first: if that fails, nothing has changed.
+        Its file is created first: after a failure, nothing has changed.
         """
-        old, new = self.active, Segment(self._log, base)
+        old, new = self.active, Segment(self._owner, base)
         new.file()
         self.active = new
         if old.size:
@@ -214,12 +222,12 @@ class SegmentList:
         return last
 
     def restart(self, base: int) -> Segment:
-        """Drop all segments; the log continues with an empty one at `base`. Raises OSError."""
+        """Drop all segments; the log continues with an empty segment at `base`. Raises OSError."""
         self.drop_first(len(self._bases))
         old = self.active
         old.retire()
-        self._remove_soon(set_aside(self._log, old.base))  # before the new file: it may have the same name
-        self.active = Segment(self._log, base)
+        self._remove_soon(set_aside(self._owner, old.base))  # before the new file: it may have the same name
+        self.active = Segment(self._owner, base)
         self.active.file()  # this file marks where the log continues
         return self.active
 
@@ -227,13 +235,13 @@ class SegmentList:
         """Put the compacted file `cleaned` in the place of neighbouring closed segments. Raises OSError.
 
         It has the base of the first of them. `cleaned_index` is its index of aborted transactions; None if no segment
-        has one. After a crash recovery completes the swap: the files get their .swap names before the old ones are
+        has one. After a crash recovery completes the swap: the files get their .swap names before the old files are
         removed.
         """
-        log = self._log
-        disk = log.dir.env.disk
+        owner = self._owner
+        disk = owner.dir.env.disk
         base = group[0]
-        path, index = f"{log.path}/{base:020d}{names.LOG}", f"{log.path}/{base:020d}{names.TXN_INDEX}"
+        path, index = f"{owner.path}/{base:020d}{names.LOG}", f"{owner.path}/{base:020d}{names.TXN_INDEX}"
         at = self._bases.index(base)
         assert self._bases[at : at + len(group)] == list(group), "law: compacted segments are neighbours"
         if cleaned_index is not None:
@@ -245,7 +253,7 @@ class SegmentList:
         self._remove_soon(aside)
         if cleaned_index is not None:
             disk.rename(index + names.SWAP, index)
-            log.txn_bases = tuple(sorted((*log.txn_bases, base)))
+            owner.txn_bases = tuple(sorted((*owner.txn_bases, base)))
         disk.rename(path + names.SWAP, path)
         self._bases[at : at + len(group)] = [base]
         self._sizes[at : at + len(group)] = [size]
@@ -284,32 +292,32 @@ class SegmentList:
         self._kept.pop(base, None)
         if segment is not None:
             segment.retire()
-        return set_aside(self._log, base)
+        return set_aside(self._owner, base)
 
     def _remove_soon(self, aside: Sequence[str]) -> None:
         """Let a lane remove files after `file.delete.delay.ms`."""
         if not aside:
             return
-        disk, env, lane = self._log.dir.env.disk, self._log.dir.env, self._log.dir.lane
+        disk, env, lane = self._owner.dir.env.disk, self._owner.dir.env, self._owner.dir.lane
 
         def remove() -> None:
             env.background.submit(lane, lambda: remove_files(disk, aside), lambda _: None)
 
-        env.scheduler.call_later(self._log.config.file_delete_delay_ms, remove)
+        env.scheduler.call_later(self._owner.config.file_delete_delay_ms, remove)
 
 
-def set_aside(log: Log, base: int) -> list[str]:
+def set_aside(owner: ListOwner, base: int) -> list[str]:
     """Rename the files of a segment to .deleted. Returns the new names. Raises OSError."""
-    disk = log.dir.env.disk
-    prefix = f"{log.path}/{base:020d}"
+    disk = owner.dir.env.disk
+    prefix = f"{owner.path}/{base:020d}"
     aside = []
     for suffix in names.SEGMENT_SUFFIXES:
         path = prefix + suffix
         if disk.exists(path):
             disk.rename(path, path + names.DELETED)
             aside.append(path + names.DELETED)
-    if base in log.txn_bases:
-        log.txn_bases = tuple(at for at in log.txn_bases if at != base)
+    if base in owner.txn_bases:
+        owner.txn_bases = tuple(at for at in owner.txn_bases if at != base)
     return aside
 
 

@@ -1,4 +1,4 @@
-"""The .txnindex of a segment: the aborted transactions whose marker is in it, in the markers' order.
+"""The .txnindex of a segment: the aborted transactions with a marker in it, in the markers' order.
 
 Entries of 34 bytes: i16 version 0, then i64 producer id, first offset, offset of the marker, last stable offset.
 """
@@ -52,14 +52,21 @@ def append(disk: Disk, path: str, txn: AbortedTxn) -> None:
 
 
 def truncate(disk: Disk, path: str, offset: int) -> None:
-    """Remove the transactions that ended at or after `offset`. Raises OSError."""
+    """Remove the transactions that ended at or after `offset`. Raises OSError.
+
+    A loss of power may take an entry and keep a later one, which leaves a hole of zeros. Nothing after a hole was
+    promised as durable, so it is removed, too.
+    """
     try:
         file = disk.open(path)
     except FileNotFoundError:
         return
     try:
-        entries = decode(file.pread(0, file.size()))
-        kept = next((number for number, txn in enumerate(entries) if txn.last_offset >= offset), len(entries))
+        kept, last = 0, -1
+        for txn in decode(file.pread(0, file.size())):
+            if not max(last, txn.first_offset) < txn.last_offset < offset:
+                break
+            kept, last = kept + 1, txn.last_offset
         file.truncate(kept * ENTRY.size)
     finally:
         file.close()

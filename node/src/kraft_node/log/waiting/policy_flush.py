@@ -2,7 +2,7 @@
 
 If a flush is under way, all logs of a directory that need a flush share the next job. So a burst of appends to many
 partitions costs the loop no fsync. Until the flush is done, the records do not count for the high watermark or as
-fetched by this follower, and a producer with acks=1 waits (Kafka flushes before `append` returns).
+fetched by this follower. A producer with acks=1 waits (Kafka flushes before `append` returns).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kraft_node.log.log import Log
 
 JOB_MAX: Final = 500
-"""Logs that one job makes durable; the others wait for the next one."""
+"""Logs that one job makes durable; the others wait for the next job."""
 
 Waiter: TypeAlias = Callable[[ErrorCode], None]
 
@@ -33,7 +33,7 @@ class Unsettled:
     def __init__(self, end: int) -> None:
         self.end = end
         self.moved: Callable[[], None] | None = None
-        """Told when `Log.settled_end` has moved: set by the partition that counted it for its high watermark."""
+        """Called when `Log.settled_end` has moved: set by the partition that counted it for its high watermark."""
         self.waiters: list[tuple[int, Waiter]] = []
 
     def take(self, settled: int | None, code: ErrorCode = ErrorCode.NONE) -> list[Callable[[], None]]:
@@ -113,13 +113,13 @@ class PolicyFlushes:
     def _failed(self, logs: list[Log], error: BaseException) -> None:
         """Flush `logs` again after a shortage of descriptors; otherwise the directory is dead, and all flushes fail."""
         self._due = dict.fromkeys([*logs, *self._due])
-        told = self._dir.fail(error)
+        refused = self._dir.fail(error)
         if self._dir.failed is None:
             self._again()
             return
         dead, self._due = self._due, {}
         self._busy = False
-        call_each([partial(abandon, log, ErrorCode(told.code)) for log in dead])
+        call_each([partial(abandon, log, ErrorCode(refused.code)) for log in dead])
 
     def _settled(self, log: Log, flush: Flush) -> list[Callable[[], None]]:
         """The calls for records that are durable now; a log with more to flush is due again."""
@@ -164,9 +164,10 @@ def wait(log: Log, offset: int, done: Waiter) -> None:
 
 
 def truncated(log: Log, kept: int) -> None:
-    """What is appended from now on is neither what was settled nor what was waited for; records below `kept` stay.
+    """Records that are appended from now on are neither settled nor the records that were waited for; records below
+    `kept` stay.
 
-    The truncation goes on, so whatever waits is called in a later turn.
+    The truncation goes on, so waiting calls are made in a later turn.
     """
     unsettled = log.unsettled
     if unsettled is None:
@@ -180,7 +181,7 @@ def truncated(log: Log, kept: int) -> None:
 
 
 def closed(log: Log) -> None:
-    """Waiting records may or may not be in the log: no error may tell a producer that they are not."""
+    """Waiting records may or may not be in the log: no error may claim that they are not."""
     is_dead = log.dir.failed is not None
     abandon(log, ErrorCode.KAFKA_STORAGE_ERROR if is_dead else ErrorCode.REQUEST_TIMED_OUT)
 

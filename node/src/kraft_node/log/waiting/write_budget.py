@@ -5,8 +5,8 @@ the writer wait for the disk. The directory therefore counts its appends. Every 
 left, it reads the kernel's numbers (`Disk.dirty_room`). It lets appends wait before the kernel does. Meanwhile a lane
 writes the files back, which also measures the speed of the disk.
 
-If the system has no such numbers, at most OWN_BYTES may be dirty. Coordinators, metadata and checkpoints write little
-and never wait.
+If the system does not have these numbers, at most OWN_BYTES may be dirty. Coordinators, metadata and checkpoints write
+little and never wait.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 STEP_BYTES: Final = 32 << 20
 """Appended at most between two looks."""
 OWN_BYTES: Final = 256 << 20
-"""Dirty bytes of a directory where the system does not say how many there may be."""
+"""Limit of the dirty bytes of a directory if the system does not have a limit."""
 WATCHED: Final = 0.75
 """Logs that are appended to are noted for a write-back when less than this share of the room is left."""
 NEAR: Final = 4
@@ -41,7 +41,7 @@ FILES_MAX: Final = 2000
 WAITING_BYTES_MAX: Final = 128 << 20
 """Batches that may wait. Beyond it appends go on: the kernel's wait is better than running out of memory."""
 LEAST_BYTES: Final = 1 << 20
-"""Appended at least after each write-back, so that nothing waits for ever."""
+"""Appended at least after each write-back, so that no append waits without end."""
 RETRY_MS: Final = 20
 """Until the next look when nothing of ours is dirty: others fill the memory."""
 
@@ -84,7 +84,7 @@ class WriteBudget:
         self._lane = f"write-back:{log_dir.path}"
         self._granted = 0
         self._unwritten = 0
-        """Bytes appended that no write-back has covered; those of `left` come on top."""
+        """Bytes appended that no write-back has covered; the bytes of `left` come on top."""
         self._writing_back = False
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._waiting_bytes = 0
@@ -104,7 +104,7 @@ class WriteBudget:
         return False
 
     def wait(self, size: int, ready: Callable[[], None]) -> None:
-        """Call `ready` in a later turn, once there is room; a batch of `size` bytes waits for it."""
+        """Call `ready` in a later turn, once the budget has room for a waiting batch of `size` bytes."""
         self._waiting.append((size, ready))
         self._waiting_bytes += size
         if not self._writing_back:

@@ -1,9 +1,9 @@
 """The registry of metadata records: what each kind does to image, index, names, delta, snapshot and transactions.
 
-An entry (`kind.RecordKind`) answers every question about one kind of record; no answer has a default. Families of kinds
-that share a part of the image share a file. Nothing else in the node decides by the kind of a record. `image` and
-`overlay` replay through the registry. `loader` and `overlay` ask it for the marks of transactions, `snapshot` for the
-records of a section, `log_batches` for versions. The controller asks it for what it derives.
+An entry (`kind.RecordKind`) answers every question about one kind of record; no answer has a default. Families of
+kinds that share a part of the image share a file. Nothing else in the node decides by the kind of a record. `image`
+and `overlay` replay through the registry. `loader` and `overlay` get the marks of transactions from it, `snapshot` the
+records of a section, `log_batches` the versions. The controller gets from it the rules for derived data.
 
 A process does not start with an incomplete registry: each record in the schemas of this release has exactly one entry.
 To add a kind, add its entry to the family's `KINDS`. To add a family, add its file and a place in FAMILIES.

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
 
+MIGRATION: Final = 1
+PRE_MIGRATION: Final = 2
+POST_MIGRATION: Final = 3
+"""The states in the metadata log; 0 is a cluster that never had a ZooKeeper."""
+
 
 def _replay(store: MetadataStore, record: stored.ZkMigrationStateRecord) -> None:
     store.zk_migration.put(ZK_MIGRATION, record.zk_migration_state)

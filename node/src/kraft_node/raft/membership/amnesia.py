@@ -1,28 +1,28 @@
-"""A voter that found its disk empty under a known id: what it must not do, and when it may vote again.
+"""A voter that found its disk empty under a known id: its restrictions, and when it may vote again.
 
 Before its disk was emptied, the voter may have voted and acknowledged records. It remembers neither. Until it has
 certainly caught up, it
 
 - grants no vote and does not campaign;
-- fetches as a plain reader (replica -1): its old acknowledgements may have committed records that the leader of an
-  older epoch does not have, so it must not help that leader to commit others or to count a majority;
+- fetches as a plain reader (replica -1). Its old acknowledgements may have committed records that the leader of an
+  older epoch does not have. So it must not help that leader to commit others or to count a majority;
 - writes no quorum-state: after a restart the voter is in the same state, empty under a known id.
 
-It is a voter again when one of these is certain:
+It is a voter again when one of these facts is certain:
 
-- *The quorum is new.* Since this voter's start, every other voter has reported epoch 0. Then no election was ever held,
-  and there is nothing to forget. The first election of a new quorum happens this way.
-- *It has caught up with an active leader.* After this voter's start, one of its fetches reached the end of the leader's
-  log, and records beyond that end were then committed in the same epoch without this voter. So a majority of the other
-  voters followed that leader after the start, and one of them knows every record that this voter acknowledged before.
-  In addition, every candidate from before the start that may hold a vote of this voter has given up, even on the
-  slowest clock. Asking all other voters for their epoch would be quicker. But while static voters are being changed
-  (docs/decisions/0004), a candidate may exist that this voter does not know.
+- *The quorum is new.* Since this voter's start, every other voter has reported epoch 0. Then no election was ever
+  held, and the voter has forgotten no promise. The first election of a new quorum happens this way.
+- *It has caught up with an active leader.* After this voter's start, a fetch of it reached the end of the leader's
+  log. Then records beyond that end were committed in the same epoch without this voter. So a majority of the other
+  voters followed that leader after the start, and a member of this majority knows every record that this voter
+  acknowledged before. In addition, every candidate from before the start that may hold a vote of this voter has given
+  up, even on the slowest clock. A request to all other voters for their epoch would be quicker. But while static
+  voters are being changed (docs/decisions/0004), a candidate may exist that this voter does not know.
 
 A voter of a new quorum that has missed that the quorum is new therefore becomes a voter some seconds later.
 
-With `n` voters and a majority of `m`, the quorum loses no committed record as long as at most `n - m` voters are in
-this state or lose their disks at the same time (simulated in `testing.raft`).
+With `n` voters and a majority of `m`, at most `n - m` voters may be in this state or lose their disks at the same
+time. Then the quorum loses no committed record (simulated in `testing.raft`).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 READER: Final = ReplicaKey(NOBODY)
 
 ELECTIONS_PAST: Final = 4
-"""Election time-outs after which no candidate counts a vote granted before the start: an election lasts at most two,
+"""Election time-outs after which no candidate counts a vote granted before the start. An election lasts at most two,
 and the clocks of two machines differ by less than two more."""
 
 
 class Amnesia:
-    """What a voter with an emptied disk has learned since its start about the time before."""
+    """The knowledge of a voter with an emptied disk, since its start, about the time before."""
 
     __slots__ = ("_end", "_epoch", "_new", "_started_ms")
 
@@ -55,7 +55,7 @@ class Amnesia:
         self._end = -1
         """Where the log of that epoch's leader ended at some time after the start."""
 
-    def heard(self, node: RaftReplica, voter_id: int, epoch: int) -> bool:
+    def note_epoch(self, node: RaftReplica, voter_id: int, epoch: int) -> bool:
         """Note the epoch that a voter reports. Returns whether the quorum is certainly new."""
         if epoch == 0 and voter_id in node.voters:
             self._new.add(voter_id)

@@ -17,7 +17,7 @@ class ReplicaKey(NamedTuple):
 
     id: int
     directory: Uuid = ZERO_UUID
-    """ZERO_UUID if unknown: it matches any directory of that node."""
+    """ZERO_UUID if unknown: it matches any directory of the node."""
 
     def matches(self, other: ReplicaKey) -> bool:
         unknown = ZERO_UUID in (self.directory, other.directory)

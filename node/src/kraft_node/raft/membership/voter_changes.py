@@ -1,13 +1,13 @@
 """Changing the voters of a running quorum (KIP-853): one voter at a time; a change counts as soon as it is written.
 
 The leader appends a VotersRecord. Each replica uses the last VotersRecord in its log, committed or not, and returns to
-the one before if the last one is truncated. Two consecutive sets differ by one voter, so their majorities have a voter
-in common. Therefore the next change waits until the last one is committed, and the first change of an epoch waits until
-its LeaderChange is committed. A leader that has removed itself continues to lead, without counting itself, until the
-removal is committed; then it resigns.
+the record before if the last record is truncated. Two consecutive sets differ by one voter, so their majorities have a
+voter in common. Therefore the next change waits until the last change is committed, and the first change of an epoch
+waits until its LeaderChange is committed. A leader that has removed itself continues to lead, without counting itself,
+until the removal is committed; then it resigns.
 
-Before the leader adds a voter, it asks the voter's endpoints which kraft.version it supports. So the leader knows that
-the voter is reachable and that the voters can understand each other.
+Before the leader adds a voter, it requests from the voter's endpoints the supported kraft.version. So the leader knows
+that the voter is reachable and that the voters can understand each other.
 
 `upgrade` moves static voters (kraft.version 0) into the log: each voter sends its directory and endpoints to the leader
 of every epoch by UpdateRaftVoter. Once all have, one batch states the version and the same voters.
@@ -68,7 +68,7 @@ class VoterSets:
 
     @property
     def kraft_version(self) -> int:
-        """1 as soon as the log states voters, and 0 again if that record is truncated."""
+        """1 as soon as the log states voters, and 0 again if the record is truncated."""
         return 1 if len(self._sets) > 1 else self._version_before
 
     @property
@@ -96,7 +96,8 @@ class VoterSets:
             self._sets.pop()
 
     def replaced(self, snapshot_end: int, voters: VoterSet | None) -> None:
-        """A snapshot replaced the whole log. Without voters in it, the static voters count, whatever the log stated."""
+        """A snapshot replaced the whole log. Without voters in it, the static voters count, also if the log had voters
+        before."""
         if voters is None:
             del self._sets[1:]
         else:
@@ -115,7 +116,7 @@ class VoterSets:
 
 
 class Pending:
-    """A change whose requester waits for the answer."""
+    """A change with a requester that waits for the answer."""
 
     __slots__ = ("adding", "deadline_ms", "offset", "token")
 
@@ -143,7 +144,7 @@ def answer(node: RaftReplica, token: Hashable, request: VoterChangeRequest) -> N
 
 
 def _respond(node: RaftReplica, token: Hashable, error: int) -> None:
-    node.say(Respond(token, VoterChangeReply(error, node.epoch, node.leader_id)))
+    node.send(Respond(token, VoterChangeReply(error, node.epoch, node.leader_id)))
 
 
 def _error(node: RaftReplica, request: VoterChangeRequest) -> int:
@@ -182,14 +183,14 @@ def _add(node: RaftReplica, token: Hashable, request: AddVoterRequest) -> None:
     voter_id = request.voter.key.id
     if voter_id in node.voters:
         _respond(node, token, DUPLICATE_VOTER)
-    elif node.ask(voter_id, VersionsRequest(request.voter.endpoints)):
+    elif node.send_request(voter_id, VersionsRequest(request.voter.endpoints)):
         node.leader.pending_change = Pending(token, node.now_ms + node.config.request_timeout_ms, adding=request)
     else:
         _respond(node, token, REQUEST_TIMED_OUT)
 
 
 def take_versions(node: RaftReplica, node_id: int, reply: VersionsReply | None) -> None:
-    """The replica to add has reported what it supports; None: it cannot be reached."""
+    """The replica to add has reported its supported versions; None: it cannot be reached."""
     pending = node.leader.pending_change if node.is_leader else None
     if pending is None or pending.adding is None or pending.adding.voter.key.id != node_id:
         return
@@ -231,7 +232,7 @@ def _remove(node: RaftReplica, token: Hashable, request: RemoveVoterRequest) -> 
 def _update(node: RaftReplica, token: Hashable, request: UpdateVoterRequest) -> None:
     voter = node.voters.get(request.voter.key.id)
     if node.voter_sets.kraft_version < 1:
-        _respond(node, token, _told_by_static(node, request.voter))
+        _respond(node, token, _answer_static_voter(node, request.voter))
     elif not _supports(node, request.voter):
         _respond(node, token, INVALID_REQUEST)
     elif voter is None or voter.key.directory != request.voter.key.directory:
@@ -243,7 +244,7 @@ def _update(node: RaftReplica, token: Hashable, request: UpdateVoterRequest) -> 
         _respond(node, token, NONE)
 
 
-def _told_by_static(node: RaftReplica, voter: Voter) -> int:
+def _answer_static_voter(node: RaftReplica, voter: Voter) -> int:
     """Keep what a static voter reports about itself, until it reports again or the epoch ends.
 
     Returns the error code.
@@ -252,28 +253,30 @@ def _told_by_static(node: RaftReplica, voter: Voter) -> int:
         return VOTER_NOT_FOUND
     if not _supports(node, voter) or not voter.endpoints or voter.key.directory == ZERO_UUID:
         return INVALID_REQUEST
-    node.leader.told[voter.key.id] = voter
+    node.leader.reported[voter.key.id] = voter
     return NONE
 
 
 def why_not_upgrade(node: RaftReplica, level: int) -> str | None:
     """The reason why the leader cannot raise kraft.version to `level`; None if it can."""
-    told = node.leader.told
+    reported = node.leader.reported
     present = node.leader.progress.voters
     # A voter may have got another disk since.
-    unknown = [i for i in node.voters.ids if i not in told or not present[i].key.matches(told[i].key)]
+    unknown = [i for i in node.voters.ids if i not in reported or not present[i].key.matches(reported[i].key)]
     if unknown:
         return f"{', '.join(map(str, unknown))} has not confirmed its support yet"
-    unfit = [voter.key.id for voter in told.values() if not voter.kraft_versions[0] <= level <= voter.kraft_versions[1]]
+    unfit = [
+        voter.key.id for voter in reported.values() if not voter.kraft_versions[0] <= level <= voter.kraft_versions[1]
+    ]
     return f"{', '.join(map(str, unfit))} would not" if unfit else None
 
 
 def upgrade(node: RaftReplica, level: int) -> None:
-    """Make the log state the voters from here on: the same voters, with what they have reported about themselves."""
+    """Make the log state the voters from here on: the same voters, with their reports about themselves."""
     assert why_not_upgrade(node, level) is None, "law: why_not_upgrade was called before"
     leader = node.leader
     leader.write_all(node)
-    voters = VoterSet(leader.told[voter_id] for voter_id in node.voters.ids)
+    voters = VoterSet(leader.reported[voter_id] for voter_id in node.voters.ids)
     offset = node.log.end_offset
     node.log.appended(offset, offset + 2, node.epoch)
     leader.accumulator.next_offset = offset + 2
@@ -298,7 +301,7 @@ def _write(node: RaftReplica, token: Hashable, voters: VoterSet, deadline_ms: in
 
 
 def state_own(node: RaftReplica) -> None:
-    """Correct what the log states about this leader's endpoints and versions, once its LeaderChange is committed.
+    """Correct this leader's endpoints and versions in the log, once its LeaderChange is committed.
 
     The leader has no leader to send UpdateRaftVoter to. Kafka's leader does this in the batch of its LeaderChange.
     """
@@ -350,19 +353,19 @@ def abandon(node: RaftReplica, leader: Leader) -> None:
         _respond(node, pending.token, NOT_LEADER_OR_FOLLOWER)
 
 
-def ask_to_join(node: RaftReplica, follower: Follower) -> None:
-    """Ask the leader to become a voter, or report changed endpoints, from time to time.
+def request_to_join(node: RaftReplica, follower: Follower) -> None:
+    """From time to time, request to become a voter, or report changed endpoints to the leader.
 
-    Asks only with `controller.quorum.auto.join.enable`. A static voter reports to each leader once.
+    Sends the request only with `controller.quorum.auto.join.enable`. A static voter reports to each leader once.
     """
     if node.own is None or not follower.has_fetched:
         return
     if node.now_ms < follower.join_ms or node.own.key != node.local:
         return
     if node.voter_sets.kraft_version < 1:
-        if node.is_voter and not follower.has_told:
+        if node.is_voter and not follower.has_reported:
             follower.join_ms = node.now_ms + node.config.fetch_timeout_ms
-            node.ask(follower.leader_id, UpdateVoterRequest(node.epoch, node.own, node.cluster_id))
+            node.send_request(follower.leader_id, UpdateVoterRequest(node.epoch, node.own, node.cluster_id))
         return
     stated = node.voters.get(node.local.id)
     if stated == node.own or not (node.is_voter or node.config.auto_join):
@@ -371,12 +374,12 @@ def ask_to_join(node: RaftReplica, follower: Follower) -> None:
     cluster_id = node.cluster_id
     if stated is None:
         request = AddVoterRequest(node.own, node.config.request_timeout_ms, False, cluster_id)
-        node.ask(follower.leader_id, request)
+        node.send_request(follower.leader_id, request)
     elif stated.key.directory != node.local.directory:
         # The disk that had this id before; it will never return.
-        node.ask(follower.leader_id, RemoveVoterRequest(stated.key, cluster_id))
+        node.send_request(follower.leader_id, RemoveVoterRequest(stated.key, cluster_id))
     else:
-        node.ask(follower.leader_id, UpdateVoterRequest(node.epoch, node.own, cluster_id))
+        node.send_request(follower.leader_id, UpdateVoterRequest(node.epoch, node.own, cluster_id))
 
 
 def is_known(node: RaftReplica, leader_id: int) -> bool:

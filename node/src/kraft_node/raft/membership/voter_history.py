@@ -46,6 +46,7 @@ class VoterHistory:
 
     @property
     def kraft_version(self) -> int:
+        """The latest version that the log states; 0 if it states none."""
         if not self._versions:
             return 0
         record = codec.decode(stored.KRaftVersionRecord, self._versions[-1].value, CONTROL_MESSAGE_VERSION)

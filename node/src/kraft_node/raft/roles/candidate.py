@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 
 class Candidate(RoleState):
+    """A replica that requests votes for its epoch."""
+
     __slots__ = ("deadline", "tally")
 
     role = Role.CANDIDATE
@@ -23,6 +25,7 @@ class Candidate(RoleState):
         self.tally = election.Tally(node.voters)
 
     def act(self, node: RaftReplica) -> None:
+        """Count the own vote once it is durable. Then win, give up after a time-out, or ask for votes."""
         if node.is_quorum_state_durable:
             self.tally.grant(node.local.id)
         if node.now_ms >= self.deadline:
@@ -31,7 +34,7 @@ class Candidate(RoleState):
         elif self.tally.is_won:
             node.become_leader(self.tally.granting())
         else:
-            election.ask_for_votes(node, self.tally, pre_vote=False)
+            election.request_votes(node, self.tally, pre_vote=False)
 
     def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
         return [self.deadline]

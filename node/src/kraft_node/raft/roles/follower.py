@@ -15,22 +15,32 @@ if TYPE_CHECKING:
 
 
 class Follower(RoleState):
-    __slots__ = ("_apart_ms", "_leader_id", "download", "fetch_deadline_ms", "has_fetched", "has_told", "join_ms")
+    """A replica that fetches from the leader of its epoch."""
+
+    __slots__ = (
+        "_campaign_delay_ms",
+        "_leader_id",
+        "download",
+        "fetch_deadline_ms",
+        "has_fetched",
+        "has_reported",
+        "join_ms",
+    )
 
     role = Role.FOLLOWER
 
     def __init__(self, node: RaftReplica, epoch: int, leader_id: int) -> None:
         super().__init__(epoch)
         self._leader_id = leader_id
-        self._apart_ms = node.stand_apart_ms(leader_id)
+        self._campaign_delay_ms = node.campaign_delay_ms(leader_id)
         """Delay of this voter: all voters notice the loss of the leader at the same moment."""
-        self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._apart_ms
+        self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._campaign_delay_ms
         self.has_fetched = False
         """A fetch from this leader has succeeded. Until the leader falls silent, pre-votes are refused."""
-        self.has_told = False
+        self.has_reported = False
         """The leader knows the directory and endpoints of this static voter."""
         self.join_ms = node.now_ms + node.config.fetch_timeout_ms
-        """When to ask the leader again to become a voter (KIP-853)."""
+        """When to request again from the leader to become a voter (KIP-853)."""
         self.download: snapshots.Download | None = None
 
     @property
@@ -40,16 +50,17 @@ class Follower(RoleState):
     def alive(self, node: RaftReplica) -> None:
         """Note that the leader has answered in this epoch."""
         self.has_fetched = True
-        self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._apart_ms
+        self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._campaign_delay_ms
 
     def suspect(self, node: RaftReplica) -> None:
         """The leader has closed its connection: look for another leader soon, and stop refusing pre-votes."""
         self.has_fetched = False
-        self.fetch_deadline_ms = min(self.fetch_deadline_ms, node.now_ms + self._apart_ms)
+        self.fetch_deadline_ms = min(self.fetch_deadline_ms, node.now_ms + self._campaign_delay_ms)
 
     def act(self, node: RaftReplica) -> None:
+        """Fetch from the leader. A voter campaigns if the leader has not answered in time."""
         expired = node.now_ms >= self.fetch_deadline_ms
-        if expired and node.may_stand:
+        if expired and node.may_campaign:
             node.become_prospective()
             return
         if expired:
@@ -61,7 +72,7 @@ class Follower(RoleState):
             replication.fetch_from_anyone(node)
         else:
             replication.fetch_from(node, self._leader_id)
-        voter_changes.ask_to_join(node, self)
+        voter_changes.request_to_join(node, self)
 
     def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
         return [self.fetch_deadline_ms, self.join_ms]

@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 
 
 class Leader(RoleState):
+    """The leader of its epoch."""
+
     __slots__ = (
-        "_heard",
+        "_contact_ms",
+        "_fetched_by",
         "_quorum_deadline",
-        "_told_ms",
         "accumulator",
         "announced",
         "local_id",
         "pending_change",
         "progress",
-        "told",
+        "reported",
     )
 
     role = Role.LEADER
@@ -41,20 +43,21 @@ class Leader(RoleState):
         self.announced = False
         """`BecameLeader` was reported: everything that was committed before is known to be committed."""
         self.pending_change: voter_changes.Pending | None = None
-        """A change of the voters whose requester waits for the answer (KIP-853)."""
-        self.told: dict[int, Voter] = {} if node.own is None else {node.local.id: node.own}
+        """A change of the voters with a requester that waits for the answer (KIP-853)."""
+        self.reported: dict[int, Voter] = {} if node.own is None else {node.local.id: node.own}
         """What static voters have reported about themselves in this epoch; an upgrade of kraft.version writes it to the
         log.
         """
-        self._heard: set[int] = set()
+        self._fetched_by: set[int] = set()
         self._quorum_deadline = node.now_ms + node.config.check_quorum_timeout_ms
-        self._told_ms: dict[int, int] = {}
+        self._contact_ms: dict[int, int] = {}
 
     @property
     def leader_id(self) -> int:
         return self.local_id
 
     def act(self, node: RaftReplica) -> None:
+        """Write what waits, advance the high watermark, announce the epoch. Resign if a majority is silent."""
         others = len(self.progress.voters) - (self.local_id in self.progress.voters)
         if others and node.now_ms >= self._quorum_deadline:
             node.resign()
@@ -68,7 +71,7 @@ class Leader(RoleState):
             node.ready.became_leader = self.epoch
             voter_changes.state_own(node)
         if others:
-            self._tell_epoch(node)
+            self._announce_epoch(node)
         self.progress.expire_observers(node.now_ms)
         voter_changes.settle(node, self)
 
@@ -95,30 +98,34 @@ class Leader(RoleState):
         self.progress.use(node.voters)
         self._quorum_deadline = node.now_ms + node.config.check_quorum_timeout_ms
 
-    def heard_from(self, node: RaftReplica, voter_id: int) -> None:
+    def note_fetch(self, node: RaftReplica, voter_id: int) -> None:
         """A voter has fetched in this epoch, so it still follows this leader (CheckQuorum)."""
         if voter_id not in self.progress.voters or voter_id == self.local_id:
             return
-        self._told_ms[voter_id] = node.now_ms
-        self._heard.add(voter_id)
-        self._heard &= self.progress.voters.keys()
-        if len(self._heard) + node.is_voter >= node.voters.majority:
-            self._heard.clear()
+        self._contact_ms[voter_id] = node.now_ms
+        self._fetched_by.add(voter_id)
+        self._fetched_by &= self.progress.voters.keys()
+        if len(self._fetched_by) + node.is_voter >= node.voters.majority:
+            self._fetched_by.clear()
             self._quorum_deadline = node.now_ms + node.config.check_quorum_timeout_ms
 
-    def _tell_epoch(self, node: RaftReplica) -> None:
+    def _announce_epoch(self, node: RaftReplica) -> None:
         for voter_id in self.progress.voters:
             if voter_id == self.local_id:
                 continue
-            told_ms = self._told_ms.get(voter_id)
-            if told_ms is not None and node.now_ms < told_ms + node.config.begin_quorum_epoch_interval_ms:
+            contact_ms = self._contact_ms.get(voter_id)
+            if contact_ms is not None and node.now_ms < contact_ms + node.config.begin_quorum_epoch_interval_ms:
                 continue
             voter = node.voters.get(voter_id)
             key = None if voter is None else voter.key
-            if node.ask(voter_id, BeginQuorumEpochRequest(self.epoch, self.local_id, key, node.cluster_id)):
-                self._told_ms[voter_id] = node.now_ms
+            if node.send_request(voter_id, BeginQuorumEpochRequest(self.epoch, self.local_id, key, node.cluster_id)):
+                self._contact_ms[voter_id] = node.now_ms
 
     def deadlines_ms(self, node: RaftReplica) -> list[int]:
+        """The times at which `act` has work:
+
+        appends, a voter change, contact to a majority, announcements of the epoch.
+        """
         times = []
         if not self.accumulator.is_empty:
             times.append(self.accumulator.first_ms + node.config.append_linger_ms)
@@ -127,5 +134,5 @@ class Leader(RoleState):
         if len(self.progress.voters) > 1 or not node.is_voter:
             times.append(self._quorum_deadline)
             interval = node.config.begin_quorum_epoch_interval_ms
-            times += [told + interval for told in self._told_ms.values()]
+            times += [contact + interval for contact in self._contact_ms.values()]
         return times

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 class Prospective(RoleState):
+    """A replica that sends pre-votes: would a majority elect it?"""
+
     __slots__ = ("_leader_id", "deadline", "tally")
 
     role = Role.PROSPECTIVE
@@ -30,12 +32,13 @@ class Prospective(RoleState):
         return self._leader_id
 
     def act(self, node: RaftReplica) -> None:
+        """Ask for pre-votes. Campaign if a majority grants them; give up if that is impossible or takes too long."""
         if self.tally.is_won:
             node.become_candidate()
         elif self.tally.is_lost or node.now_ms >= self.deadline:
             node.give_up_pre_vote(self._leader_id)
         else:
-            election.ask_for_votes(node, self.tally, pre_vote=True)
+            election.request_votes(node, self.tally, pre_vote=True)
 
     def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
         return [self.deadline]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 class Resigned(RoleState):
+    """A former leader in its last epoch, until another replica leads."""
+
     __slots__ = ("_successors", "deadline", "local_id", "unacknowledged")
 
     role = Role.RESIGNED
@@ -31,6 +33,7 @@ class Resigned(RoleState):
         return self.local_id
 
     def act(self, node: RaftReplica) -> None:
+        """Notify the voters. When all know it, end or look for another leader; campaign again after a time."""
         if node.is_shutting_down:
             if not self.unacknowledged or node.now_ms >= self.deadline:
                 node.finish_shutdown()
@@ -40,7 +43,7 @@ class Resigned(RoleState):
             return
         request = EndQuorumEpochRequest(self.epoch, self.local_id, self._successors, node.cluster_id)
         for voter_id in sorted(self.unacknowledged):
-            node.ask(voter_id, request)
+            node.send_request(voter_id, request)
         if not self.unacknowledged and not node.is_shutting_down:
             # Restarted, or all voters have acknowledged: another node may lead by now.
             replication.fetch_from_anyone(node)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RoleState:
-    """A role in one epoch: its state, and what it does on timers."""
+    """A role in one epoch: its state, and its work on timers."""
 
     __slots__ = ("epoch",)
 
@@ -27,7 +27,7 @@ class RoleState:
         return NOBODY
 
     def act(self, node: RaftReplica) -> None:
-        """Do what is due now. Called after every event. May change the node's role."""
+        """Do the work that is due now. Called after every event. May change the node's role."""
 
     def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
         """When `act` must run without an event. Times in the past are ignored."""

@@ -50,7 +50,7 @@ TRANSITIONS: Final[Mapping[Role | None, Mapping[Role, str]]] = {
         Role.FOLLOWER: "learns of the leader",
     },
     Role.LEADER: {
-        Role.RESIGNED: "stops, is asked to, hears no majority, or is no voter any more",
+        Role.RESIGNED: "stops, must resign, has no contact to a majority, or is no longer a voter",
         Role.UNATTACHED: "newer epoch",
         Role.FOLLOWER: "newer epoch with its leader",
     },

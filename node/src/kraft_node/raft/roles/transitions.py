@@ -1,5 +1,5 @@
-"""`RaftReplica`: how a replica changes its role and what it remembers. The new role's first `act` runs in the same
-step.
+"""`RaftReplica`: how a replica changes its role, and the state that it keeps. The new role's first `act` runs in the
+same step.
 
 `states` defines which role may follow which.
 """
@@ -51,9 +51,11 @@ class RaftReplica(ReplicaState):
         if self.log.last_epoch > state.epoch:
             self.state = self._durable_state = state = QuorumState()
             self.become_unattached(self.log.last_epoch)
-        elif self.may_stand and self._has_led(state):
+        elif self.may_campaign and self._has_led(state):
             self._become(Resigned(self, state.epoch, ()))
-        elif self.may_stand and not self.is_amnesiac and state.voted.matches(self.local) and state.leader_id == NOBODY:
+        elif (
+            self.may_campaign and not self.is_amnesiac and state.voted.matches(self.local) and state.leader_id == NOBODY
+        ):
             self._become(Candidate(self, state.epoch))
         elif state.leader_id in (NOBODY, self.local.id):
             self.become_unattached(state.epoch)
@@ -64,7 +66,7 @@ class RaftReplica(ReplicaState):
             self.become_unattached(state.epoch, state.leader_id)
         if isinstance(self.role, Unattached):
             # All voters may have just started: the first voter campaigns at once, not after a time-out.
-            self.role.election_deadline_ms = self.now_ms + self.stand_apart_ms()
+            self.role.election_deadline_ms = self.now_ms + self.campaign_delay_ms()
         if self.voters.is_only(self.local) and self.role.role is not Role.CANDIDATE:
             self.become_prospective()
 
@@ -109,11 +111,11 @@ class RaftReplica(ReplicaState):
         self._durable_state = None
         self.ready.state = self.state
         if isinstance(self.role, Unattached):
-            self.role.election_deadline_ms = self.now_ms + self.stand_apart_ms()
+            self.role.election_deadline_ms = self.now_ms + self.campaign_delay_ms()
 
-    def hear(self, voter_id: int, epoch: int) -> None:
+    def note_voter_epoch(self, voter_id: int, epoch: int) -> None:
         """Note the epoch that a voter reports."""
-        if self.is_amnesiac and self._amnesia is not None and self._amnesia.heard(self, voter_id, epoch):
+        if self.is_amnesiac and self._amnesia is not None and self._amnesia.note_epoch(self, voter_id, epoch):
             self.remember_again()
             if isinstance(self.role, Unattached):
                 self.role.election_deadline_ms += NEW_QUORUM_MS
@@ -146,12 +148,14 @@ class RaftReplica(ReplicaState):
         return self.now_ms + self.random_election_timeout_ms()
 
     def become_follower(self, epoch: int, leader_id: int) -> None:
+        """Follow the leader of `epoch`. A vote that was given in that epoch is kept."""
         assert leader_id != self.local.id, "law: a replica never follows itself"
         voted = self._voted_in(epoch)
         self._become(Follower(self, epoch, leader_id))
         self._remember(epoch, leader_id, voted)
 
     def become_prospective(self) -> None:
+        """Ask for pre-votes. A voter that may have lost its disk, or that loads a snapshot, waits instead."""
         if self.is_amnesiac or self.loading is not None:
             self._wait_on()
             return
@@ -165,6 +169,7 @@ class RaftReplica(ReplicaState):
             self.become_unattached(self.epoch, self.leader_id)
 
     def give_up_pre_vote(self, leader_id: int) -> None:
+        """Return to the former leader if it is known, otherwise wait without one."""
         if leader_id != NOBODY and voter_changes.is_known(self, leader_id):
             self.become_follower(self.epoch, leader_id)
         else:
@@ -177,11 +182,13 @@ class RaftReplica(ReplicaState):
         return self.epoch + 1
 
     def become_candidate(self) -> None:
+        """Begin the next epoch and vote for this replica. Raises EpochsExhausted."""
         epoch = self.next_epoch()
         self._become(Candidate(self, epoch))
         self._remember(epoch, NOBODY, self.local)
 
     def become_leader(self, granting: tuple[ReplicaKey, ...]) -> None:
+        """Lead the epoch: append LeaderChange with the voters that granted their votes."""
         assert self.is_quorum_state_durable, "law: a candidate counts its own vote once it is on disk (contract 3)"
         offset = self.log.end_offset
         self._become(Leader(self, offset))
@@ -200,6 +207,7 @@ class RaftReplica(ReplicaState):
         self._become(Resigned(self, self.epoch, successors))
 
     def remember_vote(self, candidate: ReplicaKey) -> None:
+        """Vote for the candidate, unless this replica has voted in this epoch. The vote is made durable."""
         if self.state.has_voted:
             return
         self._remember(self.epoch, NOBODY, candidate)

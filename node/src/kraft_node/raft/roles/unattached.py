@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class Unattached(RoleState):
+    """A replica that knows no leader of its epoch."""
+
     __slots__ = ("_leader_id", "election_deadline_ms")
 
     role = Role.UNATTACHED
@@ -31,16 +33,17 @@ class Unattached(RoleState):
         return self._leader_id
 
     def act(self, node: RaftReplica) -> None:
+        """Look for a leader; a voter campaigns after its election time-out."""
         # Records that this node wrote as a leader may not be on disk yet, and then it could not fetch.
         node.want_flush()
         if node.is_amnesiac:
             for voter_id in node.voters.ids:
                 if voter_id != node.local.id:
                     replication.fetch_from(node, voter_id)
-        elif node.may_stand and node.now_ms >= self.election_deadline_ms:
+        elif node.may_campaign and node.now_ms >= self.election_deadline_ms:
             node.become_prospective()
         else:
             replication.fetch_from_anyone(node)
 
     def deadlines_ms(self, node: RaftReplica) -> list[int]:
-        return [self.election_deadline_ms] if node.may_stand else []
+        return [self.election_deadline_ms] if node.may_campaign else []

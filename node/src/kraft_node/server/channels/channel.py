@@ -1,9 +1,9 @@
 """The client side: one connection to another node, with many requests on it (`Channel`).
 
 The first request makes the connection; after a failure the next request makes it again. After failures, attempts pause
-for increasing times. `kraft_protocol.client.session` holds the protocol of one connection: it negotiates versions, so
-that `version=None` means the newest version that both sides know, and matches responses with requests. Each request has
-its own time-out. Each `done` is called exactly once, on the event loop, never from within `send`.
+for increasing times. `kraft_protocol.client.session` holds the protocol of one connection. It negotiates versions, so
+`version=None` means the newest version that both sides know. It matches responses with requests. Each request has its
+own time-out. Each `done` is called exactly once, on the event loop, never from within `send`.
 
 Limits: pending requests, response size, and unsent request bytes.
 """
@@ -13,11 +13,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kraft_node.base.version import VERSION
 from kraft_protocol.client.backoff import Pauses
-from kraft_protocol.client.errors import ProtocolError, VersionError
+from kraft_protocol.client.errors import AuthenticationError, ClientError, ProtocolError, VersionError
+from kraft_protocol.client.security import NO_SECURITY, ClientSecurity
 from kraft_protocol.client.session import Session, Software, frame_length
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.api import ApiKey
@@ -26,8 +28,9 @@ from kraft_protocol.wire.frames import LENGTH_SIZE
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env, Timer
-    from kraft_node.base.net import Transport
+    from kraft_node.base.net import Receiver, Transport
     from kraft_node.base.request import RequestContext
+    from kraft_node.server.tls.listener_tls import ListenerTls
     from kraft_protocol.wire.classes import Message
 
 log = logging.getLogger("kraft_node.server.channels.channel")
@@ -54,7 +57,10 @@ second.
 """
 
 CONNECT_TIMEOUT_MS: Final = 10_000
-"""Maximum time for connecting and ApiVersions together."""
+"""Maximum time for connecting, ApiVersions and authentication together."""
+
+LANE: Final = "sasl:dial"
+"""The background lane of slow mechanisms."""
 
 
 class _Pending:
@@ -80,7 +86,16 @@ class _Pending:
 class Channel:
     """Sends requests to the node at `host:port`; `done` gets a response message, a KafkaError or an OSError."""
 
-    def __init__(self, env: Env, host: str, port: int, client_id: str, *, patient: bool = True) -> None:
+    def __init__(
+        self,
+        env: Env,
+        host: str,
+        port: int,
+        client_id: str,
+        *,
+        patient: bool = True,
+        security: ClientSecurity = NO_SECURITY,
+    ) -> None:
         """`patient`: after a failed attempt to connect, requests wait for the next attempt instead of failing at
         once."""
         self.env = env
@@ -90,10 +105,13 @@ class Channel:
         self.on_lost: Callable[[], None] | None = None
         """Called when the other side closes or refuses a connection: its process is gone or stopping."""
         self._patient = patient
+        self._security = security
         self._transport: Transport | None = None
         self._session: Session | None = None
         """The protocol's state of the connection; None while not connected."""
         self._connecting = False
+        self._renewing = False
+        """Whether no request may be sent, because the connection must be authenticated again."""
         self._attempt = 0
         self._not_before_ms = 0
         self._pauses = Pauses(PAUSE_FIRST_MS, PAUSE_MAX_MS)
@@ -169,7 +187,11 @@ class Channel:
             return
         self.env.scheduler.call_later(CONNECT_TIMEOUT_MS, self._connect_timed_out, attempt)
 
-        def connected(transport: Transport) -> _Link:
+        def connected(raw: Transport) -> Receiver:
+            tls = cast("ListenerTls | None", self._security.tls)
+            return link(raw) if tls is None else tls.dial(raw, self.host, link)
+
+        def link(transport: Transport) -> _Link:
             link = _Link(self, transport)
             if self._closed or attempt != self._attempt:
                 transport.abort()
@@ -181,7 +203,7 @@ class Channel:
             if attempt == self._attempt:
                 self._broken(error)
                 if isinstance(error, ConnectionRefusedError):
-                    self._tell_lost()
+                    self._notify_lost()
 
         self.env.net.connect(self.host, self.port, connected, failed)
 
@@ -195,22 +217,59 @@ class Channel:
     def _connected(self, transport: Transport) -> None:
         self._transport = transport
         self._have = 0
-        self._session = Session(Software(self.client_id, "kraftcluster", VERSION))
+        self._session = Session(
+            Software(self.client_id, "kraftcluster", VERSION), login=self._security.new_login(self.host)
+        )
         transport.write([self._session.hello()])
 
-    def _welcomed(self, session: Session, frame: memoryview) -> None:
+    def _welcome(self, session: Session, frame: memoryview) -> None:
+        """Process an answer before the session is ready, in a thread if the mechanism is slow."""
+        if session.is_slow:
+            self.env.background.submit(LANE, partial(session.welcome, frame), partial(self._welcomed, session))
+            return
         try:
             session.welcome(frame)
-        except ProtocolError as error:
-            self._drop(ConnectionAbortedError(f"{self.host}:{self.port} {error}"))
+        except (ClientError, OSError) as error:
+            self._welcomed(session, error)
+        else:
+            self._welcomed(session, None)
+
+    def _welcomed(self, session: Session, failure: BaseException | None) -> None:
+        if session is not self._session:
+            return
+        assert self._transport is not None
+        if failure is not None:
+            if isinstance(failure, AuthenticationError):
+                log.warning("authentication failed node=%s:%d error=%s", self.host, self.port, failure)
+            elif not isinstance(failure, ClientError | OSError):
+                log.error("authentication failed node=%s:%d", self.host, self.port, exc_info=failure)
+            self._drop(ConnectionAbortedError(f"{self.host}:{self.port} {failure}"))
             return
         if not session.is_ready:
-            assert self._transport is not None
             self._transport.write([session.hello()])
             return
         self._pauses.reset()
-        self._connecting = False
+        self._connecting = self._renewing = False
+        if session.renews_after_ms:
+            self.env.scheduler.call_later(session.renews_after_ms, self._renew, session)
         self._send_waiting()
+
+    def _renew(self, session: Session) -> None:
+        """Authenticate again (KIP-368) once all requests under way are answered; new requests wait."""
+        if session is self._session:
+            self._renewing = True
+            self.env.scheduler.call_later(CONNECT_TIMEOUT_MS, self._renewal_timed_out, session)
+            self._renew_if_idle(session)
+
+    def _renew_if_idle(self, session: Session) -> None:
+        login = self._security.new_login(self.host)
+        if not self._sent and login is not None and self._transport is not None:
+            session.authenticate_again(login)
+            self._transport.write([session.hello()])
+
+    def _renewal_timed_out(self, session: Session) -> None:
+        if session is self._session and self._renewing:
+            self._drop(TimeoutError(f"{self.host}:{self.port} did not authenticate within {CONNECT_TIMEOUT_MS} ms"))
 
     # Sending
 
@@ -219,6 +278,8 @@ class Channel:
         if session is None or not session.is_ready:
             if self._waiting:
                 self._connect_soon()
+            return
+        if self._renewing:
             return
         waiting, self._waiting = self._waiting, []
         for pending in waiting:
@@ -259,7 +320,7 @@ class Channel:
         return memoryview(self._buffer)[self._have :]
 
     def received(self, count: int) -> None:
-        """Handle complete responses; make room for the rest of an incomplete one."""
+        """Handle complete responses; make room for the rest of an incomplete response."""
         self._have += count
         position = 0
         while self._have - position >= LENGTH_SIZE:
@@ -308,7 +369,7 @@ class Channel:
         session = self._session
         assert session is not None, "a connection has a session"
         if not session.is_ready:
-            self._welcomed(session, frame)
+            self._welcome(session, frame)
             return
         try:
             response = session.response(frame)
@@ -316,6 +377,8 @@ class Channel:
             self._drop(ConnectionAbortedError(f"{self.host}:{self.port} {error}"))
             return
         self._sent.popleft().finish(response)
+        if self._renewing and session is self._session:
+            self._renew_if_idle(session)
 
     # The end of a connection
 
@@ -323,9 +386,9 @@ class Channel:
         """The transport is closed."""
         if transport is self._transport:
             self._broken(error or ConnectionResetError(f"{self.host}:{self.port} closed the connection"))
-            self._tell_lost()
+            self._notify_lost()
 
-    def _tell_lost(self) -> None:
+    def _notify_lost(self) -> None:
         """Called last, after the failures of pending requests."""
         if self.on_lost is not None and not self._closed:
             self.env.scheduler.call_soon(self.on_lost)
@@ -342,7 +405,7 @@ class Channel:
         self._last_problem = str(error)
         self._transport = None
         self._session = None
-        self._connecting = False
+        self._connecting = self._renewing = False
         self._attempt += 1
         self._not_before_ms = self.env.clock.monotonic_ms() + self._pauses.take()
         pending = [*self._sent, *self._waiting]

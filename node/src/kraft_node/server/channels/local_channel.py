@@ -76,13 +76,16 @@ class LocalChannel:
         client_id: str,
         handlers: Mapping[ApiKey, Handler],
         host: str = LOOPBACK,
+        principal: Callable[[], str] = lambda: ANONYMOUS,
     ) -> None:
+        """`principal`: the principal that the node's own requests would have over the network."""
         self.clock = env.clock
         self.scheduler = env.scheduler
         self.listener = listener
         self.client_id = client_id
         self.handlers = handlers
         self.host = host
+        self.principal = principal
         self.unanswered = 0
         self._keys: dict[type[Message], ApiKey] = {}
         self._correlation_id = 0
@@ -124,7 +127,7 @@ class LocalChannel:
             self.client_id if client is None else client.client_id,
             self.host if client is None else client.client_host,
             self.listener,
-            ANONYMOUS if client is None else client.principal,
+            self.principal() if client is None else client.principal,
             call,
             self.clock.monotonic_ms(),
             call.answer,

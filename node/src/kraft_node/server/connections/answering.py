@@ -49,8 +49,8 @@ class Answering(Received):
         self.closed = False
         self.held_bytes = 0
         """Bytes of answers in memory that the client has not read, as counted by `server.connections.unread`."""
-        # Unanswered requests in order, once there is one; what is to be sent; whether requests are being handled;
-        # whether reading is paused; what large requests that are not answered named.
+        # Unanswered requests in order, once a request waits; the bytes to send; whether requests are being handled;
+        # whether reading is paused; the items in unanswered large requests.
         self._waiting: deque[RequestContext] | None = None
         self._out: list[Outgoing] = []
         self._corked_bytes = 0
@@ -102,7 +102,7 @@ class Answering(Received):
         self._send_answered()
 
     def _send_answered(self) -> None:
-        """Send the answers whose earlier requests are all answered."""
+        """Send the answers that have no unanswered request before them."""
         waiting = self._waiting
         while waiting and waiting[0].output is not PENDING:
             first = waiting.popleft()
@@ -184,7 +184,7 @@ class Answering(Received):
         self._items = 0
 
     def mute(self, for_ms: int) -> None:
-        """Handle no requests for this time: the answer that goes out next asks the client to pause (KIP-219)."""
+        """Handle no requests for this time: the next answer makes the client pause (KIP-219)."""
         until_ms = self.server.clock.monotonic_ms() + for_ms
         if not self._muted or until_ms > self._muted_until_ms:
             self._muted = True
@@ -193,7 +193,7 @@ class Answering(Received):
 
     def _unmute(self, until_ms: int) -> None:
         if until_ms < self._muted_until_ms:
-            return  # it was told to be silent for longer meanwhile
+            return  # another answer made it pause for longer meanwhile
         self._muted = False
         if not self.closed:
             self.catch_up()

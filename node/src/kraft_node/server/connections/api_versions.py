@@ -1,9 +1,9 @@
-"""ApiVersions (18), versions 0-4, and the SASL requests on a plain listener.
+"""ApiVersions (18), versions 0-4, and the SASL requests, which `server.connections.authentication` handles.
 
 The table contains exactly the APIs that the listener serves. An API without a handler is not advertised, nor is
 telemetry, which has no receiver (KIP-714). Broker listeners advertise Produce from version 0, although nothing below 3
-is served, because librdkafka otherwise assumes that the broker is too old (KAFKA-18659). Features are those of the
-release; finalized features come from the committed metadata, whose offset is the epoch (KIP-584). A request with an
+is served, because librdkafka otherwise assumes that the broker is too old (KAFKA-18659). Features are the features of
+the release. Finalized features come from the committed metadata; its offset is the epoch (KIP-584). A request with an
 unsupported version is answered in version 0 with error 35, which names only ApiVersions' own range (KIP-511).
 """
 
@@ -44,7 +44,10 @@ class ApiVersions:
         *,
         is_broker: bool,
         kraft_version: Callable[[], int],
+        migrates: bool = False,
     ) -> None:
+        """`migrates`: this controller is ready to migrate a cluster from ZooKeeper (KIP-866)."""
+        self._migrates = migrates
         self._image = image
         self._kraft_version = kraft_version
         served = {**handlers, ApiKey.API_VERSIONS: self}
@@ -57,11 +60,16 @@ class ApiVersions:
         return ApiVersionsResponse.ApiVersion(int(key), lowest, spec.max_version)
 
     def __call__(self, ctx: RequestContext, request: Any) -> Any:
+        authentication = ctx.connection.authentication
+        if authentication is not None and not authentication.begin_versions():
+            return authentication.unexpected(ctx, ApiVersionsResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
         if ctx.api_version >= FIRST_VERSION_WITH_SOFTWARE:
             name, version = request.client_software_name, request.client_software_version
             if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
             ctx.connection.client_software = (name, version)
+        if authentication is not None:
+            authentication.versions_answered()
         image = self._image
         zero_is_known = ctx.api_version >= FIRST_VERSION_WITH_ZERO_MINIMUM
         features = [
@@ -79,6 +87,7 @@ class ApiVersions:
             supported_features=features,
             finalized_features_epoch=image.offset,
             finalized_features=finalized,
+            zk_migration_ready=self._migrates,
         )
 
     def fallback(self) -> Any:
@@ -88,14 +97,21 @@ class ApiVersions:
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])
 
 
-def sasl_handshake(ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
-    """SaslHandshake (17) on a listener without authentication."""
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+def sasl_handshake(ctx: RequestContext, request: Any) -> Any:
+    """SaslHandshake (17)."""
+    authentication = ctx.connection.authentication
+    if authentication is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    return authentication.handshake(ctx, request)
 
 
-def sasl_authenticate(ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
-    """SaslAuthenticate (36) on a listener without authentication."""
-    raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication")
+def sasl_authenticate(ctx: RequestContext, request: Any) -> Any:
+    """SaslAuthenticate (36)."""
+    authentication = ctx.connection.authentication
+    if authentication is None:
+        text = "SaslAuthenticate request received after successful authentication"
+        raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, text)
+    return authentication.authenticate(ctx, request)
 
 
 def with_connection_apis(
@@ -104,8 +120,9 @@ def with_connection_apis(
     *,
     is_broker: bool,
     kraft_version: Callable[[], int] = lambda: 0,
+    migrates: bool = False,
 ) -> tuple[dict[ApiKey, Handler], Callable[[], Any]]:
-    """`handlers` with the handlers that every plain listener has, and the fallback for unknown ApiVersions versions.
+    """`handlers` with the handlers that every listener has, and the fallback for unknown ApiVersions versions.
 
     `kraft_version` is not in the image: the quorum finalizes it in its control records (KIP-853).
     """
@@ -114,6 +131,6 @@ def with_connection_apis(
         ApiKey.SASL_HANDSHAKE: sasl_handshake,
         ApiKey.SASL_AUTHENTICATE: sasl_authenticate,
     }
-    versions = ApiVersions(table, image, is_broker=is_broker, kraft_version=kraft_version)
+    versions = ApiVersions(table, image, is_broker=is_broker, kraft_version=kraft_version, migrates=migrates)
     table[ApiKey.API_VERSIONS] = versions
     return table, versions.fallback

@@ -1,9 +1,9 @@
 """Receive memory: one scratch buffer for all connections of a loop, and large buffers for large requests.
 
-Between two reads almost every connection has no leftover bytes: it has no buffer and reads into the scratch buffer. The
-beginning of an incomplete small request is stored in exactly its size. A large request gets a buffer that receives its
-rest directly. Above a trusted size, the buffer grows with the received bytes, not with the announced length: a client
-that announces 2 GiB and sends ten bytes uses little memory.
+Between two reads almost every connection has no leftover bytes: it has no buffer and reads into the scratch buffer.
+The beginning of an incomplete small request is stored in exactly its size. A large request gets a buffer that receives
+its rest directly. Above a trusted size, the buffer grows with the received bytes, not with the announced length. A
+client that announces 2 GiB and sends ten bytes uses little memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SCRATCH_SIZE: Final = 256 * 1024
 """Maximum of one read: enough for sixteen default batches, and within the processor's cache."""
 
 LARGE: Final = 128 * 1024
-"""Larger requests get their own buffer; also the unit of such buffers' sizes."""
+"""Larger requests get their own buffer; also the unit of the sizes of these buffers."""
 
 LARGE_BEGUN: Final = 64 * 1024
 """Bytes of a large request that must arrive before it gets its buffer: thousands of announcements cost nothing."""
@@ -57,7 +57,7 @@ class BufferPool:
         return True
 
     def take(self, have: int, need: int) -> bytearray:
-        """A buffer for a request of `need` bytes of which `have` have arrived; larger than `have`."""
+        """A buffer for a request of `need` bytes after `have` bytes have arrived; larger than `have`."""
         size = need if need <= TRUSTED and self.lent + need <= TRUSTED_SUM_MAX else min(need, max(2 * have, LARGE))
         size = -(-size // LARGE) * LARGE
         self.lent += size
@@ -68,7 +68,7 @@ class BufferPool:
         return bytearray(size)
 
     def give(self, buffer: bytearray) -> None:
-        """Take a buffer back. The caller must not use it any more."""
+        """Take a buffer back. The caller must not use it afterwards."""
         size = len(buffer)
         self.lent -= size
         if self._kept_bytes + size <= KEPT_MAX:

@@ -18,8 +18,9 @@ import logging
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.request import ANONYMOUS, RequestContext
-from kraft_node.server.connections.answering import PRODUCE, SIZE, Answering
+from kraft_node.base.request import RequestContext
+from kraft_node.server.connections.answering import PRODUCE, SIZE
+from kraft_node.server.connections.authentication import Authenticating
 from kraft_node.server.connections.buffers import LARGE, LARGE_BEGUN
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.codec import decode_few, decode_from
@@ -63,7 +64,7 @@ _KEY: Final = Struct(">h")
 _KEY_VERSION_CORRELATION: Final = Struct(">hhi")
 
 
-class Connection(Answering):
+class Connection(Authenticating):
     """Reads requests for its listener `server`, and answers through `transport`."""
 
     __slots__ = (
@@ -77,25 +78,22 @@ class Connection(Answering):
         "_yielded",
         "client_software",
         "last_active_ms",
-        "principal",
-        "reply",
     )
 
     def __init__(self, server: ServerListener, transport: Transport, now_ms: int) -> None:
         super().__init__(server, transport)
-        self.principal = ANONYMOUS
         self.client_software: tuple[str, str] | None = None
         """Name and version in ApiVersions (KIP-511)."""
         self.last_active_ms = now_ms
-        self.reply = self._answer
-        # Of the last request: key, version, the header's bytes after the correlation id, their end, client id. The next
-        # one mostly has the same.
+        # Of the last request: key, version, the header's bytes after the correlation id, their end, client id. The
+        # next request mostly has the same.
         self._last_header: tuple[int, int, bytes, int, str | None] | None = None
         # Whether a request that may not pass a waiting Produce is next, and whether a handler has barred all others.
         self._held = False
         self._barred = False
         self._unsent_seen = 0
-        # Whether more waits for its turn; whether that is a request that is to be decoded in steps; what came of that.
+        # Whether more bytes wait for their turn; whether they are a request to decode in steps; the result of this
+        # decoding.
         self._yielded = False
         self._costly = False
         self._decoded: Any = None
@@ -121,6 +119,8 @@ class Connection(Answering):
         self._rest = None
         self._release_large()
         self._release_items()
+        if self.authentication is not None:
+            self.authentication.closed()
         self.server.gate.unread.forget(self)
         self.server.forget(self)
 
@@ -160,6 +160,9 @@ class Connection(Answering):
 
     def _work(self, view: memoryview, end: int) -> None:
         """Handle the received bytes view[:end] within the limits; send responses; keep the rest."""
+        if self._exchanges_tokens:
+            self._work_tokens(view, end)
+            return
         now_ms = self.server.clock.monotonic_ms()
         self.last_active_ms = now_ms
         position = 0
@@ -171,7 +174,7 @@ class Connection(Answering):
         may = self._may_handle()
         while may and end - position >= 4:
             (size,) = SIZE.unpack_from(view, position)
-            if not 8 <= size <= self.server.request_bytes_max:
+            if not 8 <= size <= self.request_bytes_max:
                 self._refuse_size(size)
                 return
             frame_end = position + 4 + size
@@ -224,7 +227,7 @@ class Connection(Answering):
         if self._waiting:
             self._held = True
             return False
-        api = self.server.apis.get(key)
+        api = self.apis.get(key)
         if size > COSTLY_BYTES and self._decoded is None and api is not None and api.speaks(version):
             self._yielded = self._costly = True
             return False
@@ -276,14 +279,14 @@ class Connection(Answering):
         return handled >= TURN_COSTS or self.server.clock.monotonic_ms() - start_ms >= TURN_MS
 
     def _turn(self) -> bool:
-        """Continue with received bytes, as a job of the listener."""
+        """Continue with received bytes, in a job of the listener."""
         self._yielded = False
         if not self.closed and self._may_handle():
             self._work_again()
         return False
 
     def bar(self) -> None:
-        """Handle no further request, not even a Produce, until `unbar`: for a handler whose request must finish
+        """Handle no further request, not even a Produce, until `unbar`: for a handler with a request that must finish
         first."""
         self._barred = True
 
@@ -337,7 +340,7 @@ class Connection(Answering):
                 self.transport.resume_reading()
 
     def _memory_freed(self) -> None:
-        """Another large request was handled: there may be memory for this one."""
+        """Another large request was handled: this request may have memory now."""
         self._short = False
         if not self.closed and not self._yielded:
             self._yielded = True
@@ -347,7 +350,7 @@ class Connection(Answering):
         """Handle one request; None if the connection must be closed."""
         server = self.server
         key, version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
-        api = server.apis.get(key)
+        api = self.apis.get(key)
         if api is None or not api.min_version <= version <= api.max_version:
             return self._refuse_api(frame, key, version, correlation_id, now_ms)
         try:
@@ -437,16 +440,19 @@ class Connection(Answering):
 
     def _refuse_size(self, size: int) -> None:
         self._burst = False
-        limit = self.server.request_bytes_max
-        self._log_refusal(f"request size {size} is outside of 8 to {limit} (socket.request.max.bytes)")
+        key = "socket.request.max.bytes" if self.apis is self.server.apis else "sasl.server.max.receive.size"
+        self._log_refusal(f"request size {size} is outside of 8 to {self.request_bytes_max} ({key})")
         self.close()
 
     def _refuse_api(
         self, frame: memoryview, key: int, version: int, correlation_id: int, now_ms: int
     ) -> ApiMetrics | None:
         """Handle an unsupported request: ApiVersions falls back to version 0, all others close the connection."""
-        api = self.server.apis.get(API_VERSIONS)
+        api = self.apis.get(API_VERSIONS)
         if key == API_VERSIONS and api is not None and self.server.versions_fallback is not None:
+            if self.authentication is not None and not self.authentication.begin_versions():
+                self._log_refusal(f"{api.name} version {version} during authentication, after a first one")
+                return None
             try:
                 # Whatever the version, the header has a known form.
                 decode_request_header(frame)
@@ -461,11 +467,10 @@ class Connection(Answering):
             ctx.finish()
             self._take(ctx, self.server.versions_fallback())
             return api.metrics
+        if self.apis is self.server.early_apis:
+            return self._refuse_early(frame, key, version, now_ms)
         self._log_refusal(f"api key {key} version {version} is not served on this listener")
         return None
-
-    def _log_refusal(self, reason: str) -> None:
-        self.server.refused(self.peer_host, reason)
 
 
 def _as_version(frame: memoryview, version: int) -> memoryview:

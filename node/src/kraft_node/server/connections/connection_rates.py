@@ -2,7 +2,7 @@
 
 As in Kafka: above the rate of the node or the listener, new connections wait, one after the other. Above the rate of
 its address, a connection is closed after a delay, so that the client retries later. The node's rate does not hold back
-the inter-broker listener if there are other listeners.
+the inter-broker listener, if other listeners exist.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Arrivals:
         self._doomed.discard(connection)
 
     def _go_on(self, rates: ConnectionRates) -> None:
-        """Give each connection its turn; a connection that must wait holds up those after it."""
+        """Give each connection its turn; a connection that must wait holds up the connections after it."""
         while self._waiting:
             first = next(iter(self._waiting))
             wait_ms = rates.wait_ms(self._listener, self._env.clock.monotonic_ms())

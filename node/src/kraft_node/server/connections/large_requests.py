@@ -75,7 +75,7 @@ class LargeRequests:
                 return end.value[0], items
             items += STEP_ITEMS
             if items > FEW_ITEMS and self.held + items > HELD_MAX:
-                raise TooManyItems(f"unanswered requests hold {self.held} items, and this one {items} or more")
+                raise TooManyItems(f"unanswered requests hold {self.held} items, and this request {items} or more")
             yield
             if not is_wanted():
                 return None

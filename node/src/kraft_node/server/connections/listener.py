@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kraft_node.base.turns import OneByOne, Turns
+from kraft_node.server.connections.authentication import EARLY_APIS, NO_SECURITY, ListenerSecurity
 from kraft_node.server.connections.connection import Connection
 from kraft_node.server.connections.connection_rates import Arrivals
 from kraft_node.server.connections.large_requests import LargeRequests
@@ -139,7 +140,7 @@ class ConnectionLimiter:
     """The unread answers; created with the first listener."""
 
     def __init__(self, limits: Limits, *, inter_broker: str | None = None, controllers: Iterable[str] = ()) -> None:
-        """`inter_broker`: the listener of brokers, if clients use another one."""
+        """`inter_broker`: the listener of brokers, if clients use another listener."""
         self.limits = limits
         self.listeners: list[ServerListener] = []
         self._inter_broker = inter_broker
@@ -228,6 +229,7 @@ class ServerListener:
         versions_fallback: Callable[[], Any] | None = None,
         quotas: QuotaPolicy = NO_QUOTAS,
         held: bool = False,
+        security: ListenerSecurity = NO_SECURITY,
     ) -> None:
         self.env = env
         self.clock = env.clock
@@ -243,6 +245,9 @@ class ServerListener:
         self.apis = {
             int(key): ServedApi(API[key], handler, metrics.api(key, API[key].name)) for key, handler in handlers.items()
         }
+        self.security = security
+        self.early_apis = {int(key): self.apis[int(key)] for key in EARLY_APIS if int(key) in self.apis}
+        """The APIs of connections without a principal."""
         produce = self.apis.get(int(ApiKey.PRODUCE))
         self.produce_metrics = None if produce is None else produce.metrics
         self.connections: dict[Connection, None] = {}
@@ -277,6 +282,10 @@ class ServerListener:
             transport.abort()
             return _Refused()
         self.accepted += 1
+        tls = self.security.tls
+        return self._connect(transport) if tls is None else tls.serve(transport, self, self._connect)
+
+    def _connect(self, transport: Transport) -> Connection:
         connection = Connection(self, transport, self.clock.monotonic_ms())
         self.connections[connection] = None
         if self.gate.rates is not None and self.gate.rates.is_limited:
@@ -354,7 +363,7 @@ class ServerListener:
             self.pool.trim()
 
     def _forgive(self, stalled_ms: int, now_ms: int) -> None:
-        """The node itself was paused: clients are not idle because of that."""
+        """The node itself was paused: this does not make clients idle."""
         for connection in self.connections:
             connection.last_active_ms = min(now_ms, connection.last_active_ms + stalled_ms)
 

@@ -1,4 +1,4 @@
-"""The unhandled bytes of a connection: none, some, or the first part of a large request."""
+"""The unhandled bytes of a connection: no bytes, some bytes, or the first part of a large request."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Received(ABC):
         large[: self._have] = begin
 
     def _grow(self, large: bytearray) -> None:
-        """Enlarge the buffer of a request whose announced length was not trusted."""
+        """Enlarge the buffer of a request with an announced length that was not trusted."""
         self._large = larger = self.server.pool.take(self._have, self._need)
         larger[: self._have] = large
         self.server.pool.give(large)

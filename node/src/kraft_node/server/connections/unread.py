@@ -1,9 +1,9 @@
 """Unread answers in memory: a limit for the whole node, so that slow readers cannot use all memory.
 
-A connection handles nothing more while a megabyte is unsent, but one answer may be large, and there may be thousands of
-connections. Above `UNREAD_MAX` bytes in total, a connection with unread answers handles nothing more, and connections
-that read nothing for `PATIENCE_MS` are aborted, the largest amounts first. Above twice that limit the largest amount is
-aborted at once.
+A connection handles nothing more while a megabyte is unsent, but one answer may be large, and there may be thousands
+of connections. Above `UNREAD_MAX` bytes in total, a connection with unread answers handles no more requests.
+Connections that read nothing for `PATIENCE_MS` are aborted, the largest amounts first. Above twice that limit the
+largest amount is aborted at once.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What the node reports about itself: metrics, probes, status."""
+"""The reports of the node about itself: metrics, probes, status."""

@@ -1,8 +1,8 @@
 """The error codes in a response: Kafka's `ErrorsPerSec`, with NONE for successes.
 
-The positions of codes are compiled from the response's schema when its API first answers: one list comprehension,
-which costs some tenths of a microsecond per request. `server.monitoring.metrics` uses it; the rules are those of
-Kafka's response classes.
+The positions of codes are compiled from the response's schema when its API first answers. The result is a list
+comprehension, which costs some tenths of a microsecond per request. `server.monitoring.metrics` uses it; the rules are
+the same as in Kafka's response classes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ UNCOUNTED: Final = {
     "DescribeUserScramCredentialsResponse": ("error_code",),
     "MetadataResponse": ("error_code",),
 }
-"""Top-level fields, or lists, whose codes Kafka does not count."""
+"""Top-level fields, or lists, with codes that Kafka does not count."""
 ONLY_WITHOUT: Final = {
+    "AddPartitionsToTxnResponse": "results_by_topic_v3_and_below",
     "FindCoordinatorResponse": "coordinators",
     "OffsetFetchResponse": "groups",
 }
@@ -36,7 +37,7 @@ ONLY_FAILURES: Final = frozenset(
 
 
 def codes_of(response: type[Message]) -> Codes:
-    """The function that lists the codes of responses of that class, 0 for each success."""
+    """The function that lists the codes of responses of the class, 0 for each success."""
     name = response.SCHEMA.name
     uncounted = UNCOUNTED.get(name, ())
     found = [text for path, text in _places(response.SCHEMA.top, "m", 0) if not set(path).intersection(uncounted)]

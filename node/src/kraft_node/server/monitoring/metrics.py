@@ -1,10 +1,10 @@
 """Counters and histograms of requests, and the registry that prints all metrics for Prometheus.
 
-Names are those of Kafka's JMX beans under the usual exporter rules: lower case, domain, type and name joined by
-underscores, tags as labels. The registry is our own: the text format is simple, and a client library would add 14 MiB
-to an idle node.
+Names follow Kafka's JMX beans under the usual exporter rules: lower case, domain, type and name joined by underscores,
+tags as labels. The registry is our own: the text format is simple, and a client library would add 14 MiB to an idle
+node.
 
-The hot path costs one or two additions per request; everything else is computed on reading.
+The hot path costs one or two additions per request; all other figures are computed on reading.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from kraft_node.base.histogram import Histogram
 from kraft_node.server.monitoring.error_counts import codes_of
 from kraft_protocol.errors import ErrorCode
 
@@ -20,82 +21,11 @@ if TYPE_CHECKING:
     from kraft_node.server.monitoring.error_counts import Codes
     from kraft_protocol.wire.classes import Message
 
-QUANTILES: Final = (("0.50", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.98", 0.98), ("0.99", 0.99), ("0.999", 0.999))
-"""The quantiles of Kafka's histograms."""
-
-BUCKETS: Final = 256
-"""Log-linear buckets, 4 per power of two: values up to 2^64 with an error of at most a quarter."""
-
-GENERATION_MS: Final = 60_000
-"""A histogram covers the present and the previous generation: the last one to two minutes."""
-
 Labels: TypeAlias = "tuple[tuple[str, str], ...]"
 Sample: TypeAlias = "tuple[Labels, float]"
 Family: TypeAlias = "tuple[str, str, Iterable[Sample]]"
 """Name, type (counter, gauge), samples."""
 Collector: TypeAlias = Callable[[], Iterable[Family]]
-
-
-def bucket_of(value: int) -> int:
-    """The bucket of `value` (not negative)."""
-    if value < 4:
-        return value
-    shift = value.bit_length() - 3
-    return min(4 * shift + (value >> shift), BUCKETS - 1)
-
-
-def bucket_top(bucket: int) -> int:
-    """The largest value of a bucket."""
-    if bucket < 4:
-        return bucket
-    shift = bucket // 4 - 1
-    return ((bucket % 4 + 5) << shift) - 1
-
-
-class Histogram:
-    """Counts of non-negative integers; buckets exist once used."""
-
-    __slots__ = ("_now", "_past", "_since_ms", "count", "max", "total")
-
-    def __init__(self) -> None:
-        self._now: dict[int, int] = {}
-        self._past: dict[int, int] = {}
-        self._since_ms = 0
-        self.count = 0
-        self.total = 0
-        self.max = 0
-
-    def observe(self, value: int, times: int = 1) -> None:
-        """Count `value`, `times` times."""
-        bucket = bucket_of(value) if value > 0 else 0
-        self._now[bucket] = self._now.get(bucket, 0) + times
-        self.count += times
-        self.total += value * times
-        self.max = max(self.max, value)
-
-    def turn(self, now_ms: int) -> None:
-        """Start a new generation if the present one is old; called by readers."""
-        if now_ms - self._since_ms >= GENERATION_MS:
-            self._past, self._now = (self._now if now_ms - self._since_ms < 2 * GENERATION_MS else {}), {}
-            self._since_ms = now_ms
-
-    def quantiles(self) -> list[tuple[str, int]]:
-        """The upper bounds of the recent values' `QUANTILES`."""
-        counts = dict(self._past)
-        for bucket, count in self._now.items():
-            counts[bucket] = counts.get(bucket, 0) + count
-        total = sum(counts.values())
-        ordered = sorted(counts.items())
-        found = []
-        for name, share in QUANTILES:
-            rank, seen, value = share * total, 0, 0
-            for bucket, count in ordered:
-                seen += count
-                value = bucket_top(bucket)
-                if seen >= rank:
-                    break
-            found.append((name, min(value, self.max)))
-        return found
 
 
 class ApiMetrics:
@@ -181,7 +111,7 @@ def _error_name(code: int) -> str:
     return (ErrorCode(code) if known else ErrorCode.UNKNOWN_SERVER_ERROR).name
 
 
-class Registry:
+class MetricsRegistry:
     """Prints the families of its collectors in Prometheus' text format 0.0.4."""
 
     CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

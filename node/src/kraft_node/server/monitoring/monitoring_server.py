@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.server.monitoring.metrics import Registry
+from kraft_node.server.monitoring.metrics import MetricsRegistry
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env
@@ -23,7 +23,8 @@ REQUEST_MAX: Final = 8 * 1024
 """Maximum size of a request with all headers: a scraper sends a few hundred bytes."""
 
 CONNECTIONS_MAX: Final = 64
-"""A probe and a scraper or two use one each; a new connection replaces the one that was silent longest."""
+"""A probe and a scraper or two use one connection each; a new connection replaces the connection that was silent
+longest."""
 
 UNSENT_MAX: Final = 1024 * 1024
 """Unsent answer bytes that may be pending when the next request arrives."""
@@ -43,7 +44,7 @@ class HttpServer:
     """Serves `registry`. `not_ready` returns why clients are not served, None if they are; `status` returns JSON."""
 
     def __init__(
-        self, env: Env, registry: Registry, not_ready: Callable[[], str | None], status: Callable[[], str] = str
+        self, env: Env, registry: MetricsRegistry, not_ready: Callable[[], str | None], status: Callable[[], str] = str
     ) -> None:
         self._env = env
         self._registry = registry
@@ -68,7 +69,7 @@ class HttpServer:
         self.open[session] = None
         return session
 
-    def heard(self, session: _Session) -> None:
+    def note_request(self, session: _Session) -> None:
         """Note that the session has sent a request."""
         if session in self.open:
             del self.open[session]
@@ -87,7 +88,7 @@ class HttpServer:
             return 405, TEXT, "only GET and HEAD\n"
         path = target.partition("?")[0]
         if path == "/metrics":
-            return 200, Registry.CONTENT_TYPE, self._registry.text()
+            return 200, MetricsRegistry.CONTENT_TYPE, self._registry.text()
         if path == "/livez":
             return 200, TEXT, "ok\n"
         if path == "/readyz":
@@ -95,7 +96,7 @@ class HttpServer:
             return (200, TEXT, "ok\n") if reason is None else (503, TEXT, reason + "\n")
         if path == "/status":
             return 200, JSON, self._status()
-        return 404, TEXT, "there are /metrics, /livez, /readyz and /status\n"
+        return 404, TEXT, "the paths are /metrics, /livez, /readyz and /status\n"
 
 
 class _Session:
@@ -128,11 +129,11 @@ class _Session:
                 return
 
     def _serve(self, lines: list[str]) -> bool:
-        """Answer one request. Returns whether the next one may follow."""
+        """Answer one request. Returns whether the next request may follow."""
         if self.transport.unsent_bytes > UNSENT_MAX:
             self.transport.abort()
             return False
-        self.server.heard(self)
+        self.server.note_request(self)
         words = lines[0].split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             self._send(400, TEXT, "not HTTP/1\n", keep=False, head=False)

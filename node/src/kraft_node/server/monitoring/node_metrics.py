@@ -1,8 +1,8 @@
 """The metrics of the node's parts, under the names of Kafka's metrics (kafka.server, kafka.controller, kafka.log).
 
-Names and labels are those that jmx_exporter prints with the rules of Strimzi's kafka-metrics.yaml, which many
-dashboards and alerts use; tests compare them with the JMX beans of a running Apache Kafka. Everything is computed on
-reading; nothing here costs time in requests.
+Names and labels are as jmx_exporter prints them with the rules of Strimzi's kafka-metrics.yaml, which many dashboards
+and alerts use. Tests compare them with the JMX beans of a running Apache Kafka. Everything is computed on reading;
+nothing here costs time in requests.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.version import COMPATIBLE_KAFKA_VERSION, VERSION
 from kraft_node.metadata.features import METADATA_VERSION
+from kraft_node.server.monitoring.security_metrics import labels_of, security_metrics
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Clock
     from kraft_node.log.compaction.cleaner import Cleaner
     from kraft_node.log.manager.directory import Directory
     from kraft_node.metadata.image import MetadataImage
-    from kraft_node.server.monitoring.metrics import Family, Registry, Sample
+    from kraft_node.server.monitoring.metrics import Family, MetricsRegistry, Sample
     from kraft_node.server.node import Node
 
 NO_LABELS: Final = ()
@@ -53,7 +54,7 @@ class NodeMetrics:
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    def register(self, registry: Registry) -> None:
+    def register(self, registry: MetricsRegistry) -> None:
         """Register all collectors at `registry`."""
         clock = self._node.env.clock
         registry.register(lambda: self._node.metrics.collect(clock.monotonic_ms()))
@@ -83,13 +84,23 @@ class NodeMetrics:
         listeners = self._node.listeners
 
         def per(read: Any) -> list[Sample]:
-            # One loop serves every listener: it corresponds to Kafka's first processor.
-            return [((("listener", one.name), ("networkProcessor", "0")), float(read(one))) for one in listeners]
+            return [(labels_of(one), float(read(one))) for one in listeners]
 
         prefix = "kafka_server_socket_server_metrics_"
         yield prefix + "connection_count", "gauge", per(lambda one: len(one.connections))
         yield prefix + "connection_creation_total", "counter", per(lambda one: one.accepted)
         yield "kraft_server_connection_refusals_total", "counter", per(lambda one: one.refusals)
+        now_ms = self._node.env.clock.monotonic_ms()
+        yield from security_metrics(listeners, self._node.security.sasl, now_ms)
+        if (tls := self._node.security.tls) is not None:
+            served = {one.name: one.security.tls for one in listeners if one.security.tls is not None}
+            names = [(name, (("listener", name),)) for name in served]
+            done = [(labels, float(served[name].counts.succeeded.total)) for name, labels in names]
+            yield "kraft_tls_handshakes_total", "counter", done
+            failed = [(labels, float(served[name].counts.failed.total)) for name, labels in names]
+            yield "kraft_tls_handshake_failures_total", "counter", failed
+            yield _one("kraft_tls_handshakes_unfinished", tls.unfinished)
+            yield _one("kraft_tls_certificate_exchanges_total", tls.reloads, "counter")
 
     def _raft(self) -> Iterable[Family]:
         raft = self._node.raft
@@ -218,17 +229,40 @@ class NodeMetrics:
         broker = self._node.broker
         if broker is None:
             return
+        from kraft_node.broker.coordinators.group.consumer.group import GroupState  # noqa: PLC0415  (only brokers)
+        from kraft_node.server.monitoring.coordinator_metrics import runtime_metrics  # noqa: PLC0415
+
+        now_ms = self._node.env.clock.monotonic_ms()
+        yield from runtime_metrics("group", broker.groups.runtime, now_ms)
+        transactions = broker.transactions
+        yield from runtime_metrics("transaction", transactions.runtime, now_ms)
+        prefix = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
+        yield _one(prefix + "unknowndestinationqueuesize", transactions.sender.without_leader)
+        yield _one(prefix + "logappendretryqueuesize", transactions.waiting_completions)
+
         states: dict[str, int] = {"preparingrebalance": 0, "completingrebalance": 0, "stable": 0, "dead": 0, "empty": 0}
+        of_consumers = {state.value.lower(): 0 for state in GroupState}
         offsets = 0
         for shard in broker.groups.shards.values():
             offsets += shard.offsets.count
             for group in shard.groups.values():
                 states[group.state.value.lower()] += 1
+            for consumer_group in shard.consumers.values():
+                of_consumers[consumer_group.state.value.lower()] += 1
         prefix = "kafka_coordinator_group_groupmetadatamanager_"
         yield _one(prefix + "numgroups", sum(states.values()))
         for state, count in states.items():
             yield _one(prefix + "numgroups" + state, count)
         yield _one(prefix + "numoffsets", offsets)
+        prefix = "kafka_server_group_coordinator_metrics_"
+        counts = (("classic", sum(states.values())), ("consumer", sum(of_consumers.values())))
+        yield prefix + "group_count", "gauge", [((("protocol", name),), float(count)) for name, count in counts]
+        by_state = [((("state", state),), float(count)) for state, count in of_consumers.items()]
+        yield prefix + "consumer_group_count", "gauge", by_state
+        rebalances = ((NO_LABELS, float(broker.groups.services.rebalances)),)
+        yield prefix + "consumer_group_rebalance_count", "counter", list(rebalances)
+        failures = [(NO_LABELS, float(broker.groups.services.assignor_failures))]
+        yield "kraft_group_assignor_failures_total", "counter", failures
 
     def _topics(self) -> Iterable[Family]:
         """kafka.server:type=BrokerTopicMetrics, for the replicas opened since the start."""

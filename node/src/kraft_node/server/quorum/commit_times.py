@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from kraft_node.server.monitoring.metrics import Histogram
+from kraft_node.base.histogram import Histogram
 
 WAITING_MAX: Final = 10_000
 """Maximum of measured pending appends. Further appends are committed unmeasured, and visible as lag anyway."""

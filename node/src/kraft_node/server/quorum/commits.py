@@ -43,12 +43,12 @@ class _Own:
 class Commits:
     """Updates the image of one driver to the high watermark, and calls its hooks."""
 
-    __slots__ = ("_delivering", "_driver", "_news", "_own", "_snapshot_ms", "applied", "committed")
+    __slots__ = ("_delivering", "_driver", "_hook_calls", "_own", "_snapshot_ms", "applied", "committed")
 
     def __init__(self, driver: RaftDriver) -> None:
         self._driver = driver
         self._own: deque[_Own] = deque()
-        self._news: deque[tuple[Callable[..., None], tuple[int, ...]]] = deque()
+        self._hook_calls: deque[tuple[Callable[..., None], tuple[int, ...]]] = deque()
         self._delivering = False
         self._snapshot_ms = -1
         """The latest append time in the snapshot that is being loaded."""
@@ -66,55 +66,55 @@ class Commits:
         assert high_watermark >= self.committed, "law: the high watermark never decreases (contract 7)"
         self.committed = high_watermark
         entry = (self._apply_committed, (high_watermark,))
-        if self._news and self._news[-1][0] == self._apply_committed:
-            self._news[-1] = entry
+        if self._hook_calls and self._hook_calls[-1][0] == self._apply_committed:
+            self._hook_calls[-1] = entry
         else:
-            self._news.append(entry)
+            self._hook_calls.append(entry)
 
     def note_leader(self, epoch: int) -> None:
-        self._news.append((self._tell, (0, epoch)))
+        self._hook_calls.append((self._notify_leadership, (0, epoch)))
 
     def note_lost(self, epoch: int) -> None:
         self._own.clear()
-        self._news.append((self._tell, (1, epoch)))
+        self._hook_calls.append((self._notify_leadership, (1, epoch)))
 
     def note_leader_changed(self, leader_id: int, epoch: int) -> None:
-        self._news.append((self._tell_leader_changed, (leader_id, epoch)))
+        self._hook_calls.append((self._notify_leader_changed, (leader_id, epoch)))
 
     # Calling the hooks.
 
-    def _tell(self, which: int, epoch: int) -> None:
+    def _notify_leadership(self, which: int, epoch: int) -> None:
         driver = self._driver
         for hook in driver.on_lost_leadership if which else driver.on_leader:
             hook(epoch)
 
-    def _tell_leader_changed(self, leader_id: int, epoch: int) -> None:
+    def _notify_leader_changed(self, leader_id: int, epoch: int) -> None:
         for hook in self._driver.on_leader_changed:
             hook(leader_id, epoch)
 
     def deliver_soon(self) -> None:
         """Deliver later: the caller must not be notified of commits in the middle of its own work."""
-        if self._news:
+        if self._hook_calls:
             self._driver.env.scheduler.call_soon(self.deliver)
 
     def deliver(self) -> None:
-        """Call the hooks for what has happened, in order; a long catch-up yields to the loop in between."""
+        """Call the hooks for the new commits and leaders, in order; a long catch-up yields to the loop in between."""
         driver = self._driver
         if self._delivering or driver.stepping:
             return
         self._delivering = True
         try:
-            driver.guarded("delivering commits", self._tell_news)
+            driver.guarded("delivering commits", self._run_hooks)
         finally:
             self._delivering = False
 
-    def _tell_news(self) -> None:
+    def _run_hooks(self) -> None:
         driver = self._driver
-        while self._news and not driver.failed:
-            tell, what = self._news.popleft()
-            tell(*what)
-            if tell == self._apply_committed and self.applied < what[0]:
-                self._news.appendleft((tell, what))
+        while self._hook_calls and not driver.failed:
+            hook, what = self._hook_calls.popleft()
+            hook(*what)
+            if hook == self._apply_committed and self.applied < what[0]:
+                self._hook_calls.appendleft((hook, what))
                 driver.env.scheduler.call_soon(self.deliver)
                 break
 
@@ -177,7 +177,7 @@ class Commits:
         self._scan_control_records()
 
     def _scan_control_records(self) -> None:
-        """Find the voters in the log after the snapshot: they count before anything else is read."""
+        """Find the voters in the log after the snapshot: they count before other records are read."""
         driver = self._driver
         position = self.applied
         while position < driver.storage.end_offset:
@@ -207,7 +207,7 @@ class Commits:
         driver.loader.publish(is_snapshot=True)
 
     def _values_in(self, snapshot: SnapshotId, control_offset: int) -> Iterator[bytes]:
-        """The encoded records of a snapshot; what its control records say goes to the voters' history."""
+        """The encoded records of a snapshot; the voters in its control records go to the voters' history."""
         driver = self._driver
         for data in driver.storage.snapshot_batches(snapshot):
             for header in iter_headers(data):

@@ -29,7 +29,7 @@ from kraft_node.metadata.log_batches import (
 )
 from kraft_node.metadata.prepared import Prepared, encoded_batches
 from kraft_node.metadata.records import decode_record
-from kraft_node.metadata.snapshot_state import told_snapshot
+from kraft_node.metadata.snapshot_state import snapshot_end_of
 from kraft_node.raft import describe_quorum, events, wire_form
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.log_view import LogView, SnapshotId
@@ -86,8 +86,8 @@ class RaftDriver:
     ) -> None:
         """Create the driver.
 
-        `peers(node_id)` returns the channel to another voter; None if there is none. `listener` is the name of the
-        other controllers' listener. `bootstrap_servers` are asked for the leader while no voters are known.
+        `peers(node_id)` returns the channel to another voter; None without a channel. `listener` is the name of the
+        other controllers' listener. `bootstrap_servers` get requests for the leader while no voters are known.
         `guards_empty_disk`: a static voter that has never saved a quorum-state may have lost its disk
         (`raft.membership.amnesia`). `faults` gets fatal errors with their `place`.
         """
@@ -146,7 +146,7 @@ class RaftDriver:
 
     @property
     def started(self) -> bool:
-        """Whether there is a core."""
+        """Whether the core exists."""
         return self._node is not None
 
     @property
@@ -184,7 +184,7 @@ class RaftDriver:
         return self.commits.applied
 
     def bootstrap_records(self) -> list[Any]:
-        """The records that formatting wrote for the first controller; empty if there are none."""
+        """The records that formatting wrote for the first controller; may be empty."""
         values = self.storage.bootstrap_records()
         if values:
             return [decode_record(value) for value in values]
@@ -243,8 +243,8 @@ class RaftDriver:
         """The offsets of the records if they are scheduled next. Nothing changes.
 
         `atomic`: all in one batch, committed or lost together; otherwise as many batches as needed. Raises NotLeader
-        unless this node leads `epoch`, EncodeError for an invalid record, and BatchTooLarge if an atomic append can
-        never fit or the disk cannot keep up.
+        unless this node leads `epoch`, and EncodeError for an invalid record. Raises BatchTooLarge if an atomic append
+        can never fit or the disk cannot keep up.
         """
         if self.failed:
             raise NotLeader("this node has failed")
@@ -279,7 +279,7 @@ class RaftDriver:
             self.commits.deliver_soon()
 
     def resign(self, epoch: int) -> None:
-        """The controller cannot continue in that epoch: resign. Harmless if the epoch is over already."""
+        """The controller cannot continue in the epoch: resign. Harmless if the epoch is over already."""
         if self.node.epoch == epoch and self.node.leader_id == self.local.id:
             self.step(events.Resign(epoch))
 
@@ -293,7 +293,7 @@ class RaftDriver:
             self.step(events.Shutdown())
 
     def learned(self, node_id: int) -> None:
-        """A controller with an unknown id exists: it can be asked for the leader."""
+        """A controller with an unknown id exists: it may know the leader."""
         self.step(events.Learned(node_id), deliver=False)
         self.commits.deliver_soon()
 
@@ -323,10 +323,10 @@ class RaftDriver:
         except wire_form.NotAboutMetadata:
             return wire_form.not_about_metadata(message)
         if isinstance(request, FetchRequest):
-            self.snapshot_lags.note(request.replica.id, told_snapshot(message))
+            self.snapshot_lags.note(request.replica.id, snapshot_end_of(message))
         elif isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
             self.peers.learn_leader(message, request.epoch)
-        self.step(events.Asked(ctx, request))
+        self.step(events.Requested(ctx, request))
         return None
 
     def _describe(self, ctx: RequestContext, message: Any) -> Any:

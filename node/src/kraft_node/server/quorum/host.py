@@ -46,7 +46,7 @@ class RaftHost:
         """The state that is being saved, until it is on disk."""
 
     def _in_background(self, lane: str, what: str, job: Callable[[], object], then: Callable[[], None]) -> None:
-        """Run `job` in that lane, and `then` on the loop, unless the job failed."""
+        """Run `job` in the lane, and `then` on the loop, unless the job failed."""
         driver = self._driver
 
         def done(result: Any) -> None:
@@ -158,7 +158,7 @@ class RaftHost:
         assert self._unsaved is None, "law: vote and epoch are on disk before messages leave (contract 2)"
         _SEND[type(message)](self, message)
 
-    def _ask(self, message: do.Send) -> None:
+    def _send_request(self, message: do.Send) -> None:
         self._driver.peers.send(message)
 
     def _respond(self, message: do.Respond) -> None:
@@ -257,7 +257,7 @@ _APPEND: Final[dict[type, Callable[[RaftHost, Any], None]]] = {
     do.AppendFetched: RaftHost._append_fetched,
 }
 _SEND: Final[dict[type, Callable[[RaftHost, Any], None]]] = {
-    do.Send: RaftHost._ask,
+    do.Send: RaftHost._send_request,
     do.Respond: RaftHost._respond,
     do.ReadLog: RaftHost._read_log,
     do.ReadSnapshot: RaftHost._read_snapshot,

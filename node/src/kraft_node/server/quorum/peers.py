@@ -2,9 +2,9 @@
 
 Part of `raft_driver`, which owns it. The voter set (configured, or in the log) has a replica's address; otherwise the
 answers of other replicas name the leader's endpoint (KIP-853). The address that the leader of this epoch announces
-takes precedence over the log's: the leader may have moved, and a node that cannot reach it cannot read its new address
-from the log. The servers of `controller.quorum.bootstrap.servers` have unknown ids, so they get the ids -2, -3, … as in
-Kafka. In addition, controllers are asked whose endpoints are known from answers or registrations.
+takes precedence over the log's. The leader may have moved, and a node that cannot reach it cannot read its new address
+from the log. The servers of `controller.quorum.bootstrap.servers` have unknown ids, so they get the ids -2, -3, … as
+in Kafka. In addition, controllers with endpoints from answers or registrations get the requests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from kraft_node.metadata.snapshot_state import tell_snapshot
+from kraft_node.metadata.snapshot_state import add_snapshot_end
 from kraft_node.raft import events, wire_form
 from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.messages import (
@@ -47,11 +47,11 @@ class Peer(Protocol):
     """Another node of the quorum; `server.channels.channel.Channel` implements it."""
 
     def send(self, request: Any, version: int | None, done: Callable[[Any], None], timeout_ms: int) -> None:
-        """Calls `done(response)`, or `done(error)` if there is none."""
+        """Calls `done(response)`, or `done(error)` without a response."""
 
 
-class _Told(NamedTuple):
-    """The announced address of an epoch's leader, valid to the end of that epoch."""
+class _Announcement(NamedTuple):
+    """The announced address of an epoch's leader, valid to the end of the epoch."""
 
     epoch: int
     leader_id: int
@@ -62,7 +62,17 @@ class _Told(NamedTuple):
 class RaftPeers:
     """Sends requests for one driver."""
 
-    __slots__ = ("_ahead", "_bootstrap", "_driver", "_find", "_joining", "_learned", "_listener", "_problems", "_told")
+    __slots__ = (
+        "_ahead",
+        "_announced",
+        "_bootstrap",
+        "_driver",
+        "_find",
+        "_joining",
+        "_learned",
+        "_listener",
+        "_problems",
+    )
 
     def __init__(
         self,
@@ -78,16 +88,16 @@ class RaftPeers:
         self._learned: dict[int, tuple[str, int]] = {}
         self._joining: tuple[int, tuple[str, int]] | None = None
         """The replica that will become a voter, and its announced address."""
-        self._told: _Told | None = None
-        """For this epoch, or an earlier one."""
-        self._ahead: _Told | None = None
+        self._announced: _Announcement | None = None
+        """For this epoch, or an earlier epoch."""
+        self._ahead: _Announcement | None = None
         """For a later epoch, which the core may refuse (`raft.epochs`)."""
         self._problems: dict[int, str] = {}
         """Why the last request to a node was not answered."""
 
     @property
     def bootstrap_ids(self) -> list[int]:
-        """The nodes to ask for the leader if no voter is known."""
+        """The nodes that may know the leader, if no voter is known."""
         servers = [FIRST_BOOTSTRAP_ID - index for index in range(len(self._bootstrap))]
         return [*servers, *sorted(set(self._learned) - {self._driver.local.id})] if servers else []
 
@@ -96,13 +106,13 @@ class RaftPeers:
         self._find = find
 
     def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
-        """The address of that controller, if known."""
+        """The address of the controller, if known."""
         index = FIRST_BOOTSTRAP_ID - node_id
         if 0 <= index < len(self._bootstrap):
             return self._bootstrap[index]
-        told = self._told_of(node_id)
-        if told is not None:
-            return told
+        announced = self._announced_address(node_id)
+        if announced is not None:
+            return announced
         voter = self._driver.voters.get(node_id)
         if voter is not None and voter.endpoints:
             return voter.endpoints.get(self._listener) or next(iter(voter.endpoints.values()))
@@ -114,37 +124,41 @@ class RaftPeers:
         """A message has named a controller's endpoint."""
         if node_id >= 0 and host and port > 0 and (node_id in self._learned or len(self._learned) < LEARNED_MAX):
             self._learned[node_id] = (host, port)
-            self._ask_too(node_id)
+            self._note_learned(node_id)
 
     def learn_leader(self, request: Any, epoch: int) -> None:
-        """The leader of that epoch, which may not be one of our voters, announces its address."""
-        leader_id, endpoints = wire_form.leader_told(request)
+        """The leader of the epoch announces its address; it may not be among our voters."""
+        leader_id, endpoints = wire_form.announced_leader(request)
         if endpoints and request.cluster_id in (None, self._driver.cluster_id):
             where = endpoints.get(self._listener) or next(iter(endpoints.values()))
             self.learn(leader_id, *where)
-            self._tell(_Told(epoch, leader_id, where, by_itself=True))
+            self._note_announcement(_Announcement(epoch, leader_id, where, by_itself=True))
 
-    def _tell(self, told: _Told) -> None:
+    def _note_announcement(self, announced: _Announcement) -> None:
         """Keep the leader's announcement: other nodes may repeat an older address from the log."""
         self._use_ahead()
-        before = self._told
-        if told.epoch > self._driver.epoch:
-            self._ahead = told
-        elif before is None or (told.epoch, told.by_itself) >= (before.epoch, before.by_itself):
-            self._told = told
+        before = self._announced
+        if announced.epoch > self._driver.epoch:
+            self._ahead = announced
+        elif before is None or (announced.epoch, announced.by_itself) >= (before.epoch, before.by_itself):
+            self._announced = announced
 
     def _use_ahead(self) -> None:
-        """The core has adopted the later epoch, or a still later one."""
+        """The core has adopted the later epoch, or a still later epoch."""
         if self._ahead is not None and self._ahead.epoch <= self._driver.epoch:
-            self._told, self._ahead = self._ahead, None
+            self._announced, self._ahead = self._ahead, None
 
-    def _told_of(self, node_id: int) -> tuple[str, int] | None:
-        """The announced address of that node if it leads this epoch. Static voters keep their configured address."""
+    def _announced_address(self, node_id: int) -> tuple[str, int] | None:
+        """The announced address of the node if it leads this epoch. Static voters keep their configured address."""
         self._use_ahead()
-        driver, told = self._driver, self._told
-        if told is None or (told.epoch, told.leader_id) != (driver.epoch, node_id) or not driver.has_stated_voters:
+        driver, announced = self._driver, self._announced
+        if (
+            announced is None
+            or (announced.epoch, announced.leader_id) != (driver.epoch, node_id)
+            or not driver.has_stated_voters
+        ):
             return None
-        return told.where
+        return announced.where
 
     def with_leader(self, voters: VoterSet, leader_id: int) -> VoterSet:
         """The voters, with the leader's announced address: this is reported to other nodes."""
@@ -154,20 +168,20 @@ class RaftPeers:
         if driver.own is not None and leader_id == driver.local.id:
             endpoints = driver.own.endpoints
         else:
-            where = self._told_of(leader_id) or (self._learned.get(leader_id) if stated is None else None)
+            where = self._announced_address(leader_id) or (self._learned.get(leader_id) if stated is None else None)
             endpoints = {} if where is None else {self._listener: where}
         if not endpoints or (stated is not None and stated.endpoints == endpoints):
             return voters
         return voters.with_voter(Voter(ReplicaKey(leader_id), endpoints))
 
-    def _ask_too(self, node_id: int) -> None:
+    def _note_learned(self, node_id: int) -> None:
         """Once a node has contact, it does not need its configured servers (KIP-631, "Nodes")."""
         driver = self._driver
         if self._bootstrap and driver.started and node_id not in driver.node.bootstrap_ids:
             driver.learned(node_id)
 
     def learn_registered(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Committed metadata has changed: registered controllers can be asked for the leader."""
+        """Committed metadata has changed: registered controllers may know the leader."""
         if not self._bootstrap or not (delta.controllers or delta.is_snapshot):
             return
         for controller in image.controllers.values():
@@ -176,7 +190,7 @@ class RaftPeers:
                 self.learn(controller.id, endpoint.host, endpoint.port)
 
     def explain(self) -> str:
-        """The controllers that are asked, and why they did not answer, for people."""
+        """The controllers that get the requests, and why they did not answer, for people."""
         words = []
         driver = self._driver
         for node_id in sorted({*driver.voters.ids, *self.bootstrap_ids, *self._learned}):
@@ -211,14 +225,14 @@ class RaftPeers:
         voters = driver.voters
         if isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
             voters = self.with_leader(voters, driver.local.id)
-        asked = wire_form.request_to_wire(request, driver.local, voters)
+        message = wire_form.request_to_wire(request, driver.local, voters)
         if isinstance(request, FetchRequest):
-            tell_snapshot(asked, driver.snapshot_lags.own_end)
+            add_snapshot_end(message, driver.snapshot_lags.own_end)
         version = FIRST_VERSION_WITH_PRE_VOTE if isinstance(request, VoteRequest) and request.pre_vote else None
-        peer.send(asked, version, done, driver.config.request_timeout_ms)
+        peer.send(message, version, done, driver.config.request_timeout_ms)
 
     def _note(self, node_id: int, problem: str | None) -> None:
-        """Store why a node does not answer; log it if that has changed."""
+        """Store why a node does not answer; log it if the reason has changed."""
         if problem is None:
             if self._problems.pop(node_id, None) is not None:
                 log.info("controller %s answers", self._name(node_id))
@@ -246,7 +260,7 @@ class RaftPeers:
             self.learn(node.node_id, node.host, node.port)
             if reply is not None and node.node_id == reply.leader_id and node.host and node.port > 0:
                 by_itself = node_id == reply.leader_id
-                self._tell(_Told(reply.epoch, reply.leader_id, (node.host, node.port), by_itself))
+                self._note_announcement(_Announcement(reply.epoch, reply.leader_id, (node.host, node.port), by_itself))
         if reply is not None and reply.error == INVALID_VOTER_KEY:
             self._note(node_id, "its node id or directory differs from the voter set")
         driver.step(events.Answered(number, reply))

@@ -1,6 +1,7 @@
-"""Takes snapshots of the committed metadata when due, and deletes old ones with the log before them (KIP-630).
+"""Takes snapshots of the committed metadata when due, and deletes old snapshots with the log before them (KIP-630).
 
-Part of `raft_driver`, which owns it. `raft.snapshots.SnapshotPolicy` decides what is due and what may be deleted.
+Part of `raft_driver`, which owns it. `raft.snapshots.SnapshotPolicy` decides when a snapshot is due and which
+snapshots may be deleted.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class SnapshotKeeper:
     def replaced(self) -> None:
         """Stop writing the snapshot: it is deleted, or a downloaded snapshot replaces it.
 
-        A snapshot whose fsync is running is still reported, and the core finds out that it is stale. Raises OSError.
+        A snapshot with a running fsync is still reported, and the core finds out that it is stale. Raises OSError.
         """
         if self._writing is not None and self._writing.abandon():
             self._writing = None
@@ -99,7 +100,7 @@ class SnapshotKeeper:
     def drop_old(self) -> None:
         """Delete old snapshots, and the log before the oldest kept one (contract 9)."""
         driver = self._driver
-        # The core's view decides: a snapshot whose name is not durable yet must not cover the log before it.
+        # The core's view decides: a snapshot with a name that is not durable yet must not cover the log before it.
         known = driver.node.log.snapshots
         found = [file for file in driver.storage.snapshots() if file.id.is_bootstrap or file.id in known]
         first = self.policy.first_to_keep(
@@ -133,7 +134,7 @@ class SnapshotLags:
 
     @property
     def own_end(self) -> int:
-        """The end of this node's own snapshot; 0 if it has none."""
+        """The end of this node's own snapshot; 0 without a snapshot."""
         latest = self._driver.node.log.latest_snapshot
         return 0 if latest is None else latest.end_offset
 
@@ -146,5 +147,5 @@ class SnapshotLags:
         own = {driver.local.id: self.own_end}
         progress = core.leader.progress
         present = {*progress.voters, *(key.id for key in progress.observers)}
-        told = {node_id: offset for node_id, offset in self._ends.items() if node_id in present}
-        return {node_id: max(0, core.high_watermark - offset) for node_id, offset in sorted((told | own).items())}
+        known = {node_id: offset for node_id, offset in self._ends.items() if node_id in present}
+        return {node_id: max(0, core.high_watermark - offset) for node_id, offset in sorted((known | own).items())}

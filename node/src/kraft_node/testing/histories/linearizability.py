@@ -2,7 +2,8 @@
 
 An operation takes effect at one moment between its call and its return. An operation with unknown outcome (a timeout)
 may take effect at any moment after its call, or never. Operations on different keys are judged separately:
-linearizability is local (Herlihy & Wing 1990, theorem 1), so a history is linearizable if it is for every key.
+linearizability is local (Herlihy & Wing 1990, theorem 1). So a history is linearizable if its part for every key is
+linearizable.
 
 The search is Wing & Gong's with Lowe's cache of visited (placed operations, state) pairs. Its cost is exponential only
 in the number of overlapping operations, and bounded by `STATES_MAX`.
@@ -50,7 +51,7 @@ class TooHard(Exception):  # noqa: N818 - says of the history, not of the progra
 
 
 def violations(history: Iterable[Operation], model: Model) -> list[str]:
-    """One text per key whose operations have no order that the model allows; empty if the history is linearizable.
+    """One text per key with operations that have no order that the model allows; empty if the history is linearizable.
 
     Raises TooHard if a key's history needs more than STATES_MAX states.
     """
@@ -66,7 +67,7 @@ def violations(history: Iterable[Operation], model: Model) -> list[str]:
 
 
 def _search(operations: list[Operation], model: Model) -> list[Operation] | None:
-    """None if there is a valid order; else the longest valid beginning."""
+    """None if a valid order exists; otherwise the longest valid beginning."""
     operations.sort(key=lambda o: (o.called, o.returned))
     must = sum(1 << i for i, o in enumerate(operations) if o.returned != NEVER)
     best: list[int] = []
@@ -102,10 +103,10 @@ def _search(operations: list[Operation], model: Model) -> list[Operation] | None
 
 
 def _steps(operations: Sequence[Operation], placed: int, state: Hashable, model: Model) -> Any:
-    """The operations that may be next: those called before any other remaining operation has returned.
+    """The operations that may be next: operations that were called before any other remaining operation has returned.
 
-    Of operations with unknown outcome only those that change the state are placed, and of equal ones the first call.
-    Without that, a server that stays silent for long makes a history that cannot be judged.
+    An operation with an unknown outcome is placed only if it changes the state; of equal operations, the first call is
+    placed. Without that, a server that stays silent for long makes a history that cannot be judged.
     """
     deadline = NEVER
     for index, operation in enumerate(operations):

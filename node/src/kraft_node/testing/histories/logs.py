@@ -1,7 +1,7 @@
 """Judge producers' acknowledgements and consumers' reads against the final content of the logs.
 
-A record is identified by its value, which must be unique in the run; `Sent.sequence` is its position among the records
-that its producer sent to that partition. A record with unknown outcome (a timeout, a closed connection) may be in the
+A record is identified by its value, which must be unique in the run. `Sent.sequence` is its position among the records
+that its producer sent to the partition. A record with unknown outcome (a timeout, a closed connection) may be in the
 log or not.
 
 The laws, by the name that a finding carries:
@@ -9,7 +9,7 @@ The laws, by the name that a finding carries:
 - `lost`: acknowledged, but not in the final log.
 - `moved`: acknowledged at one offset, found at another.
 - `phantom`: in the log or read by a consumer, but never sent, or refused for good.
-- `duplicate`: more than once in the log (checked for idempotent producers only, KIP-98).
+- `duplicate`: more than once in the log (checked for idempotent producers only, KIP-98), unless its client did that.
 - `reordered`: two records of one producer in the opposite order of their sending (idempotent producers only).
 - `unstable`: an offset showed two values to consumers, or a value that differs from the final log.
 - `skipped`: a consumer passed over a record that the final log holds.
@@ -19,7 +19,7 @@ The laws, by the name that a finding carries:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -37,7 +37,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One record that a producer sent; `offset` is the acknowledged offset, -1 for none."""
+    """One record that a producer sent; `offset` is the acknowledged offset, -1 without an acknowledgement."""
 
     producer: str
     partition: Partition
@@ -77,6 +77,8 @@ class Verdict:
     unknown: int = 0
     refused: int = 0
     read: int = 0
+    repeated_by_client: int = 0
+    """Records that are more than once in the log by their client's fault."""
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -88,11 +90,17 @@ class Verdict:
         return sum(1 for finding in self.findings if finding.law == law)
 
 
-def judge(sent: Iterable[Sent], reads: Iterable[Read], final: Mapping[Partition, Sequence[tuple[int, str]]]) -> Verdict:
+def judge(
+    sent: Iterable[Sent],
+    reads: Iterable[Read],
+    final: Mapping[Partition, Sequence[tuple[int, str]]],
+    has_repeated: Callable[[Sent, Sequence[int]], bool] = lambda _record, _offsets: False,
+) -> Verdict:
     """`final` holds every log, read from its start to its end after all faults are over, as (offset, value) pairs.
 
+    `has_repeated`: whether the client of a record is the cause of its being at several offsets.
     A partition that was sent to or read from, but is not in `final`, counts as empty. Raises ValueError if two sends
-    have the same value: such a history cannot be judged.
+    have the same value: this history cannot be judged.
     """
     verdict = Verdict()
     by_partition: dict[Partition, list[Sent]] = defaultdict(list)
@@ -106,7 +114,7 @@ def judge(sent: Iterable[Sent], reads: Iterable[Read], final: Mapping[Partition,
         verdict.read += len(read.records)
     for partition in sorted({*by_partition, *read_of, *final}):
         log = _Log(partition, by_partition[partition], final.get(partition, ()), verdict.findings)
-        log.judge_sends()
+        verdict.repeated_by_client += log.judge_sends(has_repeated)
         log.judge_order()
         for read in read_of[partition]:
             log.judge_read(read)
@@ -135,7 +143,9 @@ class _Log:
     def _found(self, law: str, text: str) -> None:
         self.findings.append(Finding(law, self.partition, text))
 
-    def judge_sends(self) -> None:
+    def judge_sends(self, has_repeated: Callable[[Sent, Sequence[int]], bool]) -> int:
+        """Returns the number of records that their clients have repeated."""
+        repeated = 0
         for value, record in self.sent.items():
             offsets = self.offsets.get(value, [])
             if record.outcome is Outcome.ACKNOWLEDGED:
@@ -144,9 +154,13 @@ class _Log:
                 elif record.offset >= 0 and record.offset not in offsets:
                     self._found("moved", f"{value!r} was acknowledged at offset {record.offset}, is at {offsets}")
             if len(offsets) > 1 and record.idempotent:
+                if has_repeated(record, offsets):
+                    repeated += 1
+                    continue
                 self._found("duplicate", f"{value!r} of {record.producer} at offsets {offsets}")
         for value, offsets in self.offsets.items():
             self._judge_origin(value, f"in the log at offset {offsets[0]}")
+        return repeated
 
     def _judge_origin(self, value: str, where: str) -> None:
         record = self.sent.get(value)

@@ -1,8 +1,8 @@
 """A process of the Raft simulator that runs the real driver (`server.quorum.driver`) around the core.
 
 Requests and responses travel as the protocol's bytes, records are metadata records, snapshots hold the image. The laws
-are the same: they check the storage, the messages and the high watermark. A client proposes through the driver, as the
-controller does, and checks each promise; each commit is compared with the image.
+are the same: they check the storage, the messages and the high watermark. A client proposes through the driver, like
+the controller, and checks each promise; each commit is compared with the image.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 CLUSTER: Final = "simulated"
 LISTENER: Final = "CONTROLLER"
 BROKER: Final = 4
-"""The resource type whose configuration the records set."""
+"""The resource type of the configuration that the records set."""
 RECORD_BYTES: Final = 100
 """The approximate size of a batch of one record in the log."""
 DROP_EVERY_MS: Final = 5_000
@@ -169,7 +169,7 @@ class DrivenReplica(Replica):
         if self.sim.story is not None:
             self.sim.story.told(self, _readable(event), Ready())
         match event:
-            case events.Asked(token, _):
+            case events.Requested(token, _):
                 self.enter(OTHER, self._receive, token)
             case events.Answered(number, response):
                 self._answered(number, ConnectionResetError("closed") if response is None else response)

@@ -1,15 +1,15 @@
 """Every order of events of a small quorum of the real core: `python -m kraft_node.testing.raft.exhaustive`.
 
-Three voters, two epochs, one crash, one proposal. In each state: any message in flight may arrive next, any write or
-fsync may end, any replica may time out, the leader may get a record, and one process may crash and restart without its
-undurable data. A message sent again while an equal message is in flight counts once. A time-out may happen in any
+Three voters, two epochs, one crash, one proposal. In each state, any message in flight may arrive next, any write or
+fsync may end, and any replica may time out. The leader may get a record, and one process may crash and restart without
+its undurable data. A message sent again while an equal message is in flight counts once. A time-out may happen in any
 state, at most `--timeouts` times in total; with fewer, the search ends earlier.
 
 States are identified by 64 bits of their hash: among ten million states, two different states are confused with a
 probability of 1 in 400,000. Promises (votes, leaders, committed records) are part of the state.
 
-The laws are those of `laws` that apply here: one leader and one vote per epoch; a majority has what is committed, on
-disk; committed data is the same everywhere and every leader has it; and points 2, 5 and 8 of the contract.
+These laws of `laws` apply here: one leader and one vote per epoch; a majority has committed data on disk; committed
+data is the same everywhere and every leader has it. Points 2, 5 and 8 of the contract apply, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from kraft_node.testing.raft.small_world import (
 CRASHES: Final = 1
 PROPOSALS: Final = 1
 TIMEOUTS: Final = 3
-"""For all replicas together: the first election, and time-outs enough for another one."""
+"""For all replicas together: the first election, and enough time-outs for another election."""
 
 SLICE: Final = 500
 """States found from one root before the search moves to the next root."""
@@ -52,7 +52,7 @@ Choice = tuple[int, int | str]
 
 
 class Promises(NamedTuple):
-    """Facts that must stay true for ever."""
+    """Facts that must stay true."""
 
     leaders: tuple[tuple[int, int], ...] = ()
     """(epoch, node id)"""
@@ -206,10 +206,10 @@ class Node:
 
 
 class Search:
-    """Visits no state twice, depth first, so that memory holds visited states rather than pending ones.
+    """Visits no state twice, depth first, so that memory holds visited states and few pending states.
 
-    The search takes turns among many roots and picks choices at random: a search that is cut off has sampled all
-    regions, not a single one.
+    The search takes turns among many roots and picks choices at random. So a search that is cut off has sampled all
+    regions, not a single region.
     """
 
     def __init__(self, world: World, first: State) -> None:
@@ -220,7 +220,7 @@ class Search:
         self._stacks: deque[list[Node]] = deque([[Node(first, world.choices(first), None, None)]])
 
     def run(self, states_max: int) -> bool:
-        """Search until `states_max` states are visited. Returns whether those are all states."""
+        """Search until `states_max` states are visited. Returns whether the visited states are all states."""
         while self._stacks:
             if not self._dig(self._stacks[0], min(states_max, len(self.seen) + SLICE)):
                 self._split(self._stacks[0])

@@ -111,7 +111,7 @@ class Faults:
         return self._sim.rng.choice(up) if up else None
 
     def may_lose_disk(self, replica: Replica) -> bool:
-        """Whether the quorum survives the loss of that disk, given earlier losses."""
+        """Whether the quorum survives the loss of the disk, given earlier losses."""
         sim = self._sim
         if sim.is_dynamic:
             return self._may_lose_directory(replica, [sim.voters])
@@ -314,7 +314,7 @@ class Faults:
                     continue
 
     def change_voters(self) -> None:
-        """Let a tool ask a leader to add or remove a voter; enough live voters must stay."""
+        """Let a tool request from a leader to add or remove a voter; enough live voters must stay."""
         sim = self._sim
         leaders = [leader for leader in sim.leaders if not leader.is_paused]
         if not leaders:
@@ -333,7 +333,7 @@ class Faults:
             request = RemoveVoterRequest(sim.rng.choice(list(node.voters)).key)
         sim.tell(f"a tool asks {leader.id}: {request}")
         sim.tool_requests += 1
-        leader.step(events.Asked(Token(leader, -sim.tool_requests, request), request))
+        leader.step(events.Requested(Token(leader, -sim.tool_requests, request), request))
 
     def upgrade(self) -> None:
         self.scenes.upgrade()
@@ -353,7 +353,7 @@ class Faults:
         request = sim.rng.choice(requests)
         sim.tell(f"{replica.id} receives {request}")
         sim.tool_requests += 1
-        replica.step(events.Asked(Token(replica, -sim.tool_requests, request), request))
+        replica.step(events.Requested(Token(replica, -sim.tool_requests, request), request))
 
     def shut_down(self) -> None:
         replica = self._up()

@@ -1,6 +1,7 @@
-"""Responses with absurd epochs, as a damaged or hostile peer sends them (`raft.epochs` defines what a replica accepts).
+"""Responses with absurd epochs, from a damaged or hostile peer (`raft.epochs` defines the epochs that a replica
+accepts).
 
-The laws hold all the same: no replica accepts an epoch that leaves none for elections, and no log holds records of an
+The laws must still hold. No replica accepts an epoch that leaves no epoch for elections. No log holds records of an
 epoch that its leader does not have.
 """
 

@@ -25,17 +25,17 @@ def start(replica: Replica) -> None:
 
 
 def voters(replica: Replica, node: RaftNode) -> None:
-    """The core's voters and kraft.version are those that the log states."""
+    """Check that the core's voters and kraft.version are as in the log."""
     sim = replica.sim
     require(
         node.voters == replica.last_voters(),
-        "the voters in force are the last ones in the log",
+        "the voters in force are the last voters in the log",
         f"{replica.id} counts {node.voters.ids}, its log states {replica.last_voters().ids}",
     )
     version = int(replica.last_voters() is not sim.voters)
     require(
         sim.is_dynamic or node.voter_sets.kraft_version == version,
-        "kraft.version equals that in the log",
+        "kraft.version is as in the log",
         f"{replica.id} believes in {node.voter_sets.kraft_version}, its log states {version}",
     )
 

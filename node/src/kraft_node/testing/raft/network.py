@@ -71,7 +71,7 @@ class Network:
         receiver.tokens[token] = None
         if type(token.request) in (FetchRequest, FetchSnapshotRequest):
             receiver.heard_ms[token.request.replica.id] = receiver.local_us() // 1000
-        receiver.step(events.Asked(token, token.request))
+        receiver.step(events.Requested(token, token.request))
 
     def answer(self, sender: Replica, token: Token, reply: Any) -> None:
         asker = token.asker

@@ -1,6 +1,6 @@
 """One process of the Raft simulator: the host of a core (`raft.ready.Host`), as `server.quorum.host` is on real files.
 
-Asserts the driver's contract (the numbers are those in `raft/__init__.py`) and reports events to `laws`.
+Asserts the driver's contract (with the numbers of `raft/__init__.py`) and reports events to `laws`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Token:
 
 
 class Replica:
-    """A machine with its disk, and the process on it while there is one."""
+    """A machine with its disk, and the process on it while it runs."""
 
     def __init__(self, sim: Simulation, node_id: int) -> None:
         self.sim = sim
@@ -87,7 +87,7 @@ class Replica:
         self.failing_fsync = False
         self.was_amnesiac = False
         self.state = QuorumState()
-        """The state that the core last asked to write."""
+        """The state that the core last requested to write."""
         self.state_lane_us = 0
         self.busy_until_us = 0
         """Until then a slow disk may be busy."""
@@ -131,10 +131,6 @@ class Replica:
         """Its own id, directory and endpoints."""
         named = self.sim.is_upgradable or self.sim.is_dynamic  # a leader adds no voter that others could not reach
         return Voter(self.key, {"CONTROLLER": ("host", self.id)} if named else {})
-
-    @property
-    def is_up(self) -> bool:
-        return self.node is not None
 
     def local_us(self) -> int:
         return self.clock_us + (self.sim.now_us - self.clock_since_us) * self.rate // 1000
@@ -183,12 +179,12 @@ class Replica:
             self.start()
 
     def stop_cleanly(self) -> None:
-        """Ask the process to stop."""
+        """Make the process stop."""
         if self.node is not None and not self.is_paused:
             self.step(events.Shutdown())
 
     def start_again(self) -> None:
-        """Start a new process, whatever the state of the old one."""
+        """Start a new process, for any state of the old process."""
         self.die(loud=True)
         if not self.disk.bad:
             self.start()
@@ -224,7 +220,7 @@ class Replica:
         return any(log.chain_at(offset) == chain for log in former)
 
     def last_voters(self) -> VoterSet:
-        """The last voters stated in the log on disk, or in its snapshots if the log states none."""
+        """The last voters stated in the log on disk, or in its snapshots if the log has no voters."""
         stated = self.disk.log.voter_sets()
         if stated:
             return stated[-1][1]
@@ -233,8 +229,7 @@ class Replica:
 
     @property
     def first_voters(self) -> VoterSet:
-        """The voters that formatting has written: first voters of a dynamic quorum have them, other replicas have
-        none."""
+        """The voters that formatting has written: only first voters of a dynamic quorum have them."""
         voters = self.sim.voters
         return voters if not self.sim.is_dynamic or voters.has(self.key) else VoterSet(())
 

@@ -1,12 +1,13 @@
-"""An operator who changes static voters as decision 4 says: one voter at a time, one restart after another.
+"""An operator that changes static voters by decision 4: one voter at a time, one restart after another.
 
 A voter that joins is started first, with the new voters and an empty disk; then the others are restarted, the leader
-last. A voter that leaves is never the leader. It is restarted when no replica counts it any more, and then observes.
+last. A voter that leaves is never the leader. It is restarted when no replica counts it as a voter, and then observes.
 Brokers (here: replicas that never vote) are restarted at the end, or a change later. Each step waits until all other
-old and new voters run and have caught up. The next change also waits until all voters have on disk what was committed
-before the last restart: a majority of the voters before this change may not overlap with the voters after the next one.
+old and new voters run and have caught up. The next change also waits until all voters have on disk all records that
+were committed before the last restart. A majority of the voters before this change may not overlap with the voters
+after the next change.
 
-The roll pauses during calm: whatever it has left half done, all replicas must find a leader and follow it, because an
+The roll pauses during calm. All replicas must then find a leader and follow it, at any stage of the roll, because an
 operator may stop at any moment.
 """
 
@@ -67,7 +68,7 @@ class Roll:
             self._go_on(self.wanted)
 
     def _hand_over(self) -> None:
-        """Once per calm, let a leader resign whose successor may not be in every replica's voter set."""
+        """Once per calm, let a leader resign with a successor that may not be in every replica's voter set."""
         sim = self._sim
         strange = [r for r in sim.replicas.values() if any(r.id not in o.configured for o in sim.replicas.values())]
         leaders = [leader for leader in sim.leaders if leader.announced_epoch >= 0]

@@ -1,7 +1,7 @@
 """Faults of several steps at the right moments, which independent random faults would hardly ever produce.
 
-While a scene runs, no other fault happens. It ends by itself, or after `PATIENCE_US`; what it has broken stays broken
-until the chaos or the calm heals it.
+While a scene runs, no other fault happens. It ends by itself, or after `PATIENCE_US`; broken parts stay broken until
+the chaos or the calm heals them.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ class Scenes:
         self._when(is_past, forget)
 
     def vote_twice(self) -> None:
-        """Cut off a candidate that has one other voter's vote, among five or more. That voter loses its disk, catches
-        up with the leader of the previous epoch, whom the others still follow, and is asked again for its vote in the
-        candidate's epoch, while the candidate still counts the first vote."""
+        """Cut off a candidate that has one other voter's vote, among five or more. That voter loses its disk and
+        catches up with the leader of the previous epoch, which the others still follow. It then gets a second request
+        for its vote in the candidate's epoch, while the candidate still counts the first vote."""
         sim = self._sim
         old = self._a_leader()
         if old is None or old.node is None or len(old.node.voters) < 5:
@@ -133,7 +133,7 @@ class Scenes:
         )
 
     def _overtake(self, leader: Replica, members: list[Replica]) -> None:
-        """Elect a leader that no voter hears of until another voter has become a candidate."""
+        """Elect a leader that stays unknown to all voters until another voter has become a candidate."""
         sim = self._sim
         sim.tell(f"no node receives messages of {leader.id}, the new leader")
         sim.network.split({leader.id})
@@ -175,8 +175,8 @@ class Scenes:
         self._when(lambda: voter.node is not None and not voter.node.is_amnesiac, hand_over, QUICK_LOOK_US)
 
     def remove_itself(self) -> None:
-        """Ask a leader to remove itself from the voters. Either it is cut off before, and dies before any replica
-        learns of it; or its disk is slow, so that it loses leadership before its log is on disk."""
+        """Request from a leader to remove itself from the voters. Either it is cut off before, and dies before any
+        replica learns of it. Or its disk is slow, so that it loses leadership before its log is on disk."""
         sim = self._sim
         leader = self._a_leader()
         if leader is None or leader.node is None or len(leader.node.voters) < 2:
@@ -195,7 +195,7 @@ class Scenes:
         sim.tell(f"a tool asks {leader.id}: {request}")
         sim.tool_requests += 1
         node = leader.node
-        leader.step(events.Asked(Token(leader, -sim.tool_requests, request), request))
+        leader.step(events.Requested(Token(leader, -sim.tool_requests, request), request))
 
         def is_stated() -> bool:
             return leader.node is not node or leader.disk.durable.end == leader.disk.log.end
@@ -251,5 +251,5 @@ def _can_upgrade(leader: Replica) -> bool:
     if why_not_upgrade(node, 1) is not None:
         return False
     voters = [sim.replicas[voter_id] for voter_id in node.voters.ids]
-    told = node.leader.told
-    return all(told[voter.id].key == voter.key and not sim.faults.is_lost(voter) for voter in voters)
+    reported = node.leader.reported
+    return all(reported[voter.id].key == voter.key and not sim.faults.is_lost(voter) for voter in voters)

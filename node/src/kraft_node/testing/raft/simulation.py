@@ -27,9 +27,9 @@ from kraft_node.testing.raft.story import Story, show
 
 CLUSTER: Final = "simulated"
 LIVENESS_ELECTION_TIMEOUTS: Final = 10
-"""The bound for progress after everything has healed. Kafka promises none; this is our own requirement."""
+"""The bound for progress after everything has healed. Kafka promises no limit; this is our own requirement."""
 JOIN_US: Final = 6_000_000
-"""The time for one replica to join: three fetch time-outs, because a replica with a new disk asks twice."""
+"""The time for one replica to join: three fetch time-outs, because a replica with a new disk sends two requests."""
 CALM_PROPOSE_US: Final = 150_000
 """The interval of proposals in calm: events are better spent on chaos."""
 VOTERS: Final = (3, 3, 3, 5, 5, 4, 2, 1, 6, 7)
@@ -37,7 +37,7 @@ OBSERVERS: Final = (0, 0, 1, 1, 2, 3, 5)
 DRIVEN_SHARE: Final = 0.15
 """The share of driven quorums, with static or dynamic voters."""
 ROLLED_SHARE: Final = 0.6
-"""The share of static quorums whose voters are changed one by one, as decision 4 says."""
+"""The share of static quorums with voters that are changed one by one, by decision 4."""
 
 Item = tuple[int, int, Replica | None, int, Callable[..., None], tuple[Any, ...]]
 
@@ -82,7 +82,7 @@ class Simulation:
         # A driver finds dynamic voters only by their endpoints.
         named = self.is_driven and (self.is_dynamic or self.is_upgradable)
         self.voters = VoterSet(Voter(r.voter_key, r.own.endpoints if named else {}) for r in first)
-        """The initial voters; in a dynamic quorum, the log states the later ones."""
+        """The initial voters; in a dynamic quorum, the log states the later voters."""
         is_static = not self.is_dynamic and not self.is_upgradable and not self.old_peers
         self.roll = Roll(self) if is_static and voters > 1 and rng.random() < ROLLED_SHARE else None
         """Changes static voters by restarting one replica after another."""
@@ -153,7 +153,7 @@ class Simulation:
         return self.replicas[key.id].has_had(key.directory, offset, chain)
 
     def counts_votes(self, candidate: int, epoch: int) -> bool:
-        """Whether votes of that epoch can make, or have made, that replica a leader."""
+        """Whether votes of the epoch can make, or have made, the replica a leader."""
         node = self.replicas[candidate].node
         counting = node is not None and node.epoch == epoch and node.role.role is Role.CANDIDATE
         return counting or self.laws.leaders.get(epoch) == candidate
@@ -279,8 +279,8 @@ class Simulation:
                 self._is_joining = True
                 self._deadline_us += len(self.replicas) * JOIN_US
         if self.now_us >= self._deadline_us:
-            what = "everybody follows a leader" if not self._is_joining else "and some seconds everybody has joined"
-            require(False, f"liveness: ten election time-outs after healing {what}", self._stand())
+            what = "every replica follows a leader" if not self._is_joining else "and some seconds all have joined"
+            require(False, f"liveness: ten election time-outs after healing {what}", self._describe_nodes())
         return False
 
     def _have_all_joined(self) -> bool:
@@ -292,7 +292,7 @@ class Simulation:
         node = replica.node
         return node is not None and replica.high_watermark >= self._target and not node.is_amnesiac
 
-    def _stand(self) -> str:
+    def _describe_nodes(self) -> str:
         stand = []
         for replica in self.replicas.values():
             node = replica.node

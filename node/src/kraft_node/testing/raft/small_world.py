@@ -1,11 +1,11 @@
 """One machine of `exhaustive`: its events and its appearance to others; the core computes each transition once.
 
 A machine's state is a number. An event's effect on a machine does not depend on other machines. It is therefore
-computed once per (state, event) pair with the real core, and cached: visiting a state of the whole quorum then costs a
+computed once per (state, event) pair with the real core, and cached. Visiting a state of the whole quorum then costs a
 dictionary look-up. States that differ only in clocks and request numbers count as one.
 
 Time is a choice, not a clock: a time-out advances the clock until everything is due. The configuration makes sure that
-nothing else depends on clocks. A response matches the request in flight with the same content.
+no other part depends on clocks. A response matches the request in flight with the same content.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Machine:
     # Events.
 
     def asked(self, message: Asked) -> None:
-        self.step(events.Asked(message, message.request))
+        self.step(events.Requested(message, message.request))
 
     def replied(self, message: Replied) -> None:
         asked = message.asked
@@ -252,7 +252,7 @@ class Machine:
         return hash((own, self.announced, self.high_watermark, _mark_of_core(self.node)))
 
     def freeze(self) -> Kept:
-        """The whole state, except for what is the same for all machines at all times."""
+        """The whole state, except for parts that are the same for all machines at all times."""
         node = self.node
         tally = getattr(node.role, "tally", None)
         node.voters = node.config = node.rng = node.voter_sets = node.requests._config = node._amnesia = None
@@ -322,7 +322,7 @@ def _mark_of_core(node: RaftNode) -> Any:
         getattr(role, "announced", None),
         tuple(sorted(getattr(role, "unacknowledged", ()))),
         None if tally is None else tuple(tally._answers.items()),
-        None if progress is None else tuple((v.end_offset, v.told_epoch) for v in progress.voters.values()),
+        None if progress is None else tuple((v.end_offset, v.has_reported_epoch) for v in progress.voters.values()),
         tuple(sorted(getattr(role, "_heard", ()))),
         tuple(
             sorted((key[0], key[1].__name__, line.request) for key, line in node.requests._lines.items() if line.number)

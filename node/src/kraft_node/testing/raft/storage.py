@@ -31,7 +31,7 @@ class Entry(NamedTuple):
 
 
 def make_entry(base: int, epoch: int, values: Sequence[int], chain: int, voters: VoterSet | None = None) -> Entry:
-    """A batch whose records follow those with the given chain value."""
+    """A batch with records that follow the records with the given chain value."""
     chains = []
     for value in values:
         chain = hash((chain, epoch, value))
@@ -136,7 +136,7 @@ Op = Entry | Snapshot | int
 
 
 class ModelDisk:
-    """A machine's disk: `log` is what a process sees, `durable` the minimum that survives a power loss."""
+    """A machine's disk: `log` is the process's view, `durable` the minimum that survives a power loss."""
 
     __slots__ = ("bad", "durable", "files", "has_state", "log", "pending", "removed", "snapshots", "state")
 

@@ -1,9 +1,9 @@
 """Clients under simulation, written from the protocol alone and stricter than real clients.
 
-A workload is one coroutine on its own host. It sends requests, continues after permitted failures (a connection that
-breaks, a retriable error), and reports to the `checker` what it sent, read and was answered. It never looks into a
-node. The checker decides whether a law is broken; a response that the protocol does not allow fails the run at once
-(`Surprise`).
+A workload is one coroutine on its own host. It sends requests, and continues after permitted failures (a connection
+that breaks, a retriable error). It reports to the `checker` the records that it sent and read, and its answers. It
+never looks into a node. The checker decides whether a law is broken; a response that the protocol does not allow fails
+the run at once (`Surprise`).
 
 - `session`   connections, metadata, the coordinator: what every client needs
 - `producer`  plain (acks 0, 1, all; sends once) and idempotent (retries in order, several batches under way)

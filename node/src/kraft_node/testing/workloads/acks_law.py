@@ -1,6 +1,6 @@
 """The law `visible`: acks=all acknowledges no record at or beyond the high watermark of the broker that answers.
 
-A consumer of that broker would not see the record yet. The high watermark of a process never goes back, so it is read
+A consumer of the broker would not see the record yet. The high watermark of a process never goes back, so it is read
 when the response arrives.
 """
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster, SimMachine
 
 
-class Asked(NamedTuple):
+class RequestedProcess(NamedTuple):
     """The process that runs on a machine when a client sends a request to it."""
 
     machine: SimMachine
@@ -27,10 +27,10 @@ class AcksLaw:
         self._brokers = {machine.config.node_id: machine for machine in cluster.brokers}
         self._checker = checker
 
-    def asking(self, node_id: int) -> Asked:
+    def process_of(self, node_id: int) -> RequestedProcess:
         """Note the process that a request is about to be sent to."""
         machine = self._brokers[node_id]
-        return Asked(machine, machine.starts)
+        return RequestedProcess(machine, machine.starts)
 
     def leads(self, node_id: int, partition: tuple[str, int]) -> bool:
         """Whether the broker leads the partition now, as far as it knows."""
@@ -38,7 +38,7 @@ class AcksLaw:
         opened = () if node is None or node.broker is None else node.broker.replicas.opened()
         return any(replica.is_leader for replica in opened if (replica.topic, replica.index) == partition)
 
-    def acknowledged(self, asked: Asked, partition: tuple[str, int], end: int) -> None:
+    def acknowledged(self, asked: RequestedProcess, partition: tuple[str, int], end: int) -> None:
         """Check a response that acknowledges the records below `end`, unless the process has ended since."""
         machine = asked.machine
         if machine.node is None or machine.node.broker is None or machine.starts != asked.process:

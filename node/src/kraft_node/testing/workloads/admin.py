@@ -25,7 +25,7 @@ TOLD: Final = {
     ("delete", ErrorCode.NONE): DELETED,
     ("delete", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): UNKNOWN,
 }
-"""What an error says about the topic; after any other error its state is unknown."""
+"""The state of the topic by an error; after any other error its state is unknown."""
 
 
 class Admin:
@@ -75,7 +75,7 @@ class Admin:
             configs=[m.CreateTopicsRequest.CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
         )
         request = m.CreateTopicsRequest(topics=[wanted], timeout_ms=2000)
-        answer = await self.session.ask(BOOTSTRAP, ApiKey.CREATE_TOPICS, CREATE_VERSION, request)
+        answer = await self.session.request(BOOTSTRAP, ApiKey.CREATE_TOPICS, CREATE_VERSION, request)
         if answer is None:
             return None
         self.session.note(f"create {topic}: {ErrorCode(answer.topics[0].error_code).name}")
@@ -93,14 +93,15 @@ class Admin:
     async def _delete(self, topic: str) -> None:
         called = self._called()
         request = m.DeleteTopicsRequest(topics=[m.DeleteTopicsRequest.DeleteTopicState(name=topic)], timeout_ms=2000)
-        answer = await self.session.ask(BOOTSTRAP, ApiKey.DELETE_TOPICS, DELETE_VERSION, request)
+        answer = await self.session.request(BOOTSTRAP, ApiKey.DELETE_TOPICS, DELETE_VERSION, request)
         code = None if answer is None else answer.responses[0].error_code
         if code is not None:
             self.session.note(f"delete {topic}: {ErrorCode(code).name}")
         self._told("delete", topic, called, code)
 
     async def look_up(self, topic: str, *, settled: bool = False) -> bool:
-        """Ask whether the topic exists. Returns whether there was an answer. `settled`: all brokers have all metadata.
+        """Request whether the topic exists. Returns whether there was an answer. `settled`: all brokers have all
+        metadata.
 
         A single node answers from the metadata that it has just committed. In a cluster, a broker may be behind.
         """
@@ -144,7 +145,7 @@ class Admin:
         data = m.ProduceRequest.PartitionProduceData(index=0, records=raw)
         of_topic = m.ProduceRequest.TopicProduceData(topic_id=topic_id, partition_data=[data])  # type: ignore[arg-type]
         request = m.ProduceRequest(acks=-1, timeout_ms=2000, topic_data=[of_topic])
-        answer = await self.session.ask(BOOTSTRAP, ApiKey.PRODUCE, PRODUCE_VERSION, request)
+        answer = await self.session.request(BOOTSTRAP, ApiKey.PRODUCE, PRODUCE_VERSION, request)
         if answer is None:
             return
         row = answer.responses[0].partition_responses[0]

@@ -42,10 +42,10 @@ class Auditor:
         for group in groups:
             while True:
                 coordinator = await self.session.coordinator(group)
-                asked = self.checker.asking_committed(group, partitions)
+                expected = self.checker.expect_committed(group, partitions)
                 found = await fetch_committed(self.session, coordinator, group, partitions)
                 if found is not None:
-                    self.checker.committed(asked, found, self.session.name, settled=True)
+                    self.checker.committed(expected, found, self.session.name, settled=True)
                     break
                 await self.session.sleep(PAUSE_MS)
         self.done = True
@@ -58,7 +58,7 @@ class Auditor:
             request = m.ListOffsetsRequest(
                 replica_id=-1, topics=[m.ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[row])]
             )
-            answer = await self.session.ask(leader, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request)
+            answer = await self.session.request(leader, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request)
             if answer is not None:
                 found = answer.topics[0].partitions[0]
                 if found.error_code == ErrorCode.NONE:

@@ -86,7 +86,7 @@ class Bulk:
         while True:
             await self.session.refresh([])
             node = next(iter(self.session._addresses), BOOTSTRAP)
-            answer = await self.session.ask(node, key, version, request, 20_000.0)
+            answer = await self.session.request(node, key, version, request, 20_000.0)
             if answer is not None and is_done(answer):
                 return answer
             await self.session.sleep(PAUSE_MS)

@@ -36,6 +36,8 @@ class Rejoin(Exception):  # noqa: N818 - what to do next
 class Consumer:
     """One member. It takes a new member id whenever it does not know whether a request was handled: see `_commit`."""
 
+    fetcher: type[Fetcher] = Fetcher
+
     def __init__(
         self, cluster: SimCluster, checker: Checker, name: str, group: str, topics: dict[str, int], *, sessions: bool
     ) -> None:
@@ -46,7 +48,7 @@ class Consumer:
         self.topics = topics
         self.stopping = False
         self._rng = cluster.world.rng
-        self._fetcher = Fetcher(self.session, checker, sessions=sessions)
+        self._fetcher = self.fetcher(self.session, checker, sessions=sessions)
         self._member = ""
         self._generation = -1
         self._coordinator = -1
@@ -71,13 +73,17 @@ class Consumer:
             self._fetcher.assign(positions)
             self.session.note(f"reads {_listed(assigned)} in generation {self._generation}")
             while not self.stopping and await self._heartbeat():
-                for _ in range(self._rng.randint(1, 4)):
-                    await self._fetcher.fetch(max_wait_ms=self._rng.choice((0, 100, 500)))
-                await self._commit()
+                await self._work()
                 await self.session.sleep(self._rng.random() * 300)
 
+    async def _work(self) -> None:
+        """The work between two heartbeats."""
+        for _ in range(self._rng.randint(1, 4)):
+            await self._fetcher.fetch(max_wait_ms=self._rng.choice((0, 100, 500)))
+        await self._commit()
+
     async def _ask(self, api_key: ApiKey, version: int, request: Any, timeout_ms: float = 3000.0) -> Any:
-        answer = await self.session.ask(self._coordinator, api_key, version, request, timeout_ms)
+        answer = await self.session.request(self._coordinator, api_key, version, request, timeout_ms)
         if answer is None:
             raise Rejoin(f"no answer to {api_key.name.lower()}")
         return answer
@@ -125,7 +131,7 @@ class Consumer:
         return [(topic.topic, index) for topic in assignment.assigned_partitions for index in topic.partitions]
 
     def _assign(self, joined: Any) -> list[Any]:
-        """Assign partitions round-robin, as the group's leader."""
+        """The work of the group's leader: assign partitions round-robin."""
         members = sorted(member.member_id for member in joined.members)
         parts = [(topic, index) for topic, count in sorted(self.topics.items()) for index in range(count)]
         made = []
@@ -155,12 +161,12 @@ class Consumer:
     async def _leave(self) -> None:
         member = m.LeaveGroupRequest.MemberIdentity(member_id=self._member)
         request = m.LeaveGroupRequest(group_id=self.group, members=[member])
-        await self.session.ask(self._coordinator, ApiKey.LEAVE_GROUP, LEAVE, request)
+        await self.session.request(self._coordinator, ApiKey.LEAVE_GROUP, LEAVE, request)
 
     # -- offsets
 
     async def _committed(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        asked = self.checker.asking_committed(self.group, partitions)
+        asked = self.checker.expect_committed(self.group, partitions)
         found = await fetch_committed(self.session, self._coordinator, self.group, partitions)
         if found is None:
             raise Rejoin("no committed offsets")
@@ -168,8 +174,8 @@ class Consumer:
         return {partition: max(offset, 0) for partition, offset in found.items()}
 
     async def _commit(self) -> None:
-        """Commit all positions. Without a response the member starts anew: the request may still be under way, and must
-        not be taken for a request of the next generation.
+        """Commit all positions. Without a response the member starts anew. The request may still be under way, and
+        must not be taken for a request of the next generation.
         """
         positions = self._fetcher.moved()
         if not positions:
@@ -205,7 +211,8 @@ class Consumer:
 async def fetch_committed(
     session: Session, coordinator: int, group: str, partitions: Sequence[tuple[str, int]]
 ) -> dict[tuple[str, int], int] | None:
-    """The committed offsets of a group, -1 for none; None if the coordinator cannot answer."""
+    """The committed offsets of a group, -1 for none; None if the coordinator cannot answer,
+    or if a transaction with offsets is open."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in partitions:
         by_topic.setdefault(topic, []).append(index)
@@ -214,7 +221,7 @@ async def fetch_committed(
         group_id=group,
         topics=[kind(name=topic, partition_indexes=indexes) for topic, indexes in by_topic.items()],
     )
-    answer = await session.ask(
+    answer = await session.request(
         coordinator, ApiKey.OFFSET_FETCH, OFFSET_FETCH, m.OffsetFetchRequest(groups=[asked], require_stable=True)
     )
     if answer is None:
@@ -226,6 +233,8 @@ async def fetch_committed(
     found = {}
     for topic in of_group.topics:
         for row in topic.partitions:
+            if row.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                return None
             session.expect(row.error_code, ErrorCode.NONE, what="offset fetch")
             found[topic.name, row.partition_index] = row.committed_offset
     return found

@@ -1,4 +1,4 @@
-"""An operator who changes feature levels while the cluster works: metadata.version, mostly up, and ELR on.
+"""An operator that changes feature levels while the cluster works: metadata.version, mostly up, and ELR on.
 
 It judges nothing: requests may be refused for many good reasons. It draws from its own generator.
 """
@@ -52,7 +52,7 @@ class FeaturesOperator:
         """Request a change. Returns whether the level certainly changed."""
         row = m.UpdateFeaturesRequest.FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind)
         request = m.UpdateFeaturesRequest(timeout_ms=2000, feature_updates=[row])
-        answer = await self.session.ask(BOOTSTRAP, ApiKey.UPDATE_FEATURES, UPDATE_FEATURES, request)
+        answer = await self.session.request(BOOTSTRAP, ApiKey.UPDATE_FEATURES, UPDATE_FEATURES, request)
         told = "no answer" if answer is None else ErrorCode(answer.error_code).name
         self.session.note(f"{feature} to {level}: {told}")
         return answer is not None and answer.error_code == ErrorCode.NONE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.testing.workloads.session import METADATA_VERSION, PAUSE_MS, Session
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.errors import ErrorCode
-from kraft_protocol.records.batch import LOG_OVERHEAD, BatchHeader, check_batch, iter_records
+from kraft_protocol.records.batch import BatchHeader, check_batch, iter_records, whole_batches
 from kraft_protocol.records.errors import BatchError
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire.api import ApiKey
@@ -43,6 +43,8 @@ class _FetchSession:
 class Fetcher:
     """Positions in some partitions, advanced by fetches."""
 
+    isolation_level = 0
+
     def __init__(self, session: Session, checker: Checker, *, sessions: bool) -> None:
         self.positions: dict[tuple[str, int], int] = {}
         self.high_watermarks: dict[tuple[str, int], int] = {}
@@ -74,7 +76,7 @@ class Fetcher:
         for topic, index in list(self.positions):
             await self._session.leader(topic, index)
         for partition, position in self.positions.items():
-            # Leader and epoch are read together: a former leader must not be asked with a newer epoch.
+            # Leader and epoch are read together: a former leader must not get a request with a newer epoch.
             if partition in self._session.leaders:
                 by_leader.setdefault(self._session.leaders[partition], {})[partition] = position
         if not by_leader:
@@ -98,6 +100,7 @@ class Fetcher:
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=max_bytes,
+            isolation_level=self.isolation_level,
             session_id=0 if own is None else own.id,
             session_epoch=NO_SESSION if own is None else own.epoch,
             topics=[
@@ -119,10 +122,10 @@ class Fetcher:
             ],
         )
         epoch = self._checker.now()
-        asked = self._session.ask(leader, ApiKey.FETCH, FETCH_VERSION, request)
+        asked = self._session.request(leader, ApiKey.FETCH, FETCH_VERSION, request)
         if self._session.world.rng.random() < BEHIND_SHARE:
             # This request can be answered at once while the fetch may wait; still, responses come in request order.
-            self._session.ask(leader, ApiKey.METADATA, METADATA_VERSION, m.MetadataRequest(topics=[]))
+            self._session.request(leader, ApiKey.METADATA, METADATA_VERSION, m.MetadataRequest(topics=[]))
         answer = await asked
         if answer is None or answer.error_code:
             if self._sessions is not None:
@@ -150,8 +153,7 @@ class Fetcher:
         session, checker = self._session, self._checker
         position = self.positions[partition]
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            checker.out_of_range(partition, position, session.name)
-            self.positions[partition] = 0
+            self.positions[partition] = self._begin_again(partition, position)
             return
         if data.error_code:
             session.expect(data.error_code, *LEADER_GONE, what=f"fetch of {partition}")
@@ -159,6 +161,16 @@ class Fetcher:
             return
         checker.high_watermark(partition, data.high_watermark, session.name, asked)
         self.high_watermarks[partition] = data.high_watermark
+        self._take_records(partition, data, asked, leader)
+
+    def _begin_again(self, partition: tuple[str, int], position: int) -> int:
+        """The next position after one that is out of range."""
+        self._checker.out_of_range(partition, position, self._session.name)
+        return 0
+
+    def _take_records(self, partition: tuple[str, int], data: Any, asked: int, leader: int) -> None:
+        session, checker = self._session, self._checker
+        position = self.positions[partition]
         values: list[tuple[int, str]] = []
         for header in self._sound(partition, data.records or b"", leader):
             values += [
@@ -185,10 +197,9 @@ class Fetcher:
 def _whole(records: Buffer) -> Iterator[BatchHeader]:
     """The batches that are not cut off at the end. Raises BatchError for bytes that are not a batch, or a damaged
     one."""
+    whole = whole_batches(records, with_junk=True)
     position = 0
-    while position + LOG_OVERHEAD <= len(records):
-        size = int.from_bytes(records[position + 8 : position + LOG_OVERHEAD], "big") + LOG_OVERHEAD
-        if position + size > len(records):
-            return
-        yield check_batch(records, position)
-        position += size
+    while position < len(whole):
+        header = check_batch(whole, position)
+        yield header
+        position += header.length

@@ -1,4 +1,4 @@
-"""The flooder: a producer that writes faster than a disk whose kernel allows few dirty bytes."""
+"""The flooder: a producer that writes faster than the disk, under a kernel that allows few dirty bytes."""
 
 from __future__ import annotations
 

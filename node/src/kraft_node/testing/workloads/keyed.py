@@ -1,8 +1,8 @@
 """Clients of a compacted topic: a read from its start finds the last value of each key.
 
-The topic has `flush.messages=1`, so a power loss takes no acknowledged record. Law `latest`: for each key, a read finds
-the last acknowledged write or a later one. A key may be missing only if `delete.retention.ms` of a later tombstone is
-over.
+The topic has `flush.messages=1`, so a power loss takes no acknowledged record. Law `latest`: for each key, a read
+finds the last acknowledged write or a later write. A key may be missing only if `delete.retention.ms` of a later
+tombstone is over.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kraft_node.testing.workloads.producer import RETRIABLE
 from kraft_node.testing.workloads.session import PAUSE_MS, Session
 from kraft_node.testing.world import START_WALL_MS
 from kraft_protocol.errors import ErrorCode
-from kraft_protocol.records.batch import build_batch, check_batch, iter_headers, iter_records
+from kraft_protocol.records.batch import build_batch, check_batch, iter_headers, iter_records, whole_batches
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire.api import ApiKey
 
@@ -109,8 +109,8 @@ class Keyed:
         data = m.ProduceRequest.PartitionProduceData(index=0, records=raw)
         of_topic = m.ProduceRequest.TopicProduceData(name=self.partition[0], partition_data=[data])
         request = m.ProduceRequest(acks=-1, timeout_ms=2000, topic_data=[of_topic])
-        process = self._acks_law.asking(leader)
-        answer = await session.ask(leader, ApiKey.PRODUCE, PRODUCE_VERSION, request)
+        process = self._acks_law.process_of(leader)
+        answer = await session.request(leader, ApiKey.PRODUCE, PRODUCE_VERSION, request)
         if answer is None:
             session.forget_leader(*self.partition)
             return False
@@ -166,7 +166,7 @@ class Keyed:
             session_epoch=NO_SESSION,
             topics=[m.FetchRequest.FetchTopic(topic=self.partition[0], partitions=[row])],
         )
-        answer = await session.ask(leader, ApiKey.FETCH, FETCH_VERSION, request)
+        answer = await session.request(leader, ApiKey.FETCH, FETCH_VERSION, request)
         if answer is not None and not answer.error_code:
             data = answer.responses[0].partitions[0]
             if data.error_code != ErrorCode.NONE:
@@ -199,9 +199,5 @@ class Keyed:
 
 def _whole(data: Any) -> Any:
     """Drop a batch that is cut off at the end."""
-    records = data.records or b""
-    at = 0
-    while at + 12 <= len(records) and at + 12 + int.from_bytes(records[at + 8 : at + 12], "big") <= len(records):
-        at += 12 + int.from_bytes(records[at + 8 : at + 12], "big")
-    data.records = bytes(records[:at])
+    data.records = bytes(whole_batches(data.records or b""))
     return data

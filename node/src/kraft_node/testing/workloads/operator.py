@@ -1,4 +1,4 @@
-"""An operator who reassigns replicas while clients work, cancels reassignments, and elects preferred leaders."""
+"""An operator that reassigns replicas while clients work, cancels reassignments, and elects preferred leaders."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Operator:
         row = m.AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=index, replicas=replicas)
         wanted = m.AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[row])
         request = m.AlterPartitionReassignmentsRequest(timeout_ms=2000, topics=[wanted])
-        await self.session.ask(BOOTSTRAP, ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN, request)
+        await self.session.request(BOOTSTRAP, ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN, request)
 
     async def _elect(self) -> None:
         self.session.note("elect preferred leaders")
         request = m.ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=2000)
-        await self.session.ask(BOOTSTRAP, ApiKey.ELECT_LEADERS, ELECT, request)
+        await self.session.request(BOOTSTRAP, ApiKey.ELECT_LEADERS, ELECT, request)

@@ -16,7 +16,7 @@ from kraft_protocol.wire.api import ApiKey
 if TYPE_CHECKING:
     from kraft_node.testing.checker import Batch, Checker
     from kraft_node.testing.machine import SimCluster
-    from kraft_node.testing.workloads.acks_law import Asked
+    from kraft_node.testing.workloads.acks_law import RequestedProcess
 
 ACKS_ALL: Final = -1
 BY_NAME, BY_ID = 9, 13
@@ -92,7 +92,7 @@ class Producer:
     async def _new_session(self) -> None:
         while True:
             request = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-            answer = await self.session.ask(BOOTSTRAP, ApiKey.INIT_PRODUCER_ID, 4, request)
+            answer = await self.session.request(BOOTSTRAP, ApiKey.INIT_PRODUCER_ID, 4, request)
             if answer is not None and answer.error_code == 0:
                 self.checker.producer_id(self.session.name, answer.producer_id, answer.producer_epoch)
                 self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
@@ -147,8 +147,8 @@ class Producer:
         if self.acks == 0:
             self.session.tell(leader, ApiKey.PRODUCE, self.version, request)
             return
-        process = self._acks_law.asking(leader)
-        answer = await self.session.ask(leader, ApiKey.PRODUCE, self.version, request)
+        process = self._acks_law.process_of(leader)
+        answer = await self.session.request(leader, ApiKey.PRODUCE, self.version, request)
         if answer is None:
             self.session.forget_leader(*batch.partition)
             return
@@ -162,24 +162,24 @@ class Producer:
         if not maybe:
             self.checker.refused(batch, ErrorCode(row.error_code).name)
 
-    def _acknowledged(self, batch: Batch, row: Any, process: Asked) -> None:
+    def _acknowledged(self, batch: Batch, row: Any, process: RequestedProcess) -> None:
         self.acknowledged += 1
         if self.acks == ACKS_ALL and row.base_offset >= 0:
             self._acks_law.acknowledged(process, batch.partition, row.base_offset + len(batch.values))
-        # A leader whose followers lack the batch may lose it, so the batch has no certain offset yet.
+        # A leader may lose the batch if its followers lack it, so the batch has no certain offset yet.
         certain = self.acks == ACKS_ALL or self.checker.sole
         self.checker.acknowledged(batch, row.base_offset if certain else -1)
 
     async def _send_until_known(self, batches: list[Batch]) -> None:
-        """Idempotent producer: send all batches at once, and resend the unacknowledged ones in order until none is
-        left."""
+        """Idempotent producer: send all batches at once, and resend the unacknowledged batches in order until all are
+        acknowledged."""
         while batches:
             leaders = [await self.session.leader(*batch.partition) for batch in batches]
             asked = []
             # All in one event, so that batches for one node use one connection, in order.
             for batch, leader in zip(batches, leaders, strict=True):
-                process = self._acks_law.asking(leader)
-                moment = self.session.ask(leader, ApiKey.PRODUCE, self.version, self._request(batch))
+                process = self._acks_law.process_of(leader)
+                moment = self.session.request(leader, ApiKey.PRODUCE, self.version, self._request(batch))
                 asked.append((batch, process, moment))
             left: list[Batch] = []
             for batch, process, moment in asked:

@@ -22,6 +22,8 @@ PAUSE_MS: Final = 100.0
 
 METADATA_VERSION: Final = 12
 COORDINATOR_VERSION: Final = 4
+GROUP, TRANSACTION = 0, 1
+"""Types of coordinators."""
 
 
 class Surprise(AssertionError):  # noqa: N818 - says of the node, not of this program, that it is wrong
@@ -46,6 +48,7 @@ class Session:
         self.host: SimHost = cluster.client_host(name)
         self._net = cluster.network.host(self.host)
         self._bootstrap = cluster.bootstrap
+        self._security = cluster.security
         self._addresses: dict[int, tuple[str, int]] = {}
         self._clients: dict[int, SimClient] = {}
         self.leaders: dict[tuple[str, int], int] = {}
@@ -60,7 +63,7 @@ class Session:
 
     # -- asking
 
-    def ask(
+    def request(
         self, node: int, api_key: ApiKey, version: int, request: Any, timeout_ms: float = TIMEOUT_MS
     ) -> Moment[Any]:
         """Send a request to a node. Returns the response, or None if it did not come: then the outcome is unknown."""
@@ -72,7 +75,7 @@ class Session:
                 del self._clients[node]  # another bootstrap node may live
             moment.happen(answer)
 
-        client.ask(api_key, version, request, answered)
+        client.request(api_key, version, request, answered)
 
         def give_up() -> None:
             if not moment.happened:
@@ -84,7 +87,7 @@ class Session:
 
     def tell(self, node: int, api_key: ApiKey, version: int, request: Any) -> None:
         """Send a request that has no response."""
-        self._client(node).ask(api_key, version, request, None)
+        self._client(node).request(api_key, version, request, None)
 
     def _client(self, node: int) -> SimClient:
         client = self._clients.get(node)
@@ -93,16 +96,16 @@ class Session:
                 host, port = self._bootstrap[self.world.rng.randrange(len(self._bootstrap))]
             else:
                 host, port = self._addresses[node]
-            client = self._clients[node] = SimClient(self._net, host, port, self.name)
+            client = self._clients[node] = SimClient(self._net, host, port, self.name, self._security)
         return client
 
     # -- metadata
 
     async def refresh(self, topics: Sequence[str] | None = None) -> Any:
-        """Ask any node for metadata of `topics`; the response or None."""
+        """Request metadata of `topics` from any node; the response or None."""
         wanted = None if topics is None else [m.MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = m.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        answer = await self.ask(BOOTSTRAP, ApiKey.METADATA, METADATA_VERSION, request)
+        answer = await self.request(BOOTSTRAP, ApiKey.METADATA, METADATA_VERSION, request)
         if answer is None:
             self._clients.pop(BOOTSTRAP, None)
             return None
@@ -120,7 +123,7 @@ class Session:
         return answer
 
     async def leader(self, topic: str, partition: int) -> int:
-        """The partition's leader; retries until there is one."""
+        """The partition's leader; retries until a leader is known."""
         while (topic, partition) not in self.leaders:
             await self.refresh([topic])
             if (topic, partition) not in self.leaders:
@@ -131,11 +134,11 @@ class Session:
         """Forget the leader: it was wrong, or the node does not respond."""
         self.leaders.pop((topic, partition), None)
 
-    async def coordinator(self, group: str) -> int:
-        """The coordinator of a group; retries until there is one."""
+    async def coordinator(self, key: str, key_type: int = GROUP) -> int:
+        """The coordinator of a group, or of a transactional id; retries until it is known."""
         while True:
-            request = m.FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-            answer = await self.ask(BOOTSTRAP, ApiKey.FIND_COORDINATOR, COORDINATOR_VERSION, request)
+            request = m.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+            answer = await self.request(BOOTSTRAP, ApiKey.FIND_COORDINATOR, COORDINATOR_VERSION, request)
             if answer is None:
                 self._clients.pop(BOOTSTRAP, None)
             else:

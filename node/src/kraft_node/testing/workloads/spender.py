@@ -44,7 +44,7 @@ class Spender:
             of_topic = m.ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])
             leader = await session.leader(TOPIC, 0)
             request = m.ProduceRequest(acks=1, timeout_ms=2000, topic_data=[of_topic])
-            answer = await session.ask(leader, ApiKey.PRODUCE, PRODUCE_VERSION, request)
+            answer = await session.request(leader, ApiKey.PRODUCE, PRODUCE_VERSION, request)
             if answer is not None and answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE:
                 sent += 1
             else:

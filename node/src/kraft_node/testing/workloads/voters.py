@@ -1,4 +1,4 @@
-"""An operator who changes the voters (KIP-853): adds, removes, replaces voters with lost disks, raises kraft.version.
+"""An operator that changes the voters (KIP-853): adds, removes, replaces voters with lost disks, raises kraft.version.
 
 It sends requests through brokers, as Kafka's tool does, and judges nothing while it works: requests may fail for many
 good reasons. In the end it restores the number of voters, all with intact disks.
@@ -94,7 +94,7 @@ class VotersOperator:
         partition = m.DescribeQuorumRequest.PartitionData(partition_index=0)
         topic = m.DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC_NAME, partitions=[partition])
         request = m.DescribeQuorumRequest(topics=[topic])
-        answer = await self.session.ask(BOOTSTRAP, ApiKey.DESCRIBE_QUORUM, DESCRIBE, request)
+        answer = await self.session.request(BOOTSTRAP, ApiKey.DESCRIBE_QUORUM, DESCRIBE, request)
         if answer is None or answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
             return [], []
         found = answer.topics[0].partitions[0]
@@ -113,14 +113,14 @@ class VotersOperator:
             listeners=where,
             ack_when_committed=self._rng.random() < 0.5,
         )
-        self._note(await self.session.ask(BOOTSTRAP, ApiKey.ADD_RAFT_VOTER, ADD, request, CHANGES_MAX_MS))
+        self._note(await self.session.request(BOOTSTRAP, ApiKey.ADD_RAFT_VOTER, ADD, request, CHANGES_MAX_MS))
 
     async def _remove(self, voter: Voter) -> None:
         self.session.note(f"remove voter {voter[0]}")
         request = m.RemoveRaftVoterRequest(
             cluster_id=self._cluster.cluster_id, voter_id=voter[0], voter_directory_id=Uuid(voter[1])
         )
-        self._note(await self.session.ask(BOOTSTRAP, ApiKey.REMOVE_RAFT_VOTER, REMOVE, request, CHANGES_MAX_MS))
+        self._note(await self.session.request(BOOTSTRAP, ApiKey.REMOVE_RAFT_VOTER, REMOVE, request, CHANGES_MAX_MS))
 
     async def _upgrade(self) -> None:
         self.session.note("raise kraft.version")
@@ -128,9 +128,9 @@ class VotersOperator:
             feature="kraft.version", max_version_level=1, upgrade_type=UPGRADE
         )
         request = m.UpdateFeaturesRequest(timeout_ms=CHANGES_MAX_MS, feature_updates=[row])
-        answer = await self.session.ask(BOOTSTRAP, ApiKey.UPDATE_FEATURES, UPDATE_FEATURES, request, CHANGES_MAX_MS)
+        answer = await self.session.request(BOOTSTRAP, ApiKey.UPDATE_FEATURES, UPDATE_FEATURES, request, CHANGES_MAX_MS)
         self._note(answer)
-        # Without a response the request is repeated: raising a level that is already raised is no error.
+        # Without a response the request is repeated: raising a level that is already raised is not an error.
         self._dynamic = answer is not None and answer.error_code == 0
 
     def _note(self, answer: Any) -> None:

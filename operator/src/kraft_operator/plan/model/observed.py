@@ -17,10 +17,11 @@ T = TypeVar("T")
 CORDONED: Final = "cordoned.log.dirs"
 """The dynamic configuration of a broker that lists the log directories in which it creates no log."""
 EMPTYING: Final = "Emptying"
-"""The mark of a volume whose log directory takes no new replicas and whose replicas move away."""
+"""The mark of a volume that is being emptied: its log directory takes no new replicas, and its replicas move to other
+volumes."""
 EMPTY: Final = "Empty"
 """The mark of a volume that was proven to be empty while its directory took no new replicas. The proof ends with the
-process that gave it: while the broker is down, nobody knows what an administrator's change let it write before."""
+process that gave it. While the broker is down, it is unknown what it wrote before, after an administrator's change."""
 LEFT_OUT: Final = "LeftOut"
 """The mark of a volume that the node's next pod leaves out. The restart writes it, on a proof from right before."""
 PROVEN: Final = frozenset({EMPTY, LEFT_OUT})
@@ -43,7 +44,7 @@ class Pod:
     """The pod of a node."""
 
     running: bool
-    """Its process runs or may run. False only if Kubernetes reports that none of its containers runs."""
+    """Its process runs or may run. False only if Kubernetes reports that no container of the pod runs."""
     ready: bool
     aspects: Mapping[str, str]
     terminating: bool = False
@@ -122,7 +123,7 @@ class Kube:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A replica of the metadata log, as the leader sees it (DescribeQuorum)."""
+    """The leader's view of a replica of the metadata log (DescribeQuorum)."""
 
     lag: int
     behind_ms: int
@@ -130,7 +131,7 @@ class Replica:
     directory: bytes = bytes(16)
     """The id of its metadata directory, which identifies voters of dynamic quorums."""
     address: str = ""
-    """`HOST:PORT` where the others look for this voter, as the log has it; empty if unknown."""
+    """`HOST:PORT` the address of this voter in the log, which the others use; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +145,8 @@ class Quorum:
     cluster_id: str = ""
     """The cluster id that the leader returns; empty if unknown."""
     changing: bool = False
-    """The log may lose these voters again: the leader was not seen to commit what the log held when they were first
-    seen."""
+    """The log may lose these voters again. The operator has not seen the leader commit the records that the log held
+    when the voters were first seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ class Metadata:
     supported: Mapping[str, int] = field(default_factory=dict)
     """The highest levels that this broker supports."""
     throttled: frozenset[str] = frozenset()
-    """Topics with throttling of all replicas (`*`), as the operator sets it."""
+    """Topics with throttling of all replicas (`*`), which the operator sets."""
     unseen: str = ""
     """Which partitions the broker did not show, and why. `partitions` is complete only if this is empty."""
     cluster_id: str = ""
@@ -227,9 +228,9 @@ class Observed:
     since_write_ms: float = 2**31
     """Milliseconds since this operator last changed anything. Older views do not show the change."""
     since_pod_change_ms: int = 2**31
-    """Milliseconds since a pod last became ready or went away. Older views of quorum or metadata do not show it."""
+    """Milliseconds since a pod last became ready or disappeared. Older views of quorum or metadata do not show it."""
     disks: Mapping[int, Aged[Disks]] = field(default_factory=dict)
-    """Log directories by broker, for brokers that were asked and have answered."""
+    """Log directories by broker, for brokers that have answered the request."""
     tried: tuple[Step, ...] = ()
-    """Steps of the previous pass. If such a step is planned again, it was refused or has no effect; it delays no
+    """Steps of the previous pass. If the same step is planned again, it was refused or has no effect; it delays no
     other step."""

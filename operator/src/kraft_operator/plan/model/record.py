@@ -57,6 +57,20 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class UserClaim:
+    """What a KRaftUser has made in the cluster. It is deleted with the resource."""
+
+    user: str
+    resource: str = ""
+    uid: str = ""
+    mechanisms: frozenset[str] = frozenset()
+    """SCRAM mechanisms of its credentials."""
+    acls: frozenset[str] = frozenset()
+    """Digests of its ACLs (`plan.users.Acl.digest`)."""
+    quotas: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """Everything that is kept between passes."""
 
@@ -78,6 +92,8 @@ class Record:
     """Static quorums: the controller that runs as a voter but is not yet in `voters`, until it has caught up."""
     topics: tuple[Claim, ...] = ()
     """Topics that are deleted with their resources."""
+    authorities: tuple[tuple[str, str], ...] = ()
+    """Each certificate authority that nodes trust, by name, with the fingerprint of its key."""
 
     def node(self, node_id: int) -> Node | None:
         """Return the node of this id, or None if it does not exist."""

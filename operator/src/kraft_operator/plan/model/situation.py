@@ -33,9 +33,9 @@ second."""
 ROLLED: Final = "roll"
 """The aspect of a manual restart."""
 EVICTED: Final = "evict"
-"""The aspect of a pod that somebody tries to evict."""
+"""The aspect of a pod with a pending eviction."""
 RESIZED: Final = "resize"
-"""The aspect of a pod whose volume has grown and whose file system grows with the next mount."""
+"""The aspect of a pod with a grown volume: its file system grows with the next mount."""
 KEEPS: Final = "keeps"
 """The aspect of mounted volumes that were removed from the pool but are not empty yet, separated by commas."""
 EMPTIED: Final = "emptied"
@@ -57,7 +57,7 @@ class Situation:
     moves: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
     """Replicas that are about to move."""
     disks: Mapping[int, Disks] = field(default_factory=dict)
-    """Log directories by broker, for brokers whose answer is recent enough."""
+    """Log directories by broker, for brokers with a recent answer."""
 
     # Roles and states of nodes
 
@@ -67,7 +67,7 @@ class Situation:
         return not self.record.dynamic
 
     def voters_wanted(self) -> tuple[int, ...]:
-        """The ids of the voters that the specification asks for."""
+        """The ids of the voters that the specification requests."""
         return tuple(
             node.id
             for node in self.record.nodes
@@ -98,7 +98,7 @@ class Situation:
         return ("broker",) * node.broker + ("controller",) * self.votes(node)
 
     def live_voters(self) -> frozenset[int]:
-        """Controllers that are up and, as the leader sees them, not behind by more than `BEHIND_MAX_MS`."""
+        """Controllers that are up and, by the leader's view, at most `BEHIND_MAX_MS` behind."""
         if self.quorum is None:
             return frozenset()
         return frozenset(
@@ -122,7 +122,7 @@ class Situation:
         return not (node.stopped or self.held(node) or not self.roles(node))
 
     def unsettled(self) -> list[str]:
-        """Nodes that change or fail, as messages: each names the node and what it waits for."""
+        """Nodes that change or fail, as messages: each names the node and the condition that it waits for."""
         found = []
         for node in self.record.nodes:
             if node.leaving or node.id in self.wanted.skip or not self.runs(node):
@@ -148,7 +148,7 @@ class Situation:
         return found
 
     def stops(self, node: Node) -> str:
-        """A message for a node whose pod stops, with the machine if it does not answer."""
+        """A message for a node with a stopping pod. It names the machine if the machine does not answer."""
         pod = self.kube.pods.get(node.id)
         lost = f" on machine {pod.machine}, which does not answer" if pod is not None and pod.lost else ""
         return f"{node.kind} stops{lost}"
@@ -164,7 +164,7 @@ class Situation:
         return broker is not None and not broker.fenced
 
     def replaced(self) -> dict[str, frozenset[int]]:
-        """Nodes whose volumes have the marks of finished replacements, by the names of the replacements."""
+        """Nodes with marks of finished replacements on their volumes, by the names of the replacements."""
         found: dict[str, frozenset[int]] = {}
         for (node_id, _), volume in self.kube.volumes.items():
             for name in volume.replaced:
@@ -260,7 +260,7 @@ class Situation:
         """The aspects that differ, sorted: the reasons why a node's pod needs a restart.
 
         Brokers find the leader through any voter, so they get a new voter set only once the voters have settled. A
-        node whose pool was removed only waits to leave and needs no restart.
+        node of a removed pool only waits to leave and needs no restart.
         """
         pod = self.kube.pods.get(node.id)
         if pod is None or (node.leaving and self.wanted.pool(node.pool) is None):

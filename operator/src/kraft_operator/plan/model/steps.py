@@ -80,7 +80,7 @@ class GrowVolume:
 
 @dataclass(frozen=True, slots=True)
 class DeleteVolume:
-    """Delete the claims of a disk if the policy says so: of a node that has left, or only the emptied `volumes`."""
+    """Delete the claims of a disk if the policy is Delete: of a node that has left, or only the emptied `volumes`."""
 
     node: int
     disk: int
@@ -252,7 +252,8 @@ def _is_guarded(step: Step) -> bool:
 
 @dataclass(slots=True)
 class Plan:
-    """The next steps in order, messages about what the plan waits for, and blocked work that needs help."""
+    """The next steps in order, messages about the conditions that the plan waits for, and blocked work that needs
+    help."""
 
     steps: list[Step] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
@@ -260,7 +261,7 @@ class Plan:
     pending: Step | None = None
     """The disruptive step that waits for approval."""
     held: frozenset[str] = frozenset({"controller", "broker"})
-    """Roles whose pods others must not evict. All roles while the state is unknown."""
+    """Roles with pods that others must not evict. All roles while the state is unknown."""
     load: list[str] = field(default_factory=list)
     """Messages about partitions that would move to balance the load."""
     good_ms: float = 0

@@ -12,9 +12,9 @@ from typing import Final
 _NUMBER: Final = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")
 
 
-def same(told: str | None, wanted: str) -> bool:
-    """Whether the value `told`, as a node returns it, means `wanted`. False if the node has no value."""
-    return told is not None and (told == wanted or _understood(told) == _understood(wanted))
+def same(reported: str | None, wanted: str) -> bool:
+    """Whether the value `reported`, as a node returns it, means `wanted`. False if the node has no value."""
+    return reported is not None and (reported == wanted or _understood(reported) == _understood(wanted))
 
 
 def _understood(value: str) -> list[str | int | float]:

@@ -1,4 +1,4 @@
-"""What the specification asks for, as the planner needs it."""
+"""The wanted state by the specification, in the form that the planner needs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ReplacementRequest:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Everything that the specification and the annotations of a cluster ask for."""
+    """The whole wanted state, by the specification and the annotations of a cluster."""
 
     pools: tuple[Pool, ...]
     cluster_id: str | None = None
@@ -73,7 +73,7 @@ class Wanted:
     skip: frozenset[int] = frozenset()
     """Nodes that the operator leaves alone."""
     rolls: Mapping[int, str] = field(default_factory=dict)
-    """Manual restarts: a token by node id. A new token asks for a new restart."""
+    """Manual restarts: a token by node id. A new token requests a new restart."""
     given_up: frozenset[int] = frozenset()
     """Leaving voters that may be removed from the quorum while they are down."""
     unavailable_topics: frozenset[str] = frozenset()
@@ -95,7 +95,7 @@ class Wanted:
     load_percent: int = 20
     """How many percent above the mean a broker may be."""
     load_bytes: int = 0
-    """How many bytes above the mean a broker may always be, whatever the percentage."""
+    """The number of bytes above the mean that a broker may always have, with any percentage."""
     balance: str = ""
     """A request to balance; a new word is a new request."""
 

@@ -1,7 +1,7 @@
 """Assignment of the cluster id, node ids, first voters and leaving nodes. Law 6.
 
 Changes the record only; steps follow in later passes. If a resource is created again and volumes of its former nodes
-were kept, it takes over their node ids and cluster id, which are written on the volumes.
+were kept, it takes over their node ids and cluster id. Both are written on the volumes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kraft_operator.plan.model.wanted import Pool, Wanted
 def assigned(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Record | Blocked:
     """Return the record with all wanted nodes, or the reason why it cannot be made.
 
-    `fresh_id` becomes the id of a cluster that has none yet.
+    `fresh_id` becomes the id of a cluster without an id.
     """
     if record.cluster_id is None:
         begun = _begun(record, wanted, kube, fresh_id)
@@ -46,7 +46,7 @@ def assigned(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Recor
 
 
 def _begun(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Record | Blocked:
-    """Return the record with the cluster id and the nodes whose volumes were kept, or the reason against it."""
+    """Return the record with the cluster id and the nodes with kept volumes, or the reason against it."""
     kept: dict[int, tuple[int, str]] = {}
     for (node_id, disk), volume in sorted(kube.volumes.items()):
         cluster_id, _, owner = volume.formatted_for.partition("/")
@@ -72,8 +72,8 @@ def _begun(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Record 
         if len(mine) > pool.replicas:
             return Blocked(
                 "TooManyVolumes",
-                f"pool {pool.name} has kept volumes of nodes {mine}, but replicas is {pool.replicas}: delete those of"
-                " nodes that had left, or raise replicas",
+                f"pool {pool.name} has kept volumes of nodes {mine}, but replicas is {pool.replicas}: delete the"
+                " volumes of nodes that had left, or raise replicas",
             )
         record = record.having(
             *(Node(i, pool.name, pool.controller, pool.broker, disk=kept[i][0], formatted=True) for i in mine)

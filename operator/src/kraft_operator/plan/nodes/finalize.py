@@ -46,7 +46,8 @@ def finalize(s: Situation) -> None:
 
 
 def _not_everybody(s: Situation) -> str | None:
-    """Name a node that is not up or needs a restart; None if there is none. Skipped nodes count, too."""
+    """Name a node that is not up or needs a restart; None if all nodes are up and current. Skipped nodes count,
+    too."""
     for node in s.record.nodes:
         if s.runs(node) and (not s.up(node.id) or s.lacks(node)):
             return f"{node.kind} is not up, or not restarted yet"

@@ -1,7 +1,7 @@
 """Removal of a node, or of a node's role.
 
 The order: drain the broker and remove the voter -> stop the node for good -> unregister the broker -> keep or delete
-its volumes as the policy says -> forget the node and retire its id.
+its volumes by the policy -> forget the node and retire its id.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kraft_operator.plan.model.situation import Situation
 
 
-def tell_lost(s: Situation) -> None:
+def report_lost(s: Situation) -> None:
     """Add one block to the plan for each machine that does not answer."""
     machines: dict[str, list[str]] = {}
     for node in s.record.nodes:
@@ -19,8 +19,7 @@ def tell_lost(s: Situation) -> None:
     for machine, nodes in sorted(machines.items()):
         s.plan.block(
             "MachineLost",
-            f"machine {machine} does not answer, and {', '.join(nodes)} went down with it:"
-            f" bring it back; if it is off for good, kubectl taint nodes {machine}"
-            " node.kubernetes.io/out-of-service=nodeshutdown:NoExecute (or delete their pods with --force), and replace"
-            " the disk of each node whose volume was on it",
+            f"machine {machine} does not answer, and {', '.join(nodes)} went down with it: bring it back. If it is"
+            f" off for good, kubectl taint nodes {machine} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+            " (or delete their pods with --force), and replace the disk of each node with a volume on it",
         )

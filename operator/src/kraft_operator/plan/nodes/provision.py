@@ -119,7 +119,8 @@ def _added(s: Situation, node: Node, volume: Volume, wanted: Mapping[str, int], 
         mine = there | (s.removed(node) - released(s, node))
         if set(node.volumes) != mine:
             formatted.append(replace(node, volumes=tuple(sorted(mine))))
-        # A mark says that no pod needs the volume. If the volume has returned, the mark goes before a pod mounts it.
+        # The mark means that no pod needs the volume. If the volume has returned, the mark goes before a pod mounts
+        # it.
         return not volume.marks.keys() & wanted.keys()
     if node.id in s.kube.pods:
         return True

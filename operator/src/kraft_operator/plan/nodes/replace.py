@@ -5,7 +5,7 @@ in force -> `provision` creates, formats and starts it -> done when the node cou
 voter with an empty disk from voting and campaigning until both are safe. This module makes sure that all other voters
 are live, so that every committed record is on a majority without the lost disk.
 
-NewId: record the new node and mark the old one as leaving. `voters` then adds the new voter and removes the old one,
+NewId: record the new node and mark the old one as leaving. `voters` then adds the new voter and removes the old voter,
 one change at a time. If the old host is down, these changes never happen, because no voter can be spared for a
 restart. There are two ways out: replace by EmptyDisk first, or accept `MetadataPause`. With `MetadataPause`, the old
 host is stopped for good and the voters change in one step (law 4).
@@ -37,7 +37,7 @@ def pause_accepted(s: Situation) -> bool:
     if item is None or item.by != "NewId":
         return False
     node, request = s.record.node(item.node), _request(s, item)
-    begun = node is not None and node.stopped  # there is no way back
+    begun = node is not None and node.stopped  # the replacement cannot be undone
     return begun or "MetadataPause" in _accepted(item, request)
 
 
@@ -58,7 +58,7 @@ def replacement(s: Situation) -> bool:
 def done_before(s: Situation, request: asked.ReplacementRequest) -> bool:
     """Whether a request was carried out: by the record, or by the marks of the volumes if the record lost it.
 
-    The marks tell the name and the node whose disk they are on, which has a new id after a replacement by `NewId`.
+    The marks have the name and the owner of the disk, which has a new id after a replacement by `NewId`.
     """
     known = [item for item in s.record.replacements if item.name == request.name]
     if known:
@@ -139,7 +139,7 @@ def _refused(s: Situation, node: Node, request: asked.ReplacementRequest) -> Blo
         pause = "MetadataPause" in request.accept
         blocked = _others_live(s, node)
         if blocked is None and request.by == "EmptyDisk" and len(_voters(s)) <= 2:
-            # The other voters would not be a majority: they could not commit or prove what is committed.
+            # The other voters would not be a majority: they could not commit, or prove which records are committed.
             text = f"none of the voters {_voters(s)} can lose its disk: have three voters first, or replace it by NewId"
             blocked = Blocked("QuorumAtRisk", text)
         if blocked is None and request.by == "NewId" and s.static and node.id not in s.live_voters() and not pause:
@@ -266,7 +266,7 @@ def _new_id(s: Situation, item: ReplacementRecord, node: Node) -> bool:
 
 
 def _swap(s: Situation, item: ReplacementRecord, node: Node) -> bool:
-    """Put the new voter in the place of the old one, whose host is gone for good."""
+    """Put the new voter in the place of the old voter, after the host of the old voter is gone for good."""
     blocked = _others_live(s, node)
     new = s.record.node(item.new_id) if item.new_id is not None else None
     if blocked is not None:

@@ -78,7 +78,7 @@ def _lost(s: Situation, node: Node) -> bool:
 
 
 def _at_any_time(s: Situation, node: Node) -> bool:
-    """Whether its restart needs no window: it is manual, an eviction asks for it, or the node is down anyway."""
+    """Whether its restart needs no window: it is manual, an eviction requests it, or the node is down anyway."""
     return not s.up(node.id) or not {ROLLED, EVICTED}.isdisjoint(s.lacks(node))
 
 

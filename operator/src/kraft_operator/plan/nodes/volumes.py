@@ -30,8 +30,8 @@ RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 """The dynamic value that throttles copies between the directories of a broker."""
 
 
-def brokers_to_ask(record: Record, wanted: Wanted, kube: Kube) -> frozenset[int]:
-    """Brokers whose log directories the plan needs to know."""
+def brokers_to_query(record: Record, wanted: Wanted, kube: Kube) -> frozenset[int]:
+    """Brokers that must report their log directories for the plan."""
     if wanted.load:
         return frozenset(node.id for node in record.nodes if node.broker)
     found = set()
@@ -180,7 +180,7 @@ def _move(s: Situation, node: Node, disks: Disks, name: str, directory: Director
     s.plan.waits.append(f"{node.kind}: {left} replicas have to leave volume {name}, {len(moving)} are on their way")
     if wide is not None and not moves and not moving:
         text = f"volume {name} of {node.kind} is to be removed, and no other volume has room for {wide[0]}-{wide[1]}"
-        text += f" ({directory.replicas[wide]} bytes): enlarge a volume, or keep this one"
+        text += f" ({directory.replicas[wide]} bytes): enlarge a volume, or keep this volume"
         s.plan.block("CannotEmpty", text)
     throttle = rates(s)
     known = s.metadata is not None and all(same(s.metadata.dynamic_config.get(k), v) for k, v in throttle.items())
@@ -195,7 +195,7 @@ def _pending(disks: Disks, directory: Directory) -> int:
 
 
 def _delete(s: Situation, node: Node, volume: Volume) -> None:
-    """Delete claims of emptied volumes without references, if the policy says so."""
+    """Delete claims of emptied volumes without references, if the policy is Delete."""
     pool, pod = s.wanted.pool(node.pool), s.kube.pods.get(node.id)
     if pool is None or not pool.delete_volumes or (pod is not None and not pod.volumes):
         return
@@ -242,6 +242,6 @@ def volumes_empty(s: Situation, node: Node) -> Blocked | None:
 
 
 def leaving_out(s: Situation, node: Node) -> MarkVolume | None:
-    """The mark that a restart of the node writes before, or None if the next pod mounts all volumes of this one."""
+    """The mark that a restart of the node writes before, or None if the next pod mounts all volumes of this pod."""
     dropped = tuple(sorted(s.dropped(node)))
     return MarkVolume(node.id, node.disk, dropped, LEFT_OUT) if dropped else None

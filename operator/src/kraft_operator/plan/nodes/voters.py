@@ -50,7 +50,7 @@ def change_voters(s: Situation) -> bool:
     if lost is not None and not added and {*late} <= {lost}:
         return _take_out(s, lost)
     if late:
-        _tell_late(s, late[0], sorted(wanted))
+        _report_late(s, late[0], sorted(wanted))
         return True
     if added:
         new = s.record.node(added[0])
@@ -80,7 +80,7 @@ def _join(s: Situation, new: Node) -> None:
         s.plan.waits.append(f"controller {s.record.joining} catches up before it votes")
 
 
-def _tell_late(s: Situation, late: int, wanted: list[int]) -> None:
+def _report_late(s: Situation, late: int, wanted: list[int]) -> None:
     """Report why the voters do not change yet, with the remedy."""
     if s.up(late) and late in s.live_voters():
         s.plan.waits.append(f"voters change to {wanted}: controller {late} has to follow first")
@@ -113,7 +113,7 @@ def _take_out(s: Situation, gone: int) -> bool:
     The other voters restart one by one while the lost voter still counts. So more than a majority must be live.
     """
     node = s.record.node(gone)
-    assert node is not None, "law: who is given up is known"
+    assert node is not None, "law: the voters that are given up are known"
     live = s.live_voters().intersection(s.record.voters) - {gone}
     blocked = isr_without(s, (gone,)) if node.broker and not node.stopped else None
     if len(live) <= majority(s.record.voters) and not node.stopped:
@@ -183,7 +183,7 @@ def _hand_over(s: Situation, leader: int) -> None:
 
 
 def _behind(s: Situation, node_id: int) -> bool:
-    """Whether a controller is not live, or runs with other voters than those being put into force."""
+    """Whether a controller is not live, or runs with other voters than the voters that are being put into force."""
     pod = s.kube.pods.get(node_id)
     return pod is None or node_id not in s.live_voters() or pod_voters(pod) != s.record.voters
 
@@ -201,8 +201,8 @@ def former(s: Situation, node: Node) -> bool:
 def dynamic_voters(s: Situation) -> bool:
     """Plan one change of a dynamic quorum's voters. Returns whether a change is under way.
 
-    Raft permits one change at a time (KIP-853). The next one waits until the last one is committed and the log has the
-    present address of every voter.
+    Raft permits one change at a time (KIP-853). The next change waits until the last change is committed and the log
+    has the present address of every voter.
     """
     wanted = set(s.voters_wanted())
     if s.quorum is None or not wanted:

@@ -1,8 +1,8 @@
 """Balancing of replicas among brokers by count, with the fewest moves and without fewer racks per partition.
 
-Replicas move one at a time from the broker with the most to the broker with the fewest, until no two counts differ by
-more than one. A move is not made if it would reduce the number of racks of a partition. Every move brings the counts
-closer together, so the moves end. Only surplus replicas move.
+Replicas move singly from the broker with the most replicas to the broker with the fewest. Moves end when no two counts
+differ by more than 1. A move is not made if it would reduce the number of racks of a partition. Every move brings the
+counts closer together, so the moves end. Only surplus replicas move.
 """
 
 from __future__ import annotations

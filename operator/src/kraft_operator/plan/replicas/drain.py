@@ -13,7 +13,7 @@ from kraft_operator.plan.model.situation import Situation
 
 
 def departing(s: Situation) -> list[Node]:
-    """Brokers that leave, or whose pool has lost the broker role."""
+    """Brokers that leave, and brokers of a pool that has lost the broker role."""
     found = []
     for node in s.record.nodes:
         pool = s.wanted.pool(node.pool)
@@ -51,7 +51,7 @@ def moves_of(
 
 
 def _targets(metadata: Metadata, partition: Partition, leaving: set[int], load: Counter[int]) -> tuple[int, ...] | None:
-    """The replica list with each leaving broker replaced in its place; None if there are too few brokers."""
+    """The replica list with each leaving broker replaced in its place; None with too few brokers."""
     replicas = list(partition.replicas)
     for place, node_id in enumerate(replicas):
         if node_id not in leaving:

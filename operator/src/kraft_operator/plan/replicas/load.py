@@ -1,10 +1,11 @@
 """Balancing by load: moves balance the bytes of brokers; a new order of the same replicas balances preferred leaders.
 
 While every broker is within the threshold of the mean, nothing is planned. Beyond it, the fullest broker gives a
-replica to the broker with the fewest bytes: the largest replica that does not make the target fuller than the source.
-If all its replicas are too large for that, it exchanges one for a smaller one. Neither reduces the number of racks of a
-partition. Leaders move without copying bytes: the in-sync replica whose broker leads least becomes the first of the
-list. A plan is bounded, and each of its moves reduces the difference. The next plan follows once the moves are done.
+replica to the broker with the fewest bytes. It is the largest replica that does not make the target fuller than the
+source. If all its replicas are too large, it exchanges a replica for a smaller replica. Neither reduces the number of
+racks of a partition. Leaders move without copying bytes: the in-sync replica on the broker with the fewest leaders
+becomes the first of the list. A plan is bounded, and each of its moves reduces the difference. The next plan follows
+once the moves are done.
 
 The bytes come from the brokers' log directories. If a broker does not report them, nothing is planned.
 """
@@ -36,7 +37,7 @@ def by_load(s: Situation, metadata: Metadata, brokers: list[int], room: int) -> 
     preview."""
     sizes = _sizes(s.disks, brokers)
     if sizes is None:
-        s.plan.waits.append("load: not every broker reports what its log directories hold")
+        s.plan.waits.append("load: not every broker reports the content of its log directories")
         return {}
     percent, least = s.wanted.load_percent, s.wanted.load_bytes
     moves = balanced_bytes(metadata, brokers, sizes, min(room, MOVES_MAX), percent, least)
@@ -181,7 +182,7 @@ def balanced_leaders(metadata: Metadata, brokers: list[int], room: int, percent:
 
 
 def _leader_move(steady: list[Partition], led: Counter[int], moves: Moves) -> tuple[Partition, int] | None:
-    """The next leader move: from the broker that leads most to a replica whose broker leads at least two fewer."""
+    """The next leader move: from the broker that leads most to a replica on a broker that leads at least two fewer."""
     for source in sorted(led, key=lambda i: (-led[i], i)):
         free = [
             (led[target], target, one)

@@ -1,6 +1,6 @@
 """Replica moves: first the wanted number of replicas, then off brokers that leave, else balancing.
 
-A bounded number of partitions moves at once, throttled if the specification asks for it. Moves do not disrupt: ISRs
+A bounded number of partitions moves at once, throttled if the specification requests it. Moves do not disrupt: ISRs
 only grow while replicas are added.
 """
 
@@ -67,7 +67,7 @@ def _next(
 
 
 def _by_load(s: Situation, metadata: Metadata, room: int, moving: int) -> dict[tuple[str, int], tuple[int, ...]]:
-    """Moves that balance the load, if it is wanted, nothing else moves and every broker serves."""
+    """Moves that balance the load, if this is wanted, no other replica moves and every broker serves."""
     brokers = _takers(s, set())
     settled = not moving and all(s.up(i) for i in brokers) and s.record.open_replacement() is None
     settled = settled and len(brokers) == sum(node.broker for node in s.record.nodes)
@@ -100,8 +100,8 @@ def _drain(
     if todo and not moves and not moving:
         s.plan.block(
             "CannotDrain",
-            f"partition {todo[0].name} has {len(todo[0].replicas)} replicas and only brokers {stay} are there to take"
-            f" them: brokers {sorted(leaving)} stay until there are more, or the topic has fewer replicas",
+            f"partition {todo[0].name} has {len(todo[0].replicas)} replicas and only brokers {stay} can take them:"
+            f" brokers {sorted(leaving)} stay until there are more, or the topic has fewer replicas",
         )
     if todo:
         s.plan.waits.append(f"{len(todo)} partitions have to leave brokers {sorted(leaving)}")

@@ -1,8 +1,8 @@
-"""Changes of a topic's replica count, as its KRaftTopic asks: by reassignment, a few partitions at once.
+"""Changes of a topic's replica count at the request of its KRaftTopic: by reassignment, a few partitions at once.
 
 New replicas go to the broker with the fewest replicas, in another rack if possible. Replicas are removed in this
-order: not in sync, on a broker that leaves, in the same rack as another replica, on the broker with the most replicas.
-The preferred leader stays. In-sync replicas that the partition needs for min.insync.replicas stay, too.
+order: replicas that are not in sync, on a broker that leaves, in the rack of another replica, on the broker with the
+most replicas. The preferred leader stays. In-sync replicas that the partition needs for min.insync.replicas stay, too.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def resized(s: Situation, metadata: Metadata, brokers: list[int], room: int) -> 
 
 
 def _lacks(s: Situation, partition: Partition) -> bool:
-    wish = s.wanted.topic_replicas.get(partition.topic)
-    return wish is not None and len(partition.replicas) != wish
+    desired = s.wanted.topic_replicas.get(partition.topic)
+    return desired is not None and len(partition.replicas) != desired
 
 
 def _first_to_go(
@@ -62,27 +62,29 @@ def _first_to_go(
     return node_id not in partition.isr, node_id not in load, shares, load.get(node_id, 0), node_id
 
 
-def _replicas(metadata: Metadata, partition: Partition, wish: int, load: Counter[int]) -> tuple[int, ...] | Blocked:
+def _replicas(metadata: Metadata, partition: Partition, desired: int, load: Counter[int]) -> tuple[int, ...] | Blocked:
     replicas = list(partition.replicas)
     racks = Counter(rack_of(metadata, i) for i in replicas)
-    while len(replicas) < wish:
+    while len(replicas) < desired:
         free = [i for i in load if i not in replicas]
         if not free:
-            text = f"partition {partition.name} is to have {wish} replicas, and only brokers {sorted(load)} are there"
+            text = (
+                f"partition {partition.name} is to have {desired} replicas, and only brokers {sorted(load)} are there"
+            )
             return Blocked("TooFewBrokers", text + " to take them: add brokers, or set the KRaftTopic's spec.replicas")
         new = min(free, key=lambda i: (racks[rack_of(metadata, i)], load[i], i))
         replicas.append(new)
         racks[rack_of(metadata, new)] += 1
-    while len(replicas) > wish:
+    while len(replicas) > desired:
         gone = max(replicas[1:], key=lambda i: _first_to_go(metadata, partition, racks, load, i))
         replicas.remove(gone)
         racks[rack_of(metadata, gone)] -= 1
     left = partition.isr.intersection(replicas)
-    if len(left) < min(partition.min_isr, wish) and len(left) < len(partition.isr):
+    if len(left) < min(partition.min_isr, desired) and len(left) < len(partition.isr):
         lag = sorted(set(replicas) - partition.isr)
         text = f"partition {partition.name} would have {len(left)} in-sync replicas of at least"
         return Blocked(
             "PartitionAtRisk",
-            f"{text} {min(partition.min_isr, wish)}: it keeps its replicas until replica {lag[0]} is in sync again",
+            f"{text} {min(partition.min_isr, desired)}: it keeps its replicas until replica {lag[0]} is in sync again",
         )
     return tuple(replicas)

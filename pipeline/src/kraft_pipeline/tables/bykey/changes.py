@@ -2,7 +2,7 @@
 
 A task writes its rows to a staged file beside the table (`STAGED`). Readers do not see it, and the next start removes
 it. Other tasks gather staged files (`upserts`) and merge them into the table's files (`merging`); the driver commits.
-Of two records with the same key, the newer one counts (`ordering`).
+Of two records with the same key, the newer record counts (`ordering`).
 """
 
 from __future__ import annotations

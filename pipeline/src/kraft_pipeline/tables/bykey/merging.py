@@ -1,4 +1,4 @@
-"""Merge of rows by key into tables whose files are replaced as a whole.
+"""Merge of rows by key into tables that replace files as a whole.
 
 A task reads the keys and order columns of a file. It reads the rest only if a row is older than the change of its key;
 the remaining rows then become a new file. A change that is older than the row of its key is refused. All other changes
@@ -23,11 +23,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kraft_pipeline.tables.bykey.ordering import Order, matches, newer
-from kraft_pipeline.tables.engines.tasks import FILE_BYTES, INT96_UNIT, encoded, nulls_of
+from kraft_pipeline.tables.engines.tasks import FILE_BYTES, INT96_UNIT
 from kraft_pipeline.tables.schemas import aligned, as_in
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.partitions import By
 from kraft_pipeline.tables.stores.committer import DELETED, Added, Changes, Each, Part, stem
+from kraft_pipeline.tables.stores.datafiles import encoded
 from kraft_pipeline.tables.stores.intents import Work
 
 BOUNDED: Final = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary)
@@ -78,7 +79,7 @@ class Merge:
     def of(
         cls, work: Work, changes: Changes, columns: pa.Schema | None, *, whole: bool, only_look: bool = False
     ) -> Merge:
-        """The merge of `changes`, whose new files belong to `work`, into a table with `columns`."""
+        """The merge of `changes` into a table with `columns`; the new files belong to `work`."""
         assert columns is not None, "a table is created before anything is committed"
         return cls(work, changes.keys, changes.order, changes.parts, whole, columns=columns, only_look=only_look)
 
@@ -105,7 +106,7 @@ class Merge:
         return [n for n, file in enumerate(files) if all(_within(file, name, keys) for name, keys in some.items())]
 
     def left(self, candidate: Candidate) -> Left | None:
-        """Merge the changes into one file. Returns None if it has none of the keys. Raises OSError."""
+        """Merge the changes into one file. Returns None if it has no key of the batch. Raises OSError."""
         file, rows = candidate.file, None
         refused: dict[int, list[int]] = {}
         with self.work.storage.open(file.path) as source, _opened(source) as opened:
@@ -171,10 +172,9 @@ class Merge:
         self.work.intend(paths)
         found = []
         for path, (rows, like, _) in zip(paths, files, strict=True):
-            data, minima, maxima = encoded(rows, [key for key in self.keys if key in rows.column_names])
-            self.work.storage.write(path, data)
-            nulls = nulls_of(rows, minima)
-            found.append(Added(path, data.size, rows.num_rows, like.values, minima, maxima, nulls=nulls))
+            made = encoded(rows, [key for key in self.keys if key in rows.column_names])
+            self.work.storage.write(path, made.data)
+            found.append(made.at(path, like.values))
         return found
 
 
@@ -183,7 +183,7 @@ def _opened(source: Any) -> pq.ParquetFile:
 
 
 def accepted(rows: pa.Table, refused: Sequence[int]) -> pa.Table:
-    """The changes without those at the `refused` indexes; the column DELETED stays."""
+    """The changes without the rows at the `refused` indexes; the column DELETED stays."""
     good = np.ones(rows.num_rows, np.bool_)
     good[list(refused)] = False
     return rows.filter(pa.array(good))

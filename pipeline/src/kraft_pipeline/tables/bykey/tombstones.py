@@ -1,9 +1,12 @@
 """Tombstones of a table by key, kept for a time so that older rows do not reappear.
 
-A tombstone deletes its row, and later batches have nothing to compare with. So each batch writes its tombstones to
+A tombstone deletes its row, so later batches lack a row to compare with. So each batch writes its tombstones to
 `_kraft_tombstones/<written>-<latest>-<id>.arrow`, which holds keys and order columns. The name has the writer's clock
-and the latest record time, both in Unix milliseconds. A batch reads the files whose records may be later than its
+and the latest record time, both in Unix milliseconds. A batch reads the files with records that may be later than its
 earliest row. If the topic has no late records, these are the files of the last minutes.
+
+Deletions of change events have a value in the column of `orderBy`, which ranks them regardless of time. The names of
+their files end with the greatest value, `-<value>.arrow`. A batch reads the files whose value reaches its least value.
 
 A file is written before its batch is committed and applies at once. This needs no transaction: a deletion in the log is
 a fact, even if the batch is never committed.
@@ -26,6 +29,9 @@ from kraft_pipeline.tables.stores.committer import DELETED, Changes
 from kraft_pipeline.tables.stores.storage import Storage
 
 FOLDER: Final = "_kraft_tombstones"
+ANY: Final = "any"
+"""Bound of values of `orderBy` that are not texts, or too long for a file's name."""
+_TEXT_BYTES_MAX: Final = 80
 MERGE_FROM: Final = 64
 """Number of files from which `care` merges them into one."""
 
@@ -34,6 +40,8 @@ class _File(NamedTuple):
     path: str
     written_ms: int
     latest_ms: int
+    most: str
+    """Greatest value of `orderBy` as hexadecimal digits of UTF-8, ANY if it is unknown, "" if no tombstone has one."""
 
 
 class Tombstones:
@@ -49,16 +57,18 @@ class Tombstones:
         if order is None or not rows.num_rows or not self._kept_s:
             return changes
         there = rows.column(DELETED)
-        first = pc.min(rows.filter(pc.invert(there)).column(order.time))
+        stay = rows.filter(pc.invert(there))
+        first = pc.min(stay.column(order.time))
         if not first.is_valid:
             return changes
+        least = pc.min(stay.column(order.by)) if order.by else None
         kept = np.ones(rows.num_rows, np.bool_)
         wanted = rows.select(_columns(changes)).schema
         for file in self._files():
-            if file.latest_ms >= _ms(first):
+            if file.latest_ms >= _ms(first) or _reaches(file.most, least):
                 gone = aligned(pa.ipc.open_file(self._storage.read(file.path)).read_all(), wanted)
                 dead, at = matches(gone, rows, list(changes.keys))
-                late = newer(gone.take(pa.array(dead)), rows.take(pa.array(at)), order.plain)
+                late = newer(gone.take(pa.array(dead)), rows.take(pa.array(at)), order)
                 kept[at[late]] = False
         kept |= np.asarray(there)  # a tombstone does not undo another tombstone
         return Changes(rows.filter(pa.array(kept)), changes.keys, order)
@@ -68,7 +78,9 @@ class Tombstones:
         assert changes.rows is not None, "tasks gather rows in memory"
         gone = changes.rows.filter(changes.rows.column(DELETED))
         if gone.num_rows and changes.order is not None and self._kept_s:
-            self._put(gone.select(_columns(changes)), _ms(pc.max(gone.column(changes.order.time))), _now_ms())
+            by = changes.order.by
+            most = _bound(pc.max(gone.column(by))) if by else ""
+            self._put(gone.select(_columns(changes)), _ms(pc.max(gone.column(changes.order.time))), _now_ms(), most)
 
     def care(self) -> None:
         """Remove files older than `kept_s`, and merge the rest into one from MERGE_FROM files on."""
@@ -82,28 +94,46 @@ class Tombstones:
             return
         parts = [pa.ipc.open_file(self._storage.read(file.path)).read_all() for file in small]
         rows = pa.concat_tables(parts, promote_options="default")
-        self._put(rows, max(file.latest_ms for file in small), max(file.written_ms for file in small))
+        bounds = {file.most for file in small}
+        most = ANY if ANY in bounds else max(bounds)
+        self._put(rows, max(file.latest_ms for file in small), max(file.written_ms for file in small), most)
         for file in small:
             self._storage.delete(file.path)
 
-    def _put(self, rows: pa.Table, latest_ms: int, written_ms: int) -> None:
+    def _put(self, rows: pa.Table, latest_ms: int, written_ms: int, most: str) -> None:
         out = pa.BufferOutputStream()
         with pa.ipc.new_file(out, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_table(rows)
-        name = f"{FOLDER}/{written_ms:013d}-{latest_ms:013d}-{uuid.uuid4().hex}.arrow"
+        name = f"{FOLDER}/{written_ms:013d}-{latest_ms:013d}-{uuid.uuid4().hex}{most and f'-{most}'}.arrow"
         self._storage.create(name, out.getvalue().to_pybytes())
 
     def _files(self) -> Iterator[_File]:
         for file in sorted(self._storage.list(FOLDER)):
             name = file.path.rpartition("/")[2]
-            parts = name.split("-")
-            if not name.startswith(".") and len(parts) == 3:
-                yield _File(file.path, int(parts[0]), int(parts[1]))
+            parts = name.removesuffix(".arrow").split("-")
+            if not name.startswith(".") and len(parts) in {3, 4}:
+                yield _File(file.path, int(parts[0]), int(parts[1]), parts[3] if parts[3:] else "")
 
 
 def _columns(changes: Changes) -> list[str]:
     assert changes.order is not None
-    return list(dict.fromkeys([*changes.keys, *changes.order.plain.columns]))
+    return list(dict.fromkeys([*changes.keys, *changes.order.columns]))
+
+
+def _bound(most: pa.Scalar) -> str:
+    text = most.as_py()
+    if text is None:
+        return ""
+    data = text.encode() if isinstance(text, str) else b""
+    return data.hex() if 0 < len(data) <= _TEXT_BYTES_MAX else ANY
+
+
+def _reaches(most: str, least: pa.Scalar | None) -> bool:
+    """Whether a tombstone with a value up to `most` may rank above a row with at least the value `least`."""
+    text = None if least is None else least.as_py()
+    if not most or text is None:
+        return False
+    return most == ANY or not isinstance(text, str) or bytes.fromhex(most) >= text.encode()
 
 
 def _ms(when: pa.Scalar) -> int:

@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.bykey.ordering import Order
 from kraft_pipeline.tables.bykey.tombstones import Tombstones
-from kraft_pipeline.tables.engines.tasks import FILE_BYTES, encoded
+from kraft_pipeline.tables.engines.tasks import FILE_BYTES
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.specs.partitions import By, with_values
 from kraft_pipeline.tables.stores.committer import DELETED, Changes, Each, Part, stem
+from kraft_pipeline.tables.stores.datafiles import parquet
 from kraft_pipeline.tables.stores.intents import Work
 
 PARTS_MAX: Final = 256
@@ -56,7 +57,7 @@ class Gather:
         return Changes(None, self.keys, self.order, tuple(found))
 
     def _bounds(self, count: int, each: Each) -> pa.Table | None:
-        """The first keys of all parts but the first; None if there are too few different keys."""
+        """The first keys of all parts but the first; None with too few different keys."""
         some = pa.concat_tables(each(self._sample, self.files)).sort_by([(key, "ascending") for key in self.keys])
         places = np.unique(np.linspace(0, some.num_rows, count, endpoint=False).astype(int)[1:])
         return changes.last(some.take(pa.array(places)), self.keys) if len(places) else None
@@ -101,7 +102,7 @@ class Gather:
             return pa.concat_tables(parts) if parts else opened.schema_arrow.empty_table()
 
     def _from(self, rows: pa.Table, bound: dict[str, Any]) -> np.ndarray:
-        """A mask of the rows whose key is at least `bound`, compared column by column."""
+        """A mask of the rows with a key of at least `bound`, compared column by column."""
 
         def longer(found: Any, key: str) -> Any:
             value = pa.scalar(bound[key], rows.schema.field(key).type)
@@ -120,5 +121,5 @@ class Gather:
         begin = f"{stem(self.work.app, self.work.epoch)}{self.work.name}"
         path = f"{changes.STAGED}/{begin}-{uuid.uuid4().hex}.parquet"
         self.work.intend([path])
-        self.work.storage.write(path, encoded(rows)[0])
+        self.work.storage.write(path, parquet(rows))
         return Part(None, path)

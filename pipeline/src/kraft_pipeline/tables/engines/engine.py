@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
+from kraft_pipeline import pod
 from kraft_pipeline.tables.engines.feeds import Writer, poll
 from kraft_pipeline.tables.engines.tasks import Job, Result, run_task
 from kraft_pipeline.tables.errors import SPARK, Failure, TaskError, failure_of
@@ -34,8 +35,6 @@ COMMON: Final = {
     "spark.scheduler.mode": "FAIR",
 }
 LOCAL: Final = {
-    # With one try, as `local[*]` has it, a Python worker that is killed would end the batch.
-    "spark.master": "local[*,4]",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
@@ -48,8 +47,6 @@ BY_VALUES: Final = frozenset(
 """PySpark exceptions that an expression or a function of a transform raises. A retry raises them again."""
 RAISED: Final = "spark.raised"
 """Failure code of these exceptions."""
-JAVA_MIB: Final = 512
-"""MiB of an executor for the JVM, about Spark's minimum: records are in Python's memory."""
 PYTHON_MIB_MIN: Final = 256
 """Minimum MiB for Python per concurrent task."""
 
@@ -59,15 +56,15 @@ def settings(spec: EngineSpec) -> dict[str, str]:
     if spec.spark.get(STREAMING, "true") != "true":
         raise SpecError(f"spec.engine.spark.{STREAMING}: tables on Spark are streaming queries; remove the setting")
     if spec.mode == "local":
-        return LOCAL
-    python = spec.memory // (1 << 20) - JAVA_MIB
+        return {**LOCAL, **pod.spark_settings()}
+    python = spec.memory // (1 << 20) - pod.JAVA_MIB
     if python < PYTHON_MIB_MIN * spec.cores:
-        least = JAVA_MIB + PYTHON_MIB_MIN * spec.cores
+        least = pod.JAVA_MIB + PYTHON_MIB_MIN * spec.cores
         raise SpecError(f"spec.engine.memory: executors of {spec.cores} cores need at least {least}Mi")
     return {
         "spark.executor.instances": str(spec.executors),
         "spark.executor.cores": str(spec.cores),
-        "spark.executor.memory": f"{JAVA_MIB}m",
+        "spark.executor.memory": f"{pod.JAVA_MIB}m",
         "spark.executor.memoryOverhead": f"{python}m",
         # Batches are split by this number, possibly before the executors have started.
         "spark.default.parallelism": str(spec.executors * spec.cores),
@@ -96,22 +93,23 @@ class Engine(Protocol):
         """Return the results of `call` in the order of `work`. Raises what `call` raised, or TaskError."""
 
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
-        """Run `run_task` for each range, and return the results in order. Raises what a task raised, or TaskError."""
+        """Run `run_task` for each range, and return the results in order. Raises the exception of a task, or
+        TaskError."""
 
     def transform(self, spec: TableSpec) -> Transform | None:
-        """The checked SELECT of the spec, or None if it has none. Raises SpecError."""
+        """The checked SELECT of the spec, or None without a SELECT. Raises SpecError."""
 
     def drive(self, writer: Writer, cluster: Cluster) -> None:
         """Pass batches to the writer until it stops, or with `once` until no records are left.
 
-        Raises what a batch raised, and what planning raised, possibly as TaskError.
+        Raises the exceptions of batches and of planning, possibly as TaskError.
         """
 
     def beside(self) -> AbstractContextManager[None]:
         """A context in which this thread's tasks share the cores fairly with batches."""
 
     def another(self) -> Engine:
-        """An engine for another table beside this one, on the same Spark."""
+        """An engine for another table beside this table, on the same Spark."""
 
     def close(self) -> None:
         """Stop the engine and free its resources."""
@@ -133,7 +131,7 @@ class InlineEngine:
     def transform(self, spec: TableSpec) -> Transform | None:
         """As `Engine.transform`. Raises SpecError for a SELECT, which needs Spark."""
         if spec.transform:
-            raise SpecError("spec.transform: SQL runs on Spark; engine.mode inline has none")
+            raise SpecError("spec.transform: SQL needs Spark; engine.mode inline runs without Spark")
         return None
 
     def drive(self, writer: Writer, cluster: Cluster) -> None:
@@ -202,7 +200,7 @@ class SparkEngine:
             self._ranges = None
 
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
-        """As `Engine.run`: one task per range. Inside `reading` the tasks are those of the micro-batch."""
+        """As `Engine.run`: one task per range. Inside `reading` the tasks belong to the micro-batch."""
         if self._ranges is None:
             return self.map(partial(run_task, job), ranges)
         from kraft_pipeline.tables.engines.streaming import range_of  # noqa: PLC0415
@@ -252,7 +250,7 @@ class SparkEngine:
         # Our own tasks have packed the results, on executors that run our code anyway.
         found = [(row["number"], pickle.loads(base64.b85decode(row["result"]))) for row in rows]  # noqa: S301
         failures = [outcome for _, outcome in found if isinstance(outcome, Failure)]
-        if failures:  # report a permanent failure before retriable ones
+        if failures:  # report a permanent failure before retriable failures
             raise TaskError(min(failures, key=lambda failure: failure.retriable))
         return found
 

@@ -24,7 +24,8 @@ TASK_RECORDS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What a run reads. It is sent to the process that plans batches. `since_ms`: start of a backfill, Unix time."""
+    """The records that a run reads. It is sent to the process that plans batches. `since_ms`: start of a backfill,
+    Unix time."""
 
     spec: TableSpec
     once: bool
@@ -67,7 +68,7 @@ class Asking:
         self._dead = open_table(spec, dead_letters=True, backfill=feed.backfill)
         losses = Losses(open_storage(spec.path, spec.storage), spec.app_id)
         self._planner: Planner = (
-            Backfill(spec, sizes, lambda: open_table(spec).state(), feed.since_ms)
+            Backfill(spec, sizes, lambda: open_table(spec).state(), losses, feed.since_ms)
             if feed.backfill
             else Live(spec, options, sizes, losses, once=feed.once)
         )

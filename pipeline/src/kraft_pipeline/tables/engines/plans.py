@@ -96,7 +96,7 @@ class Planner(Protocol):
     """Records of each partition that the table lacked when `plan` was last called."""
 
     def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
-        """Return the next batch, or None if there are no new records. Raises ClientError, DataLossError."""
+        """Return the next batch, or None without new records. Raises ClientError, DataLossError."""
 
 
 class Sizes:
@@ -141,7 +141,7 @@ class Live:
         self.lags: Offsets = {}
 
     def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
-        """As `Planner.plan`: first repeat a batch whose dead letters are committed but whose rows are not."""
+        """As `Planner.plan`: first repeat a batch if its dead letters are committed but its rows are not."""
         if dead.batch > state.batch and dead.position is not None:
             return self._again(cluster, state, dead, dead.position)
         grace_s = None if self._once else offsets.AWAY_S
@@ -161,7 +161,7 @@ class Live:
         return Plan(state, dead, start, reached, todo - taken, again=False, full=todo >= most)
 
     def _again(self, cluster: Cluster, state: State, dead: State, end: Position) -> Plan:
-        """Plan the batch whose dead letters are committed again, with the same start."""
+        """Plan again the batch with committed dead letters, with the same start."""
         then, topics = state.position or Position({}, end.cluster), end.topics
         then = replace(then, offsets={**end.begun, **then.offsets}, topics={**topics, **then.topics})
         going = followed(cluster, then, end, bottom=True)
@@ -200,10 +200,13 @@ class Backfill:
     Raises SpecError for a table by key, where older rows would replace newer rows.
     """
 
-    def __init__(self, spec: TableSpec, sizes: Sizes, live: Callable[[], State], since_ms: int | None = None) -> None:
+    def __init__(
+        self, spec: TableSpec, sizes: Sizes, live: Callable[[], State], losses: Losses, since_ms: int | None = None
+    ) -> None:
         if spec.mode != "append":
             raise SpecError("spec.table.mode: older rows would replace newer rows: backfill by key is not supported")
         self._spec, self._sizes, self._live, self._since_ms = spec, sizes, live, since_ms
+        self._losses = losses
         self._range: Position | None = None
         self.lags: Offsets = {}
 
@@ -212,11 +215,13 @@ class Backfill:
         if dead.batch > state.batch and dead.position is not None:
             end = dead.position
             start = state.position.offsets if _same(state.position, end) and state.position else end.begun
-            return Plan(state, dead, start, replace(end, rows={}), 0, again=True, full=True)
+            start, cut = self._left(cluster, start, end)
+            return Plan(state, dead, start, replace(end, rows={}), 0, again=True, full=True, cut=cut)
         if self._range is None:
             self._range = self._settled(cluster, state.position)
         whole = self._range
         start = state.position.offsets if _same(state.position, whole) and state.position else whole.begun
+        start, _ = self._left(cluster, start, replace(whole, offsets=whole.until))
         self.lags = {key: whole.until[key] - offset for key, offset in start.items()}
         todo = sum(self.lags.values())
         if not todo:
@@ -226,6 +231,15 @@ class Backfill:
         taken = sum(last - start[key] for key, last in some.items())
         reached = Position(some, whole.cluster, whole.topics, whole.begun, whole.until)
         return Plan(state, dead, start, reached, todo - taken, again=False, full=True)
+
+    def _left(self, cluster: Cluster, start: Offsets, end: Position) -> tuple[Offsets, frozenset[Key]]:
+        """The start of each partition after deletions by retention, and the partitions that lost records.
+
+        Raises DataLossError.
+        """
+        going = followed(cluster, replace(end, offsets=start, epochs={}), replace(end, epochs={}), bottom=True)
+        judged(going.lost, self._losses, strict=self._spec.fail_on_data_loss)
+        return going.good, frozenset((loss.topic, loss.partition) for loss in going.lost)
 
     def _settled(self, cluster: Cluster, then: Position | None) -> Position:
         """The range of an unfinished backfill, or the records before all that has been read. Raises SpecError."""
@@ -247,5 +261,5 @@ class Backfill:
 
 
 def _same(then: Position | None, whole: Position) -> bool:
-    """Whether the position belongs to this range and not to an earlier one."""
+    """Whether the position belongs to this range and not to an earlier range."""
     return then is not None and (then.begun, then.until) == (whole.begun, whole.until)

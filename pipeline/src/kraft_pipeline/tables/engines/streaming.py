@@ -1,15 +1,16 @@
 """The batches of a KafkaTable as a query of Structured Streaming: `format("kraft-table")` to `foreachBatch`.
 
-Spark asks the source for the end of the next batch. The source plans it from the table's state, which the table's own
-transactions hold. The rows of a micro-batch are ranges of offsets, one Spark partition each. In `foreachBatch`, tasks
-fetch, decode and write the ranges, and the driver commits the files. So Spark schedules, retries, speculates and shows
-the tasks, but records pass neither through the JVM nor the driver. Each query has a new checkpoint that no other query
-reads, so a checkpoint cannot be ahead of the table, behind it, or lost. See
+Spark requests the end of the next batch from the source. The source plans it from the table's state, which the table's
+own transactions hold. The rows of a micro-batch are ranges of offsets, one Spark partition each. In `foreachBatch`,
+tasks fetch, decode and write the ranges, and the driver commits the files. So Spark schedules, retries, speculates and
+shows the tasks, but records pass neither through the JVM nor the driver. Each query has a new checkpoint that no other
+query reads, so a checkpoint cannot be ahead of the table, behind it, or lost. See
 docs/decisions/0015-tables-are-streaming-queries.md.
 
 Spark runs the source's methods in a Python process of its own on the driver. Both processes share a folder per query:
-`feed` says what to read, `learned` how large records are, `behind` how many records the table lacks. If planning fails,
-the failure is passed on as the end of a batch, so its class is not lost in the text of a Java exception.
+`feed` has the offsets to read, `learned` the size of records, `behind` the number of records that the table lacks. If
+planning fails, the failure is passed on as the end of a batch. So its class is not lost in the text of a Java
+exception.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing: the planner of a run with `once` knows its end."""
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
-        """The next batch as a serialized plan, or a failure to plan; `start` if there is no batch now."""
+        """The next batch as a serialized plan, or a failure to plan; `start` without a batch."""
         try:
             plan = self._next()
         except Exception as e:
@@ -171,7 +172,7 @@ def _put(path: Path, value: Any) -> None:
 def stream(engine: SparkEngine, writer: Writer, cluster: Cluster) -> None:
     """Run the query until the writer stops, or with `once` until no records are left.
 
-    Raises what a batch raised, and TaskError if Spark fails for good.
+    Raises the exception of a batch, and TaskError if Spark fails for good.
     """
     left = STARTS
     while left:
@@ -195,7 +196,7 @@ class _Query:
         self.batches = 0
 
     def run(self) -> Failure | None:
-        """Run until the end. Returns the failure of Spark, or None. Raises what a batch raised."""
+        """Run until the end. Returns the failure of Spark, or None. Raises the exception of a batch."""
         failure: Failure | None = None
         query: Any = None
         try:
@@ -206,7 +207,7 @@ class _Query:
             failure = found._replace(message=f"the query has failed: {found.message}")
         finally:
             if query is not None and not self._engine.is_gone and query.isActive:
-                with self._working:  # wait for the current batch; `_batch` refuses the next one
+                with self._working:  # wait for the current batch; `_batch` refuses the next batch
                     pass
                 query.stop()
         if self._raised is not None and not (failure is not None and failure.code == "spark.ended"):

@@ -5,15 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from kraft_pipeline.codec import Decoder
-from kraft_pipeline.sources.positions import Key
+from kraft_pipeline.sources.positions import Key, Loss
 from kraft_pipeline.tables import values
 from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.formats.recordmeta import MetaReader
@@ -21,6 +19,7 @@ from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.table_spec import TableSpec
 from kraft_pipeline.tables.stores import intents
 from kraft_pipeline.tables.stores.committer import Added, stem
+from kraft_pipeline.tables.stores.datafiles import encoded, parquet
 from kraft_pipeline.tables.stores.storage import Storage, open_storage
 from kraft_protocol.client.cluster import Cluster, Settings
 from kraft_protocol.client.fetch import Range, fetch_range
@@ -31,10 +30,6 @@ STAGED_ROWS: Final = 50_000
 """Rows of a row group in staged files, which merges by key read in parts."""
 INT96_UNIT: Final = "us"
 """Unit of timestamps that other writers store as INT96; in nanoseconds, the years after 2262 would overflow."""
-STATISTICS: Final = 32
-"""Columns with a minimum and a maximum in the commit, as with Delta's writers."""
-KEY_LENGTH: Final = 64
-"""Maximum length of texts and bytes as bounds of keys, because each commit stores the bounds of its files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +56,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a task wrote. `fields`: the fields with those that values taught, None if none are new.
+    """The files that a task wrote, and their statistics. `fields`: the fields with new fields of values, None without
+    new fields.
 
     If `fields` is set, the task wrote no usable files and must run again. `first_reason`: of the first dead letter.
     """
@@ -74,18 +70,25 @@ class Result:
     dead_files: list[Added] = field(default_factory=list)
     fields: pa.Schema | None = None
     first_reason: str = ""
+    lost: list[Loss] = field(default_factory=list)
+    """Without failOnDataLoss: records that disappeared after the batch was planned."""
 
 
 def run_task(job: Job, wanted: Range) -> Result:
     """Fetch a range and write its rows. Runs on an executor. Raises ClientError, CodecError and OSError."""
-    decoder, spec = Decoder(wanted.topic, wanted.partition, (*values.RAW,)), job.spec
+    decoder, spec, gaps = Decoder(wanted.topic, wanted.partition, (*values.RAW,)), job.spec, list[Loss]()
+
+    def lost(first: int, end: int, cause: str) -> None:
+        gaps.append(Loss(wanted.topic, wanted.partition, first, end, cause, f"{first} {end}"))
 
     def fetched(cluster: Cluster) -> Iterator[pa.RecordBatch]:
-        for chunk in fetch_range(cluster, wanted, committed=spec.committed, fail_on_data_loss=spec.fail_on_data_loss):
+        for chunk in fetch_range(
+            cluster, wanted, committed=spec.committed, fail_on_data_loss=spec.fail_on_data_loss, lost=lost
+        ):
             yield from decoder.decode(chunk.records, chunk.offset, chunk.end, chunk.aborted)
 
     with Cluster(job.settings) as cluster:
-        return write(job, wanted, fetched(cluster), decoder.damaged)
+        return replace(write(job, wanted, fetched(cluster), decoder.damaged), lost=gaps)
 
 
 def write(job: Job, wanted: Range, batches: Iterable[pa.RecordBatch], damaged: Collection[int]) -> Result:
@@ -191,59 +194,16 @@ class RowFiles:
         paths = [self._path(folder or partitions.folder(texts, rows.column_names)) for texts, rows in parts]
         self._work.intend(paths)
         for path, (texts, rows) in zip(paths, parts, strict=True):
-            data, minima, maxima = encoded(rows, group=STAGED_ROWS if self._keys else None)
+            if folder:  # staged: no commit describes the file
+                data = parquet(rows, group=STAGED_ROWS if self._keys else None)
+                file = Added(path, data.size, rows.num_rows, texts)
+            else:
+                made = encoded(rows)
+                data, file = made.data, made.at(path, texts)
             self._storage.write(path, data)
-            self.files.append(
-                Added(path, data.size, rows.num_rows, texts, minima, maxima, nulls=nulls_of(rows, minima))
-            )
+            self.files.append(file)
 
     def _path(self, folder: str) -> str:
         job = self._job
         begin = f"{stem(job.app, job.epoch)}b{job.batch:08d}-{job.run}-{self._wanted.partition}"
         return f"{folder}/{begin}-{uuid.uuid4().hex[:8]}.parquet".lstrip("/")
-
-
-def encoded(
-    rows: pa.Table, keys: Sequence[str] = (), *, group: int | None = None
-) -> tuple[pa.Buffer, dict[str, Any], dict[str, Any]]:
-    """Encode rows as Parquet. Returns the file, and minima and maxima of columns.
-
-    These are numbers, times (microseconds or days since 1970), and short `keys`. `group`: rows of a row group; None
-    for Arrow's default.
-    """
-    out = pa.BufferOutputStream()
-    pq.write_table(rows, out, compression="zstd", compression_level=1, row_group_size=group)
-    minima, maxima = {}, {}
-    for name in dict.fromkeys([*keys, *rows.column_names[:STATISTICS]]):
-        kind = rows.schema.field(name).type
-        text = name in keys and (pa.types.is_string(kind) or pa.types.is_binary(kind))
-        column = rows.column(name) if text else _as_numbers(rows.column(name))
-        if column is not None and column.null_count < rows.num_rows:
-            least, most = pc.min_max(column).as_py().values()
-            if isinstance(least, float):  # Java's order has -0.0 before 0.0, Arrow's has not
-                least, most = least or -0.0, most or 0.0
-            if not text or max(len(least), len(most)) <= KEY_LENGTH:
-                minima[name], maxima[name] = least, most
-    return out.getvalue(), minima, maxima
-
-
-def nulls_of(rows: pa.Table, names: Iterable[str]) -> dict[str, int]:
-    """Numbers of nulls in the named columns."""
-    return {name: rows.column(name).null_count for name in names}
-
-
-def _as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Values whose minimum and maximum readers may rely on; None for other types, and for NaN and infinities.
-
-    Engines disagree about the order of NaN, and JSON has no infinities.
-    """
-    kind = column.type
-    if pa.types.is_integer(kind):
-        return column
-    if pa.types.is_date32(kind):
-        return column.cast(pa.int32())
-    if pa.types.is_timestamp(kind) and kind.unit == "us":
-        return column.cast(pa.int64())
-    if pa.types.is_floating(kind) and pc.all(pc.is_finite(column)).as_py() is not False:
-        return column
-    return None

@@ -1,11 +1,12 @@
 """`spec.transform`: one SELECT over the decoded rows of each batch, run by Spark between decoding and writing.
 
 Tasks decode their ranges and stage the rows (`changes.STAGED`). Spark reads them as the view `records` and writes the
-result of the SELECT as the batch's files. Dead letters, counts and repeated batches still refer to the records, and the
-table's transaction is unchanged. Each batch is transformed alone and may end anywhere, so only operators that look at
-one row at a time are allowed. The columns of the records must be known before the first batch. So a wrong SELECT fails
-at the start of the run, and the table's columns do not depend on the first values. In a table by key the result has the
-columns of the records' order and `_deleted`, which is true for tombstones, so it is merged as records are.
+result of the SELECT as the batch's files. Dead letters, counts and repeated batches still refer to the records, and
+the table's transaction is unchanged. Each batch is transformed alone and may end anywhere, so only operators that look
+at one row at a time are allowed. The columns of the records must be known before the first batch. So a wrong SELECT
+fails at the start of the run, and the table's columns do not depend on the first values. In a table by key the result
+has the columns of the records' order, and `_deleted`, which is true for tombstones. So the result is merged like
+records.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ROW_BY_ROW: Final = frozenset(
     | {"LogicalRDD", "MapInArrow", "Range", "LocalRelation", "OneRowRelation", "LateralJoin", "ArrowEvalPython"}
     | {"BatchEvalPython", "ResolvedHint", "UnresolvedSubqueryColumnAliases"}
 )
-"""Spark's operators whose result for a row depends on this row only."""
+"""Spark's operators that make a row from a single row only."""
 
 
 class Transform:
@@ -74,8 +75,8 @@ class Transform:
         wrong = sorted(operators - ROW_BY_ROW)
         if wrong:
             raise SpecError(
-                f"spec.transform: {', '.join(wrong)} needs several rows, and a table is written batch by batch: "
-                f"the result would depend on where batches end; select, filter and explode single rows"
+                f"spec.transform: {', '.join(wrong)} needs several rows. A table is written batch by batch, so the"
+                " result would depend on the ends of batches: select, filter and explode single rows"
             )
         names = [name.lower() for name in found.names]
         for name in names:
@@ -113,7 +114,7 @@ class Transform:
         return self.schema
 
     def run(self, job: Job, staged: Sequence[Added]) -> list[Result]:
-        """Write what the SELECT makes of files that tasks have put aside. Raises TaskError."""
+        """Write the result of the SELECT over files that tasks have put aside. Raises TaskError."""
         if not staged:
             return []
         schema = self.schema

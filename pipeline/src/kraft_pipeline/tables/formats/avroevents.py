@@ -24,11 +24,11 @@ class AvroEvents(AvroParser):
         kinds = {f.name: f.type for f in way.columns}
         row = kinds.get("after")
         if "op" not in kinds or row is None:
-            raise NoColumnError("the schema is not that of a Debezium change event: it has no op or no after")
+            raise NoColumnError("the schema does not describe a Debezium change event: it has no op or no after")
         if not pa.types.is_struct(row):
             raise NoColumnError(f"/after: {row} is not a record, so it cannot become a row")
         if not kinds.get("before", row).equals(row):
-            raise NoColumnError("/before: its type is another than that of after")
+            raise NoColumnError("/before: its type differs from the type of after")
         return EventWay(way, pa.schema(list(row)))
 
 

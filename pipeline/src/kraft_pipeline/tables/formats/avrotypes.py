@@ -66,7 +66,7 @@ class Written(NamedTuple):
     """Type of the values as they are read."""
     columns: pa.Schema
     flat: tuple[Flat, ...] | None
-    """How to read all values at once; None if that is impossible."""
+    """How to read all values at once; None if this is impossible."""
 
 
 def written(found: Registered, *, connect: bool = False) -> Written:

@@ -22,6 +22,7 @@ from kraft_pipeline.tables.formats.avrotypes import NoColumnError, Written, writ
 from kraft_pipeline.tables.formats.byschema import NO_ID, PREFIX_BYTES, BySchema, Reading, Way, ids_of
 from kraft_pipeline.tables.formats.jsonvalues import Parsed
 from kraft_pipeline.tables.formats.registry import Registered, Registry, UnknownSchemaError
+from kraft_pipeline.tables.formats.singles import as_record
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.specs.table_spec import SpecError, ValueSpec
 
@@ -50,14 +51,23 @@ class AvroWay(NamedTuple):
 class AvroParser(BySchema):
     """Parses the values of a table. Not thread-safe."""
 
-    def __init__(self, spec: ValueSpec, *, retry_s: float, promotes: bool = False, connect: bool = False) -> None:
+    def __init__(
+        self,
+        spec: ValueSpec,
+        *,
+        retry_s: float,
+        promotes: bool = False,
+        connect: bool = False,
+        singles: bool = False,
+    ) -> None:
         """`promotes`: whether columns of the table widen; `connect`: whether to apply Kafka Connect's types.
 
-        Raises SpecError if the spec's schema cannot be a table's.
+        `singles`: whether to read schemas that are not records as records with one field. Raises SpecError if the
+        spec's schema cannot be a table's.
         """
         super().__init__("avro.schema", promotes=promotes)
         self._registry = Registry.of(spec, retry_s=retry_s) if spec.registry else None
-        self._connect = connect
+        self._connect, self._singles = connect, singles
         self._given = given(spec, connect=connect)
 
     def __call__(
@@ -80,8 +90,11 @@ class AvroParser(BySchema):
         if number == NO_ID:
             return "the value does not begin with a schema id"
         try:
-            return self.made(AvroWay(written(self._registry.schema(number), connect=self._connect), self._given))
-        except (UnknownSchemaError, NoColumnError) as e:
+            schema = self._registry.schema(number)
+            if self._singles:
+                schema = schema._replace(schema=as_record(schema.schema))
+            return self.made(AvroWay(written(schema, connect=self._connect), self._given))
+        except (UnknownSchemaError, NoColumnError, ValueError) as e:  # ValueError: not JSON
             return f"{e}" if isinstance(e, UnknownSchemaError) else f"schema {number}: {e}"
 
     def made(self, way: AvroWay) -> Way:

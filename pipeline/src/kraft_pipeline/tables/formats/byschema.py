@@ -25,6 +25,7 @@ NO_ID: Final = -1
 SIGN: Final = 128
 """With this first byte or a greater byte, an id would be negative; registries do not use negative ids."""
 
+KEPT: Final = "; only columns of Iceberg tables become wider: rewrite the table with a wider column, then replay"
 FEW: Final = 256
 """Maximum rows that are tried one by one if some of them do not fit."""
 
@@ -112,8 +113,9 @@ class Schemas(ABC, Generic[T]):
     """The schemas that a parser has seen, and the fields that they add. Not thread-safe."""
 
     def __init__(self, code: str, *, promotes: bool) -> None:
-        """`code`: code of dead letters whose schema does not fit; `promotes`: whether columns of the table widen."""
-        self._code, self._grown = code, promoted if promotes else widened
+        """`code`: code of dead letters with an unfit schema; `promotes`: whether columns of the table widen."""
+        self._code, self._promotes = code, promotes
+        self._grown = promoted if promotes else widened
         self._ways: dict[int, T | str] = {}
 
     @abstractmethod
@@ -134,17 +136,18 @@ class Schemas(ABC, Generic[T]):
     def fields(
         self, number: int, fields: pa.Schema, *, additive: bool, reserved: frozenset[str]
     ) -> tuple[str, pa.Schema]:
-        """Why values of this schema cannot be rows ("" if they can), and the table's fields with new ones added."""
+        """Why values of this schema cannot be rows ("" if they can), and the table's fields with new fields added."""
         way = self.way(number)
         if isinstance(way, str):
             return way, fields
         wider, what = self._grown(fields, way.columns), self.what(number)
         if not additive and not wider.equals(fields):
             new = sorted(set(wider.names) - set(fields.names))
-            return f"{what} has fields that the table lacks: {', '.join(new) or 'within others, or wider ones'}", fields
+            return f"{what} has fields that the table lacks: {', '.join(new) or 'nested or wider fields'}", fields
         wrong = misfit(way.columns, wider)
         if wrong:
-            return f"{what}: {wrong}", fields
+            widens = not self._promotes and not misfit(way.columns, promoted(fields, way.columns))
+            return f"{what}: {wrong}{KEPT if widens else ''}", fields
         try:
             check_names(wider, reserved, fields)
         except RecordError as e:
@@ -179,7 +182,7 @@ class BySchema(Schemas[Way]):
                 bad |= dict.fromkeys(chosen.tolist(), Bad(self._code, reason[:REASON_CHARACTERS]))
                 continue
             way = self.way(number)
-            assert not isinstance(way, str), "its fields have been told"
+            assert not isinstance(way, str), "its fields have been reported"
             ahead = skip if isinstance(skip, int) else skip[chosen]
             found = way.read(data, begins[chosen] + ahead, ends[chosen], fields)
             bad |= {int(chosen[place]): text for place, text in found.bad.items()}
@@ -218,7 +221,7 @@ def places_of(values: pa.Array) -> tuple[Bytes, Ints, Ints]:
 
 
 def ids_of(values: pa.Array) -> Ints:
-    """The schema id before each value; NO_ID if a value has none."""
+    """The schema id before each value; NO_ID for a value without an id."""
     data, begins, ends = places_of(values)
     ids: Ints = np.full(len(begins), NO_ID, np.int64)
     framed = np.flatnonzero(np.asarray(values.is_valid()) & (ends - begins >= PREFIX_BYTES))

@@ -150,7 +150,7 @@ class ConnectWay(OneByOne):
 
 
 def _row_of(schema: Any, *, events: bool) -> dict[str, Column]:
-    """The columns of a row: those of the struct, or of the envelope's `after`."""
+    """The columns of a row: the columns of the struct, or of the envelope's `after`."""
     if not events:
         return connecttypes.fields(schema)
     parts = schema.get("fields") if isinstance(schema, Mapping) else None
@@ -209,7 +209,7 @@ def _schema(text: str, found: Members) -> str | None:
 def _members(text: str, at: int, schemas: list[str]) -> tuple[Members, int]:
     """The members of the object that begins there, and its end. Raises RecordError and ValueError.
 
-    For `payload`, the value is the members of that object.
+    For `payload`, the value has the members of the object `payload`.
     """
     if text[at : at + 1] != "{":
         _SCAN(text, at)  # raises an error if it is not JSON
@@ -237,7 +237,7 @@ def _members(text: str, at: int, schemas: list[str]) -> tuple[Members, int]:
 
 
 def _known(text: str, at: int, schemas: list[str]) -> tuple[Any, int] | None:
-    """The known schema whose text begins there. Texts are whole objects, so no text is a prefix of another."""
+    """The known schema with a text that begins there. Texts are whole objects, so no text is a prefix of another."""
     for known in reversed(schemas[-4:]):
         if text.startswith(known, at):
             return known, at + len(known)

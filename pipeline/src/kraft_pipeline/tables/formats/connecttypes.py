@@ -83,7 +83,7 @@ def fields(schema: Any, path: str = "") -> dict[str, Column]:
     for part in parts:
         name = part.get("field") if isinstance(part, Mapping) else None
         if not isinstance(name, str) or name in found:
-            raise NoConnectError(f"{path or '/'}: a field has no name, or that of another")
+            raise NoConnectError(f"{path or '/'}: a field has no name, or the name of another field")
         found[name] = column(part, f"{path}/{name}", path.count("/") + 1)
     return found
 

@@ -22,7 +22,7 @@ from kraft_pipeline.tables.specs.table_spec import SpecError
 REQUEST_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 1 << 20
 EARLY_S: Final = 30.0
-"""Seconds before a token's end at which it is renewed, or half its lifetime if that is shorter."""
+"""Seconds before a token's end at which it is renewed, or half its lifetime if this is shorter."""
 LASTS_S: Final = 300.0
 """Lifetime of a token in seconds if the answer does not give it."""
 
@@ -75,7 +75,7 @@ class Credentials:
         return {**self._fixed, "Authorization": f"Bearer {self._token}"}
 
     def renew(self) -> bool:
-        """Discard the token, so the next request gets a new one. Returns False if there is no token to renew."""
+        """Discard the token, so the next request gets a new token. Returns False without a token to renew."""
         fresh = self._oauth is None or not self._token
         self._token, self._until = "", 0.0
         return not fresh

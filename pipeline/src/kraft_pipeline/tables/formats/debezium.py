@@ -7,13 +7,13 @@ The position orders the changes of a row, independent of partitions and repeated
 that texts sort like positions:
 
 - PostgreSQL: `lsn`. A change of a row waits for the commit of the change before it, so the LSNs of a row rise.
-- MySQL, MariaDB: number of the binlog file, `pos`, `row`. An event with a GTID has no position: its connector may
+- MySQL, MariaDB: number of the binlog file, `pos`, `row`. An event with a GTID has no position. Its connector may
   follow another server with other file numbers, and all changes from there would look old.
 - SQL Server, Db2: `commit_lsn`, `change_lsn`, `event_serial_no`.
 - Oracle: `commit_scn`, `scn`, `ssn`.
 
-Reads of a snapshot have no position either: a transaction that was open at that time has changes with lower positions.
-The topic orders events without a position, because it has the changes of a row in their order.
+Reads of a snapshot have no position either: a transaction that was open during the read has changes with lower
+positions. The topic orders events without a position, because it has the changes of a row in their order.
 
 Source: debezium.io/documentation/reference/stable/connectors, "Data change events".
 """

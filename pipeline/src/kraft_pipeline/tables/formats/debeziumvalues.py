@@ -7,10 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad
 from kraft_pipeline.tables.formats.connectjson import ConnectJson
+from kraft_pipeline.tables.formats.debezium import DELETION, OP
 from kraft_pipeline.tables.formats.jsonvalues import Parsed
 from kraft_pipeline.tables.formats.valuespec import ValueSpec
 
@@ -21,7 +23,7 @@ class Events:
     """Parses the values and keys of one table. One thread only."""
 
     def __init__(self, spec: ValueSpec, settled: pa.Schema, *, retry_s: float, promotes: bool) -> None:
-        """Parameters are those of the JSON and Avro parsers. Raises SpecError."""
+        """Parameters are as in the JSON and Avro parsers. Raises SpecError."""
         self._values: Any
         self._keys: Any
         if spec.format == "json":
@@ -59,3 +61,23 @@ class Events:
             rows = found.table.select(wanted.names).take(pa.array(places, mask=places < 0))
             whole = np.logical_and.reduce([np.asarray(rows.column(name).is_valid()) for name in wanted.names])
         return rows, whole, bad
+
+
+def ranked(rows: pa.Table, records: pa.Table, by: str) -> pa.Table:
+    """Give each tombstone the value of the column `by` that the delete event right before it has.
+
+    Debezium sends a tombstone after each delete event, with the same key. If a killed connector sends both again, an
+    unranked tombstone would delete a row that was inserted later. `records`: the records of the rows.
+    """
+    if rows.num_rows < 2 or by not in rows.column_names:
+        return rows
+    offsets, keys = records.column("offset").to_numpy(), records.column("key").combine_chunks()
+    after = np.zeros(rows.num_rows, np.bool_)
+    after[1:] = np.asarray(records.column("value").is_null())[1:] & (offsets[1:] == offsets[:-1] + 1)
+    after[1:] &= np.asarray(pc.equal(rows.column(OP), DELETION).fill_null(False))[:-1]
+    after[1:] &= np.asarray(pc.equal(keys.slice(1), keys.slice(0, len(keys) - 1)).fill_null(False))
+    if not after.any():
+        return rows
+    places = np.arange(rows.num_rows) - after
+    at = rows.schema.get_field_index(by)
+    return rows.set_column(at, rows.schema.field(at), rows.column(by).take(pa.array(places)))

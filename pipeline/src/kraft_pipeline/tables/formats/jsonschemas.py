@@ -1,7 +1,7 @@
 """JSON with a JSON Schema from a registry: values are checked against their schema, which determines the columns.
 
-An `integer` becomes a long, a `number` a double (exact, or the record is a dead letter), an object a struct, an array a
-list. An object whose `additionalProperties` have one schema becomes a map. A union of null and another type becomes
+An `integer` becomes a long, a `number` a double (exact, or the record is a dead letter), an object a struct, an array
+a list. An object becomes a map if its `additionalProperties` have one schema. A union of null and another type becomes
 that type. If the schema of a property has no type, the values determine it, as without a schema. Columns that
 `value.schema` declares keep their type.
 """
@@ -27,6 +27,7 @@ from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad, RecordError
 from kraft_pipeline.tables.formats.byschema import NO_ID, PREFIX_BYTES, Schemas, ids_of
 from kraft_pipeline.tables.formats.jsonvalues import JsonParser, Parsed
 from kraft_pipeline.tables.formats.registry import Registered, Registry, UnknownSchemaError
+from kraft_pipeline.tables.formats.singles import as_object
 from kraft_pipeline.tables.formats.valuespec import ValueSpec
 from kraft_pipeline.tables.schemas import DEPTH_MAX
 
@@ -40,11 +41,14 @@ class NoJsonSchemaError(Exception):
 class JsonSchemaParser(Schemas["SchemaWay"]):
     """Parses the values of a table. Not thread-safe."""
 
-    def __init__(self, spec: ValueSpec, settled: pa.Schema, *, retry_s: float, promotes: bool = False) -> None:
-        """`settled`: the columns of the table, whose types stay."""
+    def __init__(
+        self, spec: ValueSpec, settled: pa.Schema, *, retry_s: float, promotes: bool = False, single: bool = False
+    ) -> None:
+        """`settled`: the columns of the table; their types stay. `single`: each value is a single value without
+        fields."""
         super().__init__("jsonschema.schema", promotes=promotes)
         self._registry, self._plain = Registry.of(spec, retry_s=retry_s), JsonParser(spec, settled)
-        self._declared = frozenset(spec.schema)
+        self._declared, self._single = frozenset(spec.schema), single
 
     def __call__(
         self, values: pa.Array, fields: pa.Schema, *, additive: bool, reserved: frozenset[str] = frozenset()
@@ -63,7 +67,8 @@ class JsonSchemaParser(Schemas["SchemaWay"]):
                     bad[place] = Bad("jsonschema.schema", reason[:REASON_CHARACTERS])
                     continue
                 try:
-                    rows[place] = way.checked(given[place][PREFIX_BYTES:])
+                    payload = way.checked(given[place][PREFIX_BYTES:])
+                    rows[place] = as_object(payload) if self._single else payload
                 except RecordError as e:
                     bad[place] = e.bad
         found = self._plain(pa.array(rows, pa.binary()), fields, additive=additive, reserved=reserved)
@@ -85,7 +90,7 @@ class SchemaWay:
     """Reads values of a schema."""
 
     def __init__(self, found: Registered, declared: frozenset[str]) -> None:
-        """`declared`: columns whose types the specification declares. Raises NoJsonSchemaError."""
+        """`declared`: columns with types that the specification declares. Raises NoJsonSchemaError."""
         try:
             schema = json.loads(found.schema)
             kind = validators.validator_for(schema, default=Draft7Validator)

@@ -94,7 +94,7 @@ class Single:
         return found
 
     def _kind(self, value: Any, known: pa.DataType | None, path: str) -> pa.DataType | None:
-        """The type of a value, or the type of its column if that cannot widen."""
+        """The type of a value, or the type of its column if the column cannot widen."""
         if value is None:
             return None
         if isinstance(value, dict):

@@ -1,9 +1,9 @@
-"""Converts JSON objects to columns: thousands at a time by Arrow's reader; those that it refuses, one by one.
+"""Converts JSON objects to columns: thousands at a time by Arrow's reader; objects that it refuses, singly.
 
 Arrow's reader reads lines and stops at the first bad line. So each value is wrapped in an object with its number,
-`{"i":7,"v":…}`. The wrapper also proves that a value is a single whole object: two objects in a value, or an object in
+`{"i":7,"v":…}`. The wrapper also proves that a value is a single whole object. Two objects in a value, or an object in
 two values, would break the wrapper. If the reader stops, the values are halved. Small remainders are left to
-`jsonsingle`, which reports what is wrong with each value.
+`jsonsingle`, which reports the fault of each value.
 
 The reader converts a number without a better type to a double. If a number has too many digits for a double, it is read
 again as a decimal. If the two differ, the value is left to `jsonsingle`, too.
@@ -64,7 +64,7 @@ class JsonParser:
     """Parses the values of one table."""
 
     def __init__(self, spec: ValueSpec = ValueSpec("json"), settled: pa.Schema | None = None) -> None:  # noqa: B008
-        """`settled`: the columns of the table, whose types stay. Types of newer fields may widen."""
+        """`settled`: the columns of the table; their types stay. Types of newer fields may widen."""
         self._exact, self._declared, self._settled = spec.numbers == "exact", frozenset(spec.schema), settled
 
     def __call__(
@@ -271,7 +271,7 @@ def _with_decimals(kind: pa.DataType) -> pa.DataType:
 
 
 def _differs(rows: Any, exact: Any) -> NDArray[np.bool_]:
-    """A mask of rows with a double whose shortest text differs from the decimal."""
+    """A mask of rows with a double that has a shortest text other than the decimal."""
     wrong = np.zeros(len(rows), bool)
     if pa.types.is_struct(rows.type):
         for part, other in zip(rows.flatten(), exact.flatten(), strict=True):
@@ -331,7 +331,7 @@ def _objects(lines: pa.Array, schema: pa.Schema, *, additive: bool) -> Any:
     )
     table.validate(full=True)  # lists of nulls may have wrong bounds; texts may not be UTF-8
     if table.column_names != ["i", "v"]:
-        raise pa.ArrowInvalid(f"what follows the object is no part of it: {table.column_names[2:]}")
+        raise pa.ArrowInvalid(f"the value continues behind the object: {table.column_names[2:]}")
     if table.num_rows != count or not np.array_equal(table.column("i").to_numpy(), np.arange(count)):
         raise pa.ArrowInvalid("the value is not one whole object")
     whole = table.column("v").combine_chunks()

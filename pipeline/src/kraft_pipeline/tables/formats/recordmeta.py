@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad
-from kraft_pipeline.tables.formats import jsonvalues
+from kraft_pipeline.tables.formats import jsonvalues, singles
 from kraft_pipeline.tables.formats.valuespec import HeaderSpec, KeySpec
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.specs.fieldtypes import type_of
@@ -30,9 +30,11 @@ def key_type(spec: KeySpec) -> pa.DataType:
     if spec.format in {"raw", "string"}:
         return pa.binary() if spec.format == "raw" else pa.string()
     try:
-        return pa.struct(list(_fields(spec)))
-    except ValueError as e:  # SpecError, too, whose message names the section of values
-        raise SpecError(f"spec.key.schema: {str(e).removeprefix('spec.value.schema: ')}") from None
+        fields = _fields(spec)
+    except ValueError as e:  # SpecError, too; its message names the section of values
+        name = "type" if spec.single and spec.format != "avro" else "schema"
+        raise SpecError(f"spec.key.{name}: {str(e).removeprefix('spec.value.schema: ')}") from None
+    return fields.field(singles.FIELD).type if spec.single else pa.struct(list(fields))
 
 
 def headers_type(spec: HeaderSpec) -> pa.DataType:
@@ -45,7 +47,7 @@ def _value_type(spec: HeaderSpec) -> pa.DataType:
 
 
 def _fields(spec: KeySpec) -> pa.Schema:
-    if spec.format == "json":
+    if spec.format != "avro":
         return pa.schema([(name, type_of(ddl)) for name, ddl in spec.fields.schema.items()])
     from kraft_pipeline.tables.formats.avrovalues import given  # noqa: PLC0415 - an extra that others do without
 
@@ -54,22 +56,34 @@ def _fields(spec: KeySpec) -> pa.Schema:
     return known.columns
 
 
+def _parser(key: KeySpec, retry_s: float) -> Callable[..., jsonvalues.Parsed] | None:
+    """The parser of keys with fields; None for other keys. Raises SpecError."""
+    if key.format == "json":
+        return jsonvalues.JsonParser(key.fields, _fields(key))
+    if key.format == "avro":
+        from kraft_pipeline.tables.formats.avrovalues import AvroParser  # noqa: PLC0415 - only if needed
+
+        return AvroParser(key.fields, retry_s=retry_s, singles=True)
+    if key.format == "protobuf":
+        from kraft_pipeline.tables.formats.protovalues import ProtoParser  # noqa: PLC0415 - only if needed
+
+        return ProtoParser(key.fields, retry_s=retry_s)
+    if key.format == "jsonschema":
+        from kraft_pipeline.tables.formats.jsonschemas import JsonSchemaParser  # noqa: PLC0415 - only if needed
+
+        return JsonSchemaParser(key.fields, _fields(key), retry_s=retry_s, single=key.single)
+    return None
+
+
 class MetaReader:
     """Decodes the keys and headers of one table's records. Not thread-safe."""
 
     def __init__(self, key: KeySpec, headers: HeaderSpec, *, retry_s: float = 120.0) -> None:
         """`retry_s`: how long to retry an unreachable registry. Raises SpecError."""
-        self._key, self._headers = key, headers
-        self._parse: Callable[..., jsonvalues.Parsed] | None = None
-        if key.format == "json":
-            self._parse = jsonvalues.JsonParser(key.fields, _fields(key))
-        elif key.format == "avro":
-            from kraft_pipeline.tables.formats.avrovalues import AvroParser  # noqa: PLC0415 - only if needed
-
-            self._parse = AvroParser(key.fields, retry_s=retry_s)
+        self._key, self._headers, self._parse = key, headers, _parser(key, retry_s)
 
     def __call__(self, records: pa.RecordBatch) -> tuple[dict[str, pa.Array], dict[int, Bad]]:
-        """The decoded columns `key` and `headers`, without those that stay as they are, and the bad records.
+        """The decoded columns `key` and `headers`, without columns that stay as they are, and the bad records.
 
         Raises ClientError if the registry is unreachable.
         """
@@ -87,18 +101,19 @@ class MetaReader:
         if self._key.format in NUMBERS:
             return _numbers(keys, *NUMBERS[self._key.format])
         assert self._parse is not None
-        schema = _fields(self._key)
-        found = self._parse(keys, schema, additive=False, reserved=frozenset())
+        schema, single = _fields(self._key), self._key.single
+        given = singles.as_objects(keys) if single and self._key.format == "json" else keys
+        found = self._parse(given, schema, additive=False, reserved=frozenset())
         rows = aligned(found.table, schema)
         inner = [rows.column(name).combine_chunks() for name in schema.names]
-        whole = pa.StructArray.from_arrays(inner, fields=list(schema))
+        whole = inner[0] if single else pa.StructArray.from_arrays(inner, fields=list(schema))
         put = np.full(len(keys), -1, np.int64)
         put[found.good] = np.arange(len(found.good))
         return whole.take(pa.array(put, mask=put < 0)), dict(found.bad)
 
 
 def _texts(values: pa.Array) -> Decoded:
-    """Binary values as texts; those that are not UTF-8 are null and bad."""
+    """Binary values as texts; values that are not UTF-8 are null and bad."""
     try:
         return values.cast(pa.string()), {}
     except pa.ArrowInvalid:

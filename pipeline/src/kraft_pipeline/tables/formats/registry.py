@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import time
 from collections.abc import Mapping
 from http.client import HTTPException
 from typing import Any, Final, NamedTuple
@@ -21,7 +22,7 @@ ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 SCHEMAS_MAX: Final = 1000
 """Schemas that a process caches; the oldest is evicted first."""
 REFERENCES_MAX: Final = 100
-"""Maximum references of one schema, including indirect ones."""
+"""Maximum references of one schema, including indirect references."""
 ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 UNKNOWN: Final = frozenset({40401, 40402, 40403, 42202})
 """The registry's error codes for an unknown subject, version or schema."""
@@ -29,10 +30,23 @@ FORMS: Final = {"PROTOBUF": "?format=serialized"}
 """Form of the request for a schema: protobuf as a descriptor if the registry supports it, else as the text of a
 file."""
 _KNOWN: Final[dict[tuple[str, int, str], Registered]] = {}
+LAG_S: Final = 5.0
+"""How long requests for an id are repeated. A producer registers a schema before it writes values, so a registry
+without the schema is probably a replica that lags behind."""
+LAG_PAUSE_S: Final = 0.5
+LAGS_MAX: Final = 6
+"""Ids for which a process waits within LAGS_S, so that values with arbitrary bytes do not stop it."""
+LAGS_S: Final = 600.0
+_AWAITED: Final[dict[tuple[str, int, str], float]] = {}
+"""When the process began to wait for an id, in seconds of the monotonic clock."""
 
 
 class UnknownSchemaError(Exception):
     """The schema does not exist or is of another type; the message names the schema and the registry."""
+
+
+class AbsentSchemaError(UnknownSchemaError):
+    """No address has the schema, at least not yet."""
 
 
 class Registered(NamedTuple):
@@ -63,8 +77,8 @@ class Registry:
     def schema(self, number: int, kind: str = "AVRO") -> Registered:
         """The schema of an id.
 
-        Raises UnknownSchemaError if all addresses say that it does not exist, and ClientError if no address has it
-        and one of them does not answer for `retry_s`.
+        Raises UnknownSchemaError if all addresses answer, also after LAG_S, that it does not exist. Raises ClientError
+        if no address has it and an address does not answer for `retry_s`.
         """
         known = _KNOWN.get((self._urls[0], number, kind))
         if known is not None:
@@ -72,7 +86,7 @@ class Registry:
         if number in self._missing:
             raise UnknownSchemaError(self._missing[number])
         try:
-            found = self._registered(number, kind)
+            found = self._awaited(number, kind)
         except UnknownSchemaError as e:
             self._missing[number] = str(e)
             raise
@@ -80,6 +94,19 @@ class Registry:
             del _KNOWN[next(iter(_KNOWN))]
         _KNOWN[self._urls[0], number, kind] = found
         return found
+
+    def _awaited(self, number: int, kind: str) -> Registered:
+        """As `_registered`, repeated for LAG_S while no address has the schema."""
+        end = 0.0
+        while True:
+            try:
+                return self._registered(number, kind)
+            except AbsentSchemaError:
+                now = time.monotonic()
+                end = end or _end_of_wait((self._urls[0], number, kind), now)
+                if now >= end:
+                    raise
+                time.sleep(LAG_PAUSE_S)
 
     def _registered(self, number: int, kind: str) -> Registered:
         what, form = f"schema {number} of {self._urls[0]}", FORMS.get(kind, "")
@@ -107,11 +134,11 @@ class Registry:
                 found[key] = str(reference["name"]), inner["schema"]
 
     def _ask(self, path: str, what: str) -> dict[str, Any]:
-        """The answer of the first address that has what is asked for. A replica may lag behind the others."""
+        """The answer of the first address that has the requested object. A replica may lag behind the others."""
         patience = Patience(f"schema registry: {what}", self._retry_s)
         while True:
             error: Exception | None = None
-            unknown = UnknownSchemaError(f"{what}: no address is given")
+            unknown: UnknownSchemaError = AbsentSchemaError(f"{what}: no address is given")
             for url in self._urls:
                 try:
                     return self._answer(url + path, what)
@@ -133,7 +160,7 @@ class Registry:
         except HTTPError as e:
             with e:
                 if e.code in {404, 422} and _error_code(e) in UNKNOWN:
-                    raise UnknownSchemaError(f"{what} does not exist") from None
+                    raise AbsentSchemaError(f"{what} does not exist") from None
                 if e.code == 404:  # for example from a proxy, which does not know schemas
                     raise ConnectionError("404 and no registry's answer: is the URL right?") from None
                 if e.code == 401 and self._credentials.renew():
@@ -148,6 +175,16 @@ class Registry:
         if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
             raise ValueError(f"{url} does not answer with a schema")
         return found
+
+
+def _end_of_wait(key: tuple[str, int, str], now: float) -> float:
+    """Until when to repeat requests for a schema; `now` if this process has waited for it before, or too often."""
+    for old in [one for one, begun in _AWAITED.items() if begun < now - LAGS_S]:
+        del _AWAITED[old]
+    if key in _AWAITED or len(_AWAITED) >= LAGS_MAX:
+        return now
+    _AWAITED[key] = now
+    return now + LAG_S
 
 
 def _error_code(answer: HTTPError) -> int:

@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from kraft_pipeline.tables.formats import singles
 from kraft_pipeline.tables.specs.sections import Section, SpecError
 
 FORMATS: Final = ("raw", "json", "avro", "protobuf")
-KEY_FORMATS: Final = ("raw", "string", "int", "long", "json", "avro")
+KEY_FORMATS: Final = ("raw", "string", "int", "long", "json", "avro", "protobuf", "jsonschema")
+BY_REGISTRY: Final = frozenset({"protobuf", "jsonschema"})
+"""Formats of keys that name their schema by a registry's id."""
 ENVELOPES: Final = ("none", "debezium")
 NUMBERS: Final = ("exact", "double")
 
@@ -40,7 +43,8 @@ class Access:
     """
 
     ca: str = ""
-    """Certificates in PEM of the authorities that sign the registry's certificate; "": those of the system."""
+    """Certificates in PEM of the authorities that sign the registry's certificate; "": the authorities of the
+    system."""
     certificate: str = ""
     """The client's certificate in PEM, and its key."""
     key: str = ""
@@ -77,9 +81,11 @@ class KeySpec:
     """How a record's key becomes its column."""
 
     format: str = "raw"
-    """`raw`: bytes; `string`, `int`, `long`: as Kafka's serializers write them; `json`, `avro`: a struct of fields."""
+    """`raw`: bytes; `string`, `int`, `long`: as Kafka's serializers write them; others: by their fields."""
     fields: ValueSpec = ValueSpec()
-    """For json and avro: the schema, and the registry of the values."""
+    """For formats with fields: the schema, and a registry, which is the values' registry unless keys have their own."""
+    single: bool = False
+    """Whether the key is a single value (`singles`) and not a struct."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +99,42 @@ class HeaderSpec:
 
 
 def read_key(given: Section, value: ValueSpec, folder: Path) -> KeySpec:
-    """Parse the section `key`. Avro keys have schema ids if the values' section has a registry. Raises SpecError."""
-    kind = given.one_of("format", KEY_FORMATS, "raw")
-    for name in ("schema", "schemaFile"):
-        if given.get(name) and kind not in ({"json", "avro"} if name == "schema" else {"avro"}):
-            raise SpecError(f"{given.path}.{name}: {kind} keys have none; set format to avro")
-    if kind not in {"json", "avro"}:
+    """Parse the section `key`. Keys have schema ids if they or the values have a registry. Raises SpecError."""
+    kind, own = given.one_of("format", KEY_FORMATS, "raw"), given.section("registry")
+    fields, types = {"json", "avro", *BY_REGISTRY}, {"json", "jsonschema"}
+    for name, kinds in (("schema", fields), ("schemaFile", {"avro"}), ("type", types)):
+        if given.get(name) and kind not in kinds:
+            raise SpecError(
+                f"{given.path}.{name}: {kind} keys cannot have it; set format to {' or '.join(sorted(kinds))}"
+            )
+    if value.format == "raw" and value.registry and kind not in {"avro", *BY_REGISTRY}:
+        raise SpecError(f"spec.value.registry: neither raw values nor {kind} keys have a registry")
+    if own.any() and kind not in {"avro", *BY_REGISTRY}:
+        raise SpecError(f"{own.path}: {kind} keys have no registry; set the format of the keys")
+    if kind not in fields:
         return KeySpec(kind)
-    if kind == "json":
-        schema = given.mapping("schema")
-        if not schema:
-            raise SpecError(f"{given.path}.schema: is missing; json keys need their fields and types")
-        return KeySpec(kind, ValueSpec(kind, schema=schema))
-    avro = _avro_schema(given, folder)
-    if not avro:
-        raise SpecError(f"{given.path}.schema: is missing; avro keys need a schema or a schemaFile")
-    found = ValueSpec(kind, avro=avro, registry=value.registry, registry_auth=value.registry_auth, access=value.access)
-    return KeySpec(kind, found)
+    access: Any = {"registry": value.registry, "registry_auth": value.registry_auth, "access": value.access}
+    if own.any():
+        own.text("url")  # else keys would be read by the values' registry
+        url, auth, other = _registry(own, folder)
+        access = {"registry": url, "registry_auth": auth, "access": other}
+    if kind in BY_REGISTRY and not access["registry"]:
+        raise SpecError(
+            f"{given.path}.format: {kind} keys name their schema by an id; give spec.value.registry.url, or "
+            f"{own.path}.url"
+        )
+    if kind == "avro":
+        avro = _avro_schema(given, folder)
+        if not avro:
+            raise SpecError(f"{given.path}.schema: is missing; avro keys need a schema or a schemaFile")
+        return KeySpec(kind, ValueSpec(kind, avro=singles.as_record(avro), **access), not singles.is_record(avro))
+    schema, single = given.mapping("schema"), str(given.get("type", ""))
+    if bool(schema) == bool(single):
+        told = "give either schema or type" if schema else f"is missing; {kind} keys need their fields and types"
+        raise SpecError(f"{given.path}.schema: {told}" + ("" if schema or kind not in types else ", or a type"))
+    declared = {singles.FIELD: single} if single else schema
+    form = "json" if kind == "jsonschema" else kind
+    return KeySpec(kind, ValueSpec(form, schema=declared, **(access if kind in BY_REGISTRY else {})), bool(single))
 
 
 def read_headers(given: Section) -> HeaderSpec:
@@ -130,10 +155,11 @@ def read_value(given: Section, folder: Path) -> ValueSpec:
     envelope = given.one_of("envelope", ENVELOPES, "none")
     if envelope != "none" and kind not in {"json", "avro"}:
         raise SpecError(f"{given.path}.envelope: {envelope} is an envelope of json or avro values; set format")
-    if kind == "raw":
-        return ValueSpec(kind, evolve, given.mapping("schema"), numbers=numbers)
     registry = given.section("registry")
     url, auth, access = _registry(registry, folder)
+    if kind == "raw":  # a registry may have the schemas of keys
+        schema = given.mapping("schema")
+        return ValueSpec(kind, evolve, schema, numbers=numbers, registry=url, registry_auth=auth, access=access)
     if kind == "json":
         if url and envelope != "none":
             raise SpecError(f"{registry.path}: of change events only avro has a registry; json has its schema inside")
@@ -190,7 +216,7 @@ def _oauth(given: Section) -> OAuth | None:
 
 
 def _secret(given: Section, name: str) -> str:
-    """A field's value, or that of its environment variable; "" if neither is given."""
+    """A field's value, or the value of its environment variable; "" if neither is given."""
     plain, variable = str(given.get(name, "")), given.get(f"{name}Env")
     if variable is None:
         return plain

@@ -1,6 +1,7 @@
 """Iceberg tables through PyIceberg.
 
 - `table`: the `Committer`. `commits`: what PyIceberg's commits lack. `expiry`: snapshots that leave the metadata.
+- `catalogs`: PyIceberg's catalogs, and their failures.
 - `fields`: transforms, bounds and values of partitions. `path`: a table at a path, without a catalog.
 """
 

@@ -33,7 +33,7 @@ class Shared(list[T]):
 
 
 def shared(metadata: TableMetadata) -> TableMetadata:
-    """Metadata whose snapshots are shared, not copied: PyIceberg copies all of them 17 times in each commit."""
+    """Metadata with shared snapshots: PyIceberg copies all snapshots 17 times in each commit."""
     names = ("snapshots", "snapshot_log", "metadata_log")
     return metadata.model_copy(update={name: Shared(getattr(metadata, name)) for name in names})
 
@@ -46,7 +46,7 @@ class Overwrite(_OverwriteFiles, _MergeAppendFiles):
     """
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
-        """Count the files of a `replace` as PyIceberg counts those of an overwrite."""
+        """Count the files of a `replace` as PyIceberg counts the files of an overwrite."""
         operation, self._operation = self._operation, Operation.OVERWRITE
         try:
             found = super()._summary(snapshot_properties)

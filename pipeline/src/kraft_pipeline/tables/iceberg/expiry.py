@@ -1,8 +1,8 @@
 """Expiry of Iceberg snapshots: they leave the metadata early, and their files stay until `vacuumAfter` has passed.
 
 Each version of the metadata holds all snapshots, some 0.8 kB each, so the bytes of a commit would grow with the number
-of commits. A commit that finds more than `VERSIONS` plus a tenth also expires the oldest ones. Their files stay until
-`vacuumAfter` has passed, so running scans can finish. Until then the record `_kraft_expired/<id>.json` names the
+of commits. A commit that finds more than `VERSIONS` plus a tenth also expires the oldest snapshots. Their files stay
+until `vacuumAfter` has passed, so running scans can finish. Until then the record `_kraft_expired/<id>.json` names the
 snapshots. The record is written before the commit, so a writer that dies leaves no unknown file.
 """
 
@@ -92,7 +92,7 @@ class Expired:
     def remove(self, io: FileIO, present: Sequence[Snapshot], older_s: float) -> int:
         """Remove the files and records of snapshots older than `older_s` seconds. Returns the number of data files.
 
-        `present`: the snapshots in the metadata, whose files stay.
+        `present`: the snapshots in the metadata; their files stay.
         """
         limit, there = (time.time() - older_s) * 1000, {snapshot.snapshot_id for snapshot in present}
         records = self._records()

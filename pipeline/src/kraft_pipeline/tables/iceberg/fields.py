@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
@@ -13,16 +13,21 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
+    BucketTransform,
     DayTransform,
     HourTransform,
     IdentityTransform,
     MonthTransform,
     Transform,
     YearTransform,
+    parse_transform,
 )
-from pyiceberg.types import BinaryType, IntegerType, LongType, PrimitiveType, StringType
+from pyiceberg.types import BinaryType, DoubleType, FloatType, IntegerType, LongType, PrimitiveType, StringType
 
 from kraft_pipeline.tables.specs.partitions import FORMATS, By
+from kraft_pipeline.tables.stores.committer import Added
+
+_FLOATING: Final = (FloatType, DoubleType)
 
 TRANSFORMS: Final[Mapping[str, Transform[Any, Any]]] = {
     "year": YearTransform(),
@@ -36,16 +41,25 @@ def spec_of(schema: Schema, levels: Sequence[By]) -> PartitionSpec:
     """Iceberg's partition spec for `levels`."""
     fields = []
     for at, by in enumerate(levels):
-        transform = TRANSFORMS[by.transform] if by.transform else IdentityTransform()
+        transform = IdentityTransform() if by.transform is None else _transform(by.transform)
         source = schema.find_field(by.column).field_id
         fields.append(PartitionField(source, PARTITION_FIELD_ID_START + at, transform, by.name))
     return PartitionSpec(*fields)
 
 
+def _transform(name: str) -> Transform[Any, Any]:
+    return TRANSFORMS[name] if name in TRANSFORMS else parse_transform(name)
+
+
 def levels_of(spec: PartitionSpec, schema: Schema) -> list[By]:
     """Inverse of `spec_of`."""
-    names = {transform: name for name, transform in TRANSFORMS.items()}
-    return [By(f.name, schema.find_column_name(f.source_id) or "", names.get(f.transform)) for f in spec.fields]
+    names: dict[Any, str | None] = {transform: name for name, transform in TRANSFORMS.items()}
+    names[IdentityTransform()] = None
+    columns = [schema.find_column_name(field.source_id) or "" for field in spec.fields]
+    return [
+        By(f.name, column, names.get(f.transform, str(f.transform)))
+        for f, column in zip(spec.fields, columns, strict=True)
+    ]
 
 
 def shown(spec: PartitionSpec) -> list[str]:
@@ -53,10 +67,30 @@ def shown(spec: PartitionSpec) -> list[str]:
     return [f"{field.name} ({field.transform})" for field in spec.fields]
 
 
-def bounds(schema: Schema, values: Mapping[str, Any]) -> dict[int, bytes]:
-    """Encode minima or maxima of columns for a data file's entry: field id -> Iceberg's single-value bytes."""
-    fields = [(schema.find_field(name), value) for name, value in values.items()]
-    return {f.field_id: to_bytes(f.field_type, value) for f, value in fields if isinstance(f.field_type, PrimitiveType)}
+def metrics(schema: Schema, file: Added) -> dict[str, dict[int, Any]]:
+    """The metrics of a data file's entry by field id: numbers of values, nulls and NaN, and bounds as bytes."""
+    nulls = {field.field_id: count for field, count in _primitive(schema, file.nulls)}
+    whole = {
+        field.field_id: 0 for field, _ in _primitive(schema, file.minima) if isinstance(field.field_type, _FLOATING)
+    }
+    return {
+        "value_counts": dict.fromkeys(nulls, file.rows),
+        "null_value_counts": nulls,
+        "nan_value_counts": whole,  # a column with NaN has no bounds
+        "lower_bounds": _bounds(schema, file.minima),
+        "upper_bounds": _bounds(schema, file.maxima),
+    }
+
+
+def _bounds(schema: Schema, values: Mapping[str, Any]) -> dict[int, bytes]:
+    return {field.field_id: to_bytes(field.field_type, value) for field, value in _primitive(schema, values)}
+
+
+def _primitive(schema: Schema, values: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    for name, value in values.items():
+        field = schema.find_field(name)
+        if isinstance(field.field_type, PrimitiveType):
+            yield field, value
 
 
 def bounds_of(schema: Schema, file: DataFile, names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -87,6 +121,8 @@ def number(field: PartitionField, schema: Schema, text: str | None) -> Any:
                 "date": (at.date() - EPOCH).days,
                 "hour": int(at.timestamp()) // 3600,
             }[name]
+    if isinstance(field.transform, BucketTransform):
+        return int(text)
     found = pa.array([text]).cast(_arrow(schema, field))
     return (found.cast(_stored(found.type)) if pa.types.is_temporal(found.type) else found)[0].as_py()
 
@@ -101,6 +137,8 @@ def text_of(field: PartitionField, schema: Schema, value: Any) -> str | None:
             hours = value * 24 if name == "date" else value if name == "hour" else 0
             at = datetime(EPOCH.year + months // 12, months % 12 + 1, 1, tzinfo=UTC) + timedelta(hours=hours)
             return at.strftime(FORMATS[name])
+    if isinstance(field.transform, BucketTransform):
+        return str(value)
     kind = _arrow(schema, field)
     found = pa.array([value], _stored(kind)).cast(kind) if pa.types.is_temporal(kind) else pa.array([value], kind)
     text: str = found.cast(pa.string())[0].as_py()

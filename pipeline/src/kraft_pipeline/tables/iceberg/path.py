@@ -17,12 +17,13 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Identifier, Properties
 
 from kraft_pipeline.tables.iceberg.commits import shared
+from kraft_pipeline.tables.iceberg.versions import Versions
 from kraft_pipeline.tables.stores.storage import Storage
 
 FOLDER: Final = "metadata"
@@ -36,6 +37,7 @@ class PathCatalog(NoopCatalog):
         super().__init__("path")
         self._location, self._storage = storage.uri, storage
         self._io = StorageIO(storage)
+        self._versions = Versions()
         self._known: tuple[int, TableMetadata] | None = None
 
     def load_table(self, identifier: str | Identifier) -> Table:  # noqa: ARG002 - there is but one
@@ -44,7 +46,7 @@ class PathCatalog(NoopCatalog):
         if version is None:
             raise NoSuchTableError(f"no Iceberg table exists at {self._location}")
         if self._known is None or self._known[0] != version:
-            self._known = version, shared(TableMetadataUtil.parse_raw(self._storage.read(_name(version)).decode()))
+            self._known = version, self._versions.read(self._storage.read(_name(version)).decode())
         return self._table(*self._known)
 
     def create_table(
@@ -79,7 +81,7 @@ class PathCatalog(NoopCatalog):
         """Do nothing: this catalog keeps nothing outside the table's files."""
 
     def _put(self, version: int, metadata: TableMetadata) -> None:
-        if not self._storage.create(_name(version), metadata.model_dump_json(exclude_none=True).encode()):
+        if not self._storage.create(_name(version), self._versions.write(metadata).encode()):
             raise CommitFailedException(f"version {version} of {self._location} is another writer's")
         self._storage.write(HINT, str(version).encode())
         self._known = version, shared(metadata)
@@ -91,7 +93,7 @@ class PathCatalog(NoopCatalog):
                 version += 1
             elif self._storage.exists(_name(version)):
                 return version
-            else:  # old versions are removed first: this one is gone, so look for a newer one
+            else:  # old versions are removed first: this version is gone, so look for a newer version
                 version = self._hinted() or self._listed()
         return None
 

@@ -22,7 +22,6 @@ from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
@@ -42,12 +41,12 @@ from pyiceberg.typedef import Record
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.bykey.merging import Merge
+from kraft_pipeline.tables.iceberg.catalogs import open_catalog, reachable
 from kraft_pipeline.tables.iceberg.commits import TAG_CHARACTERS, Overwrite, evolve, partition, shared, tag
 from kraft_pipeline.tables.iceberg.expiry import Expired, due, referred
-from kraft_pipeline.tables.iceberg.fields import bounds, bounds_of, levels_of, number, shown, small, spec_of, text_of
+from kraft_pipeline.tables.iceberg.fields import bounds_of, levels_of, metrics, number, shown, small, spec_of, text_of
 from kraft_pipeline.tables.iceberg.path import FOLDER, PathCatalog
 from kraft_pipeline.tables.specs.partitions import By
-from kraft_pipeline.tables.specs.table_spec import SpecError
 from kraft_pipeline.tables.stores import intents
 from kraft_pipeline.tables.stores.committer import Added, Changes, ConflictError, Each, State
 from kraft_pipeline.tables.stores.intents import COMMIT, COMPACT, Work
@@ -72,31 +71,20 @@ PROPERTIES: Final = {
 }
 
 
-def open_catalog(storage: Storage, options: Mapping[str, str]) -> tuple[Catalog, str]:
-    """Open the catalog; returns it and the table's name in it. Raises SpecError for options that PyIceberg refuses."""
-    if not options:
-        return PathCatalog(storage), storage.uri
-    given = dict(options)
-    name = given.pop("name", "")
-    if name.count(".") < 1:
-        raise SpecError(f"spec.table.catalog.name: {name!r} is not of the form namespace.table")
-    try:
-        return load_catalog("kraft", **given), name
-    except (ValueError, ImportError) as e:
-        raise SpecError(f"spec.table.catalog: {e}") from None
-
-
 class IcebergTable:
     """A `Committer` over one Iceberg table in any catalog, with all files in `storage`."""
 
-    def __init__(self, storage: Storage, app_id: str, catalog: Mapping[str, str]) -> None:
+    def __init__(
+        self, storage: Storage, app_id: str, catalog: Mapping[str, str], store: Mapping[str, str] | None = None
+    ) -> None:
+        """`store`: options of the object store. Raises SpecError, RefusedError, OSError and ValueError."""
         self._uri, self._app, self._storage, self._epoch = storage.uri, app_id, storage, 0
-        self._catalog, self._name = open_catalog(storage, catalog)
+        self._catalog, self._name = open_catalog(storage, catalog, store)
         weakref.finalize(self, self._catalog.close)
         self._table: Table | None = None
         self._expired = Expired(storage)
         self._now: Work | None = None
-        """The work whose snapshot is being written."""
+        """The work of the snapshot that is being written."""
         self._load()
 
     def schema(self) -> pa.Schema | None:
@@ -107,7 +95,8 @@ class IcebergTable:
         return pa.schema([pa.field(field.name, small(field.type)) for field in whole])
 
     def state(self) -> State:
-        """State of our newest snapshot up to the current one. Raises ValueError if a rollback hides which it is."""
+        """State of our newest snapshot up to the current snapshot. Raises ValueError if a rollback hides which it
+        is."""
         self._load()
         return self._state()
 
@@ -133,8 +122,9 @@ class IcebergTable:
             return State(epoch=epoch)
         if snapshot is not None and self._table.metadata.snapshot_by_id(int(snapshot)) is not None:
             raise ValueError(
-                f"table {self._uri}: it was rolled back to before batch {last}, and the snapshots before have expired: "
-                f"which batch of {self._app} it holds is unknown; roll it forward to snapshot {snapshot}, or reset it"
+                f"table {self._uri}: it was rolled back to before batch {last}, and the snapshots before have expired."
+                f" It is unknown which batch of {self._app} it holds: roll it forward to snapshot {snapshot}, or reset"
+                " it"
             )
         return State(int(last), Position.from_json(properties[f"{self._app}.position"]), epoch)
 
@@ -234,7 +224,7 @@ class IcebergTable:
         return [file.path for file in new]
 
     def files(self) -> set[str]:
-        """Paths of the data files of all snapshots, including expired ones whose files still exist."""
+        """Paths of the data files of all snapshots, including expired snapshots if their files still exist."""
         self._load()
         if self._table is None:
             return set()
@@ -318,11 +308,13 @@ class IcebergTable:
     def forget(self) -> None:
         """Drop the table from its catalog."""
         if self._table is not None:
-            self._catalog.drop_table(self._name)
+            with reachable(self._name):
+                self._catalog.drop_table(self._name)
 
     def _load(self) -> None:
         try:
-            self._table = self._catalog.load_table(self._name)
+            with reachable(self._name):
+                self._table = self._catalog.load_table(self._name)
         except NoSuchTableError:
             self._table = None
             return
@@ -333,9 +325,10 @@ class IcebergTable:
 
     def _create(self, fields: Schema, spec: PartitionSpec) -> None:
         try:
-            if not isinstance(self._catalog, PathCatalog):
-                self._make_namespace()
-            self._catalog.create_table(self._name, fields, self._uri, spec, properties=PROPERTIES)
+            with reachable(self._name):
+                if not isinstance(self._catalog, PathCatalog):
+                    self._make_namespace()
+                self._catalog.create_table(self._name, fields, self._uri, spec, properties=PROPERTIES)
         except (CommitFailedException, TableAlreadyExistsError):
             _LOG.info("table %s: another writer has just made it", self._uri)
         self._load()
@@ -352,7 +345,7 @@ class IcebergTable:
     def _transact(self, fill: Callable[[Transaction], None], work: Work | None = None) -> None:
         """Reload the table and commit what `fill` adds, up to TRIES times. Raises ConflictError after the last.
 
-        `work`: the recorded work that owns the new manifests; None if there are none.
+        `work`: the recorded work that owns the new manifests; None without new manifests.
         """
         if work is not None:
             work.intend(())
@@ -364,7 +357,8 @@ class IcebergTable:
             tx, self._now = self._table.transaction(), work
             try:
                 fill(tx)
-                tx.commit_transaction()
+                with reachable(self._name):
+                    tx.commit_transaction()
             except (CommitFailedException, ValidationException) as e:
                 if not left:
                     raise ConflictError(f"table {self._uri}: {e}") from e
@@ -402,7 +396,7 @@ class IcebergTable:
             producer = Overwrite(operation, tx, self._table.io, snapshot_properties=info)
         else:
             producer = tx.update_snapshot(info).merge_append()
-        assert self._now is not None, "who commits a snapshot has it on record"
+        assert self._now is not None, "the writer has recorded the snapshot before its commit"
         producer.commit_uuid = tag(self._now)
         with producer:
             for file in old.values():
@@ -430,6 +424,7 @@ class IcebergTable:
     def _data_file(self, file: Added) -> DataFile:
         assert self._table is not None
         schema, spec = self._table.schema(), self._table.spec()
+        counts: dict[str, Any] = {**metrics(schema, file)}
         return DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=f"{self._uri}/{file.path}",
@@ -438,11 +433,7 @@ class IcebergTable:
             record_count=file.rows,
             file_size_in_bytes=file.size,
             column_sizes={},
-            value_counts={},
-            null_value_counts={},
-            nan_value_counts={},
-            lower_bounds=bounds(schema, file.minima),
-            upper_bounds=bounds(schema, file.maxima),
+            **counts,
             split_offsets=None,
             sort_order_id=None,
             equality_ids=None,

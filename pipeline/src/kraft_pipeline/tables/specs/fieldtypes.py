@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile(r"\s*(`(?:[^`]|``)+`|\w+|[<>(),:])")
 
 
 def type_of(ddl: str) -> pa.DataType:
-    """Convert a DDL type to an Arrow type. Raises ValueError, whose message has the text."""
+    """Convert a DDL type to an Arrow type. Raises ValueError with the text in its message."""
     found = _Reader(ddl)
     kind = found.type()
     found.end()

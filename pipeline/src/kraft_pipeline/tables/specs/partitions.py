@@ -1,4 +1,4 @@
-"""Partitioning of rows by column values or by time: `date`, `hour(_timestamp)`, `country`."""
+"""Partitioning of rows by column values or by time: `date`, `hour(_timestamp)`, `country`, `bucket(16, id)`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 
 from kraft_pipeline.tables.errors import Bad
 from kraft_pipeline.tables.specs.table_spec import SpecError
+from kraft_pipeline.tables.specs.transforms import BUCKET, TRUNCATE, applied, takes
 
 FORMATS: Final = {"year": "%Y", "month": "%Y-%m", "date": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
 """Formats of times in UTC. The texts sort in the order of time in every engine."""
-OF_COLUMN: Final = re.compile(rf"({'|'.join(FORMATS)})\((\w+)\)")
+_OF_COLUMN: Final = re.compile(rf"({'|'.join(FORMATS)})\((\w+)\)")
+_NUMBERED: Final = re.compile(rf"({BUCKET}|{TRUNCATE})\(([1-9]\d{{0,8}}),\s*(\w+)\)")
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{[\]^]""")
 """Characters to escape in names of folders, as Hive and Spark do. Spark does not read escaped UTF-8."""
@@ -29,11 +31,36 @@ NAME_BYTES_MAX: Final = 255
 
 
 class By(NamedTuple):
-    """One partition level: the `column` itself, or the column `name`, which `transform` computes from it."""
+    """One partition level: the `column` itself, or the column `name`, which `transform` computes from it.
+
+    `transform` is a key of FORMATS, or `bucket[16]` and `truncate[4]` as in Iceberg's metadata.
+    """
 
     name: str
     column: str
     transform: str | None
+
+
+class Computed(NamedTuple):
+    """An entry of `partitionBy` that computes values from a column."""
+
+    kind: str
+    column: str
+    transform: str
+
+    @property
+    def name(self) -> str:
+        """The name of the computed column, without a leading underscore."""
+        return f"{self.column.strip('_')}_{self.kind}"
+
+
+def computed(entry: str) -> Computed | None:
+    """Parse an entry such as `date(created)` or `bucket(16, id)`; None for another entry."""
+    parts = _OF_COLUMN.fullmatch(entry)
+    if parts:
+        return Computed(parts[1], parts[2], parts[1])
+    parts = _NUMBERED.fullmatch(entry)
+    return Computed(parts[1], parts[3], f"{parts[1]}[{parts[2]}]") if parts else None
 
 
 def parse(entries: Sequence[str], schema: pa.Schema) -> list[By]:
@@ -42,22 +69,27 @@ def parse(entries: Sequence[str], schema: pa.Schema) -> list[By]:
     In a table with fields of values, the other columns begin with an underscore, so `date` means `date(_timestamp)`.
     """
     own = "_" if "_timestamp" in schema.names else ""
-    found = []
+    found: list[By] = []
     for entry in entries:
-        parts = OF_COLUMN.fullmatch(entry)
+        parts = computed(entry)
         if parts:
-            by = By(f"{own}{parts[2].strip('_')}_{parts[1]}", parts[2], parts[1])
+            by = By(f"{own}{parts.name}", parts.column, parts.transform)
         elif entry in schema.names:
             by = By(entry, entry, None)
         elif entry in FORMATS:
             by = By(f"{own}{entry}", f"{own}timestamp", entry)
         else:
-            raise SpecError(f"spec.table.partitionBy: {entry!r} is neither a column nor one of {', '.join(FORMATS)}(…)")
+            known = f"{', '.join(FORMATS)}(…), {BUCKET}(16, …), {TRUNCATE}(4, …)"
+            raise SpecError(f"spec.table.partitionBy: {entry!r} is neither a column nor one of {known}")
         if by.column not in schema.names:
             raise SpecError(f"spec.table.partitionBy: {entry!r}: column {by.column!r} does not exist")
         kind = schema.field(by.column).type
-        if by.transform and not pa.types.is_timestamp(kind):
+        if by.transform in FORMATS and not pa.types.is_timestamp(kind):
             raise SpecError(f"spec.table.partitionBy: {entry!r}: {by.column!r} is not a timestamp but {kind}")
+        if parts and by.transform not in FORMATS and not takes(parts.kind, kind):
+            raise SpecError(f"spec.table.partitionBy: {entry!r}: {parts.kind} does not apply to {kind}")
+        if by.name in {other.name for other in found}:
+            raise SpecError(f"spec.table.partitionBy: {entry!r} is the second {by.name}")
         if not by.transform and pa.types.is_nested(kind):
             raise SpecError(f"spec.table.partitionBy: {entry!r} is {kind}")
         found.append(by)
@@ -66,9 +98,9 @@ def parse(entries: Sequence[str], schema: pa.Schema) -> list[By]:
 
 def column_of(entry: str, schema: pa.Schema) -> str:
     """The column that an entry of `partitionBy` needs in rows of `schema`, which may lack it."""
-    parts = OF_COLUMN.fullmatch(entry)
+    parts = computed(entry)
     if parts:
-        return parts[2]
+        return parts.column
     if entry in FORMATS and entry not in schema.names:
         return "_timestamp" if "_timestamp" in schema.names else "timestamp"
     return entry
@@ -117,7 +149,7 @@ def with_values(rows: pa.Table, levels: Sequence[By]) -> pa.Table:
 def folder(values: Mapping[str, str | None], columns: Collection[str] = ()) -> str:
     """The Hive-style folder of a combination of values; "" without values. `columns`: the columns of the file.
 
-    A leading underscore is removed, because Arrow ignores such folders as hidden. It stays if the file has a column
+    A leading underscore is removed, because Arrow ignores folders with it as hidden. It stays if the file has a column
     with the shorter name.
     """
     found = []
@@ -135,15 +167,20 @@ def unfiled(rows: pa.Table, entries: Sequence[str]) -> dict[int, Bad]:
     found: dict[int, Bad] = {}
     for entry in entries:
         name = column_of(entry, rows.schema)
-        if name not in rows.column_names:  # rows without fields, before a record tells the type of the column
+        if name not in rows.column_names:  # rows without fields, before a record shows the type of the column
             bad = Bad("partition.unknown", f"the record has no {name}, and no earlier record has shown its type")
             found |= dict.fromkeys(range(rows.num_rows), bad)
             continue
-        found |= _untimely(rows, entry, name)
-        kind = rows.schema.field(name).type if name == entry else pa.null()
-        if pa.types.is_string(kind) or pa.types.is_binary(kind):
-            encoded = rows.column(entry).combine_chunks().dictionary_encode()
-            reasons = [_no_folder(entry, value) for value in encoded.dictionary.cast(pa.binary()).to_pylist()]
+        parts = computed(entry)
+        if parts is None or parts.transform in FORMATS:
+            found |= _untimely(rows, entry, name)
+        named = rows.column(name).combine_chunks() if name == entry else pa.nulls(0)
+        if parts is not None and parts.kind == TRUNCATE:
+            named = applied(parts.transform, rows.column(name).combine_chunks())
+        if pa.types.is_string(named.type) or pa.types.is_binary(named.type):
+            encoded = named.dictionary_encode()
+            folder_name = entry if parts is None else parts.name
+            reasons = [_no_folder(folder_name, value) for value in encoded.dictionary.cast(pa.binary()).to_pylist()]
             wrong = [code for code, reason in enumerate(reasons) if reason]
             codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
             found |= {
@@ -154,7 +191,7 @@ def unfiled(rows: pa.Table, entries: Sequence[str]) -> dict[int, Bad]:
 
 
 def _untimely(rows: pa.Table, entry: str, name: str) -> dict[int, Bad]:
-    """Rows whose year does not have four digits: its text would not sort, and PyIceberg does not support it."""
+    """Rows with a year that does not have four digits: its text would not sort, and PyIceberg does not support it."""
     kind = rows.schema.field(name).type
     if not (pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
         return {}
@@ -175,6 +212,9 @@ def _no_folder(name: str, value: bytes) -> str:
 
 
 def _values(column: pa.ChunkedArray, by: By) -> Any:
-    if by.transform:
+    if by.transform in FORMATS:
         column = pc.strftime(column, format=FORMATS[by.transform])
-    return column.combine_chunks().cast(pa.string())
+    whole = column.combine_chunks()
+    if by.transform and by.transform not in FORMATS:
+        whole = applied(by.transform, whole)
+    return whole.cast(pa.string())

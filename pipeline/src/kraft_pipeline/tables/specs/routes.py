@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +36,7 @@ def parse_all(document: Any, folder: Path | None = None) -> list[TableSpec]:
             table = parse({**document, "spec": _routed(given, route)}, folder)
             label = route.get("name") or table.path.rstrip("/").rpartition("/")[2]
             table = replace(table, label=f"{table.name}/{label}")
-            _check_place(table, found)
+            check_place(table, found)
         except SpecError as e:
             raise SpecError(f"spec.routes[{number}]: {e}") from None
         found.append(table)
@@ -56,12 +56,13 @@ def _routed(given: Mapping[str, Any], route: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def _check_place(table: TableSpec, others: list[TableSpec]) -> None:
+def check_place(table: TableSpec, others: Iterable[TableSpec]) -> None:
+    """Raises SpecError if a table, or its dead letters, would be in the folder of another table."""
     for other in others:
         one, two = (f"{path.rstrip('/')}/" for path in (table.path, other.path))
         letters = {other.dead_letter_path, table.dead_letter_path} & {table.path.rstrip("/"), other.path.rstrip("/")}
         if one.startswith(two) or two.startswith(one) or letters:
-            raise SpecError(f"spec.table.path: {table.path!r} is within {other.path!r} of another route, or around it")
+            raise SpecError(f"spec.table.path: {table.path!r} is within {other.path!r} of {other.label}, or around it")
 
 
 def of_topic(spec: TableSpec, topic: str) -> TableSpec:

@@ -27,7 +27,7 @@ class Section:
         return default if found is None else found
 
     def names(self) -> list[str]:
-        """The names of all fields, for a mapping whose names the user chooses."""
+        """The names of all fields, for a mapping with names that the user chooses."""
         return [str(name) for name in self._given]
 
     def section(self, name: str) -> Section:

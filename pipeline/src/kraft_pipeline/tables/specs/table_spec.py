@@ -20,7 +20,10 @@ API_VERSION: Final = "kraftcluster.io/v1alpha1"
 KIND: Final = "KafkaTable"
 FORMATS: Final = ("delta", "iceberg", "parquet")
 MODES: Final = ("append", "upsert")
+ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 ENGINES: Final = ("local", "inline", "kubernetes")
+SPARKS: Final = ("local", "kubernetes")
+"""Engines of archives and scrubs."""
 POSITION: Final = "_source_position"
 """The column by which rows of change events are ordered unless `orderBy` names another."""
 DEAD_LETTERS: Final = "_dead_letters"
@@ -105,6 +108,8 @@ class TableSpec:
     """PyIceberg's options of the catalog, and `name`, the table's name in it; empty for a table at a path."""
     kafka: Mapping[str, str]
     """Additional options of the client."""
+    properties: str = ""
+    """The file of Kafka's client properties that secure the connections; "": only `kafka` has them."""
     transform: str = ""
     """A SELECT from `records` that returns the table's rows; "" writes the records themselves."""
     functions: tuple[FunctionSpec, ...] = ()
@@ -170,7 +175,7 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         raise SpecError("spec.clusterRef: only the operator knows clusters by name; give bootstrapServers here")
     if spec.get("routes"):
         raise SpecError("spec.routes: there are several tables; a single table is needed")
-    topics, value, key, headers = (spec.section(one) for one in ("topics", "value", "key", "headers"))
+    topics, value, key, headers, security = map(spec.section, ("topics", "value", "key", "headers", "security"))
     table, commit = spec.section("table"), spec.section("commit")
     letters, care, engine = spec.section("deadLetter"), spec.section("maintenance"), spec.section("engine")
     names, pattern = topics.texts("names"), _pattern(topics)
@@ -199,14 +204,14 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         compact_to=int(care.quantity("compactTo", "128Mi", _SIZES)),
         vacuum_after_s=care.quantity("vacuumAfter", "7d", _TIMES),
         care_every_s=care.quantity("every", "1h", _TIMES),
-        engine=_engine(engine),
+        engine=read_engine(engine),
         starting=spec.one_of("startingOffsets", ("earliest", "latest"), "earliest"),
         fail_on_data_loss=spec.flag("failOnDataLoss", default=True),
-        committed=spec.one_of("isolationLevel", ("read_committed", "read_uncommitted"), "read_committed")
-        == "read_committed",
+        committed=spec.one_of("isolationLevel", ISOLATIONS, ISOLATIONS[0]) == ISOLATIONS[0],
         storage=table.mapping("storageOptions"),
         catalog=table.mapping("catalog"),
         kafka=spec.mapping("kafka"),
+        properties=read_properties_file(security, folder),
         transform=str(spec.get("transform", "")).strip().rstrip(";"),
         functions=_functions(spec.section("functions"), folder or Path()),
         label=name,
@@ -214,19 +219,30 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         headers=read_headers(headers),
     )
     _check(found)
-    for section in (topics, value, key, headers, table, commit, letters, care, engine, spec, top):
+    for section in (topics, value, key, headers, table, commit, letters, care, engine, security, spec, top):
         section.done()
     return found
 
 
-def _engine(given: Section) -> EngineSpec:
+def read_engine(given: Section, modes: tuple[str, ...] = ENGINES) -> EngineSpec:
+    """Read a section `engine` with one of `modes`. Raises SpecError."""
     return EngineSpec(
-        given.one_of("mode", ENGINES, "local"),
+        given.one_of("mode", modes, "local"),
         given.count("executors", 2),
         given.count("cores", 1),
         int(given.quantity("memory", "2Gi", _SIZES)),
         given.mapping("spark"),
     )
+
+
+def read_properties_file(security: Section, folder: Path | None, name: str = "propertiesFile") -> str:
+    """The path in a section `security`, which may be relative to `folder`; "" without. Raises SpecError."""
+    if security.get(name) is None:
+        return ""
+    found = (folder or Path()).absolute() / security.text(name)
+    if not found.is_file():
+        raise SpecError(f"{security.path}.{name}: {found} is not a file")
+    return str(found)
 
 
 def _pattern(topics: Section) -> str | None:
@@ -264,8 +280,14 @@ def _check(found: TableSpec) -> None:
         raise SpecError(f"spec.bootstrapServers: {str(e).partition(': ')[2]}") from None
     if len(set(found.partition_by)) < len(found.partition_by):
         raise SpecError(f"spec.table.partitionBy: {', '.join(found.partition_by)} names something twice")
+    for entry in found.partition_by:
+        if re.match(r"(bucket|truncate)\(", entry) and found.format != "iceberg":
+            raise SpecError(
+                f"spec.table.partitionBy: {entry!r} is a transform of Iceberg; readers of {found.format} tables skip "
+                f"no files by it"
+            )
     if found.catalog and found.format != "iceberg":
-        raise SpecError(f"spec.table.catalog: a table of format {found.format} has none")
+        raise SpecError(f"spec.table.catalog: a table of format {found.format} has no catalog")
     _check_transform(found)
     if found.mode == "append" and found.keys:
         raise SpecError("spec.table.key: only mode upsert has keys")
@@ -285,7 +307,7 @@ def _check_transform(found: TableSpec) -> None:
     if not found.transform:
         return
     if found.engine.mode == "inline":
-        raise SpecError("spec.transform: SQL runs on Spark; engine.mode inline has none")
+        raise SpecError("spec.transform: SQL needs Spark; engine.mode inline runs without Spark")
     if found.mode == "upsert" and found.value.envelope == "debezium":
         raise SpecError(
             "spec.transform: change events by key cannot be transformed; write the rows to a table, and transform that"

@@ -39,13 +39,13 @@ class Added:
     size: int
     rows: int
     values: Mapping[str, str | None] = field(default_factory=dict)
-    """Partition columns and their values as texts. `minima` and `maxima`: bounds of some columns."""
+    """Partition columns and their values as texts. `minima` and `maxima`: bounds of some columns (`datafiles`)."""
     minima: Mapping[str, Any] = field(default_factory=dict)
     maxima: Mapping[str, Any] = field(default_factory=dict)
     whole: bool = True
     """False if it must not be replaced: another file deletes rows of it, or it has another partition spec."""
     nulls: Mapping[str, int] = field(default_factory=dict)
-    """Numbers of nulls in the columns with bounds. Without them, deltalake takes nulls for values in the bounds."""
+    """Numbers of nulls by column. Without them, deltalake takes nulls for values in the bounds."""
 
 
 class Part(NamedTuple):
@@ -81,14 +81,14 @@ class Changes:
         return self.files if self.rows is None else (Part(self.rows),)
 
     def read(self, storage: Storage) -> pa.Table | None:
-        """Read all rows; returns None if there are no parts. Raises OSError."""
+        """Read all rows; returns None without parts. Raises OSError."""
         parts = [part.read(storage) for part in self.parts]
         return pa.concat_tables(parts) if parts else None
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A writer's last committed batch, -1 if there is none, and its end position."""
+    """A writer's last committed batch, -1 before the first, and its end position."""
 
     batch: int = -1
     position: Position | None = None
@@ -122,7 +122,7 @@ def stem(app_id: str, epoch: int) -> str:
 def is_left(name: str, app_id: str, epoch: int) -> bool:
     """Whether the writer of `epoch` may remove an uncommitted file of an earlier release, which recorded no files.
 
-    Files of later writers and of a compaction beside this one stay, because they may still be committed.
+    Files of later writers and of a compaction beside this writer stay, because they may still be committed.
     """
     found = re.match(rf"{re.escape(app_id)}-(?:e(\d{{10}})-)?(?:b\d{{8}}-|(compact-))", name)
     return found is not None and (int(found[1] or 0), bool(found[2])) < (epoch, True)
@@ -132,7 +132,7 @@ class Committer(Protocol):
     """A table as the runner sees it. Writers with different ids (stream, backfill, replay) have separate states.
 
     Two processes may run with the same id, if the first does not know yet that it was replaced. A starting process
-    claims the next epoch with a transaction of the table. After it the earlier process cannot commit any more, so its
+    claims the next epoch with a transaction of the table. After it the earlier process can no longer commit, so its
     uncommitted files can be removed.
 
     Methods raise OSError, ConflictError, and ValueError if the table is of another kind. After a ConflictError the
@@ -146,13 +146,14 @@ class Committer(Protocol):
         """Read the table again and return this writer's state."""
 
     def claim(self, epoch: int) -> None:
-        """Take over with `epoch` and fence all earlier ones. Raises ConflictError unless it is the highest so far."""
+        """Take over with `epoch` and fence all earlier epochs. Raises ConflictError unless it is the highest so
+        far."""
 
     def join(self) -> int:
         """Adopt the current writer's epoch, to replace files beside it, and return it."""
 
     def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
-        """Create the table, partitioned by `levels`, or add missing columns to an existing one.
+        """Create the table, partitioned by `levels`, or add missing columns to an existing table.
 
         Raises ValueError if the existing table is partitioned differently.
         """

@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -31,8 +30,9 @@ from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.specs.partitions import By, with_columns
 from kraft_pipeline.tables.stores import intents
 from kraft_pipeline.tables.stores.committer import DELETED, Added, Changes, ConflictError, Each, State
+from kraft_pipeline.tables.stores.deltastats import statistics
 from kraft_pipeline.tables.stores.intents import Work
-from kraft_pipeline.tables.stores.storage import open_storage, s3_options
+from kraft_pipeline.tables.stores.storage import open_storage, store_options
 
 DELETION_VECTORS: Final = "deletionVectors"
 """Table feature: rows of a data file may be deleted by a separate file. delta-rs does not report which files."""
@@ -61,7 +61,7 @@ class DeltaTableOf:
     """A `Committer` over one Delta table."""
 
     def __init__(self, uri: str, app_id: str, storage: Mapping[str, str]) -> None:
-        self._uri, self._app, self._storage = uri, app_id, s3_options(storage)
+        self._uri, self._app, self._storage = uri, app_id, store_options(storage)
         self._state: State | None = None
         self._known: _Known | None = None
         self._epoch = 0
@@ -104,7 +104,7 @@ class DeltaTableOf:
         return found
 
     def _since(self, known: _Known, version: int) -> dict[str, int] | None:
-        """Add the `txn` versions of commits after `known`. Returns None if the log no longer has those commits."""
+        """Add the `txn` versions of commits after `known`. Returns None if the log no longer has the commits."""
         storage, found = open_storage(self._uri, self._storage), dict(known.versions)
         for number in range(known.version + 1, version + 1):
             try:
@@ -297,7 +297,7 @@ class DeltaTableOf:
         return added
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
-        """As `Committer.replace`, without a data change. Raises ConflictError if there are deletion vectors, too."""
+        """As `Committer.replace`, without a data change. Raises ConflictError for deletion vectors, too."""
         state = self.state()
         state.check(self._uri, self._epoch)
         there = self._held(old)
@@ -329,7 +329,7 @@ class DeltaTableOf:
 
     @property
     def _writer(self) -> str:
-        """The application id whose `txn` versions are epochs."""
+        """The application id with epochs as its `txn` versions."""
         return f"{self._app}.writer"
 
     def _follows(self, batch: int, after: int) -> None:
@@ -388,7 +388,7 @@ class DeltaTableOf:
                     return Position.from_json(commit[POSITION])
         storage, begin = open_storage(self._uri, self._storage), f"{POSITIONS}/{self._app}/{batch}-"
         kept = [file.path for file in storage.list(f"{POSITIONS}/{self._app}") if file.path.startswith(begin)]
-        if len(kept) == 1:  # several come from writers that died, and the committed one is unknown
+        if len(kept) == 1:  # several come from writers that died, and the committed list is unknown
             return Position.from_json(storage.read(kept[0]).decode())
         raise ValueError(f"table {self._uri}: no commit shows the end of batch {batch}; its history was truncated")
 
@@ -403,33 +403,8 @@ def _quoted(name: str) -> str:
 
 def _add(file: Added, schema: pa.Schema | None, *, new: bool) -> AddAction:
     assert schema is not None, "a table is created before anything is committed"
-    least = {name: _bound(schema, name, value, up=False) for name, value in file.minima.items()}
-    most = {name: _bound(schema, name, value, up=True) for name, value in file.maxima.items()}
-    bounds = ({name: value for name, value in given.items() if value is not None} for given in (least, most))
-    stats = {
-        "numRecords": file.rows,
-        "nullCount": file.nulls,
-        **dict(zip(("minValues", "maxValues"), bounds, strict=True)),
-    }
     now = int(time.time() * 1000)
-    return AddAction(file.path, file.size, dict(file.values), now, new, json.dumps(stats))
-
-
-def _bound(schema: pa.Schema, name: str, value: Any, *, up: bool) -> Any:
-    """A minimum or maximum as Delta's statistics have it; None if they cannot have it.
-
-    Times have milliseconds there, so a maximum is rounded `up`.
-    """
-    kind = schema.field(name).type if name in schema.names else pa.null()
-    if isinstance(value, bytes) or not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
-        return None if isinstance(value, bytes) else value
-    try:
-        if pa.types.is_date32(kind):
-            return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
-        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=-(-value // 1000) if up else value // 1000)
-    except OverflowError:  # before year 1 or after year 9999
-        return None
-    return at.strftime(f"{at.year:04d}-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+    return AddAction(file.path, file.size, dict(file.values), now, new, statistics(file, schema))
 
 
 def _remove(file: Added, *, data_change: bool) -> RemoveAction:

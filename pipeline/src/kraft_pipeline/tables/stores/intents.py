@@ -1,7 +1,7 @@
 """Records of the files that a writer is about to write, kept until their batch is committed.
 
 A record is a small file in `_kraft_intents/<application>/<epoch>-<work>/` with the paths that one task writes next.
-After the commit the writer settles the work: it removes recorded files that were not committed (Spark may run a task
+After the commit the writer settles the work. It removes recorded files that were not committed (Spark may run a task
 twice), and then the records. If a writer dies, its records remain, and the next start removes exactly the recorded
 files that the table does not contain. So a writer never lists the table, and never removes a file of another
 application, writer or program. See docs/decisions/0011-file-intents.md.

@@ -1,11 +1,13 @@
-"""Opens what a spec names: the table, the table of dead letters, and the options to read the topics."""
+"""Opens the parts of a spec: the table, the table of dead letters, and the options to read the topics."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from kraft_pipeline.sources.options import Options, parse
-from kraft_pipeline.tables.specs.table_spec import DEAD_LETTERS, TableSpec
+from kraft_pipeline.sources.security import FILE
+from kraft_pipeline.tables.specs.table_spec import DEAD_LETTERS, SpecError, TableSpec
 from kraft_pipeline.tables.stores.committer import Committer
 from kraft_pipeline.tables.stores.parquet import LOG, ParquetTable
 from kraft_pipeline.tables.stores.storage import open_storage
@@ -17,7 +19,7 @@ MARKS: Final = {"parquet": LOG, "delta": "_delta_log", "iceberg": "metadata"}
 def open_table(
     spec: TableSpec, *, dead_letters: bool = False, backfill: bool = False, replay: bool = False
 ) -> Committer:
-    """Open a spec's table or its dead letters, as the writer of the stream, the backfill or the replay.
+    """Open a spec's table or its dead letters, for the writer of the stream, the backfill or the replay.
 
     The table need not exist. Raises ValueError if the path holds a table of another format.
     """
@@ -43,7 +45,10 @@ def _open(spec: TableSpec, app_id: str, *, dead_letters: bool) -> Committer:
         catalog = dict(spec.catalog)
         if dead_letters and catalog:
             catalog["name"] = catalog.get("name", "") + DEAD_LETTERS
-        return IcebergTable(storage, app_id, catalog)
+        return IcebergTable(storage, app_id, catalog, spec.storage)
+    escape = re.search("%[0-9A-Fa-f]{2}", path)
+    if escape:  # it writes the log to one folder and reads it from another
+        raise SpecError(f"spec.table.path: {path}: deltalake takes {escape[0]} for an escape; give another path")
     from kraft_pipeline.tables.stores.delta import DeltaTableOf  # noqa: PLC0415 - an extra that the others do without
 
     return DeltaTableOf(path, app_id, spec.storage)
@@ -52,6 +57,8 @@ def _open(spec: TableSpec, app_id: str, *, dead_letters: bool) -> Committer:
 def options_of(spec: TableSpec) -> Options:
     """The spec's options to read topics, in the form of the `kraft` data source."""
     given = {"kafka.bootstrap.servers": spec.bootstrap, "kafka.client.id": spec.app_id, **spec.kafka}
+    if spec.properties:
+        given[FILE] = spec.properties
     given |= {"subscribePattern": spec.pattern} if spec.pattern else {"subscribe": ",".join(spec.topics)}
     given["startingOffsets"] = spec.starting
     given["failOnDataLoss"] = str(spec.fail_on_data_loss).lower()

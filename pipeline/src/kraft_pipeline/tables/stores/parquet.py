@@ -19,7 +19,7 @@ import re
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -110,7 +110,7 @@ class ParquetTable:
         self._hold(removed)
         gone = {"removed": list(removed)} if removed else {}
         self._append(
-            {"batch": batch, "position": position.to_json(), "added": [asdict(file) for file in files], **gone},
+            {"batch": batch, "position": position.to_json(), "added": [_described(file) for file in files], **gone},
         )
 
     def files(self) -> set[str]:
@@ -127,7 +127,7 @@ class ParquetTable:
         """As `Committer.replace`: append one transaction. Raises ConflictError, FencedError."""
         self.state().check(self._storage.uri, self._epoch)
         self._hold(old)
-        self._append({"removed": list(old), "added": [asdict(file) for file in new]})
+        self._append({"removed": list(old), "added": [_described(file) for file in new]})
 
     def _hold(self, paths: Sequence[str]) -> None:
         gone = [path for path in paths if path not in self._files]
@@ -160,7 +160,7 @@ class ParquetTable:
 
     def _append(self, what: dict[str, Any]) -> None:
         number = self._next
-        document = json.dumps({"app": self._app, "time": time.time(), **what}, default=str).encode()
+        document = json.dumps({"app": self._app, "time": time.time(), **what}).encode()
         if not self._storage.create(_name(number), document):
             raise ConflictError(f"transaction {number}: another writer was first")
         self._apply(json.loads(document))
@@ -200,7 +200,7 @@ class ParquetTable:
             self._states[app] = State(batch, position and Position.from_json(position), *epoch)
 
     def _whole(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"app": self._app, "added": [asdict(file) for file in self._files.values()]}
+        found: dict[str, Any] = {"app": self._app, "added": [_described(file) for file in self._files.values()]}
         found["replaced"] = dict(self._removed)
         if self._schema is not None:
             found |= {"schema": _schema_text(self._schema), "partitionBy": list(self._partition_by)}
@@ -211,7 +211,7 @@ class ParquetTable:
         return found
 
     def _refresh(self) -> None:
-        """Read new transactions, from the newest checkpoint on. Does not list the folder if there are none.
+        """Read new transactions, from the newest checkpoint on. Does not list the folder without files to remove.
 
         Raises FencedError if the table was removed or created again, and ValueError if a transaction is missing.
         """
@@ -219,7 +219,7 @@ class ParquetTable:
             return
         names = sorted(file.path for file in self._storage.list(LOG) if re.fullmatch(_NAMES, file.path))
         points = [name for name in names if name.endswith(".checkpoint.json") and _number(name) >= self._next]
-        if self._next and _name(self._next - 1) not in names and not points:  # those before a checkpoint are trimmed
+        if self._next and _name(self._next - 1) not in names and not points:  # entries before a checkpoint are trimmed
             raise FencedError(f"table {self._storage.uri} was removed or recreated meanwhile")
         if points:
             self._files.clear()
@@ -235,6 +235,11 @@ class ParquetTable:
                 if _number(name) != self._next:
                     raise ValueError(f"transaction {self._next} is missing: {name} comes next")
                 self._apply(json.loads(self._storage.read(name)))
+
+
+def _described(file: Added) -> dict[str, Any]:
+    """A file as the log has it: without statistics, because readers find them in the file itself."""
+    return {"path": file.path, "size": file.size, "rows": file.rows, "values": dict(file.values), "whole": file.whole}
 
 
 def _name(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Files of a table by URI: a folder, or a prefix in an S3-compatible store."""
+"""Files of a table by URI: a folder, or a prefix in an object store."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlparse
 
 import pyarrow as pa
 
 from kraft_pipeline.tables.specs.table_spec import SpecError
+
+CLASSES: Final = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore", "abfss": "AzureStore"}
+"""Scheme of a URI -> class of obstore."""
+SAME: Final = {"s3a": "s3", "gcs": "gs", "abfs": "abfss"}
+"""Other names of schemes."""
+ENDPOINTS: Final = ("ENDPOINT", "ENDPOINT_URL", "BASE_URL")
+"""Ends of the names of options that have a store's address."""
 
 
 class File(NamedTuple):
@@ -30,7 +37,7 @@ class Storage(Protocol):
     """File operations that tables need. Paths are relative to `uri`."""
 
     uri: str
-    """An absolute path of a folder, or s3://…, without a slash at the end."""
+    """An absolute path of a folder, or the URI of a prefix, without a slash at the end."""
 
     def write(self, path: str, data: pa.Buffer | bytes) -> None:
         """Write a whole file and flush it to disk. Raises OSError."""
@@ -39,7 +46,7 @@ class Storage(Protocol):
         """Create a whole file atomically. Returns False if it exists; of two concurrent calls one returns False."""
 
     def replace(self, path: str, data: pa.Buffer | bytes, check: Callable[[], None]) -> None:
-        """Replace a whole file atomically, unless `check` raises; `check` tells whether this writer may write.
+        """Replace a whole file atomically, unless `check` raises; `check` decides whether this writer may write.
 
         Concurrent calls wait, or run `check` again: once a writer's check fails, it cannot overwrite the file of a
         newer writer. Raises OSError and what `check` raises.
@@ -62,13 +69,17 @@ class Storage(Protocol):
 
 
 def open_storage(uri: str, options: Mapping[str, str]) -> Storage:
-    """Open the storage at `uri`, a folder or s3://bucket/…. Raises SpecError for another scheme."""
+    """Open the storage at `uri`, a folder or a prefix in an object store. Raises SpecError for another scheme."""
     parsed = urlparse(uri)
     if parsed.scheme in {"", "file"}:
         return Folder(Path(parsed.path if parsed.scheme else uri))
-    if parsed.scheme in {"s3", "s3a"} and parsed.netloc:
-        return ObjectStore(f"s3://{parsed.netloc}{parsed.path}".rstrip("/"), options)
-    raise SpecError(f"spec.table.path: {uri!r} is neither a folder nor s3://bucket/…")
+    scheme = SAME.get(parsed.scheme, parsed.scheme)
+    if scheme in CLASSES and parsed.netloc:
+        return ObjectStore(f"{scheme}://{parsed.netloc}{parsed.path}".rstrip("/"), options)
+    raise SpecError(
+        f"spec.table.path: {uri!r} is neither a folder nor s3://bucket/…, gs://bucket/…, az://container/… or "
+        f"abfss://container@account.dfs.core.windows.net/…"
+    )
 
 
 class Folder:
@@ -78,7 +89,7 @@ class Folder:
         self.root = root.absolute()
         self.uri = str(self.root)
         self._durable: set[Path] = set()
-        """Folders whose entries in their parents are on disk."""
+        """Folders with durable entries in their parents."""
 
     def write(self, path: str, data: pa.Buffer | bytes) -> None:
         """Write a whole file, and fsync it and its folder. Creates missing folders, also durably."""
@@ -172,27 +183,33 @@ def _make_durable(folder: Path) -> None:
         os.close(opened)
 
 
-def s3_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Options for delta-rs and obstore; an http:// endpoint implies AWS_ALLOW_HTTP."""
-    plain = options.get("AWS_ENDPOINT_URL", "").startswith("http://")
-    return {"AWS_ALLOW_HTTP": "true", **options} if plain else dict(options)
+def store_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Options for delta-rs and obstore; an http:// endpoint implies that http is allowed."""
+    plain = any(value.startswith("http://") for name, value in options.items() if name.upper().endswith(ENDPOINTS))
+    return {"ALLOW_HTTP": "true", **options} if plain else dict(options)
 
 
 class ObjectStore:
-    """A prefix of an S3-compatible store, with conditional puts.
+    """A prefix of an object store with conditional puts: S3 and compatible stores, Google's and Azure's.
 
-    Options have delta-rs' names, because both use the same library: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, …. Missing
-    options come from the environment or from the metadata service of Amazon's machines.
+    Options have delta-rs' names, because both use the same library: AWS_ENDPOINT_URL, GOOGLE_SERVICE_ACCOUNT,
+    AZURE_STORAGE_ACCOUNT_KEY, …. Missing options come from the environment or from the metadata service of the cloud's
+    machines.
     """
 
     def __init__(self, uri: str, options: Mapping[str, str]) -> None:
-        from obstore.store import S3Store  # noqa: PLC0415 - an extra that only tables in a store need
+        """Raises SpecError for an address or options that the library refuses."""
+        import obstore.exceptions  # noqa: PLC0415 - an extra that only tables in a store need
+        import obstore.store  # noqa: PLC0415
 
         self.uri = uri
-        named = s3_options(options)
-        allow = named.pop("AWS_ALLOW_HTTP", "false") == "true"
-        config: Any = named
-        self._store = S3Store.from_url(uri, config=config, client_options={"allow_http": allow})
+        named = store_options(options)
+        allow = [named.pop(name) for name in list(named) if name.upper().endswith("ALLOW_HTTP")]
+        kind: Any = getattr(obstore.store, CLASSES[urlparse(uri).scheme])
+        try:
+            self._store = kind.from_url(uri, config=named, client_options={"allow_http": "true" in allow})
+        except (obstore.exceptions.BaseError, ValueError) as e:
+            raise SpecError(f"spec.table.path: {uri}: {str(e).partition('Debug source')[0].strip()}") from None
 
     def write(self, path: str, data: pa.Buffer | bytes) -> None:
         """Put a whole object, which is durable when this returns. Raises OSError."""
@@ -212,13 +229,13 @@ class ObjectStore:
         return True
 
     def replace(self, path: str, data: pa.Buffer | bytes, check: Callable[[], None]) -> None:
-        """As `Storage.replace`, by a conditional put with the ETag read before `check`; retried on conflict."""
+        """As `Storage.replace`, by a conditional put with the version read before `check`; retried on conflict."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError  # noqa: PLC0415
 
         while True:
-            tag = self._tag(path)  # before the check: a put between the two is by a newer writer and must win
+            version = self._version(path)  # before the check: a put between the two is by a newer writer and must win
             check()
-            mode: Any = "create" if tag is None else {"e_tag": tag}
+            mode: Any = version or "create"
             try:
                 with _as_os_errors(path):
                     self._store.put(path, memoryview(data).cast("B"), mode=mode)
@@ -226,16 +243,17 @@ class ObjectStore:
                 continue
             return
 
-    def _tag(self, path: str) -> str | None:
-        """ETag of the current object; None if it does not exist. Raises OSError if the store has no ETags."""
+    def _version(self, path: str) -> dict[str, str]:
+        """ETag and version of the current object; empty if it does not exist. Raises OSError if it has neither."""
         try:
             with _as_os_errors(path):
-                tag = self._store.head(path)["e_tag"]
+                found = self._store.head(path)
         except FileNotFoundError:
-            return None
-        if tag is None:
+            return {}
+        known = {name: value for name in ("e_tag", "version") if (value := found.get(name)) is not None}
+        if not known:
             raise OSError(f"{path}: the store returns no ETag, so two writers could not be distinguished")
-        return tag
+        return known
 
     def read(self, path: str) -> bytes:
         """Return a whole object. Raises FileNotFoundError and other OSErrors."""
@@ -248,7 +266,7 @@ class ObjectStore:
             return _Ranges(self._store, path, self._store.head(path)["size"])
 
     def exists(self, path: str) -> bool:
-        """Whether the object exists. Raises OSError if the store cannot tell."""
+        """Whether the object exists. Raises OSError if the store does not answer."""
         try:
             with _as_os_errors(path):
                 self._store.head(path)

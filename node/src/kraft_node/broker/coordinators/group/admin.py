@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.long_answers import answer
-from kraft_node.broker.coordinators.group.answers import client_error
 from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
-from kraft_node.broker.coordinators.group.records import Change, OffsetChange
-from kraft_node.broker.coordinators.group.shard import Phase
+from kraft_node.broker.coordinators.group.consumer.group import GroupState
+from kraft_node.broker.coordinators.group.records import CONSUMER, Change, OffsetChange
+from kraft_node.broker.coordinators.runtime.failures import client_error
+from kraft_node.broker.coordinators.runtime.shard import Phase
 from kraft_protocol.errors import ErrorCode, KafkaError, fitting
 from kraft_protocol.wire.messages import (
     DeleteGroupsRequest,
@@ -135,8 +136,10 @@ def _summaries(shard: Shard) -> Iterator[tuple[str, str, str, str]]:
     """Group id, protocol type, state and group type of all groups; groups of other types have no members here."""
     for group in list(shard.groups.values()):
         yield group.group_id, group.protocol_type or "", group.state.value, CLASSIC
+    for consumer in list(shard.consumers.values()):
+        yield consumer.group_id, CONSUMER, consumer.state.value, CONSUMER
     for group_id, foreign in list(shard.foreign.items()):
-        yield group_id, foreign.kind.lower(), State.EMPTY.value, foreign.kind
+        yield group_id, foreign.kind, State.EMPTY.value, foreign.kind
 
 
 def _describe(shard: Shard, group_id: str, version: int) -> Described:
@@ -145,7 +148,7 @@ def _describe(shard: Shard, group_id: str, version: int) -> Described:
         described = Described(group_id=group_id, group_state=State.DEAD.value)
         if version >= FIRST_DESCRIBE_VERSION_NAMING_MISSING_GROUP:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            missing = group_id not in shard.foreign
+            missing = not shard.exists(group_id)
             described.error_message = fitting(
                 f"Group {group_id} {'not found' if missing else 'is not a classic group'}."
             )
@@ -173,10 +176,10 @@ def _describe_member(group: ClassicGroup, member: Member) -> DescribeGroupsRespo
 
 def _removal(shard: Shard, group_id: str) -> list[Change]:
     """Tombstones for the group and its offsets. Raises GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP."""
-    group = shard.groups.get(group_id)
+    group = shard.groups.get(group_id) or shard.consumers.get(group_id)
     if group is None and group_id not in shard.foreign:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} not found")
-    if group is not None and group.state is not State.EMPTY:
+    if group is not None and group.state not in {State.EMPTY, GroupState.EMPTY}:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} is {group.state.value}")
     offsets: list[Change] = [OffsetChange(group_id, topic, p, None) for topic, p in shard.offsets.keys(group_id)]
     return offsets + shard.removal_of(group_id)

@@ -1,8 +1,4 @@
-"""Responses that several operations build, and the client's error if the log fails.
-
-A client of the coordinator must not see errors of a partition that it does not know. Instead it gets
-COORDINATOR_NOT_AVAILABLE (retry) or NOT_COORDINATOR (find the coordinator again).
-"""
+"""Responses that several operations build."""
 
 from __future__ import annotations
 
@@ -15,25 +11,8 @@ if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.coordinators.group.classic import ClassicGroup
     from kraft_node.broker.coordinators.group.member import Member
-    from kraft_protocol.errors import KafkaError
 
-_TRANSLATED: Final = {
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
 FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL: Final = 7
-
-
-def client_error(error: KafkaError) -> ErrorCode:
-    """The error code for a group member."""
-    return _TRANSLATED.get(error.code, error.code)
 
 
 def join_error(version: int, code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
@@ -50,8 +29,8 @@ def joined(
 ) -> JoinGroupResponse:
     """The answer after a rebalance: the generation, and for the leader all members with their metadata.
 
-    `leader` overrides the leader in the answer: a static leader that returned to an unchanged assignment gets its
-    earlier id, so that it does not compute a new assignment, which would not be applied.
+    `leader` overrides the leader in the answer. A static leader that returned to an unchanged assignment gets its
+    earlier id. So it does not compute a new assignment, which would not be applied.
     """
     shown = leader if leader is not None else group.leader
     members = []
@@ -87,7 +66,7 @@ def answer_join(group: ClassicGroup, member: Member, response: JoinGroupResponse
 
 
 def hold_join(group: ClassicGroup, member: Member, context: RequestContext) -> None:
-    """Let the member's JoinGroup wait for the rebalance; an older one, of a lost connection, is refused."""
+    """Let the member's JoinGroup wait for the rebalance; an older JoinGroup, of a lost connection, is refused."""
     if member.join is not None:
         old = member.join
         answer_join(group, member, join_error(old.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
@@ -96,7 +75,7 @@ def hold_join(group: ClassicGroup, member: Member, context: RequestContext) -> N
 
 
 def answer_sync(member: Member, response: SyncGroupResponse) -> bool:
-    """Answer the member's waiting SyncGroup. Returns False if it has none."""
+    """Answer the member's waiting SyncGroup. Returns False if no answer waits."""
     context = member.sync
     if context is None:
         return False
@@ -106,7 +85,7 @@ def answer_sync(member: Member, response: SyncGroupResponse) -> bool:
 
 
 def hold_sync(member: Member, context: RequestContext) -> None:
-    """Let the member's SyncGroup wait for the leader's assignment; an older one is refused."""
+    """Let the member's SyncGroup wait for the leader's assignment; an older SyncGroup is refused."""
     answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync = context
 

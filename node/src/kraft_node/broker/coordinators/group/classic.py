@@ -108,7 +108,7 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance may begin now (none is being prepared)."""
+        """Whether a rebalance may begin now, because no rebalance is being prepared."""
         return self.state in _FROM[State.PREPARING]
 
     @property
@@ -214,7 +214,8 @@ class ClassicGroup:
         return self.protocol_type == protocol_type and any(self.supported[name] == everyone for name in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol with most votes among those that all members support; the first voted one wins a tie."""
+        """The protocol with most votes among the protocols that all members support; the first voted protocol wins a
+        tie."""
         everyone = len(self.members)
         candidates = {name for name, count in self.supported.items() if count == everyone}
         votes = Counter(member.vote(candidates) for member in self.members.values())
@@ -248,7 +249,8 @@ class ClassicGroup:
         return False
 
     def refresh_subscriptions(self) -> None:
-        """Compute the topics that the members consume, whose offsets do not expire. None if they are unknown."""
+        """Compute the topics that the members consume: offsets of these topics do not expire. None if they are
+        unknown."""
         self.subscribed = None
         if not self.uses_consumer_protocol:
             return

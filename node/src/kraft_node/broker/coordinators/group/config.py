@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from kraft_node.base.config.errors import ConfigError
+from kraft_node.broker.coordinators.group.consumer.assignors import ASSIGNORS
+from kraft_node.broker.coordinators.group.consumer.assignors.own import SEPARATOR, AssignorError, OwnAssignor, load
+
+ASSIGNORS_KEY: Final = "group.consumer.assignors"
+_KAFKAS_CLASSES: Final = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
 
 
-class IntConfig(Protocol):
+class SettingsView(Protocol):
     """The part of `base.config.NodeConfig` that is used here."""
 
     def int(self, name: str, /) -> int: ...
+
+    def list(self, name: str, /) -> list[str]: ...
+
+    def string(self, name: str, /) -> str: ...
 
 
 @dataclass(slots=True)
@@ -34,12 +49,27 @@ class GroupConfig:
     """offsets.retention.check.interval.ms"""
     commit_timeout_ms: int = 5_000
     """offsets.commit.timeout.ms"""
+    append_linger_ms: int = -1
+    """group.coordinator.append.linger.ms"""
     offsets_topic_partitions: int = 50
     """offsets.topic.num.partitions; used while the topic does not exist yet."""
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """group.consumer.assignors"""
+    own_assignors: Mapping[str, OwnAssignor] = field(default_factory=dict)
+    """Those among them that the operator has brought, by name."""
+    consumer_max_size: int = 2**31 - 1
+    """group.consumer.max.size"""
+    consumer_times: tuple[int, ...] = (45_000, 5_000, 1_000)
+    """group.consumer.session.timeout.ms, .heartbeat.interval.ms and .assignment.interval.ms; groups may have others."""
+    migration_policy: str = "bidirectional"
+    """group.consumer.migration.policy"""
+    regex_refresh_interval_ms: int = 600_000
+    """group.consumer.regex.refresh.interval.ms"""
 
     @classmethod
-    def from_config(cls, config: IntConfig) -> GroupConfig:
-        """The settings of a parsed server.properties."""
+    def from_config(cls, config: SettingsView) -> GroupConfig:
+        """The settings of a parsed server.properties; loads the operator's assignors. Raises ConfigError."""
+        assignors, own = _assignors(config.list(ASSIGNORS_KEY))
         return cls(
             min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
@@ -49,5 +79,44 @@ class GroupConfig:
             offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,
             offsets_retention_check_interval_ms=config.int("offsets.retention.check.interval.ms"),
             commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
+            append_linger_ms=config.int("group.coordinator.append.linger.ms"),
             offsets_topic_partitions=config.int("offsets.topic.num.partitions"),
+            consumer_assignors=assignors,
+            own_assignors=own,
+            consumer_max_size=config.int("group.consumer.max.size"),
+            consumer_times=(
+                config.int("group.consumer.session.timeout.ms"),
+                config.int("group.consumer.heartbeat.interval.ms"),
+                config.int("group.consumer.assignment.interval.ms"),
+            ),
+            migration_policy=config.string("group.consumer.migration.policy").lower(),
+            regex_refresh_interval_ms=config.int("group.consumer.regex.refresh.interval.ms"),
         )
+
+
+def _assignors(names: list[str]) -> tuple[tuple[str, ...], dict[str, OwnAssignor]]:
+    """The names of the assignors, in order, and the operator's own by name; Kafka's own classes count as names of ours.
+
+    Raises ConfigError for an assignor that does not exist or cannot be loaded.
+    """
+    found: dict[str, OwnAssignor | None] = {}
+    for text in dict.fromkeys(names):
+        name, own = _KAFKAS_CLASSES.get(text, text), None
+        if SEPARATOR in text:
+            try:
+                own = load(text)
+            except AssignorError as error:
+                raise ConfigError(f"{ASSIGNORS_KEY}: {error}", ASSIGNORS_KEY) from error
+            name = own.name
+            if name in ASSIGNORS or name in found:
+                raise ConfigError(f"{ASSIGNORS_KEY}: {text} has the name {name}, which is taken", ASSIGNORS_KEY)
+        elif name not in ASSIGNORS:
+            raise ConfigError(
+                f"{ASSIGNORS_KEY}: {text} cannot be used; name uniform, range, or an assignor of your own as "
+                "module:Class",
+                ASSIGNORS_KEY,
+            )
+        found[name] = own
+    if not found:
+        raise ConfigError(f"{ASSIGNORS_KEY} is empty; name uniform, range or both", ASSIGNORS_KEY)
+    return tuple(found), {name: own for name, own in found.items() if own is not None}

@@ -2,9 +2,11 @@
 
 An offset expires `offsets.retention.minutes` after
 - the group became empty, if the group had members;
-- its last commit, if it was committed without membership, or if an active group of consumers no longer consumes its
-  topic. An empty group is removed with its last offset. An offset with its own retention time (OffsetCommit v2 to v4)
-  uses that time.
+- its last commit, if it was committed without membership or in a consumer group, or if an active group of consumers no
+  longer consumes its topic.
+
+An empty group is removed with its last offset. An offset with its own retention time (OffsetCommit v2 to v4) uses that
+time.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
+from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup, GroupState
 from kraft_node.broker.coordinators.group.records import SHARE, Change, OffsetChange
 from kraft_protocol.ids import ZERO_UUID, Uuid
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
 def expired(shard: Shard, group_id: str) -> list[Change]:
     """Tombstones for the expired offsets of one group, and for the group itself if nothing is left of it."""
-    group = shard.groups.get(group_id)
+    group = shard.groups.get(group_id) or shard.consumers.get(group_id)
     foreign = shard.foreign.get(group_id)
     if foreign is not None and foreign.kind == SHARE:
         return []
@@ -48,18 +51,18 @@ def expired(shard: Shard, group_id: str) -> list[Change]:
                     changes.append(OffsetChange(group_id, topic, partition, None))
                 else:
                     nothing_left = False
-    if nothing_left and (group is None or group.state is State.EMPTY):
+    if nothing_left and (group is None or group.state in {State.EMPTY, GroupState.EMPTY}):
         changes += shard.removal_of(group_id)
     return changes
 
 
-def _base_time(group: ClassicGroup | None) -> Callable[[CommittedOffset], int] | None:
+def _base_time(group: ClassicGroup | ConsumerGroup | None) -> Callable[[CommittedOffset], int] | None:
     """The start of an offset's retention time; None if the group's offsets must not expire."""
 
     def commit_time(value: CommittedOffset) -> int:
         return value.commit_ms
 
-    if group is None or group.protocol_type is None:
+    if group is None or isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return commit_time
     if group.state is State.EMPTY:
         since = group.state_since_ms

@@ -1,8 +1,8 @@
 """FindCoordinator (0-6): the coordinator of a key. Several keys from 4 (KIP-699), share groups from 6.
 
-A request for a group's coordinator creates `__consumer_offsets` if it does not exist. Until it has leaders, the answer
-is COORDINATOR_NOT_AVAILABLE, which clients retry. For coordinators that this release lacks, the answer is
-UNSUPPORTED_VERSION, at which clients give up: Kafka's admin client would retry a retriable error without a pause.
+A request for a coordinator creates its internal topic if the topic does not exist. Until the topic has leaders, the
+answer is COORDINATOR_NOT_AVAILABLE, which clients retry. For coordinators that this release lacks, the answer is
+UNSUPPORTED_VERSION, and clients give up. Kafka's admin client would retry a retriable error without a pause.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.broker.coordinators.group.seams import Endpoint
 from kraft_node.broker.coordinators.partitioning import partition_for
+from kraft_node.broker.metadata_cache import TRANSACTION_STATE
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -26,6 +27,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 KEY_TYPE_GROUP: Final = 0
 KEY_TYPE_TRANSACTION: Final = 1
 KEY_TYPE_SHARE: Final = 2
+TOPICS: Final = {KEY_TYPE_GROUP: OFFSETS_TOPIC, KEY_TYPE_TRANSACTION: TRANSACTION_STATE}
 FIRST_VERSION_WITH_KEYS: Final = 4
 FIRST_VERSION_WITH_SHARE_GROUPS: Final = 6
 NOBODY: Final = Endpoint(-1, "", -1)
@@ -73,21 +75,15 @@ class Locator:
         return FindCoordinatorResponse(coordinators=coordinators)
 
     def _find(self, ctx: RequestContext, key_type: int, key: str) -> tuple[ErrorCode, Endpoint]:
-        if key_type == KEY_TYPE_GROUP:
-            return self._find_group(ctx, key)
-        known = {KEY_TYPE_TRANSACTION}
-        if ctx.api_version >= FIRST_VERSION_WITH_SHARE_GROUPS:
-            known.add(KEY_TYPE_SHARE)
-        code = ErrorCode.UNSUPPORTED_VERSION if key_type in known else ErrorCode.INVALID_REQUEST
-        return code, NOBODY
-
-    def _find_group(self, ctx: RequestContext, group_id: str) -> tuple[ErrorCode, Endpoint]:
-        count = self._cluster.partition_count(OFFSETS_TOPIC)
+        topic = TOPICS.get(key_type)
+        if topic is None:
+            is_share = key_type == KEY_TYPE_SHARE and ctx.api_version >= FIRST_VERSION_WITH_SHARE_GROUPS
+            return ErrorCode.UNSUPPORTED_VERSION if is_share else ErrorCode.INVALID_REQUEST, NOBODY
+        count = self._cluster.partition_count(topic)
         if count is None:
-            self._cluster.create_internal_topic(OFFSETS_TOPIC, ctx)
+            self._cluster.create_internal_topic(topic, ctx)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY
-        partition = partition_for(group_id, count)
-        endpoint = self._cluster.leader_endpoint(OFFSETS_TOPIC, partition, ctx.listener)
+        endpoint = self._cluster.leader_endpoint(topic, partition_for(key, count), ctx.listener)
         if endpoint is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY
         return ErrorCode.NONE, endpoint

@@ -77,5 +77,5 @@ class Member:
         return list(self.protocols.items()) == list(protocols.items())
 
     def vote(self, candidates: set[str]) -> str:
-        """The protocol that it prefers among those that all members support."""
+        """The protocol that it prefers among the protocols that all members support."""
         return next(name for name in self.protocols if name in candidates)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.broker.coordinators.group.answers import (
     answer_join,
     answer_sync,
-    client_error,
     hold_join,
     hold_sync,
     join_error,
@@ -22,6 +21,7 @@ from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
 from kraft_node.broker.coordinators.group.member import Member, Protocols
 from kraft_node.broker.coordinators.group.rebalance import Rebalancer
 from kraft_node.broker.coordinators.group.records import SHARE, group_snapshot, new_group
+from kraft_node.broker.coordinators.runtime.failures import client_error
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import (
     HeartbeatRequest,
@@ -38,7 +38,8 @@ from kraft_protocol.wire.runtime import MAX_STRING_BYTES
 if TYPE_CHECKING:
     from kraft_node.base.env import Rng
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.coordinators.group.shard import Done, Shard
+    from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.broker.coordinators.runtime.shard import Done
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ FIRST_JOIN_VERSION_REQUIRING_MEMBER_ID: Final = 4
 FIRST_JOIN_VERSION_SKIPPING_ASSIGNMENT: Final = 9
 NO_REASON: Final = "not provided"
 MAX_NAME_BYTES: Final = MAX_STRING_BYTES - len("-00000000-0000-4000-8000-000000000000")
-"""Limit of the name of a client or an instance: a member's id is the name and a UUID, and must fit into a protocol
+"""Limit of the name of a client or an instance. A member's id is the name and a UUID, and must fit into a protocol
 string.
 """
 MAX_REASON_CHARS: Final = 255
@@ -76,6 +77,11 @@ class Membership:
         if foreign is not None:
             if foreign.kind == SHARE:
                 return join_error(ctx.api_version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            self.shard.write(self.shard.removal_of(request.group_id), _log_failure(request.group_id))
+        consumer_group = self.shard.consumers.get(request.group_id)
+        if consumer_group is not None:
+            if consumer_group.members:
+                return self.shard.consumer_membership.classic.join(ctx, request, consumer_group)
             self.shard.write(self.shard.removal_of(request.group_id), _log_failure(request.group_id))
         group = self.shard.groups.get(request.group_id)
         if group is not None:
@@ -235,6 +241,9 @@ class Membership:
 
     def sync(self, ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
         """A member requests its assignment; the leader sends all assignments. None: answered once the leader has."""
+        consumer_group = self.shard.consumers.get(request.group_id)
+        if consumer_group is not None:
+            return self.shard.consumer_membership.classic.sync(request, consumer_group)
         group = self.shard.groups.get(request.group_id)
         if group is None or group.state is State.EMPTY:
             return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -280,6 +289,9 @@ class Membership:
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         """A member reports that it is alive, and learns whether it must rejoin."""
+        consumer_group = self.shard.consumers.get(request.group_id)
+        if consumer_group is not None:
+            return self.shard.consumer_membership.classic.heartbeat(request, consumer_group)
         group = self.shard.groups.get(request.group_id)
         if group is None:
             return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -297,6 +309,9 @@ class Membership:
         self, group_id: str, members: list[LeaveGroupRequest.MemberIdentity]
     ) -> list[LeaveGroupResponse.MemberResponse]:
         """Remove members (by member id, or a static one by instance id alone). Returns one result each."""
+        consumer_group = self.shard.consumers.get(group_id)
+        if consumer_group is not None:
+            return self.shard.consumer_membership.classic.leave(members, consumer_group)
         group = self.shard.groups.get(group_id)
         results = []
         gone = []

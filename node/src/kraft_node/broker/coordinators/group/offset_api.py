@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.broker.coordinators.group import commits
-from kraft_node.broker.coordinators.group.answers import client_error
 from kraft_node.broker.coordinators.group.commits import WantedTopic
 from kraft_node.broker.coordinators.group.offsets import CommittedOffset
 from kraft_node.broker.coordinators.group.records import Change, OffsetChange
+from kraft_node.broker.coordinators.runtime.failures import client_error
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import ZERO_UUID
 from kraft_protocol.wire.messages import (
@@ -64,12 +64,12 @@ class OffsetApi:
             expire = min(now + request.retention_time_ms, END_OF_TIME_MS)
         topics: list[CommitTopic] = []
         accepted: list[CommitPartition] = []
-        changes: list[Change] = []
+        changes: list[OffsetChange] = []
         for topic in request.topics:
             answer = CommitTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
             name = self._cluster.topic_name(topic.topic_id) if by_id else topic.name
             topic_id = topic.topic_id if by_id else self._cluster.topic_id(topic.name)
-            if topic.partitions or name is None or topic_id is None:  # only unknown topics are told of without a row
+            if topic.partitions or name is None or topic_id is None:  # only unknown topics are reported without a row
                 topics.append(answer)
             for p in topic.partitions:
                 code = ErrorCode.NONE
@@ -94,7 +94,8 @@ class OffsetApi:
             return response
         try:
             shard = self._groups.shard_of(request.group_id)
-            commits.check_commit(shard, self._groups.membership(shard).rebalancer, request, ctx.api_version)
+            partitions = [(c.value.topic_id, c.partition) for c in changes if c.value is not None]
+            commits.check_commit(shard, shard.membership.rebalancer, request, ctx.api_version, partitions)
         except KafkaError as error:
             _refuse(accepted, error)
             return response
@@ -134,6 +135,7 @@ class OffsetApi:
     ) -> None:
         try:
             shard = self._groups.shard_of(group.group_id)
+            commits.check_fetch(shard, group.group_id, group.member_id, group.member_epoch)
         except KafkaError as error:
             finish(_group_error(version, group, client_error(error)))
             return

@@ -41,12 +41,12 @@ TopicOffsets: TypeAlias = dict[str, dict[int, CommittedOffset]]
 class OffsetTable:
     """The offsets of all groups of one partition of `__consumer_offsets`."""
 
-    __slots__ = ("_committed_to", "_open", "_pending", "_undo", "_undo_queue", "count", "groups")
+    __slots__ = ("_committed_to", "_open", "_undo", "_undo_queue", "count", "groups", "pending")
 
     def __init__(self) -> None:
         self.groups: dict[str, TopicOffsets] = {}
         self.count = 0
-        self._pending: dict[int, dict[GroupKey, CommittedOffset]] = {}
+        self.pending: dict[int, dict[GroupKey, CommittedOffset]] = {}
         self._open: dict[str, dict[Key, set[int]]] = {}
         self._committed_to = 0
         self._undo: dict[str, dict[Key, deque[CommittedOffset | None]]] = {}
@@ -58,21 +58,21 @@ class OffsetTable:
         """Apply one record (None: tombstone) at `record_offset` of the log."""
         group, topic, partition = key
         if value is not None and producer_id != NO_PRODUCER_ID:
-            self._pending.setdefault(producer_id, {})[key] = value
+            self.pending.setdefault(producer_id, {})[key] = value
             self._open.setdefault(group, {}).setdefault((topic, partition), set()).add(producer_id)
             return
         self._put(record_offset, key, value)
         if value is None:
             opened = self._open.get(group, {}).pop((topic, partition), None)
             for pid in opened or ():
-                self._pending.get(pid, {}).pop(key, None)
+                self.pending.get(pid, {}).pop(key, None)
             if opened is not None and not self._open[group]:
                 del self._open[group]
 
     def end_transaction(self, record_offset: int, producer_id: int, *, commit: bool) -> None:
         """Apply a transaction marker: its pending offsets become effective, unless a later plain commit replaced
         them."""
-        pending = self._pending.pop(producer_id, None)
+        pending = self.pending.pop(producer_id, None)
         if pending is None:
             return
         for (group, topic, partition), value in pending.items():

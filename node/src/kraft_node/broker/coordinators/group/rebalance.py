@@ -10,16 +10,18 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kraft_node.broker.coordinators.group.answers import answer_join, answer_sync, client_error, join_error, joined
+from kraft_node.broker.coordinators.group.answers import answer_join, answer_sync, join_error, joined
 from kraft_node.broker.coordinators.group.classic import State
 from kraft_node.broker.coordinators.group.records import group_snapshot
+from kraft_node.broker.coordinators.runtime.failures import client_error
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import SyncGroupResponse
 
 if TYPE_CHECKING:
     from kraft_node.broker.coordinators.group.classic import ClassicGroup
     from kraft_node.broker.coordinators.group.member import Member
-    from kraft_node.broker.coordinators.group.shard import Done, Shard
+    from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.broker.coordinators.runtime.shard import Done
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +47,14 @@ class Rebalancer:
     # -- rebalancing
 
     def begin_or_complete(self, group: ClassicGroup, reason: str) -> None:
-        """Something changed: begin a rebalance, or complete the one that is being prepared."""
+        """After a change: begin a rebalance, or complete the rebalance that is being prepared."""
         if group.can_rebalance:
             self.begin(group, reason)
         else:
             self.complete_if_gathered(group)
 
     def begin(self, group: ClassicGroup, reason: str) -> None:
-        """Ask all members to join again. The first rebalance of a group waits for more members."""
+        """Make all members join again. The first rebalance of a group waits for more members."""
         if group.state is State.COMPLETING:
             self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self.forget_syncs(group)
@@ -146,7 +148,7 @@ class Rebalancer:
                 self.touch(group, member)
 
     def forget_syncs(self, group: ClassicGroup) -> None:
-        """No member is expected to fetch an assignment any more."""
+        """No member is expected to fetch an assignment from now on."""
         group.pending_syncs.clear()
         self._stop_sync_timer(group)
 

@@ -1,10 +1,11 @@
 """The stored form of the group coordinator: changes, and their records in `__consumer_offsets`.
 
 A key is an int16 record type and the key's fields; a value an int16 version and the value's fields. Written versions,
-as in Apache Kafka 4.3.1: offsets with value version 4 (version 1 if the commit has its own retention time, OffsetCommit
-v2 to v4), groups with value version 3. Every version is read, also the older type 0 of offset commits. Records of other
-group types (KIP-848, KIP-932, KIP-1071) are not interpreted but stored by key. So such a group can be listed, deleted,
-and taken over by classic members once it is empty.
+as in Apache Kafka 4.3.1: offsets with value version 4 (version 1 if the commit has its own retention time,
+OffsetCommit v2 to v4), groups with value version 3. Every version is read, also the older type 0 of offset commits.
+The records of consumer groups are in `consumer.changes`. Records of share and streams groups (KIP-932, KIP-1071) are
+stored by key and not interpreted. So a group of another type can be listed, deleted, and taken over by classic members
+once it is empty.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from kraft_node.broker.coordinators.group.consumer import changes
+from kraft_node.broker.coordinators.group.consumer.changes import ConsumerChange
 from kraft_node.broker.coordinators.group.offsets import CommittedOffset
+from kraft_node.broker.coordinators.runtime.machine import UnknownRecordTypeError
 from kraft_protocol.wire import codec
 from kraft_protocol.wire.stored import (
     GroupMetadataKey,
@@ -25,7 +29,7 @@ from kraft_protocol.wire.stored import (
 
 if TYPE_CHECKING:
     from kraft_node.broker.coordinators.group.classic import ClassicGroup
-    from kraft_node.broker.coordinators.group.seams import StoredRecord
+    from kraft_node.broker.coordinators.runtime.machine import StoredRecord
     from kraft_protocol.buffers import Buffer
 
 _INT16 = struct.Struct(">h")
@@ -33,17 +37,16 @@ LEGACY_OFFSET_COMMIT: Final = 0
 OFFSET_COMMIT: Final = 1
 GROUP_METADATA: Final = 2
 
-CONSUMER: Final = "Consumer"
-SHARE: Final = "Share"
-STREAMS: Final = "Streams"
+CONSUMER: Final = "consumer"
+SHARE: Final = "share"
+STREAMS: Final = "streams"
 FOREIGN_TYPES: Final = {
-    **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), CONSUMER),
     **dict.fromkeys((10, 11, 12, 13, 14, 15), SHARE),
     **dict.fromkeys((17, 19, 20, 21, 22, 23), STREAMS),
 }
-"""Record types of groups that are not classic, with the group type in ListGroups."""
+"""Record types of groups that are neither classic nor consumer groups, with the group type in ListGroups."""
 
-_FOREIGN_ORDER: Final = (8, 22, 14, 7, 21, 13, 6, 20, 12, 16, 4, 15, 23, 5, 19, 10)
+_FOREIGN_ORDER: Final = (22, 14, 21, 13, 20, 12, 15, 23, 19, 10)
 """The order of deletion, from dependent records to the group: assignments, targets, members, the group."""
 
 OFFSET_VALUE_VERSION: Final = 4
@@ -68,7 +71,7 @@ class GroupChange(NamedTuple):
 
 
 class ForeignChange(NamedTuple):
-    """A record of a group that is not classic; `key` in stored form, `removed` for a tombstone."""
+    """A record of a group of a type that this release lacks; `key` in stored form, `removed` for a tombstone."""
 
     group: str
     kind: str
@@ -76,11 +79,7 @@ class ForeignChange(NamedTuple):
     removed: bool
 
 
-Change: TypeAlias = OffsetChange | GroupChange | ForeignChange
-
-
-class UnknownRecordTypeError(ValueError):
-    """A record type that Kafka 4.3.1 lacks: written by a newer release, and ignored with a warning."""
+Change: TypeAlias = OffsetChange | GroupChange | ForeignChange | ConsumerChange
 
 
 def offset_key(group: str, topic: str, partition: int) -> bytes:
@@ -97,8 +96,10 @@ def encode_change(change: Change) -> StoredRecord:
         if change.value is None:
             return key, None
         return key, _INT16.pack(GROUP_VALUE_VERSION) + codec.encode(change.value, GROUP_VALUE_VERSION)
-    assert change.removed, "records of groups that are not classic are only ever removed here"
-    return change.key, None
+    if isinstance(change, ForeignChange):
+        assert change.removed, "records of groups of other types are only ever removed here"
+        return change.key, None
+    return changes.encode(change)
 
 
 def _offset_value(value: CommittedOffset) -> bytes:
@@ -174,6 +175,8 @@ def decode_change(key: Buffer, value: Buffer | None) -> Change:
     if kind == LEGACY_OFFSET_COMMIT:
         old = codec.decode(LegacyOffsetCommitKey, body, 0)
         return OffsetChange(old.group, old.topic, old.partition, None if value is None else _decode_legacy(value))
+    if kind in changes.CONSUMER_TYPES:
+        return changes.decode(kind, body, value)
     foreign = FOREIGN_TYPES.get(kind)
     if foreign is None:
         raise UnknownRecordTypeError(f"record type {kind}")
@@ -211,7 +214,7 @@ def _first_string(body: bytes) -> str:
 
 
 def foreign_removals(group: str, kind: str, keys: set[bytes]) -> list[ForeignChange]:
-    """Tombstones for all records of a group that is not classic."""
+    """Tombstones for all records of a group of another type."""
 
     def rank(key: bytes) -> tuple[int, bytes]:
         (record_type,) = _INT16.unpack_from(key)

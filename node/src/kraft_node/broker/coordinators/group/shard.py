@@ -1,31 +1,37 @@
-"""One partition of `__consumer_offsets` that this broker leads: its groups, their offsets, and its unfinished writes.
+"""The state machine of `__consumer_offsets`: the groups of one partition, and their offsets.
 
-Writes follow the rule of the package: append, apply, answer when committed. `write` may call back before it returns
-(the append failed, or a single replica commits at once), so callers must update their state first.
+`coordinators.runtime` loads it, appends its records, and answers when they are committed. `write` may call back before
+it returns (the append failed, or a single replica commits at once), so callers must update their state first.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from enum import Enum
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.calls import call_each
-from kraft_node.broker.coordinators.group import answers, records
+from kraft_node.broker.coordinators.group import answers, expiry, records
 from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
+from kraft_node.broker.coordinators.group.consumer import leaving
+from kraft_node.broker.coordinators.group.consumer.changes import ConsumerChange, EpochChange, MemberChange
+from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup
+from kraft_node.broker.coordinators.group.consumer.membership import ConsumerMembership
 from kraft_node.broker.coordinators.group.member import Member
-from kraft_node.broker.coordinators.group.offsets import NO_PRODUCER_ID, OffsetTable
+from kraft_node.broker.coordinators.group.membership import Membership
+from kraft_node.broker.coordinators.group.offsets import OffsetTable
 from kraft_node.broker.coordinators.group.records import Change, ForeignChange, GroupChange, OffsetChange
+from kraft_node.broker.coordinators.runtime.machine import PlannedWrite, StoredRecord
 from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Clock, Rng, Scheduler, Timer
+    from kraft_node.base.env import Rng
     from kraft_node.broker.coordinators.group.config import GroupConfig
-    from kraft_node.broker.coordinators.group.seams import GroupStore
+    from kraft_node.broker.coordinators.group.consumer.services import ConsumerServices
+    from kraft_node.broker.coordinators.runtime.shard import Done, Phase, RuntimeShard
+    from kraft_protocol.buffers import Buffer
 
 log = logging.getLogger(__name__)
 
@@ -33,18 +39,7 @@ MAX_SWEEP_BATCH_RECORDS: Final = 1_000
 """Tombstones of expiry and topic deletion are written in batches of this size: far below any max.message.bytes."""
 SWEEP_STEPS_A_TURN: Final = 500
 """Groups per step, before other work gets its turn on the loop."""
-
-Done: TypeAlias = Callable[[KafkaError | None], None]
-"""Called with None when a write is committed, or with the error."""
-
-
-class Phase(Enum):
-    """The phase of the partition between election and resignation."""
-
-    LOADING = "loading"
-    ACTIVE = "active"
-    FAILED = "failed"
-    CLOSED = "closed"
+EXPIRY: Final = "expiry"
 
 
 class ForeignGroup:
@@ -57,105 +52,61 @@ class ForeignGroup:
         self.keys: set[bytes] = set()
 
 
-class _Write:
-    __slots__ = ("deadline_ms", "done", "end_offset")
-
-    def __init__(self, end_offset: int, deadline_ms: int, done: Done) -> None:
-        self.end_offset = end_offset
-        self.deadline_ms = deadline_ms
-        self.done = done
-
-
 class Shard:
-    """The state of one partition. `close` drops it; loading restores it from the log."""
+    """The groups of one partition, a `StateMachine` of `engine`."""
 
     __slots__ = (
-        "_commit_timer",
-        "_expecting",
-        "_high_watermark",
-        "_writes",
-        "_written_to",
         "clock",
         "config",
-        "epoch",
+        "consumer_membership",
+        "consumers",
+        "engine",
         "foreign",
         "groups",
+        "membership",
         "offsets",
-        "partition",
-        "phase",
         "rng",
         "scheduler",
-        "store",
     )
 
     def __init__(
-        self,
-        partition: int,
-        epoch: int,
-        *,
-        store: GroupStore,
-        config: GroupConfig,
-        clock: Clock,
-        scheduler: Scheduler,
-        rng: Rng,
+        self, engine: RuntimeShard[Shard], *, config: GroupConfig, rng: Rng, services: ConsumerServices
     ) -> None:
-        self.partition = partition
-        self.epoch = epoch
-        self.store = store
+        self.engine = engine
         self.config = config
-        self.clock = clock
-        self.scheduler = scheduler
+        self.clock = engine.clock
+        self.scheduler = engine.scheduler
         self.rng = rng
-        self.phase = Phase.LOADING
         self.groups: dict[str, ClassicGroup] = {}
+        self.consumers: dict[str, ConsumerGroup] = {}
         self.foreign: dict[str, ForeignGroup] = {}
         self.offsets = OffsetTable()
-        self._writes: deque[_Write] = deque()
-        self._written_to = 0
-        self._high_watermark = 0
-        self._commit_timer: Timer | None = None
-        self._expecting = False
+        self.membership = Membership(self)
+        """The membership requests of classic groups."""
+        self.consumer_membership = ConsumerMembership(self, services)
+        """The membership requests of consumer groups."""
 
-    def activate(self) -> None:
-        """The log was read to its end: requests are accepted."""
-        self.phase = Phase.ACTIVE
-        self._written_to = self.store.end_offset(self.partition)
-        self.high_watermark_moved(self.store.high_watermark(self.partition))
-        self._expect_commit()
+    @property
+    def partition(self) -> int:
+        return self.engine.partition
 
-    def check(self) -> None:
-        """Raise the error for requests while the partition cannot be used."""
-        if self.phase is Phase.LOADING:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {self.partition} is being loaded")
-        if self.phase is not Phase.ACTIVE:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"partition {self.partition} is {self.phase.value} here")
+    @property
+    def epoch(self) -> int:
+        return self.engine.epoch
+
+    @property
+    def phase(self) -> Phase:
+        return self.engine.phase
 
     # -- writing
 
     def write(self, changes: Sequence[Change], done: Done, *, apply: bool = True) -> bool:
-        """Append `changes` as one batch and call `done` with None when committed, or with the error.
+        """Append `changes` as one operation and call `done` with None when committed, or with the error.
 
-        `apply=False` is for snapshots of a group whose members are in memory already. Returns False if nothing was
+        `apply=False` is for snapshots of a group with members that are in memory already. Returns False if nothing was
         appended (then `done` was called with the reason).
         """
-        if not changes:
-            self.after_writes(done)
-            return True
-        try:
-            base = self.store.append(
-                self.partition, self.epoch, [records.encode_change(c) for c in changes], self.clock.wall_ms()
-            )
-        except KafkaError as error:
-            done(error)
-            return False
-        self._written_to = base + len(changes)
-        if apply:
-            for i, change in enumerate(changes):
-                self.apply(base + i, NO_PRODUCER_ID, change)
-        self._enqueue(done)
-        self.high_watermark_moved(self.store.high_watermark(self.partition))
-        self._expect_commit()
-        return True
+        return self.engine.write(PlannedWrite(changes, None, replay=apply), done)
 
     def write_all(self, changes: Sequence[Change], done: Done) -> None:
         """Like `write`, for more changes than one batch may hold: in order but not atomic; `done` is for the last
@@ -175,91 +126,60 @@ class Shard:
         self.write(changes[last:], done)
 
     def after_writes(self, done: Done) -> None:
-        """Call `done` when all present records of the log are committed; at once if they are.
+        """Call `done` when all present records of the log are committed; at once if they are."""
+        self.engine.after_writes(done)
 
-        This includes loaded records: after a restart the checkpointed high watermark may be below records that an
-        earlier leader acknowledged. It also includes writes that have timed out.
-        """
-        if self._high_watermark < self._written_to:
-            self._enqueue(done)
-        else:
-            done(None)
+    # -- the state machine
 
-    def _enqueue(self, done: Done) -> None:
-        deadline = self.clock.monotonic_ms() + self.config.commit_timeout_ms
-        self._writes.append(_Write(self._written_to, deadline, done))
-        if self._commit_timer is None and self._high_watermark < self._written_to:
-            self._commit_timer = self.scheduler.call_later(self.config.commit_timeout_ms, self._commit_timed_out)
+    def encode(self, record: Change, /) -> StoredRecord:
+        return records.encode_change(record)
 
-    def _expect_commit(self) -> None:
-        """Let the store call back when the last write is committed; at most one such call is pending."""
-        if self._expecting or self._high_watermark >= self._written_to or self.phase is not Phase.ACTIVE:
-            return
-        self._expecting = True
-        next_end = self._writes[0].end_offset if self._writes else self._written_to
-        self.store.when_committed(self.partition, max(next_end, self._high_watermark + 1), self._committed)
+    def decode(self, key: Buffer, value: Buffer | None, /) -> Change:
+        return records.decode_change(key, value)
 
-    def _committed(self) -> None:
-        self._expecting = False
-        if self.phase is Phase.ACTIVE:
-            try:
-                self.high_watermark_moved(self.store.high_watermark(self.partition))
-            finally:
-                self._expect_commit()
-
-    def high_watermark_moved(self, high_watermark: int) -> None:
-        """Everything below `high_watermark` is committed."""
-        if high_watermark <= self._high_watermark:
-            return
-        self._high_watermark = high_watermark
-        self.offsets.committed_to(high_watermark)
-        writes = self._writes
-        committed = []
-        while writes and writes[0].end_offset <= self._high_watermark:
-            committed.append(writes.popleft().done)
-        if not writes and self._commit_timer is not None:
-            self._commit_timer.cancel()
-            self._commit_timer = None
-        call_each(committed, None)
-
-    def _commit_timed_out(self) -> None:
-        self._commit_timer = None
-        now = self.clock.monotonic_ms()
-        writes = self._writes
-        late = []
-        while writes and writes[0].deadline_ms <= now:
-            late.append(writes.popleft().done)
-        if writes:
-            self._commit_timer = self.scheduler.call_later(max(1, writes[0].deadline_ms - now), self._commit_timed_out)
-        text = f"not committed within {self.config.commit_timeout_ms} ms (offsets.commit.timeout.ms)"
-        call_each(late, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
-
-    def transaction_ended(self, offset: int, producer_id: int, *, commit: bool) -> None:
-        """A transaction marker is at `offset` of the log."""
-        self._written_to = max(self._written_to, offset + 1)
-        self.offsets.end_transaction(offset, producer_id, commit=commit)
-        self.high_watermark_moved(self.store.high_watermark(self.partition))
-        self._expect_commit()
-
-    # -- applying
-
-    def apply(self, offset: int, producer_id: int, change: Change) -> None:
-        """Apply one record that was just written or read back."""
-        if isinstance(change, OffsetChange):
-            value = change.value
+    def replay(self, offset: int, producer_id: int, _producer_epoch: int, record: Change, /) -> None:
+        if isinstance(record, OffsetChange):
+            value = record.value
             if value is not None:
                 value = value._replace(record_offset=offset)
-                if change.group not in self.groups and change.group not in self.foreign:
-                    self.groups[change.group] = ClassicGroup(change.group, self.clock.wall_ms())
-            self.offsets.replay(offset, producer_id, (change.group, change.topic, change.partition), value)
-        elif isinstance(change, GroupChange):
-            self.drop_group(change.group)
-            if change.value is not None:
-                self.groups[change.group] = loaded_group(change.group, change.value)
+                if not self.exists(record.group):
+                    self.groups[record.group] = ClassicGroup(record.group, self.clock.wall_ms())
+            self.offsets.replay(offset, producer_id, (record.group, record.topic, record.partition), value)
+        elif isinstance(record, GroupChange):
+            self.drop_group(record.group)
+            if record.value is not None:
+                self._drop_consumer_group(record.group)
+                self.groups[record.group] = loaded_group(record.group, record.value)
+        elif isinstance(record, ForeignChange):
+            self._replay_foreign(record)
         else:
-            self._apply_foreign(change)
+            self._replay_consumer(record)
 
-    def _apply_foreign(self, change: ForeignChange) -> None:
+    def _replay_consumer(self, change: ConsumerChange) -> None:
+        """A group may begin with any of its records: compaction may have removed the others."""
+        group = self.consumers.get(change.group)
+        if group is None:
+            if change.value is None:
+                return
+            self.drop_group(change.group)
+            self.foreign.pop(change.group, None)
+            group = self.consumers[change.group] = ConsumerGroup(change.group)
+        if change.value is None:
+            if isinstance(change, EpochChange):
+                self._drop_consumer_group(change.group)
+                return
+            if isinstance(change, MemberChange):
+                self.consumer_membership.gone(change.group, change.member_id)
+        group.apply(change)
+
+    def _drop_consumer_group(self, group_id: str) -> None:
+        group = self.consumers.pop(group_id, None)
+        if group is not None:
+            self.consumer_membership.resolver.forget(group_id)
+            for member_id in group.members:
+                self.consumer_membership.gone(group_id, member_id)
+
+    def _replay_foreign(self, change: ForeignChange) -> None:
         group = self.foreign.get(change.group)
         if change.removed:
             if group is not None:
@@ -273,14 +193,49 @@ class Shard:
         group.kind = change.kind
         group.keys.add(change.key)
 
+    def end_transaction(self, offset: int, producer_id: int, _producer_epoch: int, /, *, commit: bool) -> None:
+        self.offsets.end_transaction(offset, producer_id, commit=commit)
+
+    def committed_to(self, high_watermark: int, /) -> None:
+        self.offsets.committed_to(high_watermark)
+
+    def loaded(self) -> None:
+        self.membership.rebalancer.resume()
+        self.consumer_membership.resume()
+        self._schedule_expiry()
+
+    def unloaded(self) -> None:
+        groups, self.groups = self.groups, {}
+        self.consumers.clear()
+        self.foreign.clear()
+        self.offsets = OffsetTable()
+        call_each([partial(self._send_away, group) for group in groups.values()])
+
+    def _send_away(self, group: ClassicGroup) -> None:
+        stop_timers(group)
+        group.move_to(State.DEAD, self.clock.wall_ms())
+        answers.answer_all(group, ErrorCode.NOT_COORDINATOR)
+
+    def _schedule_expiry(self) -> None:
+        self.scheduler.schedule(EXPIRY, self.config.offsets_retention_check_interval_ms, self._expire)
+
+    def _expire(self) -> None:
+        self.sweep(partial(expiry.expired, self))
+        self._schedule_expiry()
+
+    # -- groups
+
+    def exists(self, group_id: str) -> bool:
+        """Whether a group of any type with the id exists."""
+        return group_id in self.groups or group_id in self.consumers or group_id in self.foreign
+
     def drop_group(self, group_id: str) -> None:
+        """Forget a classic group. Its waiting requests get UNKNOWN_MEMBER_ID."""
         group = self.groups.pop(group_id, None)
         if group is not None:
             stop_timers(group)
             group.move_to(State.DEAD, self.clock.wall_ms())
             answers.answer_all(group, ErrorCode.UNKNOWN_MEMBER_ID)
-
-    # -- groups
 
     def create_group(self, group_id: str) -> ClassicGroup:
         group = self.groups[group_id] = ClassicGroup(group_id, self.clock.wall_ms())
@@ -291,23 +246,24 @@ class Shard:
         foreign = self.foreign.get(group_id)
         if foreign is not None:
             return list(records.foreign_removals(group_id, foreign.kind, foreign.keys))
+        consumer = self.consumers.get(group_id)
+        if consumer is not None:
+            return list(leaving.removal(consumer))
         return [GroupChange(group_id, None)]
 
     # -- sweeping
 
     def sweep(self, plan: Callable[[str], list[Change]]) -> None:
         """Write the changes of `plan(group_id)` for every group, a few groups per turn of the loop."""
-        ids = list(dict.fromkeys([*self.groups, *self.foreign]))
+        ids = [*self.groups, *self.consumers, *self.foreign]
         self._sweep_turn(iter(ids), plan)
 
     def _sweep_turn(self, ids: Iterator[str], plan: Callable[[str], list[Change]]) -> None:
-        if self.phase is not Phase.ACTIVE:
-            return
         changes: list[Change] = []
         seen = 0
         for group_id in islice(ids, SWEEP_STEPS_A_TURN):
             seen += 1
-            if group_id not in self.groups and group_id not in self.foreign:
+            if not self.exists(group_id):
                 continue
             changes += plan(group_id)
             if len(changes) >= MAX_SWEEP_BATCH_RECORDS:
@@ -321,27 +277,6 @@ class Shard:
     def _swept(self, error: KafkaError | None) -> None:
         if error is not None:
             log.warning("partition %d of __consumer_offsets: dropping offsets failed: %s", self.partition, error)
-
-    # -- ending
-
-    def close(self, phase: Phase = Phase.CLOSED) -> None:
-        """Drop all state, and answer waiting requests that this is no longer the coordinator."""
-        self.phase = phase
-        if self._commit_timer is not None:
-            self._commit_timer.cancel()
-            self._commit_timer = None
-        writes, self._writes = self._writes, deque()
-        groups, self.groups = self.groups, {}
-        self.foreign.clear()
-        self.offsets = OffsetTable()
-        away = KafkaError(ErrorCode.NOT_COORDINATOR, f"partition {self.partition} moved away")
-        ends = [partial(write.done, away) for write in writes]
-        call_each([*ends, *(partial(self._send_away, group) for group in groups.values())])
-
-    def _send_away(self, group: ClassicGroup) -> None:
-        stop_timers(group)
-        group.move_to(State.DEAD, self.clock.wall_ms())
-        answers.answer_all(group, ErrorCode.NOT_COORDINATOR)
 
 
 def loaded_group(group_id: str, value: Any) -> ClassicGroup:

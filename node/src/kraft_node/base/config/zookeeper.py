@@ -1,0 +1,88 @@
+"""The keys of a controller that migrates a cluster from ZooKeeper (KIP-866); Kafka 4.0 removed them.
+
+Certificates are PEM files, because kazoo reads no other: Kafka's `zookeeper.ssl.*.type=PEM`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kraft_node.base.config.errors import ConfigError, invalid
+from kraft_protocol.configs.own import OWN_DEFAULTS
+
+if TYPE_CHECKING:
+    from kraft_node.base.config.node import NodeConfig
+
+MIGRATION_KEY: Final = "zookeeper.metadata.migration.enable"
+CONNECT_KEY: Final = "zookeeper.connect"
+SESSION_KEY: Final = "zookeeper.session.timeout.ms"
+CONNECTION_KEY: Final = "zookeeper.connection.timeout.ms"
+TLS_KEY: Final = "zookeeper.ssl.client.enable"
+TRUST_KEY: Final = "zookeeper.ssl.truststore.location"
+OWN_CERTIFICATE_KEY: Final = "zookeeper.ssl.keystore.location"
+SECRET_KEY: Final = "password.encoder.secret"  # noqa: S105  (a key's name)
+"""The key of brokers' encrypted passwords in ZooKeeper."""
+
+
+class ZooKeeperSettings(NamedTuple):
+    """How to reach ZooKeeper."""
+
+    servers: str
+    """`host:port,host:port/chroot`."""
+    session_ms: int
+    connect_ms: int
+    uses_tls: bool
+    trusted: str | None
+    """A PEM file with the certificates of authorities; None: the system's."""
+    own_certificate: str | None
+    """A PEM file with the certificate and the key of this controller."""
+    secret: str | None
+
+
+def migrates(config: NodeConfig) -> bool:
+    """Whether this controller migrates a cluster."""
+    return config.is_controller and _boolean(config, MIGRATION_KEY)
+
+
+def zookeeper_settings(config: NodeConfig) -> ZooKeeperSettings | None:
+    """The settings of a controller that migrates; None if it does not. Raises ConfigError."""
+    if not migrates(config):
+        return None
+    servers = _text(config, CONNECT_KEY)
+    if servers is None:
+        raise ConfigError(
+            f"{CONNECT_KEY} is missing: with {MIGRATION_KEY}=true it names ZooKeeper's servers", CONNECT_KEY
+        )
+    session_ms = _milliseconds(config, SESSION_KEY)
+    is_set = _text(config, CONNECTION_KEY) is not None
+    for key in (TRUST_KEY, OWN_CERTIFICATE_KEY):
+        kind = config.texts.get(key.removesuffix("location") + "type", "PEM").strip()
+        if _text(config, key) is not None and kind.upper() != "PEM":
+            raise ConfigError(f"{key}: only PEM files are read here, not {kind}; convert the store", key)
+    return ZooKeeperSettings(
+        servers,
+        session_ms,
+        _milliseconds(config, CONNECTION_KEY) if is_set else session_ms,
+        _boolean(config, TLS_KEY),
+        _text(config, TRUST_KEY),
+        _text(config, OWN_CERTIFICATE_KEY),
+        _text(config, SECRET_KEY),
+    )
+
+
+def _text(config: NodeConfig, key: str) -> str | None:
+    return config.texts.get(key, OWN_DEFAULTS[key]).strip() or None
+
+
+def _boolean(config: NodeConfig, key: str) -> bool:
+    text = (_text(config, key) or "").lower()
+    if text not in ("true", "false"):
+        raise invalid(key, text, "Expected value to be either true or false")
+    return text == "true"
+
+
+def _milliseconds(config: NodeConfig, key: str) -> int:
+    text = _text(config, key) or ""
+    if not text.isdigit() or int(text) < 1:
+        raise invalid(key, text, "Value must be at least 1")
+    return int(text)

@@ -1,0 +1,108 @@
+"""The transactional ids of one partition of `__transaction_state`, as a state machine of the coordinator runtime.
+
+Records of this broker's own writes are not replayed: a transactional id changes when its record is committed (see
+`states.Transaction`). So answers never show a state that a failover could take back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from kraft_node.broker.coordinators.runtime.machine import PlannedWrite, UnknownRecordTypeError
+from kraft_node.broker.coordinators.runtime.shard import RuntimeShard
+from kraft_node.broker.coordinators.transaction.records import decode_record, encode_name, encode_values
+from kraft_node.broker.coordinators.transaction.states import Transaction, Values
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire import coordinator as stored
+
+if TYPE_CHECKING:
+    from kraft_node.broker.coordinators.runtime.machine import StoredRecord
+    from kraft_protocol.buffers import Buffer
+
+
+class Change(NamedTuple):
+    """The new values of a transactional id; None: it is removed."""
+
+    name: str
+    values: Values | None
+
+
+class TransactionMachine:
+    """`StateMachine` of transactional ids."""
+
+    __slots__ = ("_loaded", "_unloaded", "_version", "is_settled", "shard", "transactions")
+
+    def __init__(
+        self,
+        shard: RuntimeShard[TransactionMachine],
+        version: Callable[[], int],
+        loaded: Callable[[TransactionMachine], None],
+        unloaded: Callable[[TransactionMachine], None],
+    ) -> None:
+        """`version()`: the cluster's transaction.version. `loaded` and `unloaded` are called with this machine."""
+        self.shard = shard
+        self.transactions: dict[str, Transaction] = {}
+        self.is_settled = False
+        """Whether all loaded records are committed. Until then a failover may take them back, so they count for no
+        answer."""
+        self._version = version
+        self._loaded = loaded
+        self._unloaded = unloaded
+
+    def encode(self, record: Change) -> StoredRecord:
+        values = record.values
+        return encode_name(record.name), None if values is None else encode_values(values, self._version())
+
+    def decode(self, key: Buffer, value: Buffer | None) -> Change:
+        try:
+            return Change(*decode_record(key, value))
+        except stored.UnknownRecordTypeError as error:
+            raise UnknownRecordTypeError(str(error)) from error
+
+    def replay(self, _offset: int, _producer_id: int, _producer_epoch: int, record: Change) -> None:
+        if record.values is None:
+            self.transactions.pop(record.name, None)
+        else:
+            self.transactions[record.name] = Transaction(record.name, record.values)
+
+    def end_transaction(self, _offset: int, _producer_id: int, _producer_epoch: int, *, commit: bool) -> None:
+        """The topic's own records are never transactional."""
+
+    def committed_to(self, high_watermark: int) -> None:
+        """Changes are applied when their write has been committed."""
+
+    def loaded(self) -> None:
+        self._loaded(self)
+
+    def unloaded(self) -> None:
+        self._unloaded(self)
+        self.transactions.clear()
+
+
+Shard: TypeAlias = RuntimeShard[TransactionMachine]
+
+
+def store(
+    shard: Shard,
+    changes: list[Change],
+    decided: Callable[[KafkaError | None], None],
+    late: Callable[[KafkaError], None] | None = None,
+    *,
+    timeout_ms: int | None = None,
+) -> None:
+    """Write the changes. Call `decided` when they are committed (None), or cannot be committed by this coordinator.
+
+    Call `late` if the commit takes longer than `timeout_ms`. The log has the records then, and a later load may find
+    them. So they are awaited still: memory never differs from what a load would find.
+    """
+
+    def written(error: KafkaError | None) -> None:
+        if error is None or error.code != ErrorCode.REQUEST_TIMED_OUT:
+            decided(error)
+            return
+        shard.after_writes(written)
+        if late is not None:
+            late(error)
+
+    shard.write(PlannedWrite(changes, None, replay=False, timeout_ms=timeout_ms), written)

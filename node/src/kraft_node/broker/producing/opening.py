@@ -1,0 +1,176 @@
+"""The batches of one Produce request that begin transactions: they wait until the coordinator has agreed.
+
+Produce 12 and later add the partitions to the transaction (transaction.version 2); with earlier versions the producer
+has done so itself, and this is only verified. A producer with transaction.version 2 begins its next transaction while
+markers of the last one are still being written: CONCURRENT_TRANSACTIONS is retried here for a short time, because the
+producer's own retry would come late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kraft_node.broker.producing.batches import Refused
+from kraft_node.broker.transactions.verifier import Errors, PartitionName, Question
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.records.batch import TRANSACTIONAL_BIT, read_header
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Env
+    from kraft_node.broker.transactions.verifier import Verifier
+    from kraft_node.log.producers.verification import Guard, Unverified
+    from kraft_node.log.validate import Checked, LongCheck, LongRecode
+    from kraft_node.log.waiting.write_budget import AppendLater
+    from kraft_node.partition.partition import Partition
+    from kraft_node.partition.table import TopicKey
+
+ADDING_VERSION: Final = 12
+"""The first Produce version that adds partitions to the transaction."""
+ABORTABLE_VERSION: Final = 11
+"""The first Produce version with clients that know TRANSACTION_ABORTABLE."""
+ATTRIBUTES_LOW: Final = 22
+PRODUCER: Final = slice(43, 53)
+"""Producer id and epoch in a batch."""
+_RETRIABLE: Final = frozenset(
+    (
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    )
+)
+"""Errors that old producers do not retry: they get NOT_ENOUGH_REPLICAS, which they do retry."""
+
+
+class LateAppend(NamedTuple):
+    """A batch that is appended in a later turn; `row` is its index in the response."""
+
+    key: TopicKey
+    row: Any
+    records: bytes | None
+    partition: Partition | None = None
+    """None: the partition must be looked up first, which may open its log."""
+    work: LongCheck | LongRecode | AppendLater | Unverified | None = None
+    """Work to do, or to wait for, before the append."""
+    checked: Checked | None = None
+    guard: Guard | None = None
+
+
+def check_one_producer(topic_data: Sequence[Any]) -> None:
+    """Raise INVALID_PRODUCER_ID_MAPPING if the transactional batches of a request have several producers."""
+    first = None
+    for topic in topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is None or len(records) < PRODUCER.stop or not records[ATTRIBUTES_LOW] & TRANSACTIONAL_BIT:
+                continue
+            producer = records[PRODUCER]
+            if first is None:
+                first = producer
+            elif producer != first:
+                raise KafkaError(
+                    ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
+                )
+
+
+def refusal(code: ErrorCode, version: int) -> Refused:
+    """The error of a batch for a partition that the coordinator has refused, for a Produce request of this version."""
+    if code == ErrorCode.INVALID_TXN_STATE:
+        words = "Partition was not added to the transaction"
+        return Refused(code, words, words)
+    if code in _RETRIABLE or (code == ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDING_VERSION):
+        words = (
+            "Unable to verify the partition has been added to the transaction. "
+            f"Underlying error: {ErrorCode(code).name}"
+        )
+        return Refused(ErrorCode.NOT_ENOUGH_REPLICAS, words, words)
+    return Refused(code, f"the transaction coordinator answered {ErrorCode(code).name}")
+
+
+class Opening:
+    """One round of verification for a request. `done` gets the batches, each with its guard or its error code."""
+
+    __slots__ = (
+        "_batches",
+        "_done",
+        "_env",
+        "_refused",
+        "_retry_ms",
+        "_until_ms",
+        "_verifier",
+        "_version",
+        "transactional_id",
+    )
+
+    def __init__(
+        self,
+        env: Env,
+        verifier: Verifier,
+        transactional_id: str,
+        version: int,
+        batches: list[LateAppend],
+        done: Callable[[list[tuple[LateAppend, ErrorCode]]], None],
+    ) -> None:
+        self._env = env
+        self._verifier = verifier
+        self.transactional_id = transactional_id
+        self._version = version
+        self._batches = batches
+        self._refused: dict[PartitionName, ErrorCode] = {}
+        """Batches that the log refuses without a question."""
+        self._done = done
+        self._retry_ms, patience_ms = verifier.retry_pauses()
+        self._until_ms = env.clock.monotonic_ms() + patience_ms
+
+    def start(self) -> None:
+        """Create the guards, and send the request to the coordinator."""
+        adds = self._version >= ADDING_VERSION
+        now_ms = self._env.clock.wall_ms()
+        guarded = []
+        names = []
+        self._refused.clear()
+        producer_id = epoch = -1
+        for batch in self._batches:
+            assert batch.partition is not None and batch.records is not None, "law: its log has refused it"
+            header = read_header(batch.records)
+            producer_id, epoch = header.producer_id, header.producer_epoch
+            partition = batch.partition
+            name = (partition.topic, partition.index)
+            try:
+                guard = partition.log.producers.begin_verification(
+                    producer_id, epoch, header.base_sequence, now_ms, with_bumps=adds
+                )
+            except KafkaError as error:
+                self._refused[name] = error.code
+                guarded.append(batch)
+                continue
+            guarded.append(batch._replace(guard=guard))
+            names.append(name)
+        self._batches = guarded
+        if not names:
+            self._answered({})
+            return
+        self._verifier.ask(
+            Question(
+                self.transactional_id,
+                producer_id,
+                epoch,
+                names,
+                self._answered,
+                adds=adds,
+                names_abortable=self._version >= ABORTABLE_VERSION,
+            )
+        )
+
+    def _answered(self, errors: Errors) -> None:
+        is_busy = self._version >= ADDING_VERSION and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
+        if is_busy and self._env.clock.monotonic_ms() < self._until_ms:
+            self._env.scheduler.call_later(self._retry_ms, self.start)
+            return
+        results = []
+        for batch in self._batches:
+            assert batch.partition is not None, "law: as in `start`"
+            name = (batch.partition.topic, batch.partition.index)
+            results.append((batch, self._refused.get(name) or errors.get(name, ErrorCode.NONE)))
+        self._done(results)

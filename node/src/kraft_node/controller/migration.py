@@ -1,0 +1,192 @@
+"""What the controller does while its cluster migrates from ZooKeeper (KIP-866).
+
+Before the migration it registers brokers and controllers, and refuses all other changes with NOT_CONTROLLER. While the
+transaction of the migration is open, the log takes nothing else: an abort drops all that is in it. So registrations
+are refused too, brokers repeat them, and heartbeats renew leases without changing states.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.config.zookeeper import MIGRATION_KEY, migrates
+from kraft_node.controller.plan import Plan
+from kraft_node.metadata.features import MIGRATION_SUPPORTED, metadata_version
+from kraft_node.metadata.kinds.zk_migration import MIGRATION, POST_MIGRATION, PRE_MIGRATION
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.stored import ZkMigrationStateRecord
+
+if TYPE_CHECKING:
+    from kraft_node.base.config import NodeConfig
+    from kraft_node.base.env import Scheduler
+    from kraft_node.controller.state.controller_state import ControllerState
+    from kraft_node.metadata.image import MetadataView
+
+log = logging.getLogger(__name__)
+
+BEFORE: Final = frozenset(
+    {
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    }
+)
+"""The planned APIs that are served before the migration."""
+OF_BROKERS: Final = BEFORE | {
+    ApiKey.ALTER_PARTITION,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+}
+"""The planned APIs that are served while ZooKeeper is too far behind: a cluster without them stops serving clients."""
+
+
+class ControllerMigration:
+    """Owned by the controller. The driver of the migration, if this node has one, appends through it."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        cluster: ControllerState,
+        scheduler: Scheduler,
+        write: Callable[[Plan], None],
+    ) -> None:
+        """`write` appends the records of a plan. It raises KafkaError."""
+        self.is_enabled = migrates(config)
+        self.is_behind: Callable[[], bool] = lambda: False
+        """Whether ZooKeeper is so far behind that changes must wait."""
+        self._cluster = cluster
+        self._scheduler = scheduler
+        self._write_plan = write
+        self.begun_at: int | None = None
+        """The offset of the last of the first records of this epoch, -1 without any; None: this node does not lead."""
+        self._committed = -1
+        self._awaited: deque[tuple[int, Callable[[], None]]] = deque()
+        self._unfinished: list[int] = []
+
+    # The gate of requests
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether the transaction of the migration is open in this controller's epoch."""
+        return self._cluster.view.in_transaction
+
+    def check(self, key: ApiKey) -> None:
+        """Raise NOT_CONTROLLER if the migration does not allow this request now. Its sender repeats it."""
+        state = self._cluster.view.zk_migration_state
+        if state == PRE_MIGRATION:
+            if key not in BEFORE:
+                raise _refused("The metadata is still in ZooKeeper.")
+            if self.is_reading and key != ApiKey.BROKER_HEARTBEAT:
+                raise _refused("The metadata is being read from ZooKeeper.")
+        elif state == MIGRATION and key not in OF_BROKERS:
+            if not self.is_enabled:
+                names = ", ".join(map(str, self._unfinished))
+                raise _refused(f"{MIGRATION_KEY} is false, but brokers {names} use ZooKeeper.")
+            if self.is_behind():
+                raise _refused("ZooKeeper is too far behind the metadata.")
+
+    def check_registration(self, broker_id: int, *, is_on_zookeeper: bool) -> None:
+        """Raise BROKER_ID_NOT_REGISTERED if a broker of this kind must not register now."""
+        state = self._cluster.view.zk_migration_state
+        if is_on_zookeeper and not (self.is_enabled and state in (PRE_MIGRATION, MIGRATION)):
+            message = "Controller does not support registering ZK brokers."
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+        if not is_on_zookeeper and state == PRE_MIGRATION:
+            log.warning("broker waits for the migration and is not registered id=%d", broker_id)
+            message = (
+                "Controller is in pre-migration mode and cannot register KRaft brokers until the metadata migration "
+                "is complete."
+            )
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+
+    # Appends of the driver
+
+    def append(self, records: Sequence[Any], committed: Callable[[], None]) -> None:
+        """Append in this order; `committed` is called later, once the records are committed in this epoch.
+
+        Raises KafkaError if the controller cannot append them.
+        """
+        self._write(records, lambda offset: self.when_committed(offset, committed))
+
+    def _write(self, records: Sequence[Any], appended: Callable[[int], None] | None = None) -> None:
+        if self.begun_at is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        plan = Plan(None, records, atomic=False)
+        plan.appended = appended
+        self._write_plan(plan)
+
+    def when_committed(self, offset: int, then: Callable[[], None]) -> None:
+        """Call `then` once everything up to `offset` is committed in this epoch."""
+        self._awaited.append((offset, then))
+        self._call_due()
+
+    def committed(self, offset: int) -> None:
+        """Everything up to `offset` is committed, and in the image unless a transaction holds it."""
+        self._committed = offset
+        self._call_due()
+
+    def _call_due(self) -> None:
+        awaited = self._awaited
+        while awaited and awaited[0][0] <= self._committed:
+            self._scheduler.call_soon(awaited.popleft()[1])
+
+    def lost(self) -> None:
+        """This node leads no more."""
+        self._awaited.clear()
+        self._unfinished = []
+        self.begun_at = None
+
+    # Begin and end
+
+    def first_records(self, *, is_empty: bool, level: int) -> list[Any]:
+        """The records of a new active controller: the begin on an empty log, or the end of a migration.
+
+        `level`: the metadata.version of the bootstrap records if the log is empty.
+        """
+        state = self._cluster.view.zk_migration_state
+        if is_empty and self.is_enabled:
+            if level < MIGRATION_SUPPORTED:
+                log.error("no migration: metadata.version is below %s", metadata_version(MIGRATION_SUPPORTED).name)
+                return []
+            return [ZkMigrationStateRecord(PRE_MIGRATION)]
+        if self.is_enabled and state not in (PRE_MIGRATION, MIGRATION):
+            reason = "the migration is finished" if state == POST_MIGRATION else "this cluster never had a ZooKeeper"
+            log.error("%s is true without effect: %s; remove it", MIGRATION_KEY, reason)
+        if not self.is_enabled and state == PRE_MIGRATION:
+            log.error("nothing is migrated yet, and changes are refused: set %s=true", MIGRATION_KEY)
+        return self._end(self._cluster.view.base)
+
+    def brokers_changed(self) -> None:
+        """Finish the migration soon if no broker uses ZooKeeper any more."""
+        if self._unfinished:
+            self._scheduler.call_soon(self._finish)
+
+    def _finish(self) -> None:
+        if self._unfinished and (records := self._end(self._cluster.view.base)):
+            try:
+                self._write(records)
+            except KafkaError as e:
+                log.warning("migration is not finished error=%s", e)
+
+    def _end(self, image: MetadataView) -> list[Any]:
+        before, self._unfinished = self._unfinished, []
+        if self.is_enabled or self._cluster.view.zk_migration_state != MIGRATION:
+            return []
+        self._unfinished = sorted(one.id for one in image.brokers.values() if one.is_migrating_zk_broker)
+        if self._unfinished:
+            if self._unfinished != before:
+                names = ",".join(map(str, self._unfinished))
+                log.error("migration is not finished, and changes are refused: brokers=%s use ZooKeeper", names)
+            return []
+        log.info("migration is finished: nothing is written to ZooKeeper any more")
+        return [ZkMigrationStateRecord(POST_MIGRATION)]
+
+
+def _refused(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.NOT_CONTROLLER, message)

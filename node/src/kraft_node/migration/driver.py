@@ -1,0 +1,465 @@
+"""Drives a migration from the active controller: gates, claim, reading into one transaction, writes to both worlds.
+
+The life of an active controller is one generator, `_life`. It yields what it waits for: a job in ZooKeeper's lane, a
+commit, a change of the image, a pause. Losing the leadership closes the generator; a job that still runs in the lane
+then fails at its next write, because the next controller's claim has raised the epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from enum import IntEnum
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from kraft_node.base.env import Env
+from kraft_node.metadata.delta import MetadataDelta
+from kraft_node.metadata.image import MetadataImage
+from kraft_node.metadata.kinds.zk_migration import MIGRATION, PRE_MIGRATION
+from kraft_node.migration.claim import ClaimError, ControllerClaim, claim, claimed_again, undo
+from kraft_node.migration.entities import Entities, ImageReader, changed, of_image
+from kraft_node.migration.gates import broker_blockers, controller_blockers, look
+from kraft_node.migration.passwords import PasswordEncoder
+from kraft_node.migration.reading import MetadataReader
+from kraft_node.migration.tree.values import MigrationValue, ZnodeError
+from kraft_node.migration.writing import ZnodeWriter
+from kraft_node.migration.zookeeper import Connect, NoAnswerError, TransactionError, ZooKeeper
+from kraft_protocol.wire.stored import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    ZkMigrationStateRecord,
+)
+
+log = logging.getLogger(__name__)
+
+LANE: Final = "zookeeper"
+PAUSE_FIRST_MS: Final = 100
+PAUSE_MAX_MS: Final = 60_000
+ENTITIES_AT_ONCE: Final = 200
+LAG_RECORDS_MAX: Final = 10_000
+"""The draft's bound: if ZooKeeper is further behind, the metadata log has to wait."""
+TRANSACTION_NAME: Final = "ZK Migration"
+
+
+class RecordsRefusedError(Exception):
+    """The controller cannot append these records; the message says why."""
+
+
+CALL_ERRORS: Final = (NoAnswerError, TransactionError, ClaimError, ZnodeError, RecordsRefusedError)
+
+
+class DriverState(IntEnum):
+    """The states of the release."""
+
+    UNINITIALIZED = 0
+    INACTIVE = 1
+    WAIT_FOR_CONTROLLER_QUORUM = 2
+    WAIT_FOR_BROKERS = 3
+    BECOME_CONTROLLER = 4
+    ZK_MIGRATION = 5
+    SYNC_KRAFT_TO_ZK = 6
+    KRAFT_CONTROLLER_TO_BROKER_COMM = 7
+    DUAL_WRITE = 8
+
+
+class VisibleState(IntEnum):
+    """The states of KIP-866's draft, for operators."""
+
+    ZOOKEEPER = 1
+    MIGRATION_ELIGIBLE = 2
+    MIGRATION_READY = 3
+    MIGRATION_ACTIVE = 4
+    MIGRATION_FINISHED = 5
+    KRAFT = 6
+
+
+def visible_state(image: MetadataImage) -> VisibleState:
+    """The state that a controller shows. The first two are those of a cluster without KRaft controllers."""
+    if image.zk_migration_state == PRE_MIGRATION:
+        return VisibleState.MIGRATION_READY
+    if image.zk_migration_state != MIGRATION:
+        return VisibleState.KRAFT
+    on_zookeeper = any(one.is_migrating_zk_broker for one in image.brokers.values())
+    return VisibleState.MIGRATION_ACTIVE if on_zookeeper else VisibleState.MIGRATION_FINISHED
+
+
+class MigrationLog(Protocol):
+    """The metadata log, for the active controller."""
+
+    def append(self, records: Sequence[Any], committed: Callable[[], None]) -> None:
+        """Append in this order; `committed` is called when the image has them, or the transaction holds them.
+
+        It is never called if the leadership is lost before. Raises RecordsRefusedError: nothing was appended.
+        """
+
+
+class BrokerLink(Protocol):
+    """The brokers that still get their metadata from ZooKeeper's controller."""
+
+    def begin(self, held: ControllerClaim) -> None:
+        """Send them everything, then what changes, in the name of this claim."""
+
+    def end(self) -> None:
+        """Send nothing more."""
+
+
+class _Job(NamedTuple):
+    work: Callable[[], Any]
+
+
+class _Append(NamedTuple):
+    records: Sequence[Any]
+
+
+class _Pause(NamedTuple):
+    delay_ms: int
+
+
+class _Change:
+    """The image changes."""
+
+
+_Wait: TypeAlias = _Job | _Append | _Pause | _Change
+_Life: TypeAlias = Generator[_Wait, Any, Any]
+
+
+class MigrationDriver:
+    """One per controller. `led` and `lost` follow the leadership, `moved` the committed metadata."""
+
+    def __init__(
+        self,
+        env: Env,
+        node_id: int,
+        cluster_id: str,
+        image: MetadataImage,
+        metadata_log: MigrationLog,
+        brokers: BrokerLink,
+        connect: Connect,
+        voters: Callable[[], Collection[int]],
+        secret: str | None,
+    ) -> None:
+        self._env = env
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._image = image
+        self._log = metadata_log
+        self._brokers = brokers
+        self._connect = connect
+        self._voters = voters
+        self._passwords = PasswordEncoder(secret, env.rng)
+        self.state = DriverState.UNINITIALIZED
+        self.blockers: list[str] = []
+        """Why the migration does not go on; empty if it does."""
+        self.read_records = 0
+        """How many records of ZooKeeper are in the transaction."""
+        self.written_offset = -1
+        """ZooKeeper has every change up to this offset."""
+        self._kraft_epoch = -1
+        self._life_now: _Life | None = None
+        self._turn = 0
+        self._session: ZooKeeper | None = None
+        self._claim: ControllerClaim | None = None
+        self._dirty = Entities()
+        self._waits_for_change = False
+        self._pause_ms = PAUSE_FIRST_MS
+
+    # Events
+
+    def led(self, epoch: int) -> None:
+        """This node is the active controller of this epoch, and its image has all earlier epochs' records."""
+        self.lost()
+        self._kraft_epoch = epoch
+        self._life_now = self._life()
+        self._resume(None)
+
+    def lost(self) -> None:
+        """This node is not the active controller any more, or stops."""
+        life, self._life_now = self._life_now, None
+        self._turn += 1
+        self._waits_for_change = False
+        if life is not None:
+            life.close()
+            self._brokers.end()
+            self._drop_session()
+        self._claim = None
+        self._dirty = Entities()
+        self._enter(DriverState.INACTIVE)
+        self.blockers = []
+
+    def moved(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Committed metadata has changed."""
+        if self._life_now is None:
+            return
+        self._dirty.update(of_image(image) if delta.is_snapshot else changed(delta, image))
+        if self._waits_for_change:
+            self._waits_for_change = False
+            self._resume(None)
+
+    # Figures
+
+    @property
+    def lag(self) -> int:
+        """How many records ZooKeeper may be behind; 0 unless this is the active controller of a migration.
+
+        A new controller does not know what its predecessors have written: until it has written, all records count.
+        """
+        is_dual = self._life_now is not None and self._image.zk_migration_state == MIGRATION
+        return max(0, self._image.offset - self.written_offset) if is_dual else 0
+
+    @property
+    def blocks_writes(self) -> bool:
+        """Whether the controller must not append administrative changes now."""
+        return self._image.zk_migration_state == PRE_MIGRATION or self.lag > LAG_RECORDS_MAX
+
+    # The generator's machinery
+
+    def _resume(self, result: Any) -> None:
+        life = self._life_now
+        assert life is not None, "law: only a living driver goes on"
+        try:
+            wait = life.throw(result) if isinstance(result, BaseException) else life.send(result)
+        except StopIteration:
+            return
+        self._turn += 1
+        going_on = _Resumption(self, self._turn)
+        if isinstance(wait, _Job):
+            self._env.background.submit(LANE, wait.work, going_on)
+        elif isinstance(wait, _Append):
+            try:
+                self._log.append(wait.records, lambda: going_on(None))
+            except RecordsRefusedError as e:
+                self._env.scheduler.call_soon(going_on, e)
+        elif isinstance(wait, _Pause):
+            self._env.scheduler.call_later(wait.delay_ms, going_on, None)
+        else:
+            self._waits_for_change = True
+
+    def _go_on(self, turn: int, result: Any) -> None:
+        if turn == self._turn and self._life_now is not None:
+            self._resume(result)
+
+    def _enter(self, state: DriverState) -> None:
+        if state is not self.state:
+            log.info("migration state from=%s to=%s", self.state.name, state.name)
+            self.state = state
+            self._pause_ms = PAUSE_FIRST_MS
+
+    def _pause(self) -> _Pause:
+        pause = _Pause(self._pause_ms)
+        self._pause_ms = min(2 * self._pause_ms, PAUSE_MAX_MS)
+        return pause
+
+    def _drop_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            self._env.background.submit(LANE, session.close, lambda _: None)
+
+    def _in_session(self, work: Callable[[ZooKeeper], Any]) -> _Life:
+        """The result of `work` in ZooKeeper's lane, in a session that is begun if there is none."""
+        if self._session is None:
+            session = yield _Job(self._connect)
+            self._session = session
+        session = self._session
+        try:
+            return (yield _Job(lambda: work(session)))
+        except NoAnswerError:
+            self._drop_session()
+            raise
+
+    # The life of an active controller
+
+    def _life(self) -> _Life:
+        state = self._image.zk_migration_state
+        if state not in {PRE_MIGRATION, MIGRATION}:
+            return
+        yield from self._gate(DriverState.WAIT_FOR_CONTROLLER_QUORUM, self._controllers_ready)
+        while self._image.zk_migration_state == PRE_MIGRATION:
+            yield from self._gate(DriverState.WAIT_FOR_BROKERS, self._brokers_ready)
+            yield from self._become_controller()
+            yield from self._migrate()
+        while self._image.zk_migration_state == MIGRATION:
+            if self._claim is None:
+                yield from self._become_controller()
+            try:
+                yield from self._write_both()
+            except (TransactionError, ClaimError) as e:
+                log.warning("another controller has written to ZooKeeper error=%s", e)
+                self._claim = None
+        self._brokers.end()
+        self._drop_session()
+        self._enter(DriverState.INACTIVE)
+
+    def _gate(self, state: DriverState, look_at: Callable[[], _Life]) -> _Life:
+        """Wait until nothing blocks."""
+        self._enter(state)
+        while True:
+            try:
+                blockers = yield from look_at()
+            except CALL_ERRORS as e:
+                blockers = [str(e)]
+            if blockers != self.blockers:
+                for blocker in blockers:
+                    log.info("migration waits reason=%s", blocker)
+            self.blockers = blockers
+            if not blockers:
+                return
+            yield self._pause()
+
+    def _controllers_ready(self) -> _Life:
+        yield from ()
+        return [*controller_blockers(self._image, self._voters())]
+
+    def _brokers_ready(self) -> _Life:
+        view = yield from self._in_session(look)
+        return [*broker_blockers(self._image, view, self._cluster_id)]
+
+    def _become_controller(self) -> _Life:
+        self._enter(DriverState.BECOME_CONTROLLER)
+        while True:
+            now_ms = self._env.clock.wall_ms()
+            try:
+                self._claim = yield from self._in_session(partial(self._claimed, now_ms))
+            except CALL_ERRORS as e:
+                self.blockers = [str(e)]
+                log.warning("ZooKeeper is not claimed error=%s", e)
+                yield self._pause()
+            else:
+                self.blockers = []
+                return
+
+    def _claimed(self, now_ms: int, zookeeper: ZooKeeper) -> ControllerClaim:
+        return claim(zookeeper, self._node_id, self._kraft_epoch, now_ms)
+
+    def _migrate(self) -> _Life:
+        """Read ZooKeeper into one transaction of the metadata log; what fails is aborted and undone."""
+        self._enter(DriverState.ZK_MIGRATION)
+        self.read_records = 0
+        yield from self._appended(BeginTransactionRecord(TRANSACTION_NAME))
+        batches: Iterator[list[Any]] | None = None
+        try:
+            while True:
+
+                def read(zookeeper: ZooKeeper) -> list[Any] | None:
+                    nonlocal batches
+                    if batches is None:
+                        batches = MetadataReader(zookeeper, self._passwords, self._env.rng).batches()
+                    return next(batches, None)
+
+                records = yield from self._in_session(read)
+                if records is None:
+                    break
+                yield _Append(records)
+                self.read_records += len(records)
+            yield _Append([ZkMigrationStateRecord(MIGRATION), EndTransactionRecord()])
+        except CALL_ERRORS as e:
+            log.error("the migration is aborted error=%s", e)
+            yield from self._appended(AbortTransactionRecord(str(e)))
+            self.blockers = [str(e)]
+            yield from self._undo()
+            yield self._pause()
+            return
+        log.info("metadata is migrated records=%d", self.read_records)
+
+    def _appended(self, record: Any) -> _Life:
+        """Append a record without which nothing can go on, again and again until the log takes it."""
+        while True:
+            try:
+                yield _Append([record])
+            except RecordsRefusedError as e:
+                self.blockers = [str(e)]
+                log.warning("a record of the migration is appended again error=%s", e)
+                yield self._pause()
+            else:
+                self.blockers = []
+                return
+
+    def _undo(self) -> _Life:
+        """Give ZooKeeper back to its brokers."""
+        held, self._claim = self._claim, None
+        while held is not None:
+            try:
+                held = yield from self._in_session(partial(claimed_again, former=held))
+                if held is not None:
+                    yield from self._in_session(partial(undo, held=held))
+                return
+            except TransactionError:
+                return  # another controller has claimed it
+            except CALL_ERRORS as e:
+                log.warning("the claim is not undone yet error=%s", e)
+                yield self._pause()
+
+    def _write_both(self) -> _Life:
+        """Bring ZooKeeper up to the image, then follow it. Raises TransactionError if the claim is over."""
+        self._enter(DriverState.SYNC_KRAFT_TO_ZK)
+        reached, self._dirty = self._position(), Entities()
+        entities = of_image(self._image)
+        entities.update((yield from self._patiently(lambda writer: writer.existing())))
+        yield from self._write(entities, reached)
+        assert self._claim is not None, "law: only the holder of a claim writes"
+        self._enter(DriverState.KRAFT_CONTROLLER_TO_BROKER_COMM)
+        self._brokers.begin(self._claim)
+        self._enter(DriverState.DUAL_WRITE)
+        while self._image.zk_migration_state == MIGRATION:
+            reached, entities = self._position(), self._dirty
+            self._dirty = Entities()
+            if entities:
+                yield from self._write(entities, reached)
+            else:
+                self.written_offset = reached.offset
+                yield _Change()
+
+    def _position(self) -> MigrationValue:
+        return MigrationValue(self._node_id, self._kraft_epoch, self._image.offset, self._image.epoch)
+
+    def _write(self, entities: Entities, reached: MigrationValue) -> _Life:
+        """Write the entities as they are in the image; then `/migration` says `reached`."""
+        parts = [*entities.parts(ENTITIES_AT_ONCE)] or [Entities()]
+        for index, part in enumerate(parts):
+            yield from self._patiently(self._writes(part, reached if index == len(parts) - 1 else None))
+        self.written_offset = reached.offset
+
+    def _writes(self, part: Entities, reached: MigrationValue | None) -> Callable[[ZnodeWriter], int]:
+        wanted = ImageReader(self._image).wanted(part)
+        return lambda writer: writer.write(wanted, reached)
+
+    def _patiently(self, work: Callable[[ZnodeWriter], Any]) -> _Life:
+        """The result of `work`, repeated in new sessions until ZooKeeper answers."""
+        while True:
+            held = self._claim
+            assert held is not None, "law: only the holder of a claim writes"
+
+            def act(zookeeper: ZooKeeper, held: ControllerClaim = held) -> tuple[Any, ControllerClaim]:
+                writer = ZnodeWriter(zookeeper, held, self._passwords)
+                return work(writer), writer.claim
+
+            is_new = self._session is None
+            try:
+                if is_new:
+                    again = yield from self._in_session(partial(claimed_again, former=held))
+                    if again is None or again.value.controller_epoch != self._kraft_epoch:
+                        raise ClaimError("the claim of ZooKeeper is over")
+                    self._claim = again
+                    continue
+                result, self._claim = yield from self._in_session(act)
+                self.blockers = []
+                self._pause_ms = PAUSE_FIRST_MS
+                return result
+            except (NoAnswerError, ZnodeError) as e:
+                self.blockers = [str(e)]
+                log.warning("ZooKeeper is not written, and waits error=%s", e)
+                yield self._pause()
+
+
+class _Resumption:
+    """Resumes the driver once, unless it has gone on without."""
+
+    __slots__ = ("_driver", "_turn")
+
+    def __init__(self, driver: MigrationDriver, turn: int) -> None:
+        self._driver = driver
+        self._turn = turn
+
+    def __call__(self, result: Any) -> None:
+        self._driver._go_on(self._turn, result)

@@ -1,0 +1,109 @@
+"""What must hold before a migration begins. Each blocker names the node and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final, NamedTuple
+
+from kraft_node.metadata.features import (
+    CONTROLLER_REGISTRATION_SUPPORTED,
+    METADATA_VERSION,
+    SUPPORTED_RANGES,
+    metadata_version,
+)
+from kraft_node.metadata.image import MetadataImage
+from kraft_node.migration.reading import read_topics
+from kraft_node.migration.tree import paths
+from kraft_node.migration.tree.values import MigrationValue, read_cluster_id, read_migration
+from kraft_node.migration.zookeeper import ZooKeeper
+
+KEY: Final = "zookeeper.metadata.migration.enable"
+TOPICS_AT_ONCE: Final = 500
+LAST_OF_ZOOKEEPER: Final = 21
+"""The level of Apache Kafka 3.9, the last release with ZooKeeper."""
+SHOWN: Final = 3
+"""How many topics a blocker names."""
+
+
+class ZooKeeperView(NamedTuple):
+    """What the gates need of ZooKeeper."""
+
+    cluster_id: str | None
+    live: frozenset[int]
+    """Brokers with a session."""
+    assigned: dict[int, list[str]]
+    """Brokers with replicas -> some of their topics."""
+    progress: MigrationValue | None
+
+
+def look(zookeeper: ZooKeeper) -> ZooKeeperView:
+    """Read it; in ZooKeeper's lane. Raises NoAnswerError and ZnodeError."""
+    cluster, progress = zookeeper.get([paths.CLUSTER_ID, paths.MIGRATION])
+    ids, names, configured = zookeeper.children([paths.BROKER_IDS, paths.TOPICS, paths.config("brokers")])
+    assigned: dict[int, list[str]] = {int(name): [] for name in configured or () if name.isdigit()}
+    for first in range(0, len(names or ()), TOPICS_AT_ONCE):
+        for name, topic in read_topics(zookeeper, (names or [])[first : first + TOPICS_AT_ONCE]).items():
+            for broker in {broker for one in topic.assignments.values() for broker in (*one.replicas, *one.adding)}:
+                topics = assigned.setdefault(broker, [])
+                if len(topics) < SHOWN:
+                    topics.append(name)
+    return ZooKeeperView(
+        None if cluster is None else read_cluster_id(paths.CLUSTER_ID, cluster.data),
+        frozenset(int(name) for name in ids or () if name.isdigit()),
+        assigned,
+        None if progress is None else read_migration(paths.MIGRATION, progress.data),
+    )
+
+
+def controller_blockers(image: MetadataImage, voters: Collection[int]) -> Iterator[str]:
+    """Why the quorum is not ready."""
+    level = image.metadata_level
+    if level < CONTROLLER_REGISTRATION_SUPPORTED:
+        needed = metadata_version(CONTROLLER_REGISTRATION_SUPPORTED).name
+        yield f"metadata.version is {metadata_version(level).name}; the migration needs {needed} or later"
+        return
+    if level > LAST_OF_ZOOKEEPER:
+        last = metadata_version(LAST_OF_ZOOKEEPER).name
+        yield (
+            f"metadata.version is {metadata_version(level).name}; brokers with ZooKeeper know {last} at most: format "
+            "the controllers anew with kafka-storage format --release-version 3.9"
+        )
+    for voter in sorted(voters):
+        registration = image.controllers.get(voter)
+        if registration is None:
+            yield f"controller {voter} has not registered: start it"
+        elif not registration.zk_migration_ready:
+            yield f"controller {voter} is not ready: set {KEY}=true there and restart it"
+
+
+def broker_blockers(image: MetadataImage, view: ZooKeeperView, cluster_id: str) -> Iterator[str]:
+    """Why the brokers are not ready."""
+    if view.cluster_id != cluster_id:
+        yield f"ZooKeeper belongs to cluster {view.cluster_id}, these controllers to {cluster_id}"
+    if view.progress is not None and view.progress.offset >= 0:
+        yield (
+            f"ZooKeeper was migrated to other controllers (controller {view.progress.controller_id}, offset "
+            f"{view.progress.offset}): start those, or delete {paths.MIGRATION} if they are gone"
+        )
+    if not view.live:
+        yield "no broker is registered in ZooKeeper"
+    for broker in sorted(view.live | view.assigned.keys()):
+        yield from _of_broker(image, view, broker)
+
+
+def _of_broker(image: MetadataImage, view: ZooKeeperView, broker: int) -> Iterator[str]:
+    if broker not in view.live:
+        topics = ", ".join(view.assigned[broker]) or "a configuration"
+        yield f"broker {broker} is offline but has {topics}: start it, or remove what it has"
+        return
+    registration = image.brokers.get(broker)
+    level, supported = image.metadata_level, SUPPORTED_RANGES[METADATA_VERSION]
+    if registration is None:
+        yield f"broker {broker} has not registered here: set {KEY}=true and controller.quorum.voters there"
+    elif registration.fenced:
+        yield f"broker {broker} is fenced: it has not fetched the metadata log yet, or sends no heartbeats"
+    elif not registration.is_migrating_zk_broker:
+        yield f"broker {broker} is registered as a KRaft broker: its id is taken"
+    elif not (levels := registration.features.get(METADATA_VERSION, supported))[0] <= level <= levels[1]:
+        wanted = metadata_version(level).name
+        yield f"broker {broker} does not support metadata.version {wanted}: set inter.broker.protocol.version there"

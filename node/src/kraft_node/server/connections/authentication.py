@@ -1,0 +1,205 @@
+"""The authentication of a connection: its principal, the APIs that it may use now, and its largest frame.
+
+A connection has one of these states:
+
+- *Admitted*: it has a principal, and all APIs of the listener. Connections of PLAINTEXT listeners begin so. Connections
+  of SSL listeners do after the handshake, before their first byte arrives.
+- *Restricted*: only ApiVersions, SaslHandshake and SaslAuthenticate are served, and only small frames are read
+  (`sasl.server.max.receive.size`). Every other request closes the connection. Connections of SASL listeners begin so;
+  a session that expires without re-authentication returns to this state.
+- *Exchanging tokens*: frames are SASL tokens without Kafka's headers. This follows a SaslHandshake of version 0.
+
+The states cost an admitted connection nothing: the table of APIs and the limit are attributes of the connection, and
+no request looks at the state.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.request import ANONYMOUS, RequestContext
+from kraft_node.server.connections.answering import SIZE, Answering
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.codec import decode_few
+from kraft_protocol.wire.error_response import error_response
+from kraft_protocol.wire.errors import DecodeError, TooManyItems
+from kraft_protocol.wire.frames import decode_request_header
+
+if TYPE_CHECKING:
+    from kraft_node.base.net import Transport
+    from kraft_node.server.connections.listener import ServedApi, ServerListener
+    from kraft_node.server.monitoring.metrics import ApiMetrics
+    from kraft_node.server.tls.listener_tls import ListenerTls
+
+PLAINTEXT: Final = "PLAINTEXT"
+
+EARLY_APIS: Final = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+"""The APIs of a restricted connection."""
+
+EARLY_BYTES_MAX: Final = 512 << 10
+"""The default of `sasl.server.max.receive.size`."""
+
+
+TOKEN_BYTES_MAX: Final = 64 << 10
+"""The largest token without Kafka's header; tickets of Kerberos are the largest."""
+
+
+class Authentication(ABC):
+    """The SASL state of one connection, from its first byte to its end. It calls `Authenticating.admit` on success."""
+
+    @abstractmethod
+    def handshake(self, ctx: RequestContext, request: Any) -> Any:
+        """SaslHandshake (17), as a handler (`base.request`)."""
+
+    @abstractmethod
+    def authenticate(self, ctx: RequestContext, request: Any) -> Any:
+        """SaslAuthenticate (36), as a handler."""
+
+    @abstractmethod
+    def token(self, token: bytes) -> None:
+        """A frame without Kafka's header, after `Authenticating.expect_tokens`."""
+
+    def begin_versions(self) -> bool:
+        """Whether ApiVersions may be answered now; otherwise the connection is closed."""
+        return True
+
+    def versions_answered(self) -> None:  # noqa: B027 - not every state counts them
+        """ApiVersions was answered without an error."""
+
+    def unexpected(self, ctx: RequestContext, response: Any) -> Any:  # noqa: ARG002
+        """Handle a request of another API on a restricted connection, as a handler. `response` is its error."""
+        ctx.close_connection()
+
+    @abstractmethod
+    def closed(self) -> None:
+        """The connection is closed."""
+
+
+class ListenerSecurity:
+    """How one listener secures its connections."""
+
+    __slots__ = ("authentication", "early_bytes_max", "protocol", "tls")
+
+    def __init__(
+        self,
+        protocol: str = PLAINTEXT,
+        *,
+        tls: ListenerTls | None = None,
+        authentication: Callable[[Authenticating], Authentication] | None = None,
+        early_bytes_max: int = EARLY_BYTES_MAX,
+    ) -> None:
+        """`protocol`: the security protocol. `tls` puts TLS around connections.
+
+        `authentication` makes the SASL state of a connection.
+        """
+        self.protocol = protocol
+        self.tls = tls
+        self.authentication = authentication
+        self.early_bytes_max = early_bytes_max
+
+
+NO_SECURITY: Final = ListenerSecurity()
+
+
+class Authenticating(Answering):
+    """The identity of a connection."""
+
+    __slots__ = ("_exchanges_tokens", "apis", "authentication", "principal", "reply", "request_bytes_max")
+
+    def __init__(self, server: ServerListener, transport: Transport) -> None:
+        super().__init__(server, transport)
+        self.principal = ANONYMOUS
+        self.reply = self._answer
+        self.apis: dict[int, ServedApi]
+        """The APIs that the connection may use now."""
+        self.request_bytes_max: int
+        """Larger requests close the connection."""
+        self._exchanges_tokens = False
+        self.authentication: Authentication | None = None
+        """None on listeners without SASL."""
+        make = server.security.authentication
+        if make is None:
+            self.admit(ANONYMOUS)
+        else:
+            self.restrict()
+            self.authentication = make(self)
+
+    def admit(self, principal: str) -> None:
+        """Serve all APIs from now on, as `principal`."""
+        self.principal = principal
+        self.apis = self.server.apis
+        self.request_bytes_max = self.server.request_bytes_max
+        self._exchanges_tokens = False
+
+    def restrict(self) -> None:
+        """Serve only `EARLY_APIS`, in small frames, until `admit`."""
+        self.apis = self.server.early_apis
+        self.request_bytes_max = self.server.security.early_bytes_max
+
+    def expect_tokens(self) -> None:
+        """Pass the next frames to `Authentication.token`, until `admit`. A handler calls it before it answers."""
+        self._exchanges_tokens = True
+
+    def send_token(self, token: bytes) -> None:
+        """Send a frame without Kafka's header."""
+        if not self.closed:
+            self._out += (SIZE.pack(len(token)), token)
+            self._flush()
+
+    def _work_tokens(self, view: memoryview, end: int) -> None:
+        """Pass the tokens in view[:end] on; keep the rest. Bytes after the last token are requests."""
+        position = 0
+        while self._exchanges_tokens and not self.closed and end - position >= SIZE.size:
+            (size,) = SIZE.unpack_from(view, position)
+            if not 0 <= size <= TOKEN_BYTES_MAX:
+                self._log_refusal(f"SASL token of {size} bytes is outside of 0 to {TOKEN_BYTES_MAX}")
+                self.close()
+                return
+            token_end = position + SIZE.size + size
+            if token_end > end:
+                break
+            assert self.authentication is not None, "law: only SASL exchanges tokens"
+            self.authentication.token(bytes(view[position + SIZE.size : token_end]))
+            position = token_end
+        if self.closed or position == end:
+            return
+        left = bytes(view[position:end])
+        if self._exchanges_tokens:
+            self._rest = left
+        else:
+            self._work(memoryview(left), len(left))
+
+    def _refuse_early(self, frame: memoryview, key: int, version: int, now_ms: int) -> ApiMetrics | None:
+        """Handle a request that a restricted connection must not send; None if the connection must be closed."""
+        assert self.authentication is not None, "law: only listeners with SASL restrict connections"
+        api = self.server.apis.get(key)
+        if api is None or not api.speaks(version):
+            self._log_refusal(f"api key {key} version {version} is not served on this listener")
+            return None
+        try:
+            header = decode_request_header(frame)
+            request, _ = decode_few(api.request, bytes(frame), header.body_offset, version)
+        except (DecodeError, TooManyItems):
+            self._log_refusal(f"{api.name} before authentication")
+            return None
+        ctx = RequestContext(
+            key, version, header.correlation_id, header.client_id, self.peer_host, self.server.name, ANONYMOUS, self,
+            now_ms, self.reply,
+        )  # fmt: skip
+        text = f"Unexpected Kafka request of type {api.metrics.name} during SASL authentication."
+        self.authentication.unexpected(ctx, error_response(request, version, ErrorCode.ILLEGAL_SASL_STATE, text))
+        if self.closed:
+            self._log_refusal(f"{api.name} before authentication")
+            return None
+        self._wait(ctx)
+        return api.metrics
+
+    @abstractmethod
+    def close(self) -> None:
+        """Send the remaining responses, then close."""
+
+    def _log_refusal(self, reason: str) -> None:
+        self.server.refused(self.peer_host, reason)

@@ -1,0 +1,106 @@
+"""The migration from ZooKeeper on one controller: its driver, the brokers that it steers, its figures (KIP-866)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kraft_node.migration.driver import MigrationDriver, RecordsRefusedError, visible_state
+from kraft_node.migration.steering import Steering
+from kraft_node.server.channels.channel_pool import Channels, broker_address
+from kraft_node.server.monitoring.migration_metrics import migration_metrics
+from kraft_protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from kraft_node.base.config.zookeeper import ZooKeeperSettings
+    from kraft_node.controller.controller import Controller
+    from kraft_node.migration.zookeeper import Connect
+    from kraft_node.server.node import Node
+    from kraft_node.server.quorum.driver import RaftDriver
+
+
+class NodeMigration:
+    """Connects driver, controller, quorum and brokers. Make it before the quorum starts; `close` at the end."""
+
+    def __init__(
+        self,
+        node: Node,
+        settings: ZooKeeperSettings,
+        zookeeper: Callable[[ZooKeeperSettings], Connect] | None,
+        raft: RaftDriver,
+        controller: Controller,
+    ) -> None:
+        """`zookeeper` begins sessions."""
+        assert zookeeper is not None, "law: the process brings a client of ZooKeeper"
+        env, config = node.env, node.config
+        self.image = raft.image
+        self._controller = controller
+        listener = config.inter_broker_listener_name
+        self._channels = Channels(
+            env,
+            f"controller-{config.node_id}-to-brokers",
+            partial(broker_address, raft.image, listener),
+            patient=False,
+            security=node.security.to_brokers,
+        )
+        self.steering = Steering(env, config.node_id, listener, raft.image, self._channels.find)
+        self.driver = MigrationDriver(
+            env,
+            config.node_id,
+            raft.cluster_id,
+            raft.image,
+            self,
+            self.steering,
+            zookeeper(settings),
+            lambda: raft.voters.ids,
+            settings.secret,
+        )
+        controller.migration.is_behind = lambda: self.driver.blocks_writes
+        raft.loader.publishers += [self.driver.moved, self.steering.moved]
+        raft.on_leader.append(self._led)
+        raft.on_lost_leadership.append(lambda _epoch: self.driver.lost())
+        node.registry.register(lambda: migration_metrics(self))
+
+    def append(self, records: Sequence[Any], committed: Callable[[], None]) -> None:
+        """`driver.MigrationLog`, over the controller."""
+        try:
+            self._controller.migration.append(records, committed)
+        except KafkaError as e:
+            raise RecordsRefusedError(f"the metadata log refuses records of ZooKeeper: {e}") from e
+
+    def _led(self, epoch: int) -> None:
+        begun_at = self._controller.migration.begun_at
+        if begun_at is not None:
+            self._controller.migration.when_committed(begun_at, lambda: self._begun(epoch))
+
+    def _begun(self, epoch: int) -> None:
+        if self._controller.epoch == epoch:
+            self.driver.led(epoch)
+
+    def close(self) -> None:
+        """The node stops."""
+        self.driver.lost()
+        self._channels.close()
+
+    # Figures
+
+    @property
+    def is_active(self) -> bool:
+        return self._controller.is_active
+
+    def status(self) -> dict[str, Any]:
+        """For `/status`; only the active controller knows more than the state."""
+        driver, image = self.driver, self.image
+        return {
+            "state": visible_state(image).name,
+            "recordedState": image.zk_migration_state,
+            "isActive": self.is_active,
+            "driver": driver.state.name,
+            "blockers": driver.blockers,
+            "readRecords": driver.read_records,
+            "lagRecords": driver.lag,
+            "zookeeperBrokers": sorted(one.id for one in image.brokers.values() if one.is_migrating_zk_broker),
+            "kraftBrokers": sorted(one.id for one in image.brokers.values() if not one.is_migrating_zk_broker),
+            "waitingBrokers": self.steering.waiting,
+        }

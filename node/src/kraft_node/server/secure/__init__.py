@@ -1,0 +1,1 @@
+"""How a node secures its listeners and its connections to other nodes: TLS and SASL, from the configuration."""

@@ -1,0 +1,11 @@
+"""Transactions in a simulated cluster: producers, applications that copy, readers, and the laws for them.
+
+- `scenario`   a cluster with these clients, under all faults of `cluster_faults`
+- `ledger`     what the clients have sent and read, and what they were told: the input of the laws
+- `producer`   a transactional producer, with the protocol of each transaction.version
+- `writer`     owns a transactional id: runs producers, pauses them, lets successors take over
+- `copier`     reads committed records, and copies them in transactions with their offsets
+- `reading`    fetches with either isolation level; readers
+- `judge`      the laws, on the ledger and the final logs
+- `node_laws`  the laws inside the nodes, once the cluster is at rest
+"""

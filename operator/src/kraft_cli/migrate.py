@@ -1,0 +1,118 @@
+"""`kraftcluster migrate status`: how far a cluster has come on its way from ZooKeeper, and what to do next (KIP-866).
+
+The controllers know the state: `/status` at their `http.listener` describes the migration.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.request
+from typing import Any, Final
+
+import click
+
+from kraft_cli.commands import output, show
+from kraft_cli.target import NOT_THERE, failure
+
+ANSWER_S: Final = 5.0
+BYTES_MAX: Final = 1 << 20
+KEY: Final = "zookeeper.metadata.migration.enable"
+WORDS: Final = {
+    "MIGRATION_READY": "the metadata is still in ZooKeeper",
+    "MIGRATION_ACTIVE": "changes go to both worlds; some brokers use ZooKeeper",
+    "MIGRATION_FINISHED": "changes go to both worlds; no broker uses ZooKeeper",
+    "KRAFT": "the migration is finished",
+}
+
+
+def migrate(group: click.Group) -> None:
+    """Add the commands to `group`."""
+
+    @group.group(name="migrate")
+    def commands() -> None:
+        """Follow the migration of a cluster from ZooKeeper."""
+
+    @commands.command()
+    @click.argument("addresses", nargs=-1, required=True, metavar="HOST:PORT...")
+    @output
+    def status(addresses: tuple[str, ...], output: str) -> None:
+        """Show the state of the migration. HOST:PORT is the `http.listener` of a controller: name all controllers."""
+        pages = {address: read_page(address) for address in addresses}
+        found = summary(pages)
+        if found["active"] is None and not any("problem" not in page for page in pages.values()):
+            problems = "; ".join(f"{address}: {page['problem']}" for address, page in pages.items())
+            raise failure(NOT_THERE, f"no controller answers: {problems}")
+        from rich.text import Text
+
+        show(found, Text("\n".join(lines(found))), output)
+
+
+def read_page(address: str) -> dict[str, Any]:
+    """Get `/status` of one node. Returns `{"problem": reason}` if the node does not send its status."""
+    try:
+        with urllib.request.urlopen(f"http://{address}/status", timeout=ANSWER_S) as answer:
+            page = json.loads(answer.read(BYTES_MAX))
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return {"problem": str(getattr(error, "reason", error))}
+    return page if isinstance(page, dict) else {"problem": "it is not a node of kraftcluster"}
+
+
+def summary(pages: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The state of the migration. `active` is from the page of the active controller; None if no page is of it."""
+    active: dict[str, Any] | None = None
+    nodes = []
+    for address, page in pages.items():
+        migration = page.get("migration")
+        problem = page.get("problem")
+        if problem is None and migration is None:
+            problem = f"it does not migrate: {KEY} is not true there"
+        nodes.append({"address": address, "node": page.get("nodeId"), "problem": problem})
+        if migration and migration["isActive"]:
+            active = {"node": page["nodeId"], **migration}
+    found: dict[str, Any] = {"active": active, "controllers": nodes}
+    return {**found, "next": advice(active, nodes, any("problem" in page for page in pages.values()))}
+
+
+def advice(active: dict[str, Any] | None, nodes: list[dict[str, Any]], some_are_silent: bool) -> str:
+    """What to do next. `some_are_silent`: some nodes did not send their status, so they may migrate."""
+    if active is None:
+        if some_are_silent:
+            return "ask again once all controllers answer: one that does not may be the active one"
+        if all(one["problem"] for one in nodes):
+            return f"set {KEY}=true on the controllers, or nothing if the migration was finished before"
+        return "name the addresses of all controllers: the active one is not among these, or there is none yet"
+    if active["blockers"]:
+        return "remove what blocks the migration"
+    if active["state"] == "MIGRATION_READY":
+        return "wait: the metadata is being migrated"
+    if active["state"] == "MIGRATION_ACTIVE":
+        if active["driver"] != "DUAL_WRITE" or active["waitingBrokers"]:
+            return "wait until all brokers have received the metadata"
+        brokers = ", ".join(map(str, active["zookeeperBrokers"]))
+        return f"restart the brokers {brokers} without ZooKeeper, one by one"
+    if active["state"] == "MIGRATION_FINISHED":
+        return f"set {KEY}=false on the controllers and restart them, one by one; after that there is no way back"
+    return f"nothing: remove {KEY} and the keys of ZooKeeper"
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """The summary for people."""
+    shown = []
+    active = found["active"]
+    if active is not None:
+        shown += [
+            f"state        {active['state']}: {WORDS.get(active['state'], '')}",
+            f"driver       {active['driver']} on controller {active['node']}",
+            f"records      {active['readRecords']} read, ZooKeeper is {active['lagRecords']} behind",
+            f"brokers      with ZooKeeper: {_ids(active['zookeeperBrokers'])}; without: {_ids(active['kraftBrokers'])}",
+        ]
+        shown += [f"blocked by   {blocker}" for blocker in active["blockers"]]
+    for node in found["controllers"]:
+        if node["problem"]:
+            shown.append(f"controller   {node['address']}: {node['problem']}")
+    return [*shown, f"next         {found['next']}"]
+
+
+def _ids(ids: list[int]) -> str:
+    return ", ".join(map(str, ids)) or "none"

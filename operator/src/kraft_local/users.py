@@ -1,0 +1,235 @@
+"""KRaftUsers of a file and of the command line, reconciled by the supervisor in each pass, as on Kubernetes.
+
+What the Secret of a user is there is the folder `users/NAME` here: credentials and client configurations. Only the
+user of this machine can read it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from kraft_local.folder import Folder, Memory, Requests
+from kraft_operator.api.user import ROTATE, KRaftUserSpec
+from kraft_operator.apply import users
+from kraft_operator.apply.user_requests import look
+from kraft_operator.plan.model.record import UserClaim
+from kraft_operator.plan.users import Credential, DeclaredUsers, DesiredUser, UserState, names_of
+from kraft_operator.security.certificates import Authority, CertificateError
+from kraft_operator.security.names import CLIENTS, TRUST, TRUSTED, authority_name
+from kraft_operator.specs import issued as by_issue
+from kraft_operator.specs.client_config import Access, password_problem, secret_data
+from kraft_operator.specs.cluster import NamedCluster, digest
+from kraft_operator.specs.issued import Issued
+from kraft_operator.specs.remembered import remembered_users, user_claims_of
+from kraft_operator.specs.security import has_tls
+from kraft_operator.specs.user_access import fitting_listener, internal_users, missing_listener
+from kraft_protocol.client.aio import Address, Client
+
+CREDENTIALS: Final = "credentials.json"
+Bootstrap = Callable[[str], str]
+"""The addresses of a listener."""
+
+
+class LocalUsers:
+    """The `Keeper` of a local cluster. Resources have no uid; their names and their users identify them."""
+
+    def __init__(self, folder: Folder, memory: Memory, show: Callable[[str], None], bootstrap: Bootstrap) -> None:
+        self._folder = folder
+        self._memory = memory
+        self._show = show
+        self._bootstrap = bootstrap
+        self._cluster: NamedCluster | None = None
+        self._issued: dict[str, Issued] = {}
+
+    @property
+    def resources(self) -> list[dict[str, Any]]:
+        """The KRaftUsers as objects, with their last status."""
+        requests = self._folder.requests()
+        found = {**requests.users, **self._memory.users}
+        return [
+            {
+                "metadata": {
+                    "name": name,
+                    "uid": one["spec"].get("userName", name),
+                    "generation": self._memory.generation,
+                    "annotations": {**one["annotations"], **_rotation(requests, name)},
+                },
+                "spec": one["spec"],
+                "status": self._memory.user_states.get(name, {}),
+            }
+            for name, one in found.items()
+        ]
+
+    @property
+    def claims(self) -> dict[str, UserClaim]:
+        """The claims on users, by user, from the memory."""
+        return user_claims_of(self._memory.user_claims)
+
+    @property
+    def any(self) -> bool:
+        """Whether the cluster has KRaftUsers, or users that are deleted with a former one."""
+        return bool(self.resources or self.claims)
+
+    def _declared(self, cluster: NamedCluster) -> DeclaredUsers:
+        """The declared users. All are valid, because an invalid file or request is refused."""
+        return users.declared(self.resources, cluster.name, self.claims.values(), internal_users(cluster))[0]
+
+    async def run(self, client: Client, broker: Address, cluster: NamedCluster) -> bool:
+        """Carry out a batch. Returns whether more work is due. Raises UnreachableError."""
+        self._cluster, declared, claims = cluster, self._declared(cluster), self.claims
+        due, rest = await users.UserPass(client, broker, self).run(declared, claims)
+        return due or rest is None
+
+    async def lines(self, client: Client, broker: Address, cluster: NamedCluster) -> list[str]:
+        """Messages about the planned changes, which are not carried out. Raises UnreachableError."""
+        declared, claims = self._declared(cluster), self.claims
+        seen = await look(client, broker, names_of(declared, claims))
+        return list(users.preview(declared, seen, claims))
+
+    # The keeper
+
+    async def remember(self, claims: Mapping[str, UserClaim]) -> None:
+        """Store the claims, durably."""
+        self._memory.user_claims = remembered_users(claims)
+        self._folder.remember(self._memory)
+
+    async def credentials(self, desired_users: Collection[DesiredUser]) -> Mapping[str, Credential]:
+        """Make missing and due credentials, and write their files."""
+        by_name = {one["metadata"]["name"]: one for one in self.resources}
+        return {one.resource: self._credential(by_name[one.resource], one) for one in desired_users}
+
+    def _credential(self, resource: Mapping[str, Any], desired: DesiredUser) -> Credential:
+        spec, cluster = KRaftUserSpec.model_validate(resource["spec"]), self._cluster
+        assert cluster is not None
+        listener = fitting_listener(cluster, spec)
+        if listener is None:
+            return Credential("", "NoListener", missing_listener(cluster, spec))
+        try:
+            issued = self._in_force(resource, desired, spec)
+            trusted = self._security_file(TRUST, TRUSTED) if has_tls(cluster, listener) else ""
+        except FileNotFoundError as error:
+            return Credential("", "SecretMissing", f"{error.filename} does not exist")
+        except CertificateError as error:
+            return Credential("", "AuthorityNotValid", str(error))
+        except ValueError as error:
+            return Credential("", "PasswordNotUsable", str(error))
+        access = Access(
+            self._bootstrap(listener.name),
+            desired.user,
+            desired.mechanism,
+            issued.text("password"),
+            trusted,
+            issued.text("user.crt"),
+            issued.text("user.key"),
+        )
+        folder = self._folder.user(desired.resource)
+        texts = {key: value.encode() for key, value in secret_data(access, str(folder)).items()}
+        for name, data in {**issued.data, **texts}.items():
+            _write(folder / name, data)
+        self._issued[desired.resource] = issued
+        return Credential(issued.id)
+
+    def _in_force(self, resource: Mapping[str, Any], desired: DesiredUser, spec: KRaftUserSpec) -> Issued:
+        """The credentials as they should be. Raises FileNotFoundError, CertificateError, ValueError."""
+        wanted, now, rotation = (
+            spec.authentication,
+            datetime.now(UTC),
+            resource["metadata"]["annotations"].get(ROTATE, ""),
+        )
+        if wanted.password_from is not None:
+            path = self._folder.security(wanted.password_from.secret) / wanted.password_from.key
+            password = path.read_bytes()
+            problem = password_problem(password)
+            if problem:
+                raise ValueError(f"the password in {path}: {problem}")
+            at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+            return Issued(f"{path}/{path.stat().st_mtime_ns}", by_issue.time_text(at), "", {"password": password})
+        before = self._stored(desired.resource)
+        if desired.mechanism:
+            if not by_issue.password_due(before, wanted, rotation, now):
+                assert before is not None
+                return before
+            made = by_issue.new_password(rotation, now)
+        else:
+            name = authority_name(CLIENTS)
+            authority = Authority(self._security_file(name, "ca.crt"), self._security_file(name, "ca.key"))
+            if not by_issue.certificate_due(before, desired.user, wanted, rotation, authority, now):
+                assert before is not None
+                return before
+            made = by_issue.new_certificate(desired.user, wanted, rotation, authority, now)
+        data = {key: base64.b64encode(value).decode() for key, value in made.data.items()}
+        stored = {"id": made.id, "at": made.at, "rotation": made.rotation, "data": data}
+        _write(self._folder.user(desired.resource) / CREDENTIALS, json.dumps(stored).encode())
+        return made
+
+    def _stored(self, resource: str) -> Issued | None:
+        """The credentials that were issued before. Raises ValueError if their file is damaged."""
+        path = self._folder.user(resource) / CREDENTIALS
+        try:
+            stored = json.loads(path.read_text())
+            data = {key: base64.b64decode(value) for key, value in stored["data"].items()}
+            return Issued(stored["id"], stored["at"], stored["rotation"], data)
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            text = "this is not the file of a user's credentials: restore it, or delete it to get new credentials"
+            raise ValueError(f"{path}: {text}") from None
+
+    def _security_file(self, name: str, file: str) -> str:
+        return (self._folder.security(name) / file).read_text()
+
+    async def passwords(self, resources: Collection[str]) -> Mapping[str, str]:
+        return {name: self._issued[name].text("password") for name in resources if name in self._issued}
+
+    async def report_states(self, states: Mapping[str, UserState]) -> None:
+        """Store the statuses, if they differ."""
+        now, found = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), {}
+        for one in self.resources:
+            name = one["metadata"]["name"]
+            found[name] = one["status"]
+            if name in states:
+                condition = users.condition(states[name], one, now)
+                found[name] = {**one["status"], **condition, **self._facts(one), "spec": digest(one["spec"])}
+        if found != self._memory.user_states:
+            self._memory.user_states = found
+            self._folder.remember(self._memory)
+
+    def _facts(self, resource: Mapping[str, Any]) -> dict[str, Any]:
+        issued = self._issued.get(resource["metadata"]["name"])
+        if issued is None:
+            return {}
+        expires = {} if issued.expires is None else {"expires": by_issue.time_text(issued.expires)}
+        return {"issued": issued.at, "rotation": issued.rotation, **expires}
+
+    async def gone(self, claims: Collection[UserClaim]) -> set[str]:
+        for claim in claims:
+            self._show(f"user {claim.user} is deleted with its password, ACLs and quotas: KRaftUser {claim.resource}")
+            shutil.rmtree(self._folder.user(claim.resource), ignore_errors=True)
+        return {claim.user for claim in claims}
+
+
+def _rotation(requests: Requests, name: str) -> dict[str, str]:
+    return {ROTATE: requests.rotations[name]} if name in requests.rotations else {}
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Replace a file atomically if it differs; only the user of this machine can read it."""
+    try:
+        if path.read_bytes() == data:
+            return
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

@@ -1,0 +1,255 @@
+"""KRaftUsers of one cluster: read what is declared, carry out a batch, report states.
+
+The reconciler and the supervisor of a local cluster call it after a pass that found brokers. `plan.users` decides,
+`apply.user_requests` speaks to the cluster. Passwords come from the keeper right before they are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, Protocol
+
+from pydantic import ValidationError
+
+from kraft_operator.api.problems import VERSIONS, problems, pruned
+from kraft_operator.api.user import CLUSTER, AclRule, KRaftUserSpec
+from kraft_operator.apply.user_requests import carry_out, look
+from kraft_operator.plan.model.record import UserClaim
+from kraft_operator.plan.users import (
+    ALLOW,
+    ANONYMOUS,
+    DENY,
+    Acl,
+    Credential,
+    DeclaredUsers,
+    DesiredUser,
+    Owners,
+    Unread,
+    UserPlan,
+    UserState,
+    names_of,
+    owners,
+    plan_users,
+)
+from kraft_protocol.client.aio import Address, Client, UnreachableError
+
+MECHANISMS: Final = {"ScramSha512": "SCRAM-SHA-512", "ScramSha256": "SCRAM-SHA-256", "MutualTls": ""}
+RESOURCE_TYPES: Final = {"Topic": 2, "Group": 3, "Cluster": 4, "TransactionalId": 5, "DelegationToken": 6, "User": 7}
+PATTERNS: Final = {"Literal": 3, "Prefixed": 4}
+OPERATIONS: Final = {
+    "All": 2,
+    "Read": 3,
+    "Write": 4,
+    "Create": 5,
+    "Delete": 6,
+    "Alter": 7,
+    "Describe": 8,
+    "ClusterAction": 9,
+    "DescribeConfigs": 10,
+    "AlterConfigs": 11,
+    "IdempotentWrite": 12,
+    "CreateTokens": 13,
+    "DescribeTokens": 14,
+    "TwoPhaseCommit": 15,
+}
+PERMISSIONS: Final = {"Allow": ALLOW, "Deny": DENY}
+
+
+def declared(
+    resources: Iterable[Mapping[str, Any]],
+    cluster: str,
+    claims: Iterable[UserClaim] = (),
+    internal: Collection[str] = (),
+) -> tuple[DeclaredUsers, dict[str, UserState]]:
+    """Read the KRaftUsers of a namespace for one cluster. Also returns the states of malformed resources.
+
+    `resources` must be all KRaftUsers of the namespace, because a user of a missing resource is deleted. `internal`
+    are the users of the cluster itself.
+    """
+    desired, unread, states = [], [], {}
+    there = set()
+    claimants = {(claim.resource, claim.uid) for claim in claims}
+    for one in resources:
+        metadata, spec = one["metadata"], one.get("spec") or {}
+        name, uid = metadata["name"], metadata.get("uid", "")
+        there.add((name, uid))
+        if "deletionTimestamp" in metadata:
+            continue
+        mine = spec.get("cluster")
+        if mine != cluster and (name, uid) not in claimants and isinstance(mine, str):
+            continue
+        wrong = pruned(KRaftUserSpec, spec)
+        try:
+            # Ignore unknown fields: they may belong to a later version of the definitions.
+            parsed = KRaftUserSpec.model_validate(spec, extra="ignore")
+        except ValidationError as error:
+            wrong = [*problems(error), *wrong]
+        if wrong:
+            states[name] = UserState(False, "NotUnderstood", "; ".join(wrong) + VERSIONS)
+            unread.append(Unread(name, str(spec.get("userName") or name)))
+        elif mine == cluster:
+            desired.append(desired_of(one, parsed))
+    names = frozenset({ANONYMOUS, *internal})
+    return DeclaredUsers(tuple(desired), tuple(unread), frozenset(there), names), states
+
+
+def desired_of(resource: Mapping[str, Any], spec: KRaftUserSpec) -> DesiredUser:
+    """What a valid resource wants."""
+    metadata, status = resource["metadata"], resource.get("status", {})
+    quotas = spec.quotas
+    wanted = {
+        "producer_byte_rate": quotas.producer_byte_rate,
+        "consumer_byte_rate": quotas.consumer_byte_rate,
+        "request_percentage": quotas.request_percentage,
+        "controller_mutation_rate": quotas.controller_mutation_rate,
+    }
+    return DesiredUser(
+        metadata["name"],
+        spec.user_name or metadata["name"],
+        MECHANISMS[spec.authentication.type],
+        spec.authentication.iterations,
+        frozenset(acl for rule in spec.acls for acl in acls_of(rule)),
+        {key: float(value) for key, value in wanted.items() if value is not None},
+        bool(spec.adopt),
+        bool(spec.exclusive),
+        metadata.get("uid", ""),
+        metadata.get("creationTimestamp", ""),
+        status.get("credential", ""),
+    )
+
+
+def acls_of(rule: AclRule) -> Iterable[Acl]:
+    """The ACLs of a rule, one for each operation."""
+    resource = rule.resource
+    for operation in rule.operations:
+        yield Acl(
+            RESOURCE_TYPES[resource.type],
+            resource.name or CLUSTER,
+            PATTERNS[resource.pattern],
+            rule.host,
+            OPERATIONS[operation],
+            PERMISSIONS[rule.permission],
+        )
+
+
+class Keeper(Protocol):
+    """Keeps claims and credentials between passes, and reports states."""
+
+    async def remember(self, claims: Mapping[str, UserClaim]) -> None:
+        """Record the claims. Called before anything in the cluster changes."""
+
+    async def credentials(self, desired_users: Collection[DesiredUser]) -> Mapping[str, Credential]:
+        """Make missing and due credentials. Returns those in force by the name of the resource."""
+
+    async def passwords(self, resources: Collection[str]) -> Mapping[str, str]:
+        """The passwords of these resources."""
+
+    async def report_states(self, states: Mapping[str, UserState]) -> None:
+        """Report states by the name of the resource."""
+
+    async def gone(self, claims: Collection[UserClaim]) -> set[str]:
+        """Return the users that certainly have no resource. Announces their deletion before it returns."""
+
+
+@dataclass(slots=True)
+class AtRest:
+    """The users of a resting cluster, as the last whole pass has left them."""
+
+    declared: DeclaredUsers
+    claims: Mapping[str, UserClaim]
+    credentials: Mapping[str, Credential]
+    states: Mapping[str, UserState]
+
+
+NOTHING: Final = AtRest(DeclaredUsers(), {}, {}, {})
+"""A cluster without users."""
+
+
+class UserPass(NamedTuple):
+    """One observation of the users, and one batch of changes."""
+
+    client: Client
+    broker: Address
+    keeper: Keeper
+
+    async def run(self, declared: DeclaredUsers, claims: Mapping[str, UserClaim]) -> tuple[bool, AtRest | None]:
+        """Observe, plan and carry out a batch. Raises UnreachableError.
+
+        Returns whether another pass is due soon, and the users if nothing was to be done.
+        """
+        seen = await look(self.client, self.broker, names_of(declared, claims))
+        owned = owners(declared, seen, claims)
+        credentials = await self.keeper.credentials(owned.by_user.values())
+        plan = plan_users(declared, owned, seen, claims, credentials)
+        if plan.claims != claims:
+            await self.keeper.remember(plan.claims)
+        if plan.gone:
+            gone = await self.keeper.gone([claims[user] for user in plan.gone])
+            plan.gone = {user: change for user, change in plan.gone.items() if user in gone}
+        if not plan.count:
+            await self.keeper.report_states(plan.states)
+            # No watch shows Secrets, so a problem with one must be looked at again.
+            rests = plan.claims == claims and not any(one.reason for one in credentials.values())
+            return plan.claims != claims, AtRest(declared, claims, credentials, plan.states) if rests else None
+        refused = await self._change(plan, owned)
+        await self.keeper.report_states(_changed(plan, owned, credentials, refused))
+        return plan.count > len(refused), None
+
+    async def _change(self, plan: UserPlan, owned: Owners) -> Mapping[str, str]:
+        setting = {user: owned.by_user[user].resource for user, change in plan.changes.items() if change.upsert}
+        passwords = await self.keeper.passwords(setting.values()) if setting else {}
+        by_user = {user: passwords[resource] for user, resource in setting.items() if resource in passwords}
+        return await carry_out(self.client, self.broker, {**plan.gone, **plan.changes}, by_user)
+
+
+def _changed(
+    plan: UserPlan, owned: Owners, credentials: Mapping[str, Credential], refused: Mapping[str, str]
+) -> dict[str, UserState]:
+    """The states after a batch: refusals, and the ids of the passwords that the cluster has now."""
+    states = dict(plan.states)
+    for user, change in plan.changes.items():
+        resource = owned.by_user[user].resource
+        if user in refused:
+            states[resource] = replace(states[resource], ready=False, reason="Refused", message=refused[user])
+        elif change.upsert:
+            states[resource] = replace(states[resource], sent=credentials[resource].id)
+    return states
+
+
+async def steady(client: Client, broker: Address | None, rest: AtRest) -> bool:
+    """Whether the users are certainly still as the last whole pass has left them."""
+    if rest is NOTHING or broker is None:
+        return rest is NOTHING
+    try:
+        seen = await look(client, broker, names_of(rest.declared, rest.claims))
+    except UnreachableError:
+        return False
+    plan = plan_users(rest.declared, owners(rest.declared, seen, rest.claims), seen, rest.claims, rest.credentials)
+    return not plan.count and plan.claims == rest.claims and plan.states == rest.states
+
+
+def preview(declared: DeclaredUsers, seen: Any, claims: Mapping[str, UserClaim]) -> Sequence[str]:
+    """Messages about the changes that a pass would make. Passwords count as unchanged."""
+    owned = owners(declared, seen, claims)
+    known = {one.resource: Credential(one.sent or "new") for one in owned.by_user.values()}
+    return plan_users(declared, owned, seen, claims, known).lines
+
+
+def condition(state: UserState, resource: Mapping[str, Any], now: str) -> dict[str, Any]:
+    """The parts of a resource's status that follow from a state, with the time of its condition's last change."""
+    was: Mapping[str, Any] = resource.get("status", {})
+    generation = resource["metadata"].get("generation", 0)
+    value = "True" if state.ready else "False"
+    before: Mapping[str, Any] = next(iter(was.get("conditions", ())), {})
+    since = before.get("lastTransitionTime", now) if before.get("status") == value else now
+    ready = {
+        "type": "Ready",
+        "status": value,
+        "reason": state.reason,
+        "message": state.message[:4000],
+        "lastTransitionTime": since,
+        "observedGeneration": generation,
+    }
+    found = {"observedGeneration": generation, "conditions": [ready]}
+    return found if state.sent is None else {**found, "credential": state.sent}

@@ -1,0 +1,41 @@
+"""Names that certificates have in common: of stored objects, of files, and of the nodes and the operator themselves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CLUSTER: Final = "cluster"
+CLIENTS: Final = "clients"
+"""The two authorities."""
+KEYS: Final = "node.pem"
+"""Key and certificate of a node."""
+CLUSTER_TRUST: Final = "cluster-ca.pem"
+CLIENTS_TRUST: Final = "clients-ca.pem"
+TRUST: Final = "trust"
+"""The public object with the certificates that clients of the cluster trust."""
+TRUSTED: Final = "ca.crt"
+NODE: Final = "node"
+OPERATOR: Final = "operator"
+
+
+def authority_name(name: str) -> str:
+    """The stored name of an authority."""
+    return f"{name}-ca"
+
+
+def node_name(node_id: int) -> str:
+    """The stored name of a node's files."""
+    return f"{node_id}-tls"
+
+
+def subject(role: str, cluster: str, namespace: str) -> dict[str, str]:
+    """The subject of a node's or the operator's certificate.
+
+    All nodes have the same, so a new node is a super user without a change of the others.
+    """
+    return {"CN": role, "OU": cluster, "O": namespace}
+
+
+def principal(role: str, cluster: str, namespace: str) -> str:
+    """The principal of such a certificate."""
+    return "User:" + ",".join(f"{key}={value}" for key, value in subject(role, cluster, namespace).items())

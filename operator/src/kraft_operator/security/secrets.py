@@ -1,0 +1,242 @@
+"""Certificates on Kubernetes: the Secrets and the ConfigMap of a cluster, and what a pass does with them.
+
+`prepare` gives the operator's client its certificate, before the nodes are observed. `keep` brings all certificates to
+what they should be, before each plan. A Secret that cannot be read ends the pass: unknown is not absent.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kraft_operator.api.base import GROUP
+from kraft_operator.api.template import NODE_CONTAINER
+from kraft_operator.apply.kubernetes import InTheWayError, NotYetError
+from kraft_operator.kube.client import Api
+from kraft_operator.observe.cluster import Found, ListedObjects
+from kraft_operator.plan.model.record import Record
+from kraft_operator.security.authorities import Proof, State
+from kraft_operator.security.certificates import CertificateError
+from kraft_operator.security.client import OperatorTls, ask_nodes
+from kraft_operator.security.keeper import Kept, keep, seen
+from kraft_operator.security.names import CLIENTS, CLUSTER, NODE, TRUST, authority_name, subject
+from kraft_operator.security.wanted import needs_of
+from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, NamedCluster
+from kraft_operator.specs.security import authentication, has_tls, names
+from kraft_operator.specs.storage import owned
+from kraft_protocol.client.aio import Address
+from kraft_protocol.client.security import ClientSecurity
+
+APP: Final = "kraftcluster-tls"
+"""The label `app.kubernetes.io/name` of Secrets and of the ConfigMap."""
+GRANT: Final = f"{GROUP}/authority"
+"""The label of a Secret that `spec.security` may name: `allowed`. Its author may have no right to read Secrets."""
+
+Object = dict[str, Any]
+
+
+class SecretStore:
+    """The `Store` of one cluster, for one pass. Writes fail if another writer has changed the object since."""
+
+    def __init__(self, api: Api, cluster: NamedCluster) -> None:
+        self._api = api
+        self._cluster = cluster
+        self._there: dict[str, Object] = {}
+
+    async def load(self) -> None:
+        """Read all objects. Raises ApiError."""
+        selector = f"{INSTANCE}={self._cluster.name},app.kubernetes.io/name={APP}"
+        found = await self._api.list("Secret", self._cluster.namespace, selector)
+        self._there = {one["metadata"]["name"]: one for one in found}
+        for logical in (TRUST, authority_name(CLUSTER), authority_name(CLIENTS)):
+            name = self._name(logical)
+            if name not in self._there:  # whoever removed the labels did not remove the object
+                one = await self._api.get(_kind(logical), self._cluster.namespace, name)
+                if one is not None:
+                    self._there[name] = one
+
+    def _name(self, logical: str) -> str:
+        return f"{self._cluster.name}-{logical}"
+
+    async def read(self, name: str) -> Mapping[str, str] | None:
+        """Raises InTheWayError, NotYetError and CertificateError."""
+        there = self._there.get(self._name(name))
+        if there is None:
+            return None
+        metadata = there["metadata"]
+        labels = metadata.get("labels", {})
+        if (labels.get(INSTANCE), labels.get(MANAGED_BY)) != (self._cluster.name, MANAGER):
+            raise InTheWayError(_kind(name), metadata["name"])
+        owners = {one["uid"] for one in metadata.get("ownerReferences", ())}
+        if "deletionTimestamp" in metadata or not owners <= {self._cluster.uid}:
+            raise NotYetError(f"{_kind(name)} {metadata['name']} belongs to a deleted KRaftCluster and is not gone yet")
+        return _texts(there) if _kind(name) == "Secret" else dict(there.get("data", {}))
+
+    async def given(self, secret: str) -> Mapping[str, str] | None:
+        """Raises ApiError and CertificateError."""
+        there = await self._api.get("Secret", self._cluster.namespace, secret)
+        if there is None:
+            return None
+        if there["metadata"].get("labels", {}).get(GRANT) != "allowed":
+            raise CertificateError(f"an administrator must label it {GRANT}=allowed")
+        return _texts(there)
+
+    async def write(self, name: str, data: Mapping[str, str]) -> None:
+        """Raises ApiError, 409 if another writer has changed the object."""
+        full, kind = self._name(name), _kind(name)
+        texts = dict(data) if kind == "ConfigMap" else {key: _encoded(text) for key, text in data.items()}
+        there = self._there.get(full)
+        if there is None:
+            body = {"apiVersion": "v1", "kind": kind, "metadata": self._metadata(name), "data": texts}
+            self._there[full] = await self._api.create(body | ({"type": "Opaque"} if kind == "Secret" else {}))
+            return
+        gone = dict.fromkeys(key for key in there.get("data", {}) if key not in texts)
+        version = {"resourceVersion": there["metadata"]["resourceVersion"]}
+        patch = {"metadata": version, "data": {**texts, **gone}}
+        self._there[full] = await self._api.patch(kind, self._cluster.namespace, full, patch)
+
+    async def own(self) -> None:
+        """Let authorities outlive the resource as volumes do, and let all else go with it. Raises ApiError."""
+        for name in (authority_name(CLUSTER), authority_name(CLIENTS)):
+            there = self._there.get(self._name(name))
+            wanted = self._owners(name)
+            if there is not None and there["metadata"].get("ownerReferences", []) != wanted:
+                version = {"resourceVersion": there["metadata"]["resourceVersion"]}
+                patch = {"metadata": {**version, "ownerReferences": wanted}}
+                full = self._name(name)
+                self._there[full] = await self._api.patch("Secret", self._cluster.namespace, full, patch)
+
+    async def drop(self, nodes: set[str]) -> None:
+        """Delete the certificates of nodes that are not among `nodes`. Raises ApiError."""
+        for full, one in list(self._there.items()):
+            logical = full.removeprefix(f"{self._cluster.name}-")
+            number = logical.removesuffix("-tls")
+            mine = any(owner["uid"] == self._cluster.uid for owner in one["metadata"].get("ownerReferences", ()))
+            if mine and logical.endswith("-tls") and number.isdecimal() and logical not in nodes:
+                await self._api.delete("Secret", self._cluster.namespace, full, one["metadata"]["uid"])
+                del self._there[full]
+
+    def _metadata(self, name: str) -> Object:
+        labels = {INSTANCE: self._cluster.name, MANAGED_BY: MANAGER, "app.kubernetes.io/name": APP}
+        found: Object = {"name": self._name(name), "namespace": self._cluster.namespace, "labels": labels}
+        owners = self._owners(name)
+        return {**found, "ownerReferences": owners} if owners else found
+
+    def _owners(self, name: str) -> list[Object]:
+        """An authority stays if any volume stays: the record outlives the resource then, and knows it."""
+        stays = name in {authority_name(CLUSTER), authority_name(CLIENTS)}
+        return [] if stays and not all(map(owned, self._cluster.spec.node_pools)) else self._cluster.owner()
+
+
+def _kind(logical: str) -> str:
+    return "ConfigMap" if logical == TRUST else "Secret"
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _texts(secret: Mapping[str, Any]) -> dict[str, str]:
+    """The entries of a Secret. Raises CertificateError if one is no text."""
+    try:
+        return {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
+    except (binascii.Error, UnicodeDecodeError):
+        raise CertificateError(f"Secret {secret['metadata']['name']} has an entry that is no text") from None
+
+
+class ClusterSecurity:
+    """The certificates of one cluster, and of the operator's client. It is kept between passes."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.names: dict[str, str] = {}
+        """The host of each node by the address of its pod."""
+        self.client = ClientSecurity(names=self.names)
+        self._store: SecretStore | None = None
+
+    async def prepare(self, cluster: NamedCluster) -> None:
+        """Read the Secrets, and give the client its certificate. Raises ApiError."""
+        self._store = None
+        if not cluster.secure:
+            self.client.tls = None
+            return
+        if not isinstance(self.client.tls, OperatorTls):
+            self.client.tls = OperatorTls(cluster.name, cluster.namespace)
+        self._store = SecretStore(self._api, cluster)
+        await self._store.load()
+        self._take((await seen(self._store)).states)
+
+    def _take(self, states: Mapping[str, State]) -> None:
+        if CLUSTER in states and isinstance(self.client.tls, OperatorTls):
+            with contextlib.suppress(CertificateError):  # of an expired authority; `keep` reports it
+                self.client.tls.use(states[CLUSTER], datetime.now(UTC))
+
+    async def keep(
+        self,
+        cluster: NamedCluster,
+        annotations: Mapping[str, str],
+        record: Record,
+        found: Found | None,
+        listed: ListedObjects,
+    ) -> Kept:
+        """Bring all certificates to what they should be. Raises ApiError, InTheWayError, NotYetError."""
+        if self._store is None:
+            return Kept()
+        now = datetime.now(UTC)
+
+        async def prove(name: str, state: State) -> Proof:
+            lacks = [i for i in listed.pods if found is None or not _answers(found, i)]
+            if lacks:
+                text = f"node {lacks[0]} is not ready"
+                return Proof(text, text)
+            role = subject(NODE, cluster.name, cluster.namespace)
+            trusting, presenting = _addresses(cluster, listed, name)
+            return await ask_nodes(name, state, trusting, presenting, role, now)
+
+        hosts = {
+            node.id: names(cluster, node.id, node.broker, outside_of(cluster, node.id, listed)) for node in record.nodes
+        }
+        kept = await keep(self._store, needs_of(cluster, annotations, hosts, record.authorities), now, prove)
+        self._take(kept.states)
+        await self._store.own()
+        await self._store.drop({f"{node.id}-tls" for node in record.nodes} | {f"{i}-tls" for i in listed.pods})
+        return kept
+
+
+def _answers(found: Found, node_id: int) -> bool:
+    pod = found.kube.pods.get(node_id)
+    return pod is not None and pod.running and pod.ready
+
+
+def _addresses(
+    cluster: NamedCluster, listed: ListedObjects, name: str
+) -> tuple[dict[int, list[Address]], dict[int, list[Address]]]:
+    """By node: the listeners that authenticate clients by the authority `name`, and all listeners with TLS."""
+    trusting: dict[int, list[Address]] = {}
+    presenting: dict[int, list[Address]] = {}
+    clients = {one.port for one in cluster.spec.listeners if authentication(cluster, one) == "MutualTls"}
+    encrypted = {one.port for one in cluster.spec.listeners if has_tls(cluster, one)}
+    ours = {one.port for one in cluster.spec.listeners}
+    for node_id, pod in listed.pods.items():
+        address = pod.get("status", {}).get("podIP", "")
+        container = next(one for one in pod["spec"]["containers"] if one["name"] == NODE_CONTAINER)
+        ports = {one["containerPort"] for one in container["ports"] if one["name"] != "metrics"}
+        asked = ports & clients if name == CLIENTS else ports - ours
+        trusting[node_id] = [Address(address, port) for port in sorted(asked)]
+        presenting[node_id] = [Address(address, port) for port in sorted((ports - ours) | (ports & encrypted))]
+    return trusting, presenting
+
+
+def outside_of(cluster: NamedCluster, node_id: int, listed: ListedObjects) -> set[str]:
+    """Hosts and addresses outside of Kubernetes by which clients reach a broker, as far as they are known."""
+    found: set[str] = set()
+    for listener in cluster.external:
+        for service in (cluster.external_service(node_id, listener.name), f"{cluster.name}-{listener.name}"):
+            found |= listed.addresses.get(service, frozenset())
+    by_machine = any(one.type == "NodePort" and not one.host for one in cluster.external)
+    machine = listed.pods.get(node_id, {}).get("status", {}).get("hostIP", "")
+    return found | ({machine} if by_machine and machine else set())

@@ -1,0 +1,143 @@
+"""What `spec.security` means for a node: the protocol of each listener, its keys and files, and who is a super user.
+
+The listener of the nodes and the one of the controllers trust the cluster's authority alone, and listeners for clients
+that of the clients alone. So no certificate of a client opens the way of the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kraft_operator.api.cluster import Listener
+from kraft_operator.security.names import (
+    CLIENTS_TRUST,
+    CLUSTER_TRUST,
+    KEYS,
+    NODE,
+    OPERATOR,
+    node_name,
+    principal,
+)
+from kraft_operator.specs.cluster import NamedCluster, listener_name
+
+FOLDER: Final = "/etc/kraft-tls"
+VOLUME: Final = "tls"
+READABLE: Final = 0o444
+"""The mode of the files: only the pod's own processes see them."""
+LATER: Final = ("tls", "authentication", "annotations", "source_ranges", "load_balancer_class")
+"""Fields of listeners that operators without TLS did not have."""
+COMMON_NAME: Final = "RULE:^CN=([^,]+)(,.*)?$/$1/"
+"""The user of a client's certificate is its common name. No user has the name of a node: that is a whole subject."""
+AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+SCRAM: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
+"""The second one is for clients that know no other."""
+REAUTH: Final = "connections.max.reauth.ms"
+REAUTH_MS: Final = "3600000"
+"""Clients with passwords authenticate again within an hour."""
+SCRAM_ENTRY: Final = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+
+
+def has_tls(cluster: NamedCluster, listener: Listener) -> bool:
+    """Whether a listener encrypts."""
+    return cluster.secure if listener.tls is None else listener.tls
+
+
+def authentication(cluster: NamedCluster, listener: Listener) -> str:
+    """How clients of a listener authenticate."""
+    return listener.authentication or ("MutualTls" if has_tls(cluster, listener) else "Anonymous")
+
+
+def protocol(cluster: NamedCluster, listener: Listener) -> str:
+    """Kafka's security protocol of a listener."""
+    by_password = authentication(cluster, listener) == "ScramSha512"
+    if has_tls(cluster, listener):
+        return "SASL_SSL" if by_password else "SSL"
+    return "SASL_PLAINTEXT" if by_password else "PLAINTEXT"
+
+
+def protocol_map(cluster: NamedCluster, controllers: str) -> str:
+    """`listener.security.protocol.map`, with the controllers' listener last."""
+    found = [f"{listener_name(one)}:{protocol(cluster, one)}" for one in cluster.listeners]
+    return ",".join([*found, f"{controllers}:{'SSL' if cluster.secure else 'PLAINTEXT'}"])
+
+
+def properties(cluster: NamedCluster, folder: str) -> dict[str, str]:
+    """The keys of TLS, authentication and permissions; `folder` has the node's files. Empty without TLS."""
+    security = cluster.spec.security
+    if security is None or not cluster.secure:
+        return {}
+    found = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": f"{folder}/{KEYS}",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": f"{folder}/{CLUSTER_TRUST}",
+        "ssl.client.auth": "required",
+        # An address outside may go, and the certificate with it; the subject never changes.
+        "ssl.allow.san.changes": "true",
+    }
+    for listener in cluster.spec.listeners:
+        found |= _of_listener(cluster, listener, folder)
+    if security.authorization == "Acls":
+        own = [principal(role, cluster.name, cluster.namespace) for role in (NODE, OPERATOR)]
+        users = [f"User:{name}" for name in security.super_users]
+        found |= {"authorizer.class.name": AUTHORIZER, "super.users": ";".join([*own, *users])}
+    return found
+
+
+def defaults(cluster: NamedCluster) -> dict[str, str]:
+    """Keys that hold unless `config` has them: a former password ends in a known time, also on open connections."""
+    by_password = any(authentication(cluster, one) == "ScramSha512" for one in cluster.spec.listeners)
+    return {REAUTH: REAUTH_MS} if by_password else {}
+
+
+def _of_listener(cluster: NamedCluster, listener: Listener, folder: str) -> dict[str, str]:
+    prefix = f"listener.name.{listener_name(listener).lower()}."
+    by = authentication(cluster, listener)
+    found = {}
+    if has_tls(cluster, listener):
+        found[f"{prefix}ssl.client.auth"] = "required" if by == "MutualTls" else "none"
+        found[f"{prefix}ssl.truststore.location"] = f"{folder}/{CLIENTS_TRUST}"
+    if by == "MutualTls":
+        found[f"{prefix}ssl.principal.mapping.rules"] = COMMON_NAME
+    elif by == "ScramSha512":
+        found[f"{prefix}sasl.enabled.mechanisms"] = ",".join(SCRAM)
+        found |= {f"{prefix}{mechanism.lower()}.sasl.jaas.config": SCRAM_ENTRY for mechanism in SCRAM}
+    return found
+
+
+# Parts of pods
+
+
+def volumes(cluster: NamedCluster, node_id: int) -> list[dict[str, Any]]:
+    """The volume with the files of a node. The kubelet replaces them while the pod runs."""
+    if not cluster.secure:
+        return []
+    secret = {"secretName": f"{cluster.name}-{node_name(node_id)}", "defaultMode": READABLE}
+    return [{"name": VOLUME, "secret": secret}]
+
+
+def mounts(cluster: NamedCluster) -> list[dict[str, Any]]:
+    """The mount of this volume."""
+    return [{"name": VOLUME, "mountPath": FOLDER, "readOnly": True}] if cluster.secure else []
+
+
+# Names of certificates
+
+
+def names(cluster: NamedCluster, node_id: int, is_broker: bool, outside: Iterable[str] = ()) -> set[str]:
+    """The hosts and addresses that a node's certificate is valid for. `outside`: those given by Kubernetes."""
+    found = set(_in_kubernetes(cluster, f"{cluster.node(node_id)}.{cluster.nodes_service}"))
+    found.add(cluster.node(node_id))
+    if is_broker:
+        services = [f"{cluster.name}-bootstrap", *(f"{cluster.name}-{one.name}" for one in cluster.external)]
+        for service in services:
+            found.update(_in_kubernetes(cluster, service))
+        found.update(one.host for one in cluster.external if one.host)
+        found.update(host for host in outside if host and "$" not in host)
+    return found
+
+
+def _in_kubernetes(cluster: NamedCluster, host: str) -> list[str]:
+    space = f"{host}.{cluster.namespace}"
+    return [host, space, f"{space}.svc", f"{space}.svc.cluster.local"]

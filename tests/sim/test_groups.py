@@ -1,0 +1,57 @@
+"""Consumer groups of a cluster under some seeds of faults; `make sim-groups SEEDS=n` runs more."""
+
+from __future__ import annotations
+
+from kraft_node.testing.checker import Checker
+from kraft_node.testing.groups.ownership import Ownership
+from kraft_node.testing.world import World
+from tests.sim.seeds import checked
+
+KIND = "groups"
+SEEDS = 12
+PARTITION = ("t", 0)
+
+
+def test_no_law_is_broken() -> None:
+    acknowledged = read = 0
+    for seed in range(SEEDS):
+        result = checked(seed, KIND)
+        acknowledged += result.acknowledged
+        read += result.read
+    assert acknowledged > 500, "producers got on"
+    assert read > 3000, "members read"
+
+
+def owners() -> Ownership:
+    return Ownership(Checker(World(1)), "g", has_epochs=True)
+
+
+def test_overlapping_tenures_of_two_members_break_the_law() -> None:
+    own = owners()
+    own.told("a", [PARTITION], 100)
+    own.confirmed("a", 300)
+    own.told("b", [PARTITION], 200)
+    own.confirmed("b", 400)
+    own.judge()
+    assert [finding.law for finding in own.checker.findings] == ["owners"]
+
+
+def test_a_tenure_ends_with_the_last_confirmation() -> None:
+    own = owners()
+    own.told("a", [PARTITION], 100)
+    own.confirmed("a", 150)
+    own.told("b", [PARTITION], 200)
+    own.confirmed("b", 400)
+    own.told("a", [], 500)
+    own.judge()
+    assert own.checker.findings == []
+    assert own.tenures == 2
+
+
+def test_two_owners_in_one_epoch_break_the_law() -> None:
+    own = owners()
+    own.assigned_in(5, "a", [PARTITION])
+    own.assigned_in(6, "b", [PARTITION])
+    assert own.checker.findings == []
+    own.assigned_in(5, "b", [PARTITION])
+    assert [finding.law for finding in own.checker.findings] == ["epoch owner"]

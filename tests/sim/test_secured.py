@@ -1,0 +1,18 @@
+"""Clusters with SASL on all listeners under some seeds of faults; `make sim-secured SEEDS=n` runs more."""
+
+from __future__ import annotations
+
+from tests.sim.seeds import checked
+
+KIND = "secured"
+SEEDS = 10
+
+
+def test_nobody_unknown_is_served_and_known_clients_get_on() -> None:
+    acknowledged = read = 0
+    for seed in range(SEEDS):
+        result = checked(seed, KIND)
+        acknowledged += result.acknowledged
+        read += result.read
+    assert acknowledged > 300, "producers got on"
+    assert read > 1000, "consumers read"

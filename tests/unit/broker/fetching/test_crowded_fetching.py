@@ -1,0 +1,52 @@
+"""Thousands of fetches that wait for one partition: the cost of an append, and the answer to each fetch."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from kraft_protocol.records.batch import build_batch
+from tests.unit.broker.fetching.test_fetching import Rig, rows
+from tests.unit.broker.world import topic_records
+
+
+@pytest.fixture
+def rig() -> Rig:
+    made = Rig()
+    made.commit(topic_records("a", 1))
+    return made
+
+
+def test_an_append_costs_the_same_with_thousands_of_waiting_fetches(rig: Rig) -> None:
+    for _ in range(2000):
+        assert rig.fetch(("a", 0, 0), max_wait_ms=10_000) is None
+    calls = 0
+
+    def note(_frame: Any, event: str, _arg: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(note)
+    try:
+        rig.append("a")
+    finally:
+        sys.setprofile(None)
+    assert calls < 500
+    rig.loop.run()
+    assert len(rig.client.answers) == 2000
+    assert all(rows(answer)["a", 0].records for answer in rig.client.answers)
+
+
+def test_waiting_fetches_count_bytes_appended_before_their_turn(rig: Rig) -> None:
+    size = len(build_batch([(None, b"x" * 10)], timestamp=5))
+    for _ in range(20):
+        assert rig.fetch(("a", 0, 0), max_wait_ms=10_000, min_bytes=3 * size) is None
+    rig.append("a")
+    rig.append("a")
+    rig.loop.run()
+    assert not rig.client.answers
+    rig.append("a")
+    rig.loop.run()
+    assert len(rig.client.answers) == 20

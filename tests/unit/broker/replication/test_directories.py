@@ -1,0 +1,78 @@
+"""Directory assignments reach the controller, once each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kraft_node.broker.directories import GATHER_MS, RETRY_MS, DirectoryAssignments
+from kraft_protocol.errors import ErrorCode
+from kraft_protocol.wire.messages import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from tests.unit.broker.world import Controller, Loop, topic_id
+
+D1, D2 = topic_id(901), topic_id(902)
+
+
+def content(request: Any) -> set[tuple[bytes, bytes, int]]:
+    return {
+        (directory.id, topic.topic_id, partition.partition_index)
+        for directory in request.directories
+        for topic in directory.topics
+        for partition in topic.partitions
+    }
+
+
+def test_assignments_gather_and_are_sent_once() -> None:
+    loop, controller = Loop(), Controller()
+    assignments = DirectoryAssignments(1, lambda: 9, controller, loop, lambda: True)
+    assignments.note(topic_id(1), 0, D1)
+    assignments.note(topic_id(1), 1, D2)
+    assignments.note(topic_id(2), 0, D1)
+    assert controller.sent == []
+    loop.run(GATHER_MS)
+    sent = controller.take(AssignReplicasToDirsRequest)
+    assert (sent.request.broker_id, sent.request.broker_epoch) == (1, 9)
+    assert content(sent.request) == {(D1, topic_id(1), 0), (D2, topic_id(1), 1), (D1, topic_id(2), 0)}
+    sent.answer(AssignReplicasToDirsResponse())
+    loop.run(60_000)
+    assert controller.sent == []
+    assert not assignments.pending
+
+
+def test_a_refused_assignment_is_retried_with_newer_changes() -> None:
+    loop, controller = Loop(), Controller()
+    assignments = DirectoryAssignments(1, lambda: 9, controller, loop, lambda: True)
+    assignments.note(topic_id(1), 0, D1)
+    loop.run(GATHER_MS)
+    assignments.note(topic_id(1), 0, D2)
+    controller.take(AssignReplicasToDirsRequest).answer(
+        AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    )
+    loop.run(RETRY_MS)
+    sent = controller.take(AssignReplicasToDirsRequest)
+    assert content(sent.request) == {(D2, topic_id(1), 0)}
+    sent.answer(AssignReplicasToDirsResponse())
+    assert not assignments.pending
+
+
+def test_a_change_during_a_request_is_sent_in_the_next() -> None:
+    loop, controller = Loop(), Controller()
+    assignments = DirectoryAssignments(1, lambda: 9, controller, loop, lambda: True)
+    assignments.note(topic_id(1), 0, D1)
+    loop.run(GATHER_MS)
+    assignments.note(topic_id(1), 0, D2)
+    controller.take(AssignReplicasToDirsRequest).answer(AssignReplicasToDirsResponse())
+    loop.run(GATHER_MS)
+    assert content(controller.take(AssignReplicasToDirsRequest).request) == {(D2, topic_id(1), 0)}
+
+
+def test_assignments_wait_for_a_metadata_version_that_supports_them() -> None:
+    loop, controller = Loop(), Controller()
+    levels = [16]
+    assignments = DirectoryAssignments(1, lambda: 9, controller, loop, lambda: levels[-1] >= 17)
+    assignments.note(topic_id(1), 0, D1)
+    loop.run(60_000)
+    assert controller.sent == []
+    levels.append(17)
+    assignments.metadata_version_changed()
+    loop.run(GATHER_MS)
+    assert content(controller.take(AssignReplicasToDirsRequest).request) == {(D1, topic_id(1), 0)}

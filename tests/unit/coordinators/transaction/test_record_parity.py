@@ -1,0 +1,59 @@
+"""Our records of `__transaction_state` against Apache Kafka's own class: the same bytes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kraft_node.broker.coordinators.transaction.records import decode_record, encode_name, encode_values
+from kraft_node.broker.coordinators.transaction.states import State, Values
+from tests.peer import run_java
+
+STORED = [state for state in State if state not in (State.DEAD, State.PREPARE_EPOCH_FENCE)]
+
+
+def drawn(rng: random.Random, version: int) -> Values:
+    state = rng.choice(STORED)
+    partitions = frozenset() if state is State.EMPTY else frozenset({("topic", rng.randrange(9))} - {("topic", 0)})
+    return Values(
+        rng.getrandbits(60),
+        rng.randrange(2**15),
+        rng.randrange(1, 2**31),
+        state,
+        partitions,
+        rng.choice([-1, rng.getrandbits(41)]),
+        rng.getrandbits(41),
+        previous_producer_id=rng.choice([-1, rng.getrandbits(60)]) if version else -1,
+        next_producer_id=rng.choice([-1, -1, rng.getrandbits(60)]) if version else -1,
+        client_version=rng.choice([0, 2]) if version else 0,
+    )
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_record_is_read_back_as_it_was_written(version: int) -> None:
+    rng = random.Random(version)
+    for _ in range(200):
+        values = drawn(rng, version)
+        assert decode_record(encode_name("größe"), encode_values(values, version)) == ("größe", values)
+    assert decode_record(encode_name("t"), None) == ("t", None)
+
+
+@pytest.mark.peer
+def test_our_records_are_kafkas() -> None:
+    rng = random.Random(7)
+    lines, ours = [], []
+    for number in range(300):
+        version = number % 3
+        values = drawn(rng, version)
+        name = rng.choice(["t", "größe", "x" * 300, "app-0_1"])
+        fields = (
+            *(name, version, values.state.value, values.producer_id, values.previous_producer_id),
+            *(values.next_producer_id, values.epoch, values.timeout_ms, values.update_ms, values.start_ms),
+            values.client_version,
+            *(f"{topic}:{index}" for topic, index in values.partitions),
+        )
+        lines.append(" ".join(map(str, fields)))
+        ours.append(f"{encode_name(name).hex()} {encode_values(values, version).hex()}")
+    answers = run_java("tests/java/TransactionRecordOracle.java", stdin="\n".join(lines).encode()).stdout.decode()
+    assert answers.splitlines() == ours

@@ -1,0 +1,136 @@
+"""After a kill without a reboot only the tail of a log is scanned, after a reboot the whole log."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft_node.log import names
+from kraft_node.log.config import make_config
+from kraft_node.log.log import Log
+from kraft_node.log.manager.log_manager import LogManager
+from kraft_node.log.recovery import opening, walking
+from tests.unit.log.node import ID, Node
+from tests.unit.log.world import NOW, batch, values
+
+CONFIG = make_config({"internal.segment.bytes": "4000", "index.interval.bytes": "100"})
+BATCHES = 200
+
+
+def started(node: Node) -> LogManager:
+    manager = node.start(lambda _: CONFIG)
+    for directory in manager.directories:
+        directory.pending_index_bytes = 0
+    return manager
+
+
+def killed_node() -> Node:
+    """A node whose log has several segments, four leader epochs and a producer, killed before any flush."""
+    node = Node()
+    log = started(node).create("t", 0, ID)
+    for number in range(BATCHES):
+        how = {"producer_id": 1, "producer_epoch": 0, "base_sequence": number, "timestamp": NOW + number}
+        log.append_as_leader(batch(b"%d" % number, **how), number // 60, NOW)
+    node.kill()
+    return node
+
+
+def check(log: Log) -> None:
+    assert values(log) == [b"%d" % number for number in range(BATCHES)]
+    assert log.leader_epochs.entries() == [(0, 0), (1, 60), (2, 120), (3, 180)]
+    again = batch(b"199", producer_id=1, producer_epoch=0, base_sequence=BATCHES - 1, timestamp=NOW + 199)
+    assert log.append_as_leader(again, 3, NOW).is_duplicate
+    assert log.offset_for_timestamp(NOW + 150) == (NOW + 150, 150)
+
+
+def walked_from(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The recovery points at which log scans begin."""
+    seen: list[int] = []
+    recover = walking.recover
+
+    def record(log: Log, compacted_below: int, **how: bool) -> int:
+        seen.append(log.recovery_point)
+        return recover(log, compacted_below, **how)
+
+    monkeypatch.setattr(walking, "recover", record)
+    monkeypatch.setattr(opening, "recover", record)
+    return seen
+
+
+def test_a_killed_log_is_scanned_from_its_last_index_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = killed_node()
+    seen = walked_from(monkeypatch)
+    log = started(node).get("t", 0)
+    assert log is not None
+    assert seen == [seen[0]]
+    assert seen[0] > BATCHES - 5
+    check(log)
+
+
+def test_a_log_is_scanned_whole_after_a_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = killed_node()
+    node.disk.sync_all()
+    node.disk.lose_power()
+    seen = walked_from(monkeypatch)
+    log = started(node).get("t", 0)
+    assert log is not None
+    assert seen == [0]
+    check(log)
+
+
+def test_a_copied_directory_is_scanned_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = killed_node()
+    monkeypatch.setattr(node.disk, "identity", lambda _path: "another inode")
+    seen = walked_from(monkeypatch)
+    log = started(node).get("t", 0)
+    assert log is not None
+    assert seen == [0]
+    check(log)
+
+
+def test_a_kill_during_recovery_after_a_reboot_causes_another_whole_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = killed_node()
+    node.disk.sync_all()
+    node.disk.lose_power()
+    started(node)
+    node.kill()
+    seen = walked_from(monkeypatch)
+    log = started(node).get("t", 0)
+    assert log is not None
+    assert seen == [0]
+    check(log)
+
+
+def test_a_missing_segment_causes_a_whole_scan() -> None:
+    node = killed_node()
+    bases = sorted(name for name in node.disk.listdir("/d1/t-0") if name.endswith(names.LOG))
+    node.disk.remove(f"/d1/t-0/{bases[2]}")
+    log = started(node).get("t", 0)
+    assert log is not None
+    assert log.end_offset == names.parse_offset(bases[2])
+
+
+def test_an_index_that_points_past_the_log_causes_a_whole_scan() -> None:
+    node = killed_node()
+    bases = sorted(name for name in node.disk.listdir("/d1/t-0") if name.endswith(names.LOG))
+    last = f"/d1/t-0/{bases[-1]}"
+    node.disk.open(last).truncate(10)
+    log = started(node).get("t", 0)
+    assert log is not None
+    assert log.end_offset == names.parse_offset(bases[-1])
+
+
+def test_damage_below_the_recovery_point_still_takes_the_directory_offline() -> None:
+    node = Node()
+    log = started(node).create("t", 0, ID)
+    for number in range(BATCHES):
+        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    log.high_watermark = BATCHES
+    log.flush()
+    node.manager.checkpoint_all()
+    node.rest(100)
+    last = log.active
+    node.kill()
+    node.disk.flip(last.path(names.LOG), last.size - 3, 1)
+    manager = started(node)
+    with pytest.raises(Exception, match="is damaged"):
+        manager.get("t", 0)

@@ -1,0 +1,221 @@
+"""What brokers that use ZooKeeper are told: everything first, then what changes, everything again after a failure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraft_node.base.env import Env
+from kraft_node.metadata.loader import MetadataLoader
+from kraft_node.migration.claim import ControllerClaim
+from kraft_node.migration.steering import Steering
+from kraft_node.migration.tree.values import MigrationValue
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire import codec
+from kraft_protocol.wire.api import API
+from kraft_protocol.wire.messages import (
+    LeaderAndIsrResponse,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
+)
+from kraft_protocol.wire.stored import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from tests.stopped_time import SeededRandom, StoppedTime
+
+INCREMENTAL, FULL = 1, 2
+CLAIM = ControllerClaim(7, 0, 0, MigrationValue())
+A, B = Uuid(b"a" * 16), Uuid(b"b" * 16)
+RESPONSES = {4: LeaderAndIsrResponse, 5: StopReplicaResponse, 6: UpdateMetadataResponse}
+
+
+class World:
+    """Steering with an image, and the requests of each broker in order. Answers are given by `answer`."""
+
+    def __init__(self) -> None:
+        self.time = StoppedTime(now=1_000)
+        self.loader = MetadataLoader()
+        self.sent: list[tuple[int, Any]] = []
+        self.waiting: list[Any] = []
+        self.offset = 0
+        nothing: Any = None
+        env = Env(self.time, self.time, SeededRandom(), nothing, nothing, nothing)
+        self.steering = Steering(env, 3000, "PLAINTEXT", self.loader.image, lambda node: Peer(self, node))
+        self.loader.publishers.append(self.steering.moved)
+
+    def commit(self, *records: Any) -> None:
+        self.loader.apply([(self.offset + i, record) for i, record in enumerate(records)], 1, 0)
+        self.offset += len(records)
+        self.loader.publish()
+
+    def answer(self, **fields: Any) -> None:
+        """Answer every request, also those that follow; `fields` are for the first only."""
+        while self.waiting:
+            request, done = self.waiting.pop(0)
+            done(RESPONSES[request.SCHEMA.api_key](**fields))
+            fields = {}
+
+    def take(self, node: int) -> list[Any]:
+        """The requests that the broker got since the last call; each has a form on the wire."""
+        found = [request for to, request in self.sent if to == node]
+        self.sent = [one for one in self.sent if one[0] != node]
+        for request in found:
+            version = API[request.SCHEMA.api_key].max_version
+            codec.decode(type(request), codec.encode(request, version), version)
+        return found
+
+
+class Peer:
+    def __init__(self, world: World, node: int) -> None:
+        self._world, self._node = world, node
+
+    def send(self, request: Any, version: int | None, done: Any, timeout_ms: int) -> None:
+        self._world.sent.append((self._node, request))
+        self._world.waiting.append((request, done))
+
+
+def broker(number: int, *, epoch: int = 0, zookeeper: bool = True, fenced: bool = False) -> RegisterBrokerRecord:
+    endpoint = RegisterBrokerRecord.BrokerEndpoint("PLAINTEXT", "h", 9000 + number, 0)
+    return RegisterBrokerRecord(
+        broker_id=number,
+        is_migrating_zk_broker=zookeeper,
+        incarnation_id=Uuid(bytes([number] * 15 + [epoch])),
+        broker_epoch=epoch or number,
+        end_points=[endpoint],
+        rack=None,
+        fenced=fenced,
+    )
+
+
+def partition(topic: Uuid, number: int, *replicas: int) -> PartitionRecord:
+    return PartitionRecord(
+        partition_id=number,
+        topic_id=topic,
+        replicas=list(replicas),
+        isr=list(replicas),
+        leader=replicas[0],
+        leader_epoch=3,
+        partition_epoch=5,
+    )
+
+
+def names(requests: list[Any]) -> list[str]:
+    return [type(request).__name__ for request in requests]
+
+
+@pytest.fixture
+def world() -> World:
+    """Two brokers with ZooKeeper, one without; topic a on all of them; everything has been told."""
+    made = World()
+    made.commit(broker(1), broker(2), broker(3, zookeeper=False), TopicRecord("a", A), partition(A, 0, 1, 2, 3))
+    made.steering.begin(CLAIM)
+    made.answer()
+    return made
+
+
+def test_each_broker_with_zookeeper_is_told_everything(world: World) -> None:
+    assert world.take(3) == []
+    update, leaders = world.take(1)
+    assert (update.type, leaders.type) == (FULL, FULL)
+    assert (update.controller_id, update.is_k_raft_controller, update.controller_epoch) == (3000, True, 7)
+    assert (update.broker_epoch, leaders.broker_epoch) == (1, 1)
+    assert [one.id for one in update.live_brokers] == [1, 2, 3]
+    (topic,) = leaders.topic_states
+    (state,) = topic.partition_states
+    assert (state.leader, state.leader_epoch, state.partition_epoch, state.is_new) == (1, 3, 5, True)
+    assert world.steering.waiting == []
+
+
+def test_a_change_is_told_to_all_and_led_by_its_replicas(world: World) -> None:
+    world.take(1), world.take(2)
+    world.commit(TopicRecord("b", B), partition(B, 0, 2))
+    world.answer()
+    (update,) = world.take(1)
+    assert (update.type, [topic.topic_name for topic in update.topic_states]) == (INCREMENTAL, ["b"])
+    leaders, update = world.take(2)
+    assert (leaders.type, update.type) == (INCREMENTAL, INCREMENTAL)
+    assert [one.is_new for one in leaders.topic_states[0].partition_states] == [True]
+    world.commit(PartitionChangeRecord(partition_id=0, topic_id=B, leader=2))
+    world.answer()
+    leaders, _ = world.take(2)
+    assert [(one.is_new, one.leader_epoch) for one in leaders.topic_states[0].partition_states] == [(False, 4)]
+
+
+def test_replicas_of_a_deleted_topic_stop_before_a_topic_of_its_name_begins(world: World) -> None:
+    world.take(1)
+    world.commit(RemoveTopicRecord(A), TopicRecord("a", B), partition(B, 0, 1))
+    world.answer()
+    stop, leaders, update = world.take(1)
+    (topic,) = stop.topic_states
+    assert [(one.leader_epoch, one.delete_partition) for one in topic.partition_states] == [(-2, True)]
+    assert leaders.topic_states[0].topic_id == B
+    assert [(one.topic_id, one.partition_states[0].leader) for one in update.topic_states] == [(A, -2), (B, 1)]
+
+
+def test_a_replica_that_was_moved_away_is_deleted(world: World) -> None:
+    world.take(2)
+    world.commit(PartitionChangeRecord(partition_id=0, topic_id=A, replicas=[1, 3], isr=[1, 3], leader=1))
+    world.answer()
+    stop, update = world.take(2)
+    (row,) = stop.topic_states[0].partition_states
+    assert (row.leader_epoch, row.delete_partition) == (4, True)
+    assert names([update]) == ["UpdateMetadataRequest"]
+
+
+def test_changes_of_one_request_time_are_told_together(world: World) -> None:
+    world.take(1)
+    for number in range(5):
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=A, isr=[1, 2] if number % 2 else [1, 2, 3]))
+    world.answer()
+    assert len(world.take(1)) == 4, "the first change, and all others"
+
+
+@pytest.mark.parametrize("answer", [{"error_code": 77}, None])
+def test_after_a_failure_a_broker_is_told_everything_again(world: World, answer: dict[str, int] | None) -> None:
+    world.take(1)
+    world.commit(PartitionChangeRecord(partition_id=0, topic_id=A, isr=[1]))
+    for request, done in world.waiting:
+        done(OSError("gone") if answer is None else RESPONSES[request.SCHEMA.api_key](**answer))
+    world.waiting = []
+    assert names(world.take(1)) == ["LeaderAndIsrRequest"]
+    assert world.steering.waiting == [1, 2]
+    world.time.advance(10_000)
+    world.answer()
+    assert [request.type for request in world.take(1)] == [FULL, FULL]
+    assert world.steering.waiting == []
+
+
+def test_a_restarted_broker_is_told_everything(world: World) -> None:
+    world.take(1), world.take(2)
+    world.commit(broker(1, epoch=9, fenced=True))
+    world.answer()
+    update, _ = world.take(1)
+    assert (update.type, update.broker_epoch, [one.id for one in update.live_brokers]) == (FULL, 9, [2, 3])
+    (update,) = world.take(2)
+    assert update.topic_states == []
+    assert [one.id for one in update.live_brokers] == [2, 3]
+
+
+def test_a_broker_that_left_zookeeper_is_told_nothing(world: World) -> None:
+    world.take(1)
+    world.commit(broker(1, epoch=9, zookeeper=False))
+    world.answer()
+    world.commit(TopicRecord("b", B), partition(B, 0, 1))
+    world.answer()
+    assert world.take(1) == []
+
+
+def test_nothing_is_sent_after_the_end(world: World) -> None:
+    world.take(1)
+    world.commit(PartitionChangeRecord(partition_id=0, topic_id=A, isr=[1]))
+    world.steering.end()
+    world.answer()
+    assert len(world.take(1)) == 1
+    world.commit(PartitionChangeRecord(partition_id=0, topic_id=A, isr=[1, 2]))
+    world.time.advance(60_000)
+    assert world.take(1) == []

@@ -1,0 +1,52 @@
+"""Credentials of a local cluster's users: what cannot be read is named, and nothing takes its place."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft_local.folder import Folder, Memory
+from kraft_local.users import CREDENTIALS, LocalUsers
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.plan.users import Credential, DesiredUser
+from kraft_operator.specs.cluster import NamedCluster
+from tests.unit.operator.reconciling import new_resource
+
+SCRAM = "SCRAM-SHA-512"
+
+
+def credential(folder: Folder, **authentication: Any) -> Credential:
+    """The credential of the user `shop` of a cluster without TLS."""
+    document = new_resource()["spec"]
+    document["security"] = {"tls": "Disabled"}
+    document["listeners"] = [{"name": "scram", "port": 9292, "type": "Internal", "authentication": "ScramSha512"}]
+    spec = {"cluster": "sample", "authentication": {"type": "ScramSha512", **authentication}}
+    users = LocalUsers(folder, Memory(users={"shop": {"spec": spec, "annotations": {}}}), print, lambda _: "h:1")
+    users._cluster = NamedCluster("sample", "default", "", KRaftClusterSpec.model_validate(document))
+    return asyncio.run(users.credentials([DesiredUser("shop", "shop", SCRAM)]))["shop"]
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{", b"[]", b"{}", b'{"data": {"password": "?"}}'])
+def test_damaged_credentials_are_named_and_not_replaced(tmp_path: Path, damaged: bytes) -> None:
+    folder = Folder(tmp_path)
+    path = folder.user("shop") / CREDENTIALS
+    path.parent.mkdir(parents=True)
+    path.write_bytes(damaged)
+    found = credential(folder)
+    assert (found.id, found.reason) == ("", "PasswordNotUsable")
+    assert str(path) in found.message
+    assert "delete it" in found.message
+    assert path.read_bytes() == damaged
+
+
+def test_a_given_password_that_is_not_text_is_named_and_not_shown(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    path = folder.security("given") / "password"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"secret\xff")
+    found = credential(folder, passwordFrom={"secret": "given", "key": "password"})
+    assert found.reason == "PasswordNotUsable"
+    assert found.message == f"the password in {path}: it is not UTF-8"

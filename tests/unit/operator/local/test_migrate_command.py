@@ -1,0 +1,109 @@
+"""`kraftcluster migrate status`: what controllers say of a migration, and the next step."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kraft_cli.kraftcluster import main
+from kraft_cli.migrate import summary
+
+ACTIVE: dict[str, Any] = {
+    "state": "MIGRATION_ACTIVE",
+    "recordedState": 1,
+    "isActive": True,
+    "driver": "DUAL_WRITE",
+    "blockers": [],
+    "readRecords": 35,
+    "lagRecords": 2,
+    "zookeeperBrokers": [1, 2],
+    "kraftBrokers": [3],
+    "waitingBrokers": [],
+}
+STANDBY = {**ACTIVE, "isActive": False, "driver": "INACTIVE"}
+
+
+@contextmanager
+def served(page: dict[str, Any]) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(page).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_the_active_controller_is_found_among_several() -> None:
+    with (
+        served({"nodeId": 3001, "migration": STANDBY}) as first,
+        served({"nodeId": 3002, "migration": ACTIVE}) as second,
+    ):
+        done = CliRunner().invoke(main, ["migrate", "status", first, second])
+        as_json = CliRunner().invoke(main, ["migrate", "status", first, second, "--json"])
+    assert done.exit_code == 0, done.output
+    assert "DUAL_WRITE on controller 3002" in done.output
+    assert "restart the brokers 1, 2 without ZooKeeper" in done.output
+    assert json.loads(as_json.output)["active"]["zookeeperBrokers"] == [1, 2]
+
+
+def test_a_controller_that_does_not_migrate_is_named() -> None:
+    with served({"nodeId": 3001, "migration": ACTIVE}) as first, served({"nodeId": 3002}) as second:
+        done = CliRunner().invoke(main, ["migrate", "status", first, second])
+    assert f"{second}: it does not migrate" in " ".join(done.output.split())
+
+
+def test_without_an_answer_the_command_fails() -> None:
+    done = CliRunner().invoke(main, ["migrate", "status", "127.0.0.1:1"])
+    assert done.exit_code == 4
+    assert "no controller answers: 127.0.0.1:1" in done.output
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"state": "MIGRATION_READY", "blockers": ["broker 1 is offline"]}, "remove what blocks"),
+        ({"state": "MIGRATION_READY"}, "wait: the metadata"),
+        ({"waitingBrokers": [2]}, "wait until all brokers"),
+        ({"state": "MIGRATION_FINISHED", "zookeeperBrokers": []}, "migration.enable=false"),
+        ({"state": "KRAFT"}, "nothing: remove"),
+    ],
+)
+def test_the_next_step_follows_from_the_state(changes: dict[str, Any], words: str) -> None:
+    assert words in summary({"h:1": {"nodeId": 1, "migration": {**ACTIVE, **changes}}})["next"]
+
+
+def test_standbys_alone_do_not_know_the_next_step() -> None:
+    assert "name the addresses of all controllers" in summary({"h:1": {"nodeId": 1, "migration": STANDBY}})["next"]
+
+
+def test_a_silent_controller_may_be_the_active_one() -> None:
+    silent, other = {"problem": "Connection refused"}, {"nodeId": 2}
+    assert "once all controllers answer" in summary({"h:1": silent, "h:2": other})["next"]
+    assert "=true on the controllers" in summary({"h:2": other})["next"]
+
+
+def test_an_address_without_a_port_number_is_a_problem_of_that_address() -> None:
+    done = CliRunner().invoke(main, ["migrate", "status", "localhost:port"])
+    assert (done.exit_code, type(done.exception)) == (4, SystemExit)
+    assert "localhost:port" in done.output

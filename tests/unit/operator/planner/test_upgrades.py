@@ -1,0 +1,174 @@
+"""An upgrade of the operator restarts nodes deliberately: digests without defaults, a revision of manifests, a preview.
+
+The tests also cover definitions and operator that are one version apart, in both directions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+from typing import Any
+
+import pytest
+import yaml
+
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.plan.model.observed import Kube, Pod
+from kraft_operator.plan.model.record import Node, Record
+from kraft_operator.plan.model.situation import Situation
+from kraft_operator.report.preview import Preview, preview
+from kraft_operator.specs import properties as specs
+from kraft_operator.specs.cluster import NamedCluster
+from kraft_operator.specs.planner_input import wanted_of
+from kraft_operator.specs.properties import aspects, aspects_of_before
+from tests.unit.operator.reconciling import KEY, new_api, new_operator, settle
+from tests.unit.operator.sample import ROOT, sample
+
+NODE = Node(101, "brokers", False, True)
+
+
+def _lacks(has: dict[str, str], cluster: NamedCluster | None = None) -> list[str]:
+    """The reasons why a broker's pod with these aspects would be restarted."""
+    cluster = cluster or sample()
+    record = Record(nodes=(NODE,), voters=(1, 2, 3))
+    pod = Pod(True, True, {**has, "roles": "broker", "voters": "1,2,3"})
+    return Situation(record, wanted_of(cluster, {}), Kube({101: pod}, {}, {}, {}), None, None).lacks(NODE)
+
+
+def _broker(cluster: NamedCluster) -> Any:
+    return cluster.spec.node_pools[1]
+
+
+# Digests
+
+
+def test_older_digests_of_pods_cause_no_restart() -> None:
+    cluster = sample()
+    has = {**aspects(cluster, _broker(cluster)), **aspects_of_before(cluster, _broker(cluster))}
+    del has[specs.MANIFESTS]  # it lacked this aspect
+    assert _lacks(has) == []
+    has["template"] = "another"
+    assert _lacks(has) == ["template"]
+
+
+def test_a_field_at_its_default_does_not_change_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later operator has more fields; the API server fills in their defaults."""
+    document = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())["spec"]
+    short = KRaftClusterSpec.model_validate(document)
+    full = KRaftClusterSpec.model_validate(short.model_dump(by_alias=True, exclude_none=True))
+    digests = [aspects(dataclasses.replace(sample(), spec=spec), spec.node_pools[1]) for spec in (short, full)]
+    assert digests[0] == digests[1]
+
+    class Later(type(short.node_pools[1].pod)):  # type: ignore[misc]
+        runtime_class_name: str = ""
+
+    later = Later.model_validate(short.node_pools[1].pod.model_dump(by_alias=True))
+    pool = short.node_pools[1].model_copy(update={"pod": later})
+    assert aspects(dataclasses.replace(sample(), spec=short), pool) == digests[0]
+
+
+def test_a_new_revision_of_manifests_restarts_running_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    has = aspects(sample(), _broker(sample()))
+    assert _lacks(has) == []
+    monkeypatch.setattr(specs, "REVISION", "2")
+    assert _lacks(has) == [specs.MANIFESTS]
+    del has[specs.MANIFESTS]
+    assert _lacks(has) == [specs.MANIFESTS]
+
+
+def test_changed_manifests_require_a_new_revision() -> None:
+    """If this fails, a change of manifests would not reach running pods: increase REVISION, and update the digest."""
+    from tests.unit.operator.sample import manifests
+
+    made = [one for one in manifests(sample()) if one["kind"] == "Pod"]
+    for one in made:
+        one["metadata"] = {}
+        one["spec"].pop("volumes")
+        one["spec"].pop("affinity")  # it places pods that start; running pods need no restart for it
+        one["spec"]["containers"][0] |= {"image": "", "command": [], "env": []}
+    from kraft_operator.specs.cluster import digest
+
+    assert (specs.REVISION, digest(made)) == ("1", "1005edc38b75")
+
+
+# Preview
+
+
+async def _running() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The resource and the pods of a settled cluster."""
+    api = new_api()
+    operator = new_operator(api)
+    await settle(api, operator)
+    await operator.reconcile(KEY)
+    operator.close()
+    pods = [copy.deepcopy(one) for (kind, *_), one in api.objects.items() if kind == "Pod"]
+    return copy.deepcopy(api.objects["KRaftCluster", *KEY]), pods
+
+
+def test_a_preview_names_restarts_and_their_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource, pods = asyncio.run(_running())
+    quiet = preview(resource, pods)
+    assert quiet.restarts == {}
+    changed = copy.deepcopy(resource)
+    changed["spec"]["config"] |= {"queued.max.requests": "900", "log.retention.ms": "1000"}
+    changed["spec"]["replicas"] = 4
+    found = preview(resource, pods, changed)
+    assert found.restarts == {node: ["config"] for node in (1, 2, 3, 101, 102, 103)}
+    assert found.put["log.retention.ms"] == "1000"
+    assert found.replicas == {"brokers": (3, 4)}
+    assert found.lines[:2] == ["pool brokers: 3 -> 4 nodes", "node 1 is restarted: config"]
+    monkeypatch.setattr(specs, "REVISION", "2")
+    assert set(map(tuple, preview(resource, pods).restarts.values())) == {("manifests",)}
+    assert Preview().lines == ["nothing is restarted or changed"]
+
+
+# Version skew
+
+
+def test_later_definitions_change_nothing() -> None:
+    """CRDs are upgraded first: the API server has fields that this operator does not know."""
+
+    async def main() -> None:
+        api = new_api()
+        operator = new_operator(api)
+        await settle(api, operator)
+        await operator.reconcile(KEY)
+        resource = api.objects["KRaftCluster", *KEY]
+        resource["spec"] |= {"laterField": {"a": 1}}
+        resource["spec"]["nodePools"][0]["laterField"] = True
+        resource["spec"]["listeners"][0]["laterField"] = "x"
+        resource["metadata"]["generation"] = 2
+        uids = {name: one["metadata"]["uid"] for (kind, _, name), one in api.objects.items() if kind == "Pod"}
+        for _ in range(4):
+            await operator.reconcile(KEY)
+            api.work()
+        assert uids == {name: one["metadata"]["uid"] for (kind, _, name), one in api.objects.items() if kind == "Pod"}
+        assert "laterField" in resource["spec"]
+        operator.close()
+
+    asyncio.run(main())
+
+
+OPTIONAL = ("quorum", "updateStrategy", "drain", "rebalance", "metrics", "replacements", "podDisruptionBudget")
+
+
+@pytest.mark.parametrize("field", OPTIONAL)
+def test_older_definitions_change_nothing(field: str) -> None:
+    """The operator is upgraded first: the API server prunes a field, and fills in no default."""
+
+    async def main() -> None:
+        api = new_api()
+        operator = new_operator(api)
+        await settle(api, operator)
+        resource = api.objects["KRaftCluster", *KEY]
+        resource["spec"].pop(field, None)
+        resource["metadata"]["generation"] = 2
+        uids = {name: one["metadata"]["uid"] for (kind, _, name), one in api.objects.items() if kind == "Pod"}
+        for _ in range(4):
+            await operator.reconcile(KEY)
+            api.work()
+        assert uids == {name: one["metadata"]["uid"] for (kind, _, name), one in api.objects.items() if kind == "Pod"}
+        operator.close()
+
+    asyncio.run(main())

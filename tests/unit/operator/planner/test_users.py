@@ -1,0 +1,296 @@
+"""KRaftUsers: the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kraft_operator.api.user import OPERATIONS as BY_TYPE
+from kraft_operator.api.user import KRaftUserSpec
+from kraft_operator.apply import users
+from kraft_operator.plan.model.record import UserClaim
+from kraft_operator.plan.users import (
+    ACLS,
+    ALLOW,
+    BATCH_MAX,
+    CREDENTIALS,
+    QUOTAS,
+    Acl,
+    Credential,
+    DeclaredUsers,
+    DesiredUser,
+    Unread,
+    UserChange,
+    UserPlan,
+    UsersSeen,
+    owners,
+    plan_users,
+)
+from kraft_operator.specs.remembered import remembered_users, user_claims_of
+
+SCRAM = "SCRAM-SHA-512"
+READ = Acl(2, "t", 3, "*", 3, ALLOW)
+WRITE = Acl(2, "t", 3, "*", 4, ALLOW)
+USER = DesiredUser("u", "u", SCRAM, 4096, frozenset({READ}), {"producer_byte_rate": 5.0}, uid="uid", sent="id")
+CLAIM = UserClaim("u", "u", "uid", frozenset({SCRAM}), frozenset({READ.digest}), frozenset({"producer_byte_rate"}))
+SEEN = UsersSeen({"u": {SCRAM: 4096}}, {"u": frozenset({READ})}, {"u": {"producer_byte_rate": 5.0}})
+HAS = Credential("id")
+DEFAULTS: dict[str, Any] = {"authentication": {}, "acls": [], "quotas": {}}
+"""As the API server fills them in."""
+
+
+def _plan(
+    *desired: DesiredUser,
+    seen: UsersSeen = SEEN,
+    claims: Mapping[str, UserClaim] | None = None,
+    credential: Credential = HAS,
+    **declared: Any,
+) -> UserPlan:
+    there = frozenset((one.resource, one.uid) for one in desired) | declared.pop("there", frozenset())
+    found, claims = DeclaredUsers(desired, there=there, **declared), {"u": CLAIM} if claims is None else claims
+    owned = owners(found, seen, claims)
+    return plan_users(found, owned, seen, claims, {one.resource: credential for one in owned.by_user.values()})
+
+
+def test_a_user_that_matches_is_left_alone() -> None:
+    plan = _plan(USER)
+    assert plan.count == 0
+    assert plan.states["u"].ready
+    assert plan.claims == {"u": CLAIM}
+
+
+def test_a_new_user_is_claimed_before_it_is_made() -> None:
+    plan = _plan(replace(USER, sent=""), seen=UsersSeen(), claims={})
+    change = plan.changes["u"]
+    assert change == UserChange((SCRAM, 4096), create=frozenset({READ}), put={"producer_byte_rate": 5.0})
+    assert plan.claims == {"u": CLAIM}
+    assert (plan.states["u"].ready, plan.states["u"].reason, plan.states["u"].sent) == (False, "Changing", None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"iterations": 8192}, {"upsert": (SCRAM, 8192)}),
+        ({"sent": "former"}, {"upsert": (SCRAM, 4096)}),
+        ({"acls": frozenset({READ, WRITE})}, {"create": {WRITE}}),
+        ({"acls": frozenset()}, {"delete": {READ}}),
+        ({"quotas": {}}, {"remove": ("producer_byte_rate",)}),
+        ({"quotas": {"producer_byte_rate": 6.0}}, {"put": {"producer_byte_rate": 6.0}}),
+        ({"mechanism": ""}, {"drop": (SCRAM,)}),
+        ({"mechanism": "SCRAM-SHA-256"}, {"upsert": ("SCRAM-SHA-256", 4096), "drop": (SCRAM,)}),
+    ],
+)
+def test_a_user_that_differs_is_changed(changes: dict[str, Any], expected: dict[str, Any]) -> None:
+    change = _plan(replace(USER, **changes)).changes["u"]
+    empty: dict[str, Any] = dict.fromkeys(("create", "delete"), frozenset()) | {"upsert": None, "drop": ()}
+    found = {key: getattr(change, key) for key in (*empty, "put", "remove")}
+    assert found == {**empty, "put": {}, "remove": (), **expected}
+
+
+def test_a_credential_that_somebody_deleted_is_set_again() -> None:
+    plan = _plan(USER, seen=replace(SEEN, credentials={}))
+    assert plan.changes["u"].upsert == (SCRAM, 4096)
+
+
+def test_acls_and_quotas_of_another_origin_stay_unless_the_resource_is_exclusive() -> None:
+    foreign = replace(SEEN, acls={"u": frozenset({READ, WRITE})}, quotas={"u": {"producer_byte_rate": 5.0, "x": 1.0}})
+    plan = _plan(USER, seen=foreign)
+    assert plan.count == 0
+    assert plan.claims == {"u": CLAIM}
+    change = _plan(replace(USER, exclusive=True), seen=foreign).changes["u"]
+    assert change == UserChange(delete=frozenset({WRITE}), remove=("x",))
+
+
+def test_a_declared_acl_that_was_there_before_belongs_to_the_resource_only_with_adopt() -> None:
+    foreign = replace(SEEN, acls={"u": frozenset({READ, WRITE})})
+    wanted = replace(USER, acls=frozenset({READ, WRITE}))
+    assert WRITE.digest not in _plan(wanted, seen=foreign).claims["u"].acls
+    assert WRITE.digest in _plan(replace(wanted, adopt=True), seen=foreign).claims["u"].acls
+
+
+def test_a_user_with_a_password_of_another_origin_is_refused_without_adopt() -> None:
+    plan = _plan(USER, claims={})
+    assert (plan.count, plan.claims) == (0, {})
+    assert plan.states["u"].reason == "UserExists"
+    other = _plan(USER, claims={"u": replace(CLAIM, mechanisms=frozenset())})
+    assert other.states["u"].reason == "UserExists"
+    taken = _plan(replace(USER, adopt=True, sent=""), claims={})
+    assert taken.changes["u"].upsert == (SCRAM, 4096), "its former password is replaced"
+    certificate = _plan(replace(USER, mechanism=""), claims={})
+    assert certificate.states["u"].reason == "UserExists", "it would share its rights with a password"
+
+
+@pytest.mark.parametrize("internal", ["ANONYMOUS", "admin"])
+def test_users_of_the_cluster_itself_are_refused(internal: str) -> None:
+    names = frozenset({"ANONYMOUS", "admin"})
+    plan = _plan(replace(USER, user=internal), seen=UsersSeen(), claims={}, internal=names)
+    assert (plan.count, plan.claims) == (0, {})
+    assert plan.states["u"].reason == "InternalUser"
+
+
+def test_of_two_resources_for_one_user_the_owner_keeps_it_else_the_older_gets_it() -> None:
+    first, second = replace(USER, created="1"), replace(USER, resource="v", uid="v", created="2")
+    new = _plan(second, first, claims={}, seen=UsersSeen())
+    assert (new.states["v"].reason, new.claims["u"].resource) == ("UserTaken", "u")
+    later = _plan(replace(first, created="3"), second)
+    assert (later.states["v"].reason, later.claims["u"].resource) == ("UserTaken", "u")
+
+
+def test_a_user_of_a_malformed_resource_is_not_taken_over() -> None:
+    second = replace(USER, resource="v", uid="v")
+    plan = _plan(second, unread=(Unread("u", "u"),), there=frozenset({("u", "uid")}))
+    assert (plan.states["v"].reason, plan.count) == ("UserTaken", 0)
+    assert plan.claims == {"u": CLAIM}
+
+
+# Deletion
+
+
+def test_what_the_claim_names_is_deleted_once_the_resource_is_gone() -> None:
+    seen = replace(
+        SEEN,
+        credentials={"u": {SCRAM: 4096, "SCRAM-SHA-256": 4096}},
+        acls={"u": frozenset({READ, WRITE})},
+        quotas={"u": {"producer_byte_rate": 5.0, "x": 1.0}},
+    )
+    plan = _plan(seen=seen)
+    change = plan.gone["u"]
+    assert change == UserChange(drop=(SCRAM,), delete=frozenset({READ}), remove=("producer_byte_rate",))
+    assert plan.claims == {"u": CLAIM}, "until that is seen"
+    assert _plan(seen=UsersSeen()).claims == {}
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"there": frozenset({("u", "uid")})},
+        {"unread": (Unread("u", "elsewhere"),)},
+        {"unread": (Unread("other", "u"),)},
+    ],
+    ids=["exists", "malformed", "may mean it"],
+)
+def test_a_claim_stays_while_its_resource_may_exist(declared: dict[str, Any]) -> None:
+    plan = _plan(**declared)
+    assert (plan.count, plan.claims) == (0, {"u": CLAIM})
+
+
+@pytest.mark.parametrize("view", [CREDENTIALS, ACLS, QUOTAS])
+def test_an_unknown_view_is_not_an_empty_one(view: str) -> None:
+    """Nothing in the view changes, and claims on it stay."""
+    empty = {CREDENTIALS: "credentials", ACLS: "acls", QUOTAS: "quotas"}[view]
+    hidden = replace(SEEN, **{empty: {}}, hidden={view: "why"})
+    for plan in (_plan(seen=hidden), _plan(USER, seen=hidden)):
+        assert plan.claims == {"u": CLAIM}
+    assert not _plan(USER, seen=hidden).count
+    assert (_plan(USER, seen=hidden).states["u"].reason, _plan(USER, seen=hidden).states["u"].message) == (
+        "NotVisible",
+        "why",
+    )
+    gone = _plan(seen=replace(hidden, credentials={}, acls={}, quotas={}))
+    assert gone.claims == {"u": CLAIM}, "the claim outlives what is unknown"
+    unneeded = replace(USER, acls=frozenset(), quotas={})
+    bare = replace(CLAIM, acls=frozenset(), quotas=frozenset())
+    if view != CREDENTIALS:
+        assert _plan(unneeded, seen=replace(hidden, acls={}, quotas={}), claims={"u": bare}).states["u"].ready
+
+
+def test_one_user_with_unknown_credentials_waits_alone() -> None:
+    seen = replace(SEEN, credentials={}, hidden_users={"u": "why"})
+    plan = _plan(USER, replace(USER, resource="v", user="v", sent=""), seen=seen)
+    assert plan.states["u"].reason == "NotVisible"
+    assert set(plan.changes) == {"v"}
+
+
+def test_a_recreated_resource_takes_over_the_claim_of_its_name() -> None:
+    plan = _plan(replace(USER, uid="new"))
+    assert plan.claims["u"] == replace(CLAIM, uid="new")
+    assert not plan.gone
+
+
+def test_another_resource_waits_until_the_former_user_is_deleted() -> None:
+    plan = _plan(replace(USER, resource="v", uid="v"))
+    assert plan.states["v"].reason == "UserLeaves"
+    assert set(plan.gone) == {"u"}
+
+
+def test_without_a_password_the_former_one_stays() -> None:
+    plan = _plan(
+        replace(USER, mechanism="SCRAM-SHA-256"), credential=Credential("", "SecretMissing", "the Secret is missing")
+    )
+    assert plan.count == 0
+    assert plan.claims["u"].mechanisms == {SCRAM}
+    assert plan.states["u"].reason == "SecretMissing"
+
+
+def test_a_pass_changes_a_bounded_number_of_users() -> None:
+    many = [replace(USER, resource=str(i), user=str(i), uid=str(i), sent="") for i in range(BATCH_MAX + 5)]
+    plan = _plan(*many, seen=UsersSeen(), claims={})
+    assert (plan.count, len(plan.claims)) == (BATCH_MAX, BATCH_MAX)
+
+
+def test_claims_stay_below_the_size_of_their_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraft_operator.plan.users.CLAIMS_BYTES_MAX", 600)
+    many = [replace(USER, resource=str(i), user=str(i), uid=str(i), sent="") for i in range(5)]
+    plan = _plan(*many, seen=UsersSeen(), claims={})
+    assert [plan.states[str(i)].reason for i in range(5)] == ["Changing"] * 2 + ["TooManyOwned"] * 3
+    assert set(plan.claims) == {"0", "1"}
+
+
+def test_claims_outlive_their_stored_form() -> None:
+    assert user_claims_of(remembered_users({"u": CLAIM})) == {"u": CLAIM}
+
+
+# What is declared
+
+
+def _resource(name: str = "u", **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "uid": "uid", "generation": 1, "creationTimestamp": "1"}
+    return {"metadata": metadata, "spec": {"cluster": "c", **DEFAULTS, **spec}, "status": {"credential": "id"}}
+
+
+def test_a_resource_becomes_acls_and_quotas() -> None:
+    rule = {
+        "resource": {"type": "Group", "name": "g", "pattern": "Prefixed"},
+        "operations": ["Read", "Describe"],
+        "permission": "Deny",
+        "host": "10.0.0.1",
+    }
+    cluster = {"resource": {"type": "Cluster"}, "operations": ["IdempotentWrite"]}
+    found, states = users.declared(
+        [_resource(acls=[rule, cluster], quotas={"requestPercentage": 50}, authentication={"type": "MutualTls"})], "c"
+    )
+    (desired,) = found.desired_users
+    assert not states
+    assert desired.acls == {
+        Acl(3, "g", 4, "10.0.0.1", 3, 2),
+        Acl(3, "g", 4, "10.0.0.1", 8, 2),
+        Acl(4, "kafka-cluster", 3, "*", 12, 3),
+    }
+    assert (desired.quotas, desired.mechanism, desired.sent) == ({"request_percentage": 50.0}, "", "id")
+
+
+def test_every_operation_of_every_type_has_its_number() -> None:
+    for kind, operations in BY_TYPE.items():
+        assert users.RESOURCE_TYPES[kind]
+        assert {users.OPERATIONS[one] for one in operations} >= {users.OPERATIONS[operations[0]]}
+
+
+@pytest.mark.parametrize(
+    "change", [{"acls": None}, {"authentication": {"type": "Kerberos"}}, {"quotas": {"producerByteRate": 0}}]
+)
+def test_a_malformed_resource_keeps_its_user(change: dict[str, Any]) -> None:
+    resource = _resource()
+    resource["spec"] = {key: value for key, value in {**resource["spec"], **change}.items() if value is not None}
+    found, states = users.declared([resource], "c", [CLAIM])
+    assert states["u"].reason == "NotUnderstood"
+    assert f"spec.{next(iter(change))}" in states["u"].message
+    assert found.unread == (Unread("u", "u"),)
+    assert plan_users(found, owners(found, SEEN, {"u": CLAIM}), SEEN, {"u": CLAIM}, {}).claims == {"u": CLAIM}
+
+
+def test_defaults_of_the_definition_are_those_of_the_test() -> None:
+    spec = KRaftUserSpec.model_validate({"cluster": "c"}).model_dump(by_alias=True, exclude_none=True)
+    assert set(spec) == {"cluster", *DEFAULTS}

@@ -1,0 +1,152 @@
+"""Certificates of the cluster's own authorities, judged by openssl."""
+
+from __future__ import annotations
+
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from kraft_operator.security.certificates import (
+    Authority,
+    CertificateError,
+    bundle,
+    check_authority,
+    ends_at,
+    is_issued_by,
+    issue,
+    key_of,
+    names_in,
+    new_authority,
+    renewed,
+)
+from tests.peer import require_program
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+NAMES = {"demo-1.demo-nodes.ns.svc", "localhost", "10.0.0.7", "::1"}
+
+
+def openssl(*arguments: str, text: str = "") -> str:
+    require_program("openssl")
+    done = subprocess.run(["openssl", *arguments], input=text, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def verified(folder: Path, authority: str, chain: str, *more: str) -> str:
+    (folder / "ca.pem").write_text(authority)
+    (folder / "leaf.pem").write_text(chain)
+    return openssl("verify", "-x509_strict", *more, "-CAfile", str(folder / "ca.pem"), str(folder / "leaf.pem"))
+
+
+@pytest.mark.parametrize("purpose", ["sslserver", "sslclient"])
+def test_openssl_accepts_a_node_by_each_of_its_names(tmp_path: Path, purpose: str) -> None:
+    authority = new_authority("demo cluster CA", NOW, 30)
+    leaf = issue(authority, {"CN": "node"}, NOW, 10, names=NAMES, server=True)
+
+    for name in NAMES:
+        by = "-verify_ip" if name in {"10.0.0.7", "::1"} else "-verify_hostname"
+        assert "leaf.pem: OK" in verified(tmp_path, authority.certificate, leaf.chain, "-purpose", purpose, by, name)
+    assert "mismatch" in verified(tmp_path, authority.certificate, leaf.chain, "-verify_hostname", "other.svc")
+
+
+def test_openssl_refuses_a_user_as_a_server(tmp_path: Path) -> None:
+    authority = new_authority("clients CA", NOW, 30)
+    leaf = issue(authority, {"CN": "ann"}, NOW, 10)
+
+    assert "OK" in verified(tmp_path, authority.certificate, leaf.chain, "-purpose", "sslclient")
+    assert "OK" not in verified(tmp_path, authority.certificate, leaf.chain, "-purpose", "sslserver")
+
+
+def test_openssl_refuses_a_leaf_as_an_authority(tmp_path: Path) -> None:
+    authority = new_authority("clients CA", NOW, 30)
+    leaf = issue(authority, {"CN": "ann"}, NOW, 10)
+    forged = issue(Authority(leaf.chain, leaf.key), {"CN": "bob"}, NOW, 10)
+
+    (tmp_path / "between.pem").write_text(leaf.chain)
+    more = ("-untrusted", str(tmp_path / "between.pem"))
+    assert "OK" not in verified(tmp_path, authority.certificate, forged.chain, *more)
+    with pytest.raises(CertificateError, match="CA:TRUE"):
+        check_authority(Authority(leaf.chain, leaf.key))
+
+
+def test_the_subject_begins_with_the_common_name_as_kafka_prints_it() -> None:
+    leaf = issue(new_authority("x", NOW, 30), {"CN": "node", "OU": "demo", "O": "ns"}, NOW, 10)
+
+    assert "subject=CN=node,OU=demo,O=ns" in openssl(
+        "x509", "-noout", "-subject", "-nameopt", "rfc2253", text=leaf.chain
+    )
+
+
+def test_certificates_of_a_renewed_authority_stay_valid_in_both_directions(tmp_path: Path) -> None:
+    old = new_authority("x", NOW - timedelta(days=9), 10)
+    new = renewed(old, NOW, 100)
+
+    before, after = (issue(one, {"CN": "node"}, NOW, 10, server=True) for one in (old, new))
+    assert key_of(old.certificate) == key_of(new.certificate)
+    assert ends_at(new.certificate) == NOW + timedelta(days=100)
+    assert "OK" in verified(tmp_path, new.certificate, before.chain)
+    assert "OK" in verified(tmp_path, old.certificate, after.chain)
+
+
+def test_a_leaf_does_not_outlive_its_authority() -> None:
+    authority = new_authority("x", NOW, 3)
+
+    assert ends_at(issue(authority, {"CN": "node"}, NOW, 365).chain) == ends_at(authority.certificate)
+
+
+def test_two_authorities_of_one_name_differ_in_key_and_subject(tmp_path: Path) -> None:
+    one, other = (new_authority("x", NOW, 30) for _ in range(2))
+    leaf = issue(one, {"CN": "node"}, NOW, 10)
+
+    assert is_issued_by(leaf.chain, one.certificate)
+    assert not is_issued_by(leaf.chain, other.certificate)
+    assert "OK" not in verified(tmp_path, other.certificate, leaf.chain)
+    assert "OK" in verified(tmp_path, bundle(other.certificate, one.certificate), leaf.chain)
+
+
+@pytest.mark.parametrize("kind", ["rsa:2048", "ec", "ed25519"])
+def test_an_authority_of_the_user_issues_with_its_own_kind_of_key(tmp_path: Path, kind: str) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "own.pem"
+    how = ["-newkey", kind, *(["-pkeyopt", "ec_paramgen_curve:P-384"] if kind == "ec" else [])]
+    files = ["-keyout", str(key), "-out", str(certificate), "-addext", "keyUsage=critical,keyCertSign"]
+    openssl("req", "-x509", *how, "-nodes", *files, "-subj", "/CN=Corp", "-days", "9")
+    own = Authority(certificate.read_text(), key.read_text())
+
+    check_authority(own)
+    leaf = issue(own, {"CN": "node"}, NOW, 30, names={"a.example"}, server=True)
+    assert "OK" in verified(tmp_path, own.certificate, leaf.chain, "-purpose", "sslserver")
+    assert leaf.key.startswith("-----BEGIN PRIVATE KEY-----")
+
+
+def test_a_certificate_with_the_key_of_another_is_refused() -> None:
+    one, other = (new_authority("x", NOW, 30) for _ in range(2))
+
+    with pytest.raises(CertificateError, match="does not belong"):
+        check_authority(Authority(one.certificate, other.key))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
+)
+def test_a_damaged_text_is_named(text: str) -> None:
+    with pytest.raises(CertificateError, match="PEM"):
+        key_of(text)
+
+
+def test_names_are_read_as_they_were_given() -> None:
+    leaf = issue(new_authority("x", NOW, 30), {"CN": "node"}, NOW, 10, names=NAMES)
+
+    assert names_in(leaf.chain) == NAMES
+    assert names_in(issue(new_authority("x", NOW, 30), {"CN": "ann"}, NOW, 10).chain) == frozenset()
+
+
+def test_keys_do_not_appear_in_texts_of_objects() -> None:
+    authority = new_authority("x", NOW, 30)
+
+    assert "PRIVATE" not in repr(authority) + repr(issue(authority, {"CN": "ann"}, NOW, 1))
+
+
+def test_an_expired_authority_issues_nothing() -> None:
+    with pytest.raises(CertificateError, match="has expired"):
+        issue(new_authority("x", NOW - timedelta(days=5), 3), {"CN": "node"}, NOW, 10)

@@ -1,0 +1,46 @@
+"""The keeper of certificates: what it asks the caller to wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from kraft_operator.security.authorities import Asked, Proof, State
+from kraft_operator.security.keeper import Kept, Needs, keep
+from kraft_operator.security.names import CLUSTER
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Memory:
+    """A store in memory."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, dict[str, str]] = {}
+
+    async def read(self, name: str) -> Mapping[str, str] | None:
+        return self.stored.get(name)
+
+    given = read
+
+    async def write(self, name: str, data: Mapping[str, str]) -> None:
+        self.stored[name] = dict(data)
+
+
+async def _unproven(_name: str, _state: State) -> Proof:
+    return Proof("node 1 has not read it", "node 1 has not read it")
+
+
+def test_a_cluster_rests_only_when_no_phase_of_its_authority_is_under_way() -> None:
+    store = Memory()
+
+    def once(request: str = "", known: Mapping[str, str] | None = None) -> Kept:
+        needs = Needs("demo", "ns", {1: {"demo-1"}}, known or {}, {CLUSTER: Asked(request=request)})
+        return asyncio.run(keep(store, needs, NOW, _unproven))
+
+    known = once().fingerprints
+    assert once(known=known).waits == []
+    for _ in range(4):
+        assert once("another", known).waits != [], "also in the pass that begins the phase"
+    assert "next.crt" in store.stored["cluster-ca"]

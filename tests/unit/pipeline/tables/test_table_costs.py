@@ -1,0 +1,81 @@
+"""The cost of a commit depends on its changes, not on the number of earlier commits: objects and bytes, counted."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from pyiceberg.table.snapshots import Snapshot
+
+from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables.iceberg import expiry
+from kraft_pipeline.tables.stores.storage import Folder
+from tests.unit.pipeline.tables.test_table_writers import SCHEMA, file, opened
+
+COMMITS = int(os.environ.get("KRAFT_COMMITS", "150"))
+"""Below the thousand for which the costs are meant: each takes a tenth of a second, and what grows shows by then."""
+LATE = range(COMMITS - 20, COMMITS)
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts calls of a storage by name, bytes read and written, and copied snapshots."""
+    found: Counter[str] = Counter()
+
+    def counted(name: str, plain: Any) -> Any:
+        def call(store: Folder, path: str = "", *arguments: Any) -> Any:
+            found[name] += 1
+            result = plain(store, path, *arguments)
+            if name == "read":
+                found["bytes read"] += len(result)
+            if name == "write":
+                found["bytes written"] += memoryview(arguments[0]).nbytes
+            if name == "list":
+                result = list(result)
+                found["objects listed"] += len(result)
+            return result
+
+        return call
+
+    def copied(snapshot: Snapshot, memo: Any) -> Snapshot:
+        found["snapshots copied"] += 1
+        return snapshot
+
+    for name in ("read", "open", "write", "create", "exists", "list", "delete"):
+        monkeypatch.setattr(Folder, name, counted(name, getattr(Folder, name)))
+    monkeypatch.setattr(Snapshot, "__deepcopy__", copied)
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # a thousand commits are counted, but need not be durable
+    return found
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "parquet"])
+def test_a_commit_costs_as_much_after_many(
+    tmp_path: Path, kind: str, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, PyIceberg copied all snapshots 17 times in each commit: 0.03 s at the tenth, a second at the hundredth.
+
+    Each version of Iceberg's metadata had all snapshots, so each commit wrote 0.8 kB more than the last.
+    """
+    monkeypatch.setattr(expiry, "VERSIONS", 20)
+    table = opened(kind, tmp_path)
+    table.create(SCHEMA, [])
+    table.claim(5)
+    told: dict[int, Counter[str]] = {}
+    for batch in range(COMMITS + 1):
+        position = Position({("t", n): batch for n in range(100)}, "c", {"t": "00" * 16})
+        added = file(tmp_path, 5, batch)
+        counts.clear()
+        table.state()
+        table.commit(batch, position, [added], after=batch - 1)
+        told[batch] = Counter(counts)
+    names = {name for one in told.values() for name in one}
+    # Twenty commits at a time: every hundredth also merges the manifests before it.
+    early, late = ({name: median(told[n][name] for n in at) for name in names} for at in (range(10, 30), LATE))
+    for name in names:
+        # A manifest list has up to a hundred manifests before they are merged.
+        most = 2 * early[name] + 64 * 1024 if name.startswith("bytes") else early[name] + 1
+        assert late[name] <= most, name
