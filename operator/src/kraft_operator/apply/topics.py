@@ -9,10 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol
 
-from pydantic import ValidationError
-
-from kraft_operator.api.problems import VERSIONS, problems, pruned
 from kraft_operator.api.topic import KRaftTopicSpec
+from kraft_operator.apply.declared import declarations, ready_status
 from kraft_operator.apply.kafka import altered
 from kraft_operator.plan.model.record import Claim
 from kraft_operator.plan.topics import (
@@ -51,30 +49,16 @@ def declared(
 
     `resources` must be all KRaftTopics of the namespace, because a topic of a missing resource may be deleted.
     """
-    desired_topics, unread, states = [], [], {}
-    there = set()
     claimants = {(claim.resource, claim.uid) for claim in claims}
-    for one in resources:
-        metadata, spec = one["metadata"], one.get("spec") or {}
-        name, uid = metadata["name"], metadata.get("uid", "")
-        there.add((name, uid))
-        if "deletionTimestamp" in metadata:
-            continue
-        mine = spec.get("cluster")
-        if mine != cluster and (name, uid) not in claimants and isinstance(mine, str):
-            continue
-        wrong = pruned(KRaftTopicSpec, spec)
-        try:
-            # Ignore unknown fields: they may belong to a later version of the definitions.
-            parsed = KRaftTopicSpec.model_validate(spec, extra="ignore")
-        except ValidationError as error:
-            wrong = [*problems(error), *wrong]
-        if wrong:
-            states[name] = TopicState(False, "NotUnderstood", "; ".join(wrong) + VERSIONS)
-            unread.append(Unread(name, str(spec.get("topicName") or name), one.get("status", {}).get("topicId", "")))
-        elif mine == cluster:
-            desired_topics.append(_desired(one, parsed))
-    return Declared(tuple(desired_topics), tuple(unread), frozenset(there)), states
+    found = declarations(resources, KRaftTopicSpec, cluster, claimants)
+    unread, states = [], {}
+    for one, message in found.malformed:
+        name = one["metadata"]["name"]
+        topic = str((one.get("spec") or {}).get("topicName") or name)
+        states[name] = TopicState(False, "NotUnderstood", message)
+        unread.append(Unread(name, topic, one.get("status", {}).get("topicId", "")))
+    desired_topics = tuple(_desired(one, spec) for one, spec in found.desired)
+    return Declared(desired_topics, tuple(unread), found.there), states
 
 
 def _desired(one: Mapping[str, Any], spec: KRaftTopicSpec) -> DesiredTopic:
@@ -292,20 +276,8 @@ def _note(refused: Refusals, topic: str, result: Any, allowed: Collection[int] =
 
 def status(state: TopicState, resource: Mapping[str, Any], now: str) -> dict[str, Any]:
     """The whole status of a resource, with the time of its condition's last change."""
-    generation = resource["metadata"].get("generation", 0)
     was: Mapping[str, Any] = resource.get("status", {})
-    value = "True" if state.ready else "False"
-    before: Mapping[str, Any] = next(iter(was.get("conditions", ())), {})
-    since = before.get("lastTransitionTime", now) if before.get("status") == value else now
-    condition = {
-        "type": "Ready",
-        "status": value,
-        "reason": state.reason,
-        "message": state.message[:4000],
-        "lastTransitionTime": since,
-        "observedGeneration": generation,
-    }
-    found: dict[str, Any] = {"observedGeneration": generation, "conditions": [condition]}
+    found = ready_status(state.ready, state.reason, state.message, resource, now)
     if not state.known:
         return {**was, **found}
     found |= {"managedConfig": list(state.managed), "creating": state.creating}

@@ -10,10 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol
 
-from pydantic import ValidationError
-
-from kraft_operator.api.problems import VERSIONS, problems, pruned
 from kraft_operator.api.user import CLUSTER, AclRule, KRaftUserSpec
+from kraft_operator.apply.declared import declarations, ready_status
 from kraft_operator.apply.user_requests import carry_out, look
 from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import (
@@ -67,31 +65,16 @@ def declared(
     `resources` must be all KRaftUsers of the namespace, because a user of a missing resource is deleted. `internal`
     are the users of the cluster itself.
     """
-    desired, unread, states = [], [], {}
-    there = set()
     claimants = {(claim.resource, claim.uid) for claim in claims}
-    for one in resources:
-        metadata, spec = one["metadata"], one.get("spec") or {}
-        name, uid = metadata["name"], metadata.get("uid", "")
-        there.add((name, uid))
-        if "deletionTimestamp" in metadata:
-            continue
-        mine = spec.get("cluster")
-        if mine != cluster and (name, uid) not in claimants and isinstance(mine, str):
-            continue
-        wrong = pruned(KRaftUserSpec, spec)
-        try:
-            # Ignore unknown fields: they may belong to a later version of the definitions.
-            parsed = KRaftUserSpec.model_validate(spec, extra="ignore")
-        except ValidationError as error:
-            wrong = [*problems(error), *wrong]
-        if wrong:
-            states[name] = UserState(False, "NotUnderstood", "; ".join(wrong) + VERSIONS)
-            unread.append(Unread(name, str(spec.get("userName") or name)))
-        elif mine == cluster:
-            desired.append(desired_of(one, parsed))
+    found = declarations(resources, KRaftUserSpec, cluster, claimants)
+    unread, states = [], {}
+    for one, message in found.malformed:
+        name = one["metadata"]["name"]
+        states[name] = UserState(False, "NotUnderstood", message)
+        unread.append(Unread(name, str((one.get("spec") or {}).get("userName") or name)))
+    desired_users = tuple(desired_of(one, spec) for one, spec in found.desired)
     names = frozenset({ANONYMOUS, *internal})
-    return DeclaredUsers(tuple(desired), tuple(unread), frozenset(there), names), states
+    return DeclaredUsers(desired_users, tuple(unread), found.there, names), states
 
 
 def desired_of(resource: Mapping[str, Any], spec: KRaftUserSpec) -> DesiredUser:
@@ -238,18 +221,5 @@ def preview(declared: DeclaredUsers, seen: Any, claims: Mapping[str, UserClaim])
 
 def condition(state: UserState, resource: Mapping[str, Any], now: str) -> dict[str, Any]:
     """The parts of a resource's status that follow from a state, with the time of its condition's last change."""
-    was: Mapping[str, Any] = resource.get("status", {})
-    generation = resource["metadata"].get("generation", 0)
-    value = "True" if state.ready else "False"
-    before: Mapping[str, Any] = next(iter(was.get("conditions", ())), {})
-    since = before.get("lastTransitionTime", now) if before.get("status") == value else now
-    ready = {
-        "type": "Ready",
-        "status": value,
-        "reason": state.reason,
-        "message": state.message[:4000],
-        "lastTransitionTime": since,
-        "observedGeneration": generation,
-    }
-    found = {"observedGeneration": generation, "conditions": [ready]}
+    found = ready_status(state.ready, state.reason, state.message, resource, now)
     return found if state.sent is None else {**found, "credential": state.sent}
