@@ -23,7 +23,6 @@ LARGER_FILES = {
     "node/src/kraft_node/server/node.py": 580,
     "tests/unit/broker/lifecycle/test_broker.py": 620,
     "tests/unit/log/appends/test_log.py": 520,
-    "tests/unit/operator/planner/test_planner_more.py": 540,
     "tests/unit/server/quorum/test_raft_driver_quorum.py": 520,
 }
 LARGER_FUNCTIONS = {

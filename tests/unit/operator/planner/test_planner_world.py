@@ -8,11 +8,8 @@ import pytest
 
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.wanted import Pool, ReplacementRequest
+from tests.unit.operator.outcomes import restarts
 from tests.unit.operator.world import CLUSTER, Partition, World, made, wanted
-
-
-def _restarts(world: World) -> list[int]:
-    return [node for step in world.done if isinstance(step, do.Restart) for node in step.nodes]
 
 
 def test_a_new_cluster_is_formatted_and_started_and_then_left_alone() -> None:
@@ -33,7 +30,7 @@ def test_a_new_image_restarts_followers_then_the_active_controller_then_brokers(
     world.wanted = wanted(image="b")
     world.settle()
     assert leader == 1
-    assert _restarts(world) == [2, 3, 1, 101, 102, 103]
+    assert restarts(world) == [2, 3, 1, 101, 102, 103]
 
 
 def test_a_bad_image_stops_the_roll_until_it_is_corrected() -> None:
@@ -42,7 +39,7 @@ def test_a_bad_image_stops_the_roll_until_it_is_corrected() -> None:
     world.wanted = wanted(image="bad")
     for _ in range(60):
         world.step()
-    assert _restarts(world) == [2]
+    assert restarts(world) == [2]
     assert any("voter 2: ErrImagePull" in wait for wait in world.last.waits)
     world.wanted = wanted(image="good")
     world.settle()
@@ -82,12 +79,12 @@ def test_an_under_replicated_topic_blocks_the_roll_and_is_named() -> None:
     world.wanted = wanted(image="b")
     for _ in range(120):
         world.step()
-    assert 101 not in _restarts(world)
-    assert {102, 103} <= set(_restarts(world))
+    assert 101 not in restarts(world)
+    assert {102, 103} <= set(restarts(world))
     assert any("partition lonely-0" in blocked.message for blocked in world.last.blocked)
     world.wanted = wanted(image="b", unavailable_topics=frozenset({"lonely"}))
     world.settle()
-    assert 101 in _restarts(world)
+    assert 101 in restarts(world)
 
 
 def test_a_rack_of_brokers_restarts_together_as_far_as_isrs_allow() -> None:
@@ -120,7 +117,7 @@ def test_controllers_grow_and_shrink_by_one_voter_at_a_time(before: int, after: 
     world.settle()
     assert world.record.voters == tuple(range(1, after + 1))
     assert {pod.voters for pod in world.pods.values()} == {world.record.voters}
-    brokers = [node for node in _restarts(world) if node > 100]
+    brokers = [node for node in restarts(world) if node > 100]
     assert brokers == [101, 102, 103], "brokers learn of the voters once, at the end"
 
 
@@ -189,7 +186,7 @@ def test_a_voter_gets_an_empty_disk_under_its_id() -> None:
     node = world.record.node(3)
     assert node is not None
     assert node.disk == 1
-    assert _restarts(world) == []
+    assert restarts(world) == []
 
 
 def test_an_empty_disk_is_refused_while_another_voter_is_down() -> None:
@@ -293,7 +290,7 @@ def test_controllers_can_also_become_brokers() -> None:
     controllers, brokers = world.wanted.pools
     world.wanted = replace(world.wanted, pools=(replace(controllers, broker=True), brokers))
     world.settle()
-    assert _restarts(world) == [2, 3, 1]
+    assert restarts(world) == [2, 3, 1]
     assert set(world.registered) == {1, 2, 3, 101, 102, 103}
 
 
@@ -329,7 +326,7 @@ def test_dynamic_values_are_set_and_removed_without_a_restart() -> None:
     world.wanted = wanted()
     world.settle()
     assert world.dynamic == {"theirs": "1"}
-    assert _restarts(world) == []
+    assert restarts(world) == []
 
 
 def test_a_supervised_roll_waits_for_approval() -> None:
@@ -337,25 +334,25 @@ def test_a_supervised_roll_waits_for_approval() -> None:
     world.wanted = wanted(image="b", supervised=True, revision="r1")
     for _ in range(10):
         world.step()
-    assert _restarts(world) == []
+    assert restarts(world) == []
     assert isinstance(world.last.pending, do.Restart)
     world.wanted = wanted(image="b", supervised=True, revision="r1", approved="r1")
     world.settle()
-    assert len(_restarts(world)) == 6
+    assert len(restarts(world)) == 6
 
 
 def test_a_roll_by_hand_restarts_once() -> None:
     world = made()
     world.wanted = wanted(rolls={102: "now"})
     world.settle()
-    assert _restarts(world) == [102]
+    assert restarts(world) == [102]
 
 
 def test_a_skipped_node_is_left_alone() -> None:
     world = made()
     world.wanted = wanted(image="b", skip=frozenset({2, 102}))
     world.settle()
-    assert _restarts(world) == [3, 1, 101, 103]
+    assert restarts(world) == [3, 1, 101, 103]
 
 
 def test_a_paused_cluster_is_only_watched() -> None:

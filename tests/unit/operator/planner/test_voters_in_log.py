@@ -15,6 +15,7 @@ from kraft_operator.plan.model.wanted import ReplacementRequest
 from kraft_protocol.client.aio import Address, Client, UnreachableError
 from kraft_protocol.ids import ZERO_UUID
 from kraft_protocol.wire import messages as m
+from tests.unit.operator.outcomes import blocked
 from tests.unit.operator.world import World, wanted
 
 
@@ -32,17 +33,13 @@ def _passes(world: World, passes: int = 10) -> None:
         world.step()
 
 
-def _blocked(world: World) -> dict[str, str]:
-    return {one.reason: one.message for one in world.last.blocked}
-
-
 def test_no_live_controller_restarts_while_voters_may_not_be_committed() -> None:
     world = _dynamic()
     world.uncommitted = True
     world.wanted = wanted(static_quorum=False, image="b")
     _passes(world)
     assert not world.actions(do.Restart)
-    assert "controller 2 stays up until they are" in _blocked(world)["VotersChange"]
+    assert "controller 2 stays up until they are" in blocked(world, passes=0)["VotersChange"]
     world.uncommitted = False
     world.settle()
     assert sorted(i for step in world.actions(do.Restart) for i in step.nodes) == [1, 2, 3, 101, 102, 103]
@@ -114,7 +111,7 @@ def test_voters_do_not_change_while_the_log_has_an_old_address(after: int) -> No
     assert not world.actions(do.AddVoter)
     if after == 1:  # 3 leaves first, and 2 stays beside it
         assert not world.actions(do.RemoveVoter)
-    text = _blocked(world)["VoterMoved"]
+    text = blocked(world, passes=0)["VoterMoved"]
     assert text.startswith("voter 2 listens at 2.svc:9090, and the other voters look for it at elsewhere:9090")
     world.registered_at = {}
     world.settle()
