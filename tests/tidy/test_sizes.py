@@ -21,9 +21,6 @@ LARGER_FILES = {
     "node/src/kraft_node/log/manager/log_manager.py": 520,
     "node/src/kraft_node/partition/partition.py": 560,
     "node/src/kraft_node/server/node.py": 580,
-    "tests/unit/broker/lifecycle/test_broker.py": 620,
-    "tests/unit/log/appends/test_log.py": 520,
-    "tests/unit/server/quorum/test_raft_driver_quorum.py": 520,
 }
 LARGER_FUNCTIONS = {
     "node/src/kraft_node/broker/broker.py:__init__": 75,

@@ -18,7 +18,7 @@ from kraft_protocol.wire.api import API, ApiKey
 from kraft_protocol.wire.errors import EncodeError
 from tests.unit.controller.harness import CLUSTER_ID, directory, uuid
 from tests.unit.controller.harness import Quorum as One
-from tests.unit.server.quorum.test_raft_driver_quorum import Context, Quorum
+from tests.unit.server.quorum.joined import Context, Quorum
 from tests.wire_values import random_message
 
 RAFT: Final = (

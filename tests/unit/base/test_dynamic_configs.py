@@ -26,7 +26,7 @@ CONFIG = {
 TLS = "tests/unit/tls/test_node_tls.py"
 ELSEWHERE = {
     "num.replica.fetchers": "tests/compat/clusters/test_administration.py",
-    "cordoned.log.dirs": "tests/unit/broker/lifecycle/test_broker.py",
+    "cordoned.log.dirs": "tests/unit/broker/lifecycle/test_log_directories.py",
     "group.consumer.assignment.interval.ms": "tests/unit/broker/lifecycle/test_dynamic_values.py",
     "log.cleaner.backoff.ms": "tests/unit/log/manager/test_manager_timers.py",
     "log.cleaner.dedupe.buffer.size": "tests/unit/log/manager/test_manager_timers.py",

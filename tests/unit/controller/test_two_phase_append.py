@@ -14,8 +14,8 @@ from kraft_protocol.wire.messages import CreateTopicsRequest, ListPartitionReass
 from kraft_protocol.wire.stored import ConfigRecord, PartitionChangeRecord, TopicRecord
 from tests.unit.controller.harness import Quorum, directory, flat, uuid
 from tests.unit.controller.on_raft import RaftedController
+from tests.unit.server.quorum.joined import Quorum as Voters
 from tests.unit.server.quorum.raft_world import MemoryStorage, Node
-from tests.unit.server.quorum.test_raft_driver_quorum import Quorum as Voters
 
 SILENCE_MS = 3_100
 """A little longer than a leader leads without hearing from a majority."""

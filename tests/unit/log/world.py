@@ -6,12 +6,15 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from kraft_node.log.config import make_config
 from kraft_node.log.log import FetchSlice, Log
 from kraft_node.log.recovery.opening import open_log
 from kraft_node.log.segments.files import FileCache, LogDir
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import START_WALL_MS, SimHost, World
+from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import Record, build_batch, iter_headers, iter_records, whole_batches
 
 DIR = "/data"
@@ -82,3 +85,11 @@ def whole_headers(data: bytes) -> list[Any]:
 
 def values(log: Log) -> list[bytes | None]:
     return [record.value for record in all_records(log)]
+
+
+def refused(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:  # type: ignore[name-defined]
+    return pytest.raises(KafkaError, check=lambda e: e.code == code)
+
+
+def idempotent(sequence: int, *vals: bytes, epoch: int = 0, pid: int = 7, **how: object) -> bytes:
+    return batch(*(vals or (b"v",)), producer_id=pid, producer_epoch=epoch, base_sequence=sequence, **how)

@@ -8,114 +8,17 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.config import NodeConfig
-from kraft_node.broker.broker import Broker
 from kraft_node.broker.lifecycle import BrokerState
-from kraft_node.log.checkpoints import meta_properties
-from kraft_node.log.checkpoints.meta_properties import MetaProperties
-from kraft_node.log.manager.log_manager import LogManager
-from kraft_node.metadata.image import MetadataImage
 from kraft_protocol.errors import ErrorCode
-from kraft_protocol.records.batch import build_batch
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire import stored
 from kraft_protocol.wire.api import ApiKey
-from kraft_protocol.wire.codec import decode, encode
-from tests.batches import iter_all_records
-from tests.unit.broker.fetching.test_fetching import CONFIG
+from tests.unit.broker.lifecycle.rig import ENDPOINTS, Rig, config
 from tests.unit.broker.world import (
-    CLUSTER_ID,
-    Client,
-    Controller,
-    Loop,
-    broker_records,
-    make_env,
     replay,
     topic_id,
     topic_records,
 )
-
-ENDPOINTS = [("PLAINTEXT", "host1", 9092, 0)]
-
-
-class Rig:
-    """Broker 1 with its logs under `path`."""
-
-    def __init__(self, path: Path, dirs: int = 1, image: MetadataImage | None = None, **config: str) -> None:
-        self.loop = Loop()
-        self.client = Client()
-        self.controller = Controller()
-        self.image = image or MetadataImage()
-        env = make_env(self.loop)
-        self.dirs = [str(path / f"d{number}") for number in range(dirs)]
-        for number, directory in enumerate(self.dirs):
-            env.disk.mkdir(directory)
-            if not env.disk.exists(f"{directory}/meta.properties"):
-                meta_properties.write(env.disk, directory, MetaProperties(1, CLUSTER_ID, 1, topic_id(800 + number)))  # type: ignore[arg-type]
-        self.logs = LogManager(env, self.dirs, node_id=1, cluster_id=CLUSTER_ID)
-        self.logs.start()
-        self.broker = Broker(
-            env,
-            NodeConfig.parse(CONFIG, {"log.dirs": ",".join(self.dirs)} | config),
-            cluster_id=CLUSTER_ID,
-            image=self.image,
-            logs=self.logs,
-            controller=self.controller,
-        )
-        if image is None:
-            self.commit([stored.FeatureLevelRecord(name="metadata.version", feature_level=30), *broker_records(1)])
-
-    def commit(self, records: list[Any]) -> None:
-        self.broker.apply(replay(self.image, records), self.image)
-
-    def call(self, key: ApiKey, version: int, request: Any) -> Any:
-        """Call a handler as a client does: request and response go through their codecs."""
-        request = decode(type(request), encode(request, version), version)
-        response = self.broker.handlers[key](self.client.context(key, version), request)
-        if response is None:
-            return None
-        return decode(type(response), encode(response, version), version)
-
-    def produce(self, topic: str, index: int = 0, **fields: Any) -> Any:
-        batch = build_batch([(b"k", b"v")], timestamp=self.loop.wall_ms(), **fields)
-        data = m.ProduceRequest.TopicProduceData(
-            name=topic, partition_data=[m.ProduceRequest.PartitionProduceData(index, batch)]
-        )
-        response = self.call(ApiKey.PRODUCE, 9, m.ProduceRequest(acks=-1, timeout_ms=100, topic_data=[data]))
-        return response.responses[0].partition_responses[0]
-
-    def consume(self, topic: str, index: int = 0, offset: int = 0) -> list[int]:
-        row = m.FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
-        request = m.FetchRequest(max_wait_ms=0, topics=[m.FetchRequest.FetchTopic(topic=topic, partitions=[row])])
-        row = self.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
-        # retry, as clients do, while the partition is being created
-        if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            self.loop.run(100)
-            row = self.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
-        assert row.error_code == 0, ErrorCode(row.error_code)
-        return [record.offset for record in iter_all_records(bytes(row.records))]
-
-    def names(self, number: int = 0) -> list[str]:
-        return [p.name for p in Path(self.dirs[number]).iterdir() if p.is_dir()]
-
-    def stop(self) -> None:
-        done: list[int] = []
-        self.broker.close()
-        self.logs.shutdown(lambda: done.append(1))
-        self.loop.run()
-        assert done
-        self.logs.release()
-
-    def run_up(self) -> None:
-        """Register, and wait until the broker is unfenced."""
-        self.broker.start(ENDPOINTS)
-        self.controller.take(m.BrokerRegistrationRequest).answer(m.BrokerRegistrationResponse(broker_epoch=0))
-        self.controller.take(m.BrokerHeartbeatRequest).answer(m.BrokerHeartbeatResponse(is_fenced=False))
-        self.loop.run()
-
-
-def config(kind: int, name: str, key: str, value: str | None) -> Any:
-    return stored.ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
 
 
 def test_topics_are_created_and_deleted(tmp_path: Path) -> None:
@@ -278,87 +181,6 @@ def test_without_a_topic_id_records_are_set_aside_and_empty_logs_adopted(tmp_pat
     assert sorted(name.rpartition("-")[2] for name in again.names()) == ["0", "1", "stray"]
 
 
-def test_with_several_directories_the_directory_of_a_new_log_is_reported(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, dirs=2)
-    rig.run_up()
-    rig.commit(topic_records("a", 1, 4))
-    for index in range(4):
-        rig.produce("a", index)
-    assert sorted(len(rig.names(number)) for number in (0, 1)) == [2, 2]
-    rig.loop.run(100)
-    request = rig.controller.take(m.AssignReplicasToDirsRequest).request
-    told = {
-        (directory.id, partition.partition_index)
-        for directory in request.directories
-        for topic in directory.topics
-        for partition in topic.partitions
-    }
-    assert told == {
-        (topic_id(800 + number), int(name.rpartition("-")[2])) for number in (0, 1) for name in rig.names(number)
-    }
-
-
-def test_log_directories_are_described(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
-    rig.commit(topic_records("a", 1, 2))
-    rig.produce("a", 1)
-    everything = rig.call(ApiKey.DESCRIBE_LOG_DIRS, 4, m.DescribeLogDirsRequest(topics=None)).results[0]
-    assert (everything.error_code, everything.log_dir) == (0, rig.dirs[0])
-    assert everything.total_bytes >= everything.usable_bytes > 0
-    sizes = {p.partition_index: p.partition_size for t in everything.topics for p in t.partitions}
-    assert sizes[0] == 0
-    assert sizes[1] == (Path(rig.dirs[0]) / "a-1" / f"{0:020d}.log").stat().st_size > 0
-    asked = m.DescribeLogDirsRequest.DescribableLogDirTopic(topic="a", partitions=[1])
-    some = rig.call(ApiKey.DESCRIBE_LOG_DIRS, 4, m.DescribeLogDirsRequest(topics=[asked])).results[0]
-    assert [(t.name, [p.partition_index for p in t.partitions]) for t in some.topics] == [("a", [1])]
-
-
-def test_cordoned_directories_are_reported_and_get_no_new_logs(tmp_path: Path) -> None:
-    first, second = (str(tmp_path / name) for name in ("d0", "d1"))
-    rig = Rig(tmp_path, dirs=2, **{"cordoned.log.dirs": first})
-    rig.commit([stored.FeatureLevelRecord(name="metadata.version", feature_level=30), *topic_records("a", 1, 6)])
-    rig.run_up()
-    for index in range(2):
-        assert rig.produce("a", index).error_code == 0
-    assert [len(rig.names(number)) for number in (0, 1)] == [0, 2]
-    assert _cordoned(rig, 5) == {first: True, second: False}
-    assert _cordoned(rig, 4) == {first: False, second: False}
-
-    rig.commit([config(4, "1", "cordoned.log.dirs", second)])
-    assert _heartbeat(rig).cordoned_log_dirs == [topic_id(801)]
-    for index in (2, 3):
-        assert rig.produce("a", index).error_code == 0
-    assert [len(rig.names(number)) for number in (0, 1)] == [2, 2]
-    assert rig.consume("a", 0) == [0]  # existing records are served as before
-
-    rig.commit([config(4, "1", "cordoned.log.dirs", "*")])
-    assert sorted(_heartbeat(rig).cordoned_log_dirs) == [topic_id(800), topic_id(801)]
-    assert rig.produce("a", 4).error_code == 0  # the replica needs some directory
-
-    rig.commit([config(4, "1", "cordoned.log.dirs", "")])
-    assert _heartbeat(rig).cordoned_log_dirs == []
-
-
-def test_an_older_metadata_version_is_sent_no_cordoned_directories(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, **{"cordoned.log.dirs": "*"})
-    rig.commit([stored.FeatureLevelRecord(name="metadata.version", feature_level=29)])
-    rig.run_up()
-    rig.loop.run(2000)
-    assert _heartbeat(rig).cordoned_log_dirs is None
-    assert _cordoned(rig, 5) == {rig.dirs[0]: False}
-
-
-def _cordoned(rig: Rig, version: int) -> dict[str, bool]:
-    rows = rig.call(ApiKey.DESCRIBE_LOG_DIRS, version, m.DescribeLogDirsRequest(topics=None)).results
-    return {row.log_dir: row.is_cordoned for row in rows}
-
-
-def _heartbeat(rig: Rig) -> Any:
-    sent = rig.controller.take(m.BrokerHeartbeatRequest)
-    sent.answer(m.BrokerHeartbeatResponse(is_fenced=False))
-    return sent.request
-
-
 def test_offsets_epochs_producers_and_deletion_through_the_table(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.commit(topic_records("a", 1))
@@ -518,23 +340,6 @@ def test_ten_thousand_idle_partitions_cost_no_logs(tmp_path: Path) -> None:
     assert len(rig.broker.replicas) == 1
 
 
-def test_a_dead_directory_answers_storage_errors_and_is_reported(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, dirs=2)
-    rig.run_up()
-    rig.commit(topic_records("a", 1, 2))
-    rig.produce("a", 0)
-    rig.produce("a", 1)
-    rig.logs.on_failure = lambda _path, partitions, _error: rig.broker.directory_failed(partitions)
-    directory = rig.logs.directory_of("a", 0)
-    assert directory is not None
-    directory.fail(OSError("gone"))
-    codes = [rig.produce("a", index).error_code for index in (0, 1)]
-    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, 0]  # never an empty log in place of the lost one
-    rig.loop.run()
-    beats = [sent for sent in rig.controller.sent if isinstance(sent.request, m.BrokerHeartbeatRequest)]
-    assert beats[0].request.offline_log_dirs == [directory.id]
-
-
 @pytest.mark.parametrize("key", [ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH])
 def test_unsupported_apis_have_no_handler(tmp_path: Path, key: ApiKey) -> None:
     assert key not in Rig(tmp_path).broker.handlers
@@ -557,39 +362,6 @@ def test_a_broker_starts_serves_and_shuts_down(tmp_path: Path) -> None:
     rig.controller.take(m.BrokerHeartbeatRequest).answer(m.BrokerHeartbeatResponse(should_shut_down=True))
     assert done == [1]
     rig.stop()
-
-
-def test_no_empty_log_replaces_one_in_a_missing_directory(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
-    records = topic_records("a", 1)
-    records[1].directories = [topic_id(999)]
-    rig.commit(records)
-    assert rig.produce("a").error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert rig.names() == []
-
-
-def _rig_on_a_replaced_disk(tmp_path: Path, isr: tuple[int, ...]) -> Rig:
-    """Broker 1 replicates from 2; the metadata places its log in a directory that it does not have."""
-    rig = Rig(tmp_path)
-    rig.run_up()
-    records = topic_records("a", 1, leader=2, isr=(1, 2))
-    records[1].directories = [topic_id(999), topic_id(998)]
-    records[1].isr = list(isr)
-    rig.commit(records)
-    rig.loop.run(1_000)
-    return rig
-
-
-def test_a_replaced_disk_gets_its_replicas_and_reports_them(tmp_path: Path) -> None:
-    rig = _rig_on_a_replaced_disk(tmp_path, isr=(2,))
-    assert rig.names() == ["a-0"]
-    sent = rig.controller.take(m.AssignReplicasToDirsRequest).request
-    assert [directory.id for directory in sent.directories] == [topic_id(800)]
-
-
-def test_a_replaced_disk_gets_no_replica_in_the_isr(tmp_path: Path) -> None:
-    rig = _rig_on_a_replaced_disk(tmp_path, isr=(1, 2))
-    assert rig.names() == []
 
 
 def test_a_replica_of_a_recreated_topic_is_opened_after_a_retry(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.broker.lifecycle.test_broker import Rig, config
+from tests.unit.broker.lifecycle.rig import Rig, config
 
 
 @pytest.mark.parametrize("node_id", ["1", ""])

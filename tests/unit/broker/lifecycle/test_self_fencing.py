@@ -12,7 +12,7 @@ from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire import stored
 from kraft_protocol.wire.api import ApiKey
-from tests.unit.broker.lifecycle.test_broker import Rig
+from tests.unit.broker.lifecycle.rig import Rig
 from tests.unit.broker.world import Loop, broker_records, topic_id, topic_records
 
 SESSION_MS = 9_000

@@ -16,7 +16,7 @@ from kraft_protocol.records.control import build_marker
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire import stored
 from kraft_protocol.wire.api import ApiKey
-from tests.unit.broker.lifecycle.test_broker import Rig, config
+from tests.unit.broker.lifecycle.rig import Rig, config
 from tests.unit.broker.world import topic_id, topic_records
 
 DELETE_DELAY_MS = 60_000

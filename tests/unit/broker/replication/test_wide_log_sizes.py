@@ -7,7 +7,7 @@ from typing import Any
 
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire.api import ApiKey
-from tests.unit.broker.lifecycle.test_broker import Rig
+from tests.unit.broker.lifecycle.rig import Rig
 from tests.unit.broker.world import topic_records
 
 

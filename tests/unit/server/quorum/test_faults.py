@@ -14,9 +14,9 @@ from kraft_node.server.faults import Faults
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire import stored
 from tests.unit.controller.on_raft import RaftedController
+from tests.unit.server.quorum.joined import OBSERVER, Member, Quorum
 from tests.unit.server.quorum.raft_world import Node, append
 from tests.unit.server.quorum.test_raft_driver import topic
-from tests.unit.server.quorum.test_raft_driver_quorum import OBSERVER, Member, Quorum
 
 
 def ended(node: Node) -> list[str]:
