@@ -65,8 +65,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [networking.k8s.io]
-  resources: [networkpolicies]
+  resources: [networkpolicies, ingresses]
   verbs: [get, list, watch, create, patch, delete]
+{{- /* Listeners of type Route, on OpenShift. routes/custom-host is the right to name the host. */}}
+- apiGroups: [route.openshift.io]
+  resources: [routes, routes/custom-host]
+  verbs: [get, list, watch, create, update, patch, delete]
 - apiGroups: ["", events.k8s.io]
   resources: [events]
   verbs: [create, patch]

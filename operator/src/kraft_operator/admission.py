@@ -21,6 +21,7 @@ from kraft_operator.api.versions import answer
 from kraft_operator.plan.model.levels import NAMES, level_of
 from kraft_operator.settings import Settings
 from kraft_operator.specs.config_check import cluster_config_problems, topic_config_problems
+from kraft_operator.specs.fronts import listener_problems
 from kraft_operator.specs.windows import window_problems
 
 INVALID = 422
@@ -76,7 +77,7 @@ def refusals_of_cluster(spec: Mapping[str, Any]) -> list[str]:
         parsed = KRaftClusterSpec.model_validate(spec, extra="ignore")
     except ValidationError as error:
         return problems(error)
-    lines = [*cluster_config_problems(parsed), *window_problems(parsed)]
+    lines = [*cluster_config_problems(parsed), *listener_problems(parsed), *window_problems(parsed)]
     level = parsed.metadata_version
     if level is not None and level_of(level) is None:
         lines.append(f"spec.metadataVersion: {level} is not known to this operator: {NAMES[0]} to {NAMES[-1]} are")

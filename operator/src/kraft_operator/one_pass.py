@@ -18,6 +18,7 @@ from kraft_operator.apply import kafka as by_kafka
 from kraft_operator.apply import topics as by_topics
 from kraft_operator.apply import users as by_users
 from kraft_operator.apply.fence import Think, looked_again
+from kraft_operator.apply.fronts import FrontRefusedError
 from kraft_operator.apply.kubernetes import (
     Hands,
     InTheWayError,
@@ -170,7 +171,7 @@ class Pass:
                     raise
                 refused = error
         if plan_.guarded is not None:
-            if isinstance(refused, ServiceRefusedError | PodRefusedError):
+            if isinstance(refused, ServiceRefusedError | PodRefusedError | FrontRefusedError):
                 raise refused
             await self._guarded(plan_, notify)
         else:

@@ -57,6 +57,7 @@ from kraft_operator.security.keeper import Kept
 from kraft_operator.security.secrets import ClusterSecurity
 from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.config_check import cluster_config_problems
+from kraft_operator.specs.fronts import listener_problems
 from kraft_operator.specs.planner_input import wanted_of
 from kraft_operator.specs.windows import window_problems, window_state
 from kraft_protocol.client.aio import UnreachableError
@@ -360,7 +361,7 @@ class Reconciler:
         except ValidationError as error:
             await memory.teller.wrong(resource, "NotUnderstood", "; ".join(problems(error)) + VERSIONS)
             return None
-        wrong = [*cluster_config_problems(spec), *window_problems(spec)]
+        wrong = [*cluster_config_problems(spec), *listener_problems(spec), *window_problems(spec)]
         if wrong:
             await memory.teller.wrong(resource, "ConfigNotValid", "; ".join(wrong))
             return None

@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field
 
 from kraft_operator.api.base import UUID, Free, Model, Name, NodeId, Properties, Quantity, Rule, marked
+from kraft_operator.api.listeners import LISTENERS_MAX, Listener
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.security import SECURITY_RULES, Security
 from kraft_operator.api.windows import WINDOWS_MAX, MaintenanceWindow
 
 CONTROLLER_PORT: Final = 9090
 POOLS_MAX: Final = 10
-LISTENERS_MAX: Final = 8
 REPLACEMENTS_MAX: Final = 32
 VOTERS: Final = (1, 3, 5, 7, 9)
 """Allowed numbers of controllers, unless the number is changing."""
@@ -47,57 +47,6 @@ _SAME_VOTERS_CEL: Final = (
 _INTERNAL_CEL: Final = "n.name == {0}.listeners.filter(l, l.type == 'Internal')[0].name"
 """Compares by a name of limited length: comparing two filtered lists is too expensive for the API server."""
 _OWN_KEYS_CEL: Final = "[" + ",".join(f"'{key}'" for key in OWN_KEYS) + "]"
-
-
-class Listener(Model):
-    """A listener of the brokers. The brokers use the first listener of type Internal among themselves."""
-
-    name: Name
-    port: Annotated[int, Field(ge=1024, le=65535)]
-    type: Annotated[
-        Literal["Internal", "NodePort", "LoadBalancer"],
-        Field(description="Internal: inside Kubernetes. The other types give every broker an address outside"),
-    ] = "Internal"
-    host: (
-        Annotated[
-            str, Field(max_length=253, description="the advertised host of a NodePort; default: the machine's address")
-        ]
-        | None
-    ) = None
-    first_node_port: (
-        Annotated[
-            int,
-            Field(
-                ge=1,
-                le=65535,
-                description="port of the first broker; the others follow by node id; default: any free port",
-            ),
-        ]
-        | None
-    ) = None
-
-    annotations: Annotated[
-        dict[str, Annotated[str, Field(max_length=4096)]],
-        Field(max_length=32, description="of the services of a listener outside, for load balancers and DNS"),
-    ] = {}
-    source_ranges: Annotated[
-        list[Annotated[str, Field(max_length=64, pattern=r"^[0-9a-fA-F:.]+/[0-9]{1,3}$")]],
-        Field(max_length=64, description="networks whose clients a LoadBalancer lets in; all if empty"),
-    ] = []
-    load_balancer_class: (
-        Annotated[str, Field(min_length=1, max_length=253, description="of a LoadBalancer; it never changes")] | None
-    ) = None
-    tls: Annotated[bool, Field(description="default: true if security.tls is Enabled")] | None = None
-    authentication: (
-        Annotated[
-            Literal["MutualTls", "ScramSha512", "Anonymous"],
-            Field(
-                description="MutualTls: certificates of the clients' authority; the user is the common name."
-                " ScramSha512: passwords. Default: MutualTls with TLS, Anonymous without"
-            ),
-        ]
-        | None
-    ) = None
 
 
 class Quorum(Model):
@@ -328,6 +277,12 @@ class KRaftClusterSpec(Model):
             f"self.nodePools.all(p, p.config.all(k, !(k in {_OWN_KEYS_CEL})))",
             "a pool's config has a key that follows from the rest of the resource: use nodePools, listeners, quorum,"
             " rack, metrics",
+        ),
+        Rule(
+            "!has(self.security) || self.security.tls == 'Enabled'"
+            " || self.listeners.all(l, !(l.type in ['Ingress', 'Route']))",
+            "an Ingress or Route finds a broker by the name in the TLS handshake: set security.tls to Enabled, or"
+            " choose another type",
         ),
         *SECURITY_RULES,
     )

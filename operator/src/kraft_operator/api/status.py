@@ -90,6 +90,27 @@ class OwnedTopic(Model):
     uid: Annotated[str, Field(max_length=64, description="uid of the KRaftTopic")] = ""
 
 
+class BrokerAddress(Model):
+    """The address of a broker for clients outside."""
+
+    node: NodeId
+    address: Annotated[str, Field(description="HOST:PORT")]
+
+
+class ListenerStatus(Model):
+    """The addresses of a listener."""
+
+    name: str
+    type: str
+    bootstrap_servers: Annotated[
+        str, Field(description="HOST:PORT for the first connection of clients; empty until it is known")
+    ] = ""
+    brokers: Annotated[
+        list[BrokerAddress],
+        Field(description="of a listener outside of Kubernetes", json_schema_extra=marked(keys=("node",))),
+    ] = []
+
+
 class AuthorityStatus(Model):
     """A certificate authority of the cluster."""
 
@@ -135,6 +156,10 @@ class KRaftClusterStatus(Model):
     authorities: Annotated[
         list[AuthorityStatus],
         Field(description="authorities that the nodes trust", json_schema_extra=marked(keys=("name",))),
+    ] = []
+    listeners: Annotated[
+        list[ListenerStatus],
+        Field(description="addresses for clients, as last known", json_schema_extra=marked(keys=("name",))),
     ] = []
     leader: NodeId | None = None
     version: Annotated[str, Field(description="finalized metadata.version")] = ""

@@ -10,15 +10,18 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
+from kraft_operator.api.cluster import CONTROLLER_PORT
+from kraft_operator.api.listeners import BY_SNI, Listener
+from kraft_operator.apply.fronts import kinds_of, listed
 from kraft_operator.apply.objects import marked, same
 from kraft_operator.kube.client import Api, ApiError
+from kraft_operator.observe import addresses
 from kraft_operator.observe.cluster import ListedObjects
-from kraft_operator.observe.objects import NODE_LABEL, address, addresses_text, by_node, disk_of, others
+from kraft_operator.observe.objects import NODE_LABEL, by_node, disk_of, others
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.record import Node, Record
 from kraft_operator.plan.model.situation import ADDRESSES
-from kraft_operator.specs import network, pods, storage
+from kraft_operator.specs import fronts, network, pods, storage
 from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, NamedCluster
 from kraft_operator.specs.properties import External
 
@@ -62,9 +65,10 @@ class ServiceRefusedError(ApiError):
 
     lasting = True
 
-    def __init__(self, name: str, error: ApiError) -> None:
+    def __init__(self, kind: str, name: str, error: ApiError) -> None:
         said = str(error).partition(": ")[2]
-        text = f"{said}; no node is restarted for service {name} until the listener is corrected"
+        what = "service" if kind == "Service" else kind
+        text = f"{said}; no node is restarted for {what} {name} until the listener is corrected"
         super().__init__(error.status, error.reason, text)
 
 
@@ -230,25 +234,34 @@ class Hands:
     async def _start(self, step: do.CreatePod) -> None:
         pool, node = self._pool_and(step.node)
         external = await self._addresses(node) if "broker" in step.aspects.get("roles", "") else {}
-        aspects = {**step.aspects, **({ADDRESSES: addresses_text(external)} if external else {})}
+        aspects = {**step.aspects, **({ADDRESSES: addresses.as_text(external)} if external else {})}
         await self._ensure_config(pods.config_map(self._cluster, pool, node, aspects))
         await self._create(pods.pod(self._cluster, pool, node, aspects, external))
 
     async def _addresses(self, node: Node) -> External:
         """Ensure a broker's external services and return their addresses. Raises NotYetError if one is missing."""
         found: dict[str, tuple[str, int]] = {}
-        for listener, wanted in self._services(node):
+        for listener, wanted, front in self._services(node):
             service = await self._ensure(wanted)
-            outside = address(listener, service)
+            before = None if front is None else await self._ensure(front)
+            outside = addresses.of_broker(self._cluster, listener, node.id, service, before)
             if outside is None:
-                raise NotYetError(f"service {service['metadata']['name']} has no address outside yet")
+                kind = "service" if front is None else front["kind"]
+                raise NotYetError(f"{kind} {service['metadata']['name']} has no address outside yet")
             found[listener.name] = outside
         return found
 
-    def _services(self, node: Node) -> list[tuple[Listener, Object]]:
-        """The external listeners of a broker, each with its wanted service."""
-        place = self._place(node)
-        return [(one, network.external_broker(self._cluster, one, node.id, place)) for one in self._cluster.external]
+    def _services(self, node: Node) -> list[tuple[Listener, Object, Object | None]]:
+        """The external listeners of a broker, each with its wanted service, and the Ingress or Route before it."""
+        cluster, place = self._cluster, self._place(node)
+        return [
+            (
+                one,
+                network.external_broker(cluster, one, node.id, place),
+                fronts.broker_front(cluster, one, node.id),
+            )
+            for one in cluster.external
+        ]
 
     def _place(self, node: Node) -> int:
         """The position of a broker, counted from the lowest first id of a broker pool. Other nodes do not change it."""
@@ -283,8 +296,12 @@ class Hands:
         there = {
             (kind, one["metadata"]["name"]): one for kind, found in zip(kinds, lists, strict=True) for one in found
         }
+        services = [one for (kind, _), one in there.items() if kind == "Service"]
+        known, unlisted = await listed(self._api, kinds_of(cluster, services), cluster.namespace, mine)
+        there |= known
         wanted = [network.nodes_service(cluster), network.bootstrap_service(cluster)]
         wanted += [network.external_bootstrap(cluster, one) for one in cluster.external]
+        wanted += [front for one in cluster.external if (front := fronts.bootstrap_front(cluster, one)) is not None]
         wanted += [*network.disruption_budgets(cluster, self._record.nodes, held), *network.network_policies(cluster)]
         names = {(one["kind"], one["metadata"]["name"]) for one in wanted}
         later: list[Object] = []
@@ -292,21 +309,33 @@ class Hands:
             pool = cluster.pool(node.pool)
             if pool is not None and "broker" in pool.roles and not node.stopped:
                 # Existing services change with their broker's restart, because it advertises their addresses.
-                for _, service in self._services(node):
-                    known = there.get(("Service", service["metadata"]["name"]))
-                    (wanted if known is None else later).append(service)
-        refused = await self._ensure_all(wanted, later, there)
-        used = self._configs_in_use()
-        for key, one in there.items():
-            if key not in names and (
-                one["metadata"]["name"] not in used if key[0] == "ConfigMap" else self._left_behind(one)
-            ):
-                self._seen.configs.pop(key[1], None)
-                await self._delete({**one, "kind": key[0]})
+                for _, *objects in self._services(node):
+                    for one in objects:
+                        if one is not None:
+                            is_new = (one["kind"], one["metadata"]["name"]) not in there
+                            (wanted if is_new else later).append(one)
+        await self._drop(known, names)  # before services lose the annotation that tells of them
+        refused = await self._ensure_all(
+            [one for one in wanted if one["kind"] not in unlisted],
+            [one for one in later if one["kind"] not in unlisted],
+            there,
+        )
+        refused = refused or next(iter(unlisted.values()), None)
+        await self._drop({key: one for key, one in there.items() if key not in known}, names)
         await self._own()
         await self._take_up_orphans()
         if refused is not None:
             raise refused
+
+    async def _drop(self, there: Mapping[tuple[str, str], Object], names: Collection[tuple[str, str]]) -> None:
+        """Delete objects of removed nodes, listeners and roles, but not `names`."""
+        used = self._configs_in_use()
+        for key, one in there.items():
+            if key not in names and (
+                one["metadata"]["name"] not in used if key[0] == "ConfigMap" else self._left_behind(key[0], one)
+            ):
+                self._seen.configs.pop(key[1], None)
+                await self._delete({**one, "kind": key[0]})
 
     async def _ensure_all(
         self, wanted: list[Object], later: list[Object], there: Mapping[tuple[str, str], Object]
@@ -327,10 +356,10 @@ class Hands:
             if isinstance(error, NotYetError):
                 refused = refused or error
             elif isinstance(error, ApiError) and error.lasting:
-                service = one["kind"] == "Service" and not isinstance(error, InTheWayError)
+                service = one["kind"] in {"Service", *BY_SNI} and not isinstance(error, InTheWayError)
                 # Hibernation only stops nodes, so no node waits for an address.
                 if service and not self._cluster.spec.hibernated and not isinstance(refused, ServiceRefusedError):
-                    refused = ServiceRefusedError(one["metadata"]["name"], error)
+                    refused = ServiceRefusedError(one["kind"], one["metadata"]["name"], error)
                 refused = refused or error
             elif error is not None:
                 raise error
@@ -384,13 +413,17 @@ class Hands:
         specs += [job["spec"]["template"]["spec"] for job in self._seen.jobs]
         return {pods.config_name(spec) for spec in specs}
 
-    def _left_behind(self, one: Object) -> bool:
+    def _left_behind(self, kind: str, one: Object) -> bool:
         """Whether an object belongs to a node, a listener or a role that no longer exists."""
         number = one["metadata"].get("labels", {}).get(NODE_LABEL, "")
         node = self._record.node(int(number)) if number.isdecimal() else None
         if node is None:
             return True
-        names = {self._cluster.external_service(node.id, listener.name) for listener in self._cluster.external}
+        names = {
+            self._cluster.external_service(node.id, listener.name)
+            for listener in self._cluster.external
+            if kind in {"Service", listener.type}
+        }
         return not node.broker or one["metadata"]["name"] not in names
 
     # Writes

@@ -66,6 +66,8 @@ PLURALS: Final = {
     "Deployment": ("apis/apps/v1", "deployments"),
     "PodDisruptionBudget": ("apis/policy/v1", "poddisruptionbudgets"),
     "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies"),
+    "Ingress": ("apis/networking.k8s.io/v1", "ingresses"),
+    "Route": ("apis/route.openshift.io/v1", "routes"),
     "Lease": ("apis/coordination.k8s.io/v1", "leases"),
     "KRaftCluster": ("apis/kraftcluster.io/v1alpha1", "kraftclusters"),
     "KRaftUser": ("apis/kraftcluster.io/v1alpha1", "kraftusers"),

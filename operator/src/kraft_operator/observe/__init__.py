@@ -5,6 +5,7 @@ is None; the planner decides which steps that permits.
 
 - `kafka` queries controllers and brokers in Kafka's protocol; also for local clusters
 - `status` reads `/status` of nodes
+- `addresses`  addresses for clients outside Kubernetes, a pure function
 - `objects`  converts Kubernetes objects to the planner's model, a pure function
 - `cluster`  all views of one cluster on Kubernetes
 - `visible`  whether an event of a watch changes anything that a pass could act on

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kraft_operator.kube.client import Api
-from kraft_operator.observe import objects
+from kraft_operator.kube.client import Api, ApiError
+from kraft_operator.observe import addresses, objects
 from kraft_operator.observe.kafka import View
 from kraft_operator.observe.status import STARTS_S, Statuses
 from kraft_operator.plan.model import steps as do
@@ -23,6 +23,9 @@ from kraft_protocol.client.aio import Address, Client
 
 MACHINES_S: Final = 60.0
 """The greatest age of the labels of machines, in seconds. Racks hardly ever change."""
+
+UNAVAILABLE: Final = frozenset({403, 404})
+"""Kubernetes does not know a kind, or the operator has no right to it."""
 
 NODES: Final = "kraftcluster"
 FORMATS: Final = "kraftcluster-format"
@@ -63,7 +66,7 @@ class ListedObjects:
     services: list[str] = field(default_factory=list)
     """Names of services. Listed only if the cluster has external listeners."""
     addresses: dict[str, frozenset[str]] = field(default_factory=dict)
-    """The hosts and addresses outside of Kubernetes by service."""
+    """The hosts and addresses outside of Kubernetes by service, those of its Route among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ class Look:
             *(api.list(kind, namespace, selector) for kind in kinds),
         )
         services = rest[0] if rest else []
+        routes = await self._routes(api, cluster, selector)
         pods, jobs = objects.ours(cluster, objects.named(all_pods, NODES)), objects.ours(cluster, jobs)
         self._names.clear()
         self._names |= {ip: cluster.host(i) for i, one in objects.by_node(pods) if (ip := objects.ip_of(one))}
@@ -120,7 +124,7 @@ class Look:
         rack = cluster.spec.rack
         racks = await machines.racks(rack.node_label) if rack is not None and machines.allowed else {}
         found = Found(
-            objects.kube(cluster, pods, claims, jobs, racks, job_pods, services, configs, answers),
+            objects.kube(cluster, pods, claims, jobs, racks, job_pods, services, configs, answers, routes),
             shape,
             objects.controllers(pods),
             objects.brokers(pods),
@@ -133,9 +137,23 @@ class Look:
             list(map(dict, jobs)),
             {one["metadata"]["name"]: one for one in configs},
             [one["metadata"]["name"] for one in services],
-            {one["metadata"]["name"]: objects.hosts_of(one) for one in services},
+            {
+                **{one["metadata"]["name"]: addresses.hosts_of(one) for one in services},
+                **{one["metadata"]["name"]: frozenset({host}) for one in routes if (host := addresses.route_host(one))},
+            },
         )
         return found, seen
+
+    async def _routes(self, api: Api, cluster: NamedCluster, selector: str) -> list[Object]:
+        """List Routes if OpenShift assigns hosts of a listener. Raises ApiError."""
+        if not any(one.type == "Route" for one in cluster.external):
+            return []
+        try:
+            return await api.list("Route", cluster.namespace, selector)
+        except ApiError as error:
+            if error.status not in UNAVAILABLE:
+                raise
+            return []  # the step that makes Routes reports it
 
     async def observed(self, found: Found, listed_at: float, ask: Collection[int] = ()) -> Observed:
         """Query the cluster's nodes and return all views with their ages.

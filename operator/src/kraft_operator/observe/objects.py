@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
-from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
+from kraft_operator.api.cluster import CONTROLLER_PORT
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.template import NODE_CONTAINER
+from kraft_operator.observe import addresses
 from kraft_operator.observe.status import NodeStatus
 from kraft_operator.plan.model.observed import Job, Kube, Pod, Volume
 from kraft_operator.plan.model.record import Node
 from kraft_operator.plan.model.situation import RESIZED, is_controller
 from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.pods import ASPECT, config_map, config_name, mounted
-from kraft_operator.specs.properties import External
 from kraft_operator.specs.quantities import as_bytes
 from kraft_operator.specs.storage import CLAIMS, DISK, FORMATS, FORMATTED, REPLACED, VOLUME_MARK, VOLUMES
 from kraft_protocol.client.aio import Address
@@ -27,7 +27,7 @@ MACHINE: Final = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: the machine that its volume was made for."""
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
 """Label of a job's pods: the name of the job."""
-NODE_LABEL: Final = f"{GROUP}/node"
+NODE_LABEL: Final = addresses.NODE_LABEL
 POOL_LABEL: Final = f"{GROUP}/pool"
 ENDED: Final = frozenset({"Failed", "Succeeded"})
 
@@ -39,13 +39,15 @@ def kube(
     jobs: Iterable[Object],
     racks: Mapping[str, str] | None = None,
     job_pods: Iterable[Object] = (),
-    services: Iterable[Object] = (),
+    services: Collection[Object] = (),
     configs: Iterable[Object] = (),
     reported: Mapping[int, NodeStatus] | None = None,
+    routes: Collection[Object] = (),
 ) -> Kube:
     """Convert the objects of a cluster. `racks` is by machine.
 
-    `configs` are the existing ConfigMaps. `reported` has the answers to `/status` by node id.
+    `configs` are the existing ConfigMaps, `routes` those of OpenShift. `reported` has the answers to
+    `/status` by node id.
     """
     pods, claims, formatting, reported = list(pods), list(claims), list(job_pods), reported or {}
     there = {one["metadata"]["name"] for one in configs}
@@ -66,7 +68,8 @@ def kube(
             (number, disk_of(one)): replace(job(one, formatting), former=_is_former(one, claims))
             for number, one in by_node(jobs)
         },
-        addresses(cluster, services),
+        addresses.by_broker(cluster, services, routes),
+        addresses.listeners(cluster, services, routes, {n: h for n, one in by_node(pods) if (h := host_ip_of(one))}),
     )
 
 
@@ -320,50 +323,14 @@ def _listeners(pod: Object) -> list[int]:
     return [one["containerPort"] for one in ports if one["name"] not in {"controller", "metrics"}]
 
 
-# External addresses
-
-
-def addresses(cluster: NamedCluster, services: Iterable[Object]) -> dict[int, str]:
-    """External addresses by node id, as text. Brokers without an address for every external listener are missing."""
-    there = {one["metadata"]["name"]: (number, one) for number, one in by_node(services)}
-    found = {}
-    for node_id in {number for number, _ in there.values()}:
-        mine: External = {
-            listener.name: outside
-            for listener in cluster.external
-            if (of := there.get(cluster.external_service(node_id, listener.name))) is not None
-            and (outside := address(listener, of[1])) is not None
-        }
-        if len(mine) == len(cluster.external):
-            found[node_id] = addresses_text(mine)
-    return found
-
-
-def address(listener: Listener, service: Object) -> tuple[str, int] | None:
-    """The host and port of a broker for external clients; None until Kubernetes has assigned them."""
-    if listener.type == "NodePort":
-        port = service["spec"]["ports"][0].get("nodePort")
-        return None if port is None else (listener.host or "$(HOST_IP)", int(port))
-    ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress", ())
-    hosts = [str(host) for one in ingress if (host := one.get("hostname") or one.get("ip"))]
-    # Choose the same address every time, for any order: a different address needs a restart.
-    return (min(hosts, key=lambda host: (":" in host, host)), listener.port) if hosts else None
-
-
 def ip_of(pod: Object) -> str:
     """The address of a pod; empty until it has one."""
     return str(pod.get("status", {}).get("podIP", ""))
 
 
-def hosts_of(service: Object) -> frozenset[str]:
-    """The hosts and addresses that a load balancer has given to a service."""
-    ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress", ())
-    return frozenset(str(host) for one in ingress for host in (one.get("hostname"), one.get("ip")) if host)
-
-
-def addresses_text(external: External) -> str:
-    """External addresses as the value of an aspect: `NAME=HOST:PORT`, sorted, separated by commas."""
-    return ",".join(f"{name}={host}:{port}" for name, (host, port) in sorted(external.items()))
+def host_ip_of(pod: Object) -> str:
+    """The address of a pod's machine; empty until it has one."""
+    return str(pod.get("status", {}).get("hostIP", ""))
 
 
 # Volumes and jobs

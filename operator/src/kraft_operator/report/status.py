@@ -8,8 +8,10 @@ from typing import Any, Final, Literal
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.status import (
     PARTITIONS_NAMED_MAX,
+    BrokerAddress,
     Condition,
     KRaftClusterStatus,
+    ListenerStatus,
     NodeStatus,
     PartitionsStatus,
     StepStatus,
@@ -52,6 +54,7 @@ def status(
         "observedGeneration": generation,
         "conditions": _conditions(s, plan, before, generation, now),
         "nodes": nodes,
+        "listeners": before.listeners if s is None else _listeners(s),
         "leader": None if s is None or s.quorum is None else s.quorum.leader,
         "version": version or before.version,
         "controllers": _share(nodes, "controller"),
@@ -136,6 +139,18 @@ def state(node: Node, s: Situation) -> str:
     if is_broker(pod) and s.metadata is not None and not s.serves(node.id):
         return "Fenced"
     return "Leaving" if node.leaving else "Ready"
+
+
+def _listeners(s: Situation) -> list[ListenerStatus]:
+    return [
+        ListenerStatus(
+            name=one.name,
+            type=one.type,
+            bootstrap_servers=one.bootstrap,
+            brokers=[BrokerAddress(node=node, address=address) for node, address in sorted(one.brokers.items())],
+        )
+        for one in s.kube.listeners
+    ]
 
 
 def _share(nodes: list[NodeStatus], role: str) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP, VERSION
-from kraft_operator.api.cluster import KRaftClusterSpec, Listener
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.listeners import Listener
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.security import NODES_LISTENER, NODES_PORT
 
@@ -120,6 +121,11 @@ class NamedCluster:
     def pool(self, name: str) -> NodePool | None:
         """The pool with this name; None if the specification lacks it."""
         return next((pool for pool in self.spec.node_pools if pool.name == name), None)
+
+    def pool_of_id(self, node_id: int) -> NodePool | None:
+        """The pool that a node id belongs to: ids are assigned upwards from the pool's first. None below all pools."""
+        below = [pool for pool in self.spec.node_pools if pool.first_node_id <= node_id]
+        return max(below, key=lambda pool: pool.first_node_id, default=None)
 
     def replicas(self, pool: NodePool) -> int:
         """The number of nodes of a pool; `spec.replicas` for the pool without its own number."""

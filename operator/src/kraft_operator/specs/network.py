@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
-from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
+from kraft_operator.api.cluster import CONTROLLER_PORT
+from kraft_operator.api.listeners import BY_SNI, Bootstrap, BrokerOverride, Listener
 from kraft_operator.plan.model.record import Node
 from kraft_operator.specs.cluster import NamedCluster
+from kraft_operator.specs.fronts import FRONT
 
 MANAGER_APP: Final = "kraftcluster-operator"
 """The label `app.kubernetes.io/name` of the operator's pods, as in its chart."""
@@ -57,12 +59,10 @@ def bootstrap_service(cluster: NamedCluster) -> dict[str, Any]:
 
 def external_bootstrap(cluster: NamedCluster, listener: Listener) -> dict[str, Any]:
     """The service of an external listener: any ready broker, for clients outside Kubernetes."""
-    spec = {
-        "type": listener.type,
-        "selector": _selector(cluster, "broker"),
-        "ports": [{"name": listener.name, "port": listener.port}],
-    }
-    return _outside(listener, _service(cluster, f"{cluster.name}-{listener.name}", spec))
+    port: dict[str, Any] = {"name": listener.name, "port": listener.port}
+    spec = {"type": _service_type(listener), "selector": _selector(cluster, "broker"), "ports": [port]}
+    service = _service(cluster, f"{cluster.name}-{listener.name}", spec)
+    return _outside(listener, service, listener.bootstrap)
 
 
 def external_broker(cluster: NamedCluster, listener: Listener, node_id: int, place: int) -> dict[str, Any]:
@@ -71,19 +71,36 @@ def external_broker(cluster: NamedCluster, listener: Listener, node_id: int, pla
     if listener.type == "NodePort" and listener.first_node_port is not None:
         port["nodePort"] = listener.first_node_port + place
     spec = {
-        "type": listener.type,
+        "type": _service_type(listener),
         # A client may learn of this broker from metadata before the broker is ready, and must reach it then.
         "publishNotReadyAddresses": True,
         "selector": {"app.kubernetes.io/instance": cluster.name, f"{GROUP}/node": str(node_id)},
         "ports": [port],
     }
-    return _outside(listener, _service(cluster, cluster.external_service(node_id, listener.name), spec, node_id))
+    service = _service(cluster, cluster.external_service(node_id, listener.name), spec, node_id)
+    return _outside(listener, service, listener.override(node_id))
 
 
-def _outside(listener: Listener, service: dict[str, Any]) -> dict[str, Any]:
-    """Add what the listener asks of its services: annotations, and for load balancers networks and class."""
-    if listener.annotations:
-        service["metadata"]["annotations"] = dict(listener.annotations)
+def _service_type(listener: Listener) -> str:
+    """The type of the services: an Ingress or Route leads to a service inside."""
+    return "ClusterIP" if listener.type in BY_SNI else listener.type
+
+
+def _outside(listener: Listener, service: dict[str, Any], own: Bootstrap | BrokerOverride | None) -> dict[str, Any]:
+    """Add what the listener asks of its services: annotations, and for load balancers networks, class and address.
+
+    `own` is for this service alone.
+    """
+    if listener.type in BY_SNI:
+        service["metadata"]["annotations"] = {FRONT: listener.type}
+        return service
+    annotations = {**listener.annotations, **(own.annotations if own is not None else {})}
+    if annotations:
+        service["metadata"]["annotations"] = annotations
+    if own is not None and own.node_port is not None:
+        service["spec"]["ports"][0]["nodePort"] = own.node_port
+    if own is not None and own.load_balancer_ip is not None:
+        service["spec"]["loadBalancerIP"] = own.load_balancer_ip
     if listener.source_ranges:
         service["spec"]["loadBalancerSourceRanges"] = listener.source_ranges
     if listener.load_balancer_class is not None:

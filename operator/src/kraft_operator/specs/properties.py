@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from kraft_operator.api.cluster import CONTROLLER_PORT, KRaftClusterSpec
+from kraft_operator.api.listeners import Listener
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.template import without_later
 from kraft_operator.plan.model.wanted import STARTS_WITH
@@ -25,6 +26,9 @@ FIRST_REVISION: Final = "1"
 REVISION: str = FIRST_REVISION
 """Current revision. Raise it with each change of `specs.pods` that running pods must get: every node restarts for it.
 `kubectl kraft preview` of the new version shows these restarts before the operator is upgraded."""
+
+OUTSIDE: Final = ("host_template", "advertised_port", "bootstrap", "brokers", "ingress_class")
+"""Fields of listeners that only change addresses and objects outside. Controllers never restart for them."""
 
 External = Mapping[str, tuple[str, int]]
 """Host and port outside Kubernetes, by listener. A host may be `$(HOST_IP)`, which is replaced when the pod starts."""
@@ -144,9 +148,9 @@ def _digests(cluster: NamedCluster, pool: NodePool, *, defaults: bool) -> dict[s
     dynamic = dynamic_values(spec)
     static: dict[str, Any] = {key: value for key, value in spec.config.items() if key not in dynamic}
     static |= {f"pool:{key}": value for key, value in pool.config.items()}
-    others = {"host", "first_node_port", *(security.LATER if defaults else ())}
+    others = {"host", "first_node_port", *OUTSIDE, *(security.LATER if defaults else ())}
     static["listeners"] = [one.model_dump(exclude=others, exclude_defaults=not defaults) for one in spec.listeners]
-    addresses = {one.name: [one.host, one.first_node_port] for one in spec.listeners if one.host or one.first_node_port}
+    addresses = {one.name: found for one in spec.listeners if (found := _services(cluster, one, pool))}
     if addresses and "broker" in pool.roles:
         static["addresses"] = addresses
     if cluster.secure:
@@ -160,3 +164,20 @@ def _digests(cluster: NamedCluster, pool: NodePool, *, defaults: bool) -> dict[s
         "resources": digest(pool.resources.model_dump(exclude_defaults=not defaults)),
         "template": digest([template, spec.image_pull_secrets, spec.image_pull_policy]),
     }
+
+
+def _services(cluster: NamedCluster, listener: Listener, pool: NodePool) -> list[Any]:
+    """What the objects before a pool's brokers depend on, besides names and ports that clients see.
+
+    These objects change while their broker restarts. A broker whose name or port changes restarts alone.
+    """
+    found: list[Any] = [listener.host, listener.first_node_port] if listener.host or listener.first_node_port else []
+    own = [
+        one.model_dump(exclude={"host", "advertised_port"}, exclude_defaults=True)
+        for one in listener.brokers
+        if cluster.pool_of_id(one.node) is pool
+    ]
+    more = [one for one in own if len(one) > len(("node",))]
+    if more or listener.ingress_class is not None:
+        found += [listener.ingress_class, more]
+    return found

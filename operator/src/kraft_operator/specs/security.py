@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kraft_operator.api.cluster import Listener
+from kraft_operator.api.listeners import Listener
 from kraft_operator.security.names import (
     CLIENTS_TRUST,
     CLUSTER_TRUST,
@@ -20,6 +20,7 @@ from kraft_operator.security.names import (
     principal,
 )
 from kraft_operator.specs.cluster import NamedCluster, listener_name
+from kraft_operator.specs.fronts import certified_names
 
 FOLDER: Final = "/etc/kraft-tls"
 VOLUME: Final = "tls"
@@ -133,7 +134,7 @@ def names(cluster: NamedCluster, node_id: int, is_broker: bool, outside: Iterabl
         services = [f"{cluster.name}-bootstrap", *(f"{cluster.name}-{one.name}" for one in cluster.external)]
         for service in services:
             found.update(_in_kubernetes(cluster, service))
-        found.update(one.host for one in cluster.external if one.host)
+        found.update(certified_names(cluster, node_id))
         found.update(host for host in outside if host and "$" not in host)
     return found
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from kraft_operator.api.cluster import Listener
+from kraft_operator.api.listeners import Listener
 from kraft_operator.api.user import KRaftUserSpec
 from kraft_operator.specs.cluster import NamedCluster, listener_name
+from kraft_operator.specs.fronts import bootstrap_host, named_port
 from kraft_operator.specs.security import REAUTH, authentication, defaults
 
 FITS: Final = {"ScramSha512": "ScramSha512", "ScramSha256": "ScramSha512", "MutualTls": "MutualTls"}
@@ -36,6 +37,9 @@ def missing_listener(cluster: NamedCluster, spec: KRaftUserSpec) -> str:
 
 def bootstrap(cluster: NamedCluster, listener: Listener) -> str:
     """`bootstrap.servers` on Kubernetes: an address outside if the resource names one, else that of the service."""
+    host, port = bootstrap_host(cluster, listener), named_port(listener) or listener.bootstrap.node_port
+    if host is not None and port is not None:
+        return f"{host}:{port}"
     if listener.host is not None and listener.first_node_port is not None:
         return f"{listener.host}:{listener.first_node_port}"
     service = "bootstrap" if listener.type == "Internal" else listener.name

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraft_operator.apply.objects import difference, marked, same
-from kraft_operator.observe import objects
+from kraft_operator.observe import addresses, objects
 from kraft_operator.observe.status import NodeStatus, Statuses
 from kraft_operator.plan.model.observed import Job
 from kraft_operator.specs.cluster import NamedCluster
@@ -178,8 +178,8 @@ def test_an_address_of_a_load_balancer_does_not_depend_on_the_order(
     ingress: list[Object], said: dict[int, str]
 ) -> None:
     cluster = sample(listeners=[{"name": "plain", "port": 9092}, {"name": "out", "port": 9094, "type": "LoadBalancer"}])
-    assert objects.addresses(cluster, [_service("out", *ingress)]) == said
-    assert objects.addresses(cluster, [_service("out", *reversed(ingress))]) == said
+    assert addresses.by_broker(cluster, [_service("out", *ingress)]) == said
+    assert addresses.by_broker(cluster, [_service("out", *reversed(ingress))]) == said
 
 
 # Writes

@@ -176,7 +176,7 @@ def test_every_change_that_a_pass_would_see_wakes_the_cluster(kind: str) -> None
         ("pod", ("metadata", "resourceVersion"), "8"),
         ("pod", ("metadata", "managedFields"), [{}]),
         ("pod", ("status", "startTime"), "2027-01-01T00:00:00Z"),
-        ("pod", ("status", "hostIP"), "10.0.0.8"),
+        ("pod", ("status", "qosClass"), "Guaranteed"),
         ("pod", ("status", "conditions", 2, "status"), "False"),
         ("pod", ("status", "conditions", 4, "lastTransitionTime"), "2027-01-01T00:00:00Z"),
         ("pod", ("status", "containerStatuses", 0, "containerID"), "d"),

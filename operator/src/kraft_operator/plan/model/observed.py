@@ -111,6 +111,17 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class ListenerSeen:
+    """The addresses of a listener, as `HOST:PORT`; empty if not known."""
+
+    name: str
+    type: str
+    bootstrap: str = ""
+    brokers: Mapping[int, str] = field(default_factory=dict)
+    """By node id, for listeners outside of Kubernetes. Brokers without an address are missing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Kube:
     """Objects that belong to the cluster: pods by node id, the rest by node id and disk."""
 
@@ -119,6 +130,7 @@ class Kube:
     jobs: Mapping[tuple[int, int], Job] = field(default_factory=dict)
     addresses: Mapping[int, str] = field(default_factory=dict)
     """External addresses of brokers, by node id. Brokers without complete addresses are missing."""
+    listeners: tuple[ListenerSeen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
