@@ -15,6 +15,7 @@ from kraft_protocol.records.batch import build_batch
 from kraft_protocol.records.control import build_marker
 from kraft_protocol.wire.codec import decode, encode
 from kraft_protocol.wire.messages import AddPartitionsToTxnRequest, ProduceRequest
+from tests.cyclic_garbage import found_garbage
 from tests.unit.broker.producing import test_producing
 from tests.unit.broker.producing.test_producing import rows
 from tests.unit.broker.transactions.test_verifier import response
@@ -100,6 +101,16 @@ def test_first_batch_waits_for_the_coordinator_and_later_ones_do_not(rig: Rig, v
     assert answers[name, 0].base_offset == 0
     assert rows(rig.send(("a", 0, txn(1)), version=version))[name, 0].base_offset == 1
     assert rig.coordinator.sent == []
+
+
+def test_batch_that_waits_for_the_coordinator_leaves_no_cycles(rig: Rig) -> None:
+    with found_garbage() as garbage:
+        for sequence in range(3):
+            rig.send(("a", 0, txn(sequence)))
+            rig.allow(("a", 0))
+            rig.answer()
+            rig.end_transaction("a", 0)
+    assert garbage == []
 
 
 def test_partitions_of_a_request_are_verified_together(rig: Rig) -> None:

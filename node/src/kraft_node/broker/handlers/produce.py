@@ -167,6 +167,8 @@ class ProduceHandler:
                         info = partition.append(records, acks, now_ms, guard=guard)
                     except (Unverified, LongCheck, LongRecode, AppendLater) as work:
                         row = _row(index, ErrorCode.NONE)
+                        # Its traceback names this frame, so the request would stay until the collector runs.
+                        work.__traceback__ = None
                         late.append(LateAppend(key, row, bytes(records), partition, work))
                     except KafkaError as error:
                         failed = True
@@ -311,6 +313,7 @@ class ProduceHandler:
             return None
         except (LongCheck, LongRecode, AppendLater) as work:
             assert records is not None, "law: what is to be checked or compressed is there"
+            work.__traceback__ = None  # as in `__call__`
             return late._replace(partition=partition, records=bytes(records), work=work, checked=checked)
         except KafkaError as error:
             self._fail(outcome, late, error)

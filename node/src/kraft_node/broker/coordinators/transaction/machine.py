@@ -83,6 +83,27 @@ class TransactionMachine:
 Shard: TypeAlias = RuntimeShard[TransactionMachine]
 
 
+class _Store:
+    """A write in progress. An object, not a closure that names itself: the collector need not free it."""
+
+    __slots__ = ("_decided", "_late", "_shard")
+
+    def __init__(
+        self, shard: Shard, decided: Callable[[KafkaError | None], None], late: Callable[[KafkaError], None] | None
+    ) -> None:
+        self._shard = shard
+        self._decided = decided
+        self._late = late
+
+    def written(self, error: KafkaError | None) -> None:
+        if error is None or error.code != ErrorCode.REQUEST_TIMED_OUT:
+            self._decided(error)
+            return
+        self._shard.after_writes(self.written)
+        if self._late is not None:
+            self._late(error)
+
+
 def store(
     shard: Shard,
     changes: list[Change],
@@ -96,13 +117,4 @@ def store(
     Call `late` if the commit takes longer than `timeout_ms`. The log has the records then, and a later load may find
     them. So they are awaited still: memory never differs from what a load would find.
     """
-
-    def written(error: KafkaError | None) -> None:
-        if error is None or error.code != ErrorCode.REQUEST_TIMED_OUT:
-            decided(error)
-            return
-        shard.after_writes(written)
-        if late is not None:
-            late(error)
-
-    shard.write(PlannedWrite(changes, None, replay=False, timeout_ms=timeout_ms), written)
+    shard.write(PlannedWrite(changes, None, replay=False, timeout_ms=timeout_ms), _Store(shard, decided, late).written)
