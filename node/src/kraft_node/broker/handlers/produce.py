@@ -19,7 +19,14 @@ from kraft_node.broker.handlers.long_checks import LongChecks
 from kraft_node.broker.leader_hints import hint_at_leaders
 from kraft_node.broker.metadata_cache import is_internal
 from kraft_node.broker.producing.batches import Refused, single_batch
-from kraft_node.broker.producing.opening import ADDING_VERSION, LateAppend, Opening, check_one_producer, refusal
+from kraft_node.broker.producing.opening import (
+    ADDING_VERSION,
+    LateAppend,
+    Opening,
+    check_one_producer,
+    forgetting,
+    refusal,
+)
 from kraft_node.broker.producing.waiting import WaitingProduce
 from kraft_node.log.producers.verification import VERIFIED, Guard, Unverified
 from kraft_node.log.recovery.background import LogIsRecovering
@@ -167,9 +174,7 @@ class ProduceHandler:
                         info = partition.append(records, acks, now_ms, guard=guard)
                     except (Unverified, LongCheck, LongRecode, AppendLater) as work:
                         row = _row(index, ErrorCode.NONE)
-                        # Its traceback names this frame, so the request would stay until the collector runs.
-                        work.__traceback__ = None
-                        late.append(LateAppend(key, row, bytes(records), partition, work))
+                        late.append(LateAppend(key, row, bytes(records), partition, forgetting(work)))
                     except KafkaError as error:
                         failed = True
                         if isinstance(error, LogIsRecovering) and data.records is not None:
@@ -313,8 +318,7 @@ class ProduceHandler:
             return None
         except (LongCheck, LongRecode, AppendLater) as work:
             assert records is not None, "law: what is to be checked or compressed is there"
-            work.__traceback__ = None  # as in `__call__`
-            return late._replace(partition=partition, records=bytes(records), work=work, checked=checked)
+            return late._replace(partition=partition, records=bytes(records), work=forgetting(work), checked=checked)
         except KafkaError as error:
             self._fail(outcome, late, error)
             return None

@@ -9,7 +9,7 @@ producer's own retry would come late.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kraft_node.broker.producing.batches import Refused
 from kraft_node.broker.transactions.verifier import Errors, PartitionName, Question
@@ -43,6 +43,9 @@ _RETRIABLE: Final = frozenset(
 """Errors that old producers do not retry: they get NOT_ENOUGH_REPLICAS, which they do retry."""
 
 
+WorkT = TypeVar("WorkT", bound=Exception)
+
+
 class LateAppend(NamedTuple):
     """A batch that is appended in a later turn; `row` is its index in the response."""
 
@@ -55,6 +58,16 @@ class LateAppend(NamedTuple):
     """Work to do, or to wait for, before the append."""
     checked: Checked | None = None
     guard: Guard | None = None
+
+
+def forgetting(work: WorkT) -> WorkT:
+    """The exception without its traceback, to be kept.
+
+    The traceback names the frame that keeps the exception: a cycle with the request's bytes, which would stay until
+    the garbage collector runs.
+    """
+    work.__traceback__ = None
+    return work
 
 
 def check_one_producer(topic_data: Sequence[Any]) -> None:

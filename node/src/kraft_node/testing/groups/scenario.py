@@ -8,6 +8,7 @@ that it changes its protocol both ways. When all faults are over, and before the
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.testing.cluster_scenario import OFFSETS, ClusterScenario
@@ -32,6 +33,8 @@ STABLE_MAX_MS: Final = 60_000.0
 PARTITIONS: Final = {"t": 4, "u": 2}
 PATTERN: Final = "[tu]"
 MIXED_SHARE, PATTERN_SHARE, STATIC_SHARE = 0.4, 0.3, 0.3
+STATIC_LEAVES: Final = 0.15
+"""How often a static member leaves for a while after a round: it comes back with a new id and takes over."""
 REFUSED_SHARE: Final = 0.5
 """Share of the seeds in which appends of coordinators fail now and then."""
 PAUSES_MS: Final = (400.0, 2500.0, 6000.0)
@@ -100,15 +103,19 @@ class GroupScenario(ClusterScenario):
         own = self.ownerships[group] = Ownership(checker, group, has_epochs=not classic)
         for number in range(rng.randint(2, 3)):
             name = f"{group}{number}"
+            pattern = PATTERN if rng.random() < PATTERN_SHARE else None
+            is_static = not classic and rng.random() < STATIC_SHARE
             ways = Ways(
                 tuple(PARTITIONS),
-                pattern=PATTERN if rng.random() < PATTERN_SHARE else None,
-                instance_id=f"{name}-i" if not classic and rng.random() < STATIC_SHARE else None,
+                pattern=pattern,
+                instance_id=f"{name}-i" if is_static else None,
                 assignor=rng.choice((None, None, "uniform", "range")),
                 sessions=rng.random() < 0.5,
                 leaves=rng.choice((0.0, 0.02, 0.05)) if not classic else 0.05,
                 dies=rng.choice((0.0, 0.02)),
             )
+            if is_static:
+                ways = replace(ways, leaves=STATIC_LEAVES)
             self.members.append(GroupMember(cluster, checker, own, name, ways, self._is_newest))
         for number in range(classic):
             name, sessions = f"classic{number}", rng.random() < 0.5
