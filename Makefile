@@ -8,6 +8,7 @@ NODE_DATA ?= .kraft/data
 SEEDS ?= 200
 SEED_FROM ?= 100000
 JOBS ?= 4
+RERUNS ?= 0
 MINUTES ?= 10
 PICK ?=
 PORT ?= 9092
@@ -57,11 +58,11 @@ FOREIGN := .pytest_cache/foreign-files
 
 test: $(VENV)/.dev ## run the everyday tests: all but the tests of the pipeline on Spark
 	-@$(BIN)/python tools/peers.py suite
-	$(BIN)/python -m pytest -p tests.foreign --foreign-files $(FOREIGN) -n $(JOBS) --dist loadgroup -m 'not slow' --durations=15 \
+	$(BIN)/python -m pytest -p tests.foreign --foreign-files $(FOREIGN) -n $(JOBS) --dist loadgroup --reruns $(RERUNS) -m 'not slow' --durations=15 \
 		$(ON_SPARK:%=--ignore-glob='%') tests
 
 test-bare: $(VENV)/.dev ## run the everyday tests as on a machine with Python and make only: without Java, Maven, kcat and Apache Kafka
-	$(BIN)/python -m tools.bare $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not slow' $(ON_SPARK:%=--ignore-glob='%') $(or $(PICK),tests)
+	$(BIN)/python -m tools.bare $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --reruns $(RERUNS) -m 'not slow' $(ON_SPARK:%=--ignore-glob='%') $(or $(PICK),tests)
 
 ORDER ?= 1
 test-random: $(VENV)/.dev ## run the everyday tests, or PICK of them, in the random order ORDER=n: no test may need another test
@@ -72,7 +73,7 @@ test-alone: $(VENV)/.dev ## run each of the everyday tests, or PICK of them, in 
 	$(BIN)/python -m pytest -p tests.alone -n $(JOBS) --dist loadgroup -m 'not slow' $(ON_SPARK:%=--ignore-glob='%') $(or $(PICK),tests)
 
 test-pipeline: $(VENV)/.dev ## run the tests of the pipeline against both servers: Spark, tables, archive, scrub; needs Java
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' -rs --durations=15 $(ON_SPARK)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --reruns $(RERUNS) -m 'not slow' -rs --durations=15 $(ON_SPARK)
 
 SPARK42 := .spark/4.2
 $(SPARK42)/.installed: $(VENV)/.dev
@@ -80,7 +81,7 @@ $(SPARK42)/.installed: $(VENV)/.dev
 	@touch $@
 
 test-spark42: $(SPARK42)/.installed peers ## run the tests of the pipeline on PySpark 4.2
-	PYTHONPATH=$(SPARK42) $(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' -rs $(PICK) \
+	PYTHONPATH=$(SPARK42) $(BIN)/python -m pytest -n 2 --dist loadgroup --reruns $(RERUNS) -m 'not slow' -rs $(PICK) \
 		tests/compat/pipeline/test_pipeline_spark.py tests/compat/pipeline/test_pipeline_connector.py
 
 test-lake: peers ## read tables of KafkaTable by a Spark with Delta's and Iceberg's own jars
