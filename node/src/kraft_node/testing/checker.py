@@ -16,7 +16,7 @@ The laws, by the name that a finding carries:
 - `gap`        offsets are dense: a reader gets every record in sequence
 - `visible`    acks=all acknowledges no record at or beyond the high watermark (`workloads.acks_law`)
 - `beyond`     no record at or beyond the high watermark is served
-- `watermark`  a client never sees the high watermark of a partition go back
+- `watermark`  a client never sees the high watermark of a partition go back, as long as the leader epoch is the same
 - `range`      a position that was served is in the range of the log
 - `session`    a producer with one batch under way, which retries it, is never out of order. With several batches under
   way, it is not out of order as long as no process has ended
@@ -162,7 +162,7 @@ class Checker:
         self._of: dict[Partition, _Partition] = defaultdict(_Partition)
         self._sent: dict[str, Batch] = {}
         self._session_era: dict[str, int] = {}
-        self._watermarks: dict[tuple[str, Partition], tuple[int, int]] = {}
+        self._watermarks: dict[tuple[str, Partition, int], tuple[int, int]] = {}
         self._commits_sent: dict[tuple[str, Partition], set[int]] = defaultdict(set)
         self.commit_bounds: dict[tuple[str, Partition], int] = {}
         self._go_back: set[Partition] = set()
@@ -256,7 +256,7 @@ class Checker:
 
     def session_refused(self, batch: Batch, why: str) -> None:
         """Note that an idempotent producer's first unacknowledged batch was refused with `why`."""
-        if self.sole and self._session_era[batch.session] == self.now():
+        if self._session_era[batch.session] == self.now():
             self.broken("session", batch.partition, f"{batch.values[0]} was refused: {why}")
 
     # -- readers
@@ -302,12 +302,18 @@ class Checker:
                 parts.append([])
             parts[-1].extend(values)
 
-    def high_watermark(self, partition: Partition, offset: int, who: str, asked: int) -> None:
-        """Check a high watermark that a client received."""
-        before, heard = self._watermarks.get((who, partition), (-1, 0))
-        if self.sole and offset < before and not self._taken(partition, offset, heard):
+    def high_watermark(self, partition: Partition, offset: int, who: str, asked: int, leader_epoch: int) -> None:
+        """Check a high watermark that a client received from the leader of that epoch; -1: of some epoch.
+
+        A new leader has not yet heard the positions of all followers, so its high watermark may be lower.
+        """
+        if leader_epoch < 0 and not self.sole:
+            return
+        key = (who, partition, 0 if self.sole else leader_epoch)
+        before, heard = self._watermarks.get(key, (-1, 0))
+        if offset < before and not self._taken(partition, offset, heard):
             self.broken("watermark", partition, f"{who} saw the high watermark at {before}, then at {offset}")
-        self._watermarks[who, partition] = (offset, asked)
+        self._watermarks[key] = (offset, asked)
 
     def out_of_range(self, partition: Partition, position: int, who: str) -> None:
         """Note that a position the client had reached is not within the log; the client starts again at the log's

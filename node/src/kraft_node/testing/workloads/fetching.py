@@ -147,10 +147,16 @@ class Fetcher:
             own.known = rows
         for topic in answer.responses:
             for data in topic.partitions:
-                self._take((topic.topic, data.partition_index), data, epoch, leader)
+                partition = (topic.topic, data.partition_index)
+                if not data.error_code:
+                    leader_epoch = rows[partition][1]  # the leader has compared it with its own
+                    self._checker.high_watermark(
+                        partition, data.high_watermark, self._session.name, epoch, leader_epoch
+                    )
+                self._take(partition, data, epoch, leader)
 
     def _take(self, partition: tuple[str, int], data: Any, asked: int, leader: int) -> None:
-        session, checker = self._session, self._checker
+        session = self._session
         position = self.positions[partition]
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.positions[partition] = self._begin_again(partition, position)
@@ -159,7 +165,6 @@ class Fetcher:
             session.expect(data.error_code, *LEADER_GONE, what=f"fetch of {partition}")
             session.forget_leader(*partition)
             return
-        checker.high_watermark(partition, data.high_watermark, session.name, asked)
         self.high_watermarks[partition] = data.high_watermark
         self._take_records(partition, data, asked, leader)
 
