@@ -46,9 +46,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if CI and reporter is not None and session.exitstatus == pytest.ExitCode.OK:
-        if unexplained(_reason(report) for report in reporter.getreports("skipped")):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if reporter is None or not CI or session.exitstatus != pytest.ExitCode.OK:
+        return
+    if unexplained(_reason(report) for report in reporter.getreports("skipped")):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def unexplained(reasons: Iterable[str]) -> list[str]:
