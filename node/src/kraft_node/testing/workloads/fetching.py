@@ -121,7 +121,7 @@ class Fetcher:
                 m.FetchRequest.ForgottenTopic(topic=topic, partitions=[index]) for topic, index in forgotten
             ],
         )
-        epoch = self._checker.now()
+        asked_in = self._checker.now()
         asked = self._session.request(leader, ApiKey.FETCH, FETCH_VERSION, request)
         if self._session.world.rng.random() < BEHIND_SHARE:
             # This request can be answered at once while the fetch may wait; still, responses come in request order.
@@ -145,15 +145,18 @@ class Fetcher:
                 self._session.expect(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, what="an incremental fetch without error")
             own.id, own.epoch = answer.session_id, own.epoch + 1 if answer.session_id else SESSION_FULL
             own.known = rows
+        self._take_all(answer, {partition: epoch for partition, (_, epoch) in rows.items()}, asked_in, leader)
+
+    def _take_all(self, answer: Any, leader_epochs: Mapping[tuple[str, int], int], asked: int, leader: int) -> None:
         for topic in answer.responses:
             for data in topic.partitions:
                 partition = (topic.topic, data.partition_index)
                 if not data.error_code:
-                    leader_epoch = rows[partition][1]  # the leader has compared it with its own
+                    leader_epoch = leader_epochs[partition]  # the leader has compared it with its own
                     self._checker.high_watermark(
-                        partition, data.high_watermark, self._session.name, epoch, leader_epoch
+                        partition, data.high_watermark, self._session.name, asked, leader_epoch
                     )
-                self._take(partition, data, epoch, leader)
+                self._take(partition, data, asked, leader)
 
     def _take(self, partition: tuple[str, int], data: Any, asked: int, leader: int) -> None:
         session = self._session
