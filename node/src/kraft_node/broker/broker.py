@@ -344,7 +344,7 @@ class Broker:
     def directory_failed(self, partitions: list[tuple[str, int]]) -> None:
         """A log directory has failed: its partitions answer KAFKA_STORAGE_ERROR, and the broker reports it to the
         controller."""
-        self.storage.lost(partitions)
+        self.storage.lost(partitions, self.image.topics)
         self.replicas.failed(partitions)
         if self.lifecycle is not None:
             self.lifecycle.directories_changed()

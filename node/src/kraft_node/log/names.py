@@ -76,6 +76,11 @@ def future_dir(topic: str, partition: int, unique: str) -> str:
     return f"{topic}-{partition}.{unique}{FUTURE_DIR}"
 
 
+def unique_of(path: str) -> str:
+    """The unique part in the name of a copy or of a directory that is being deleted."""
+    return path.rpartition(".")[2].partition("-")[0]
+
+
 def parse_suffixed_dir(name: str, suffix: str) -> tuple[str, int] | None:
     """Topic and partition of a directory named by `suffixed_dir`."""
     if not name.endswith(suffix):

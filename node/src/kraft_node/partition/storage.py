@@ -8,7 +8,7 @@ requested id is ever deleted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from kraft_node.base.turns import Turns
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kraft_node.log.manager.directory import Directory
     from kraft_node.log.manager.log_manager import LogManager
     from kraft_node.metadata.partitions import PartitionState
+    from kraft_node.metadata.topics import TopicsView
 
 log = logging.getLogger(__name__)
 
@@ -70,10 +71,10 @@ class Storage:
                 log.warning("log is set aside partition=%s-%d reason=%s", topic, index, stranger)
                 logs.set_aside(topic, index)
                 found = None
-        if found is None and self._is_completed_move(topic, index, topic_id, wanted):
+        if found is None and logs.futures.is_complete(topic, index, topic_id):
             found = logs.futures.promote(topic, index)
         if found is None:
-            self._check_may_create(topic, index, wanted, state)
+            self._check_may_create(topic, index, topic_id, wanted, state)
             found = logs.create(topic, index, topic_id, self._topic_config(topic), directory_id=wanted)
         elif found.topic_id != topic_id:
             self._adopt(found, topic_id)
@@ -87,32 +88,31 @@ class Storage:
         me = self._node_id
         return state.leader not in (NO_LEADER, me) and me not in state.isr and me not in state.elr
 
-    def _is_completed_move(self, topic: str, index: int, topic_id: Uuid, wanted: Uuid) -> bool:
-        """Whether a copy without its log is complete: a crash happened between the two renames of a move.
-
-        It is complete unless the log is only invisible, in a directory that is not online.
-        """
-        futures = self._logs.futures
-        directory = futures.directory_of(topic, index)
-        if directory is None or not directory.online or futures.topic_id(topic, index) != topic_id:
-            return False
-        online = self.directory_ids()
-        return wanted in online or (not _is_assigned(wanted) and len(online) == len(self._logs.directories))
-
-    def _check_may_create(self, topic: str, index: int, wanted: Uuid, state: PartitionState) -> None:
+    def _check_may_create(self, topic: str, index: int, topic_id: Uuid, wanted: Uuid, state: PartitionState) -> None:
         """An empty log must not replace a log in a failed directory: its records would be forgotten.
 
         Raises KAFKA_STORAGE_ERROR if this is possible. Either the metadata names a directory that is not online, or it
         names no directory, a directory has failed and the partition is not new. If all directories are online, the
         named directory has been replaced. Then the records of the in-sync replicas are fetched again, unless this
         broker is in sync.
+
+        The metadata names the target of a move before the move is complete. So an incomplete copy shows that the log is
+        in another directory.
         """
         online = self.directory_ids()
         assigned = _is_assigned(wanted)
         some_dead = len(online) < len(self._logs.directories)
+        is_in_sync = self._node_id in state.isr or self._node_id in state.elr
+        copy = self._logs.futures.directory_of(topic, index)
+        if copy is not None and self._logs.futures.topic_id(topic, index) == topic_id and (some_dead or is_in_sync):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the log of {topic}-{index} is missing, and its copy in {copy.path} is not complete: the log's "
+                "directory is not online",
+            )
         if wanted in online or not (assigned or some_dead):
             return
-        if not some_dead and self._node_id not in state.isr and self._node_id not in state.elr:
+        if not some_dead and not is_in_sync:
             return
         is_new = not assigned and state.partition_epoch == 0 and (topic, index) not in self._lost
         if not is_new:
@@ -126,9 +126,23 @@ class Storage:
         self._told_lost.add((topic_id, index))
         self._assign(topic_id, index, DIRECTORY_LOST)
 
-    def lost(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """A directory has failed with the logs of these partitions."""
+    def lost(self, partitions: Collection[tuple[str, int]], topics: TopicsView) -> None:
+        """A directory has failed with the logs of these partitions.
+
+        The controller knows failed directories, but may look for a replica elsewhere: in the target of its move, or
+        nowhere. Then it would let this broker lead without the log. So the true directory is reported.
+        """
         self._lost.update(partitions)
+        for topic, index in partitions:
+            view = topics.by_name(topic)
+            state = None if view is None else view.partition(index)
+            directory = self._logs.directory_of(topic, index)
+            if view is None or state is None or directory is None or self._node_id not in state.replicas:
+                continue
+            actual = Uuid(directory.id)
+            moves = self._logs.futures.directory_of(topic, index) is not None
+            if actual != ZERO_UUID and (moves or state.directory(self._node_id) != actual):
+                self._assign(view.id, index, actual)
 
     def _adopt(self, found: Log, topic_id: Uuid) -> None:
         """Give an empty log to the topic: a crash interrupted its creation."""

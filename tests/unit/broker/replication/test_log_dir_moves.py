@@ -300,6 +300,45 @@ def test_a_partial_copy_does_not_replace_a_log_in_an_offline_directory(tmp_path:
         again.broker.replicas.hosted("t", 0)
 
 
+def accepted_and_failed(rig: Rig) -> int:
+    """A move that the controller has accepted; then the log's directory fails. Returns the number of that directory."""
+    accept(rig, origin := where(rig))
+    for _ in range(3):
+        rig.produce("t")
+    alter(rig, rig.dirs[1 - origin])
+    rig.loop.run(1)
+    accept(rig, 1 - origin)
+    assert rig.produce("t").base_offset == 3
+    rig.logs.directories[origin].fail(OSError("unreadable"))
+    return origin
+
+
+def test_an_accepted_copy_does_not_replace_a_log_in_an_offline_directory(tmp_path: Path) -> None:
+    """Metadata named the new directory already, so the copy became the log without its last records."""
+    rig = make(tmp_path)
+    origin = accepted_and_failed(rig)
+    rig.logs.release()
+    disk, path = rig.logs.env.disk, rig.dirs[origin]
+    disk.rename(path, path + ".away")
+    again = make(tmp_path, image=rig.image)
+    again.logs.directories[origin].fail(OSError("unreadable"))
+    with pytest.raises(KafkaError, match="not complete"):
+        again.broker.replicas.hosted("t", 0)
+    again.logs.release()
+    disk.rmtree(path)
+    disk.rename(path + ".away", path)
+    again = make(tmp_path, image=rig.image)
+    assert again.consume("t") == [0, 1, 2, 3]
+
+
+def test_the_failed_directory_of_a_moving_log_is_reported(tmp_path: Path) -> None:
+    """The controller counted the replica to the new directory, and let this broker lead without the log."""
+    rig = make(tmp_path)
+    origin = accepted_and_failed(rig)
+    rig.broker.directory_failed([("t", 0)])
+    assert rig.broker.assignments.pending == {(topic_id(1), 0): topic_id(800 + origin)}
+
+
 def test_moves_keep_to_their_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_dir_moves, "STEP_BYTES", 200)
     rig = make(tmp_path)

@@ -6,15 +6,17 @@ import pytest
 
 from kraft_node.broker.log_dir_moves import copy_some, cut_what_differs
 from kraft_node.log.compaction.cleaning import STOPPED, Cleaning
-from kraft_node.log.config import make_config
+from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.errors import CutLater
 from kraft_node.log.log import Log
 from kraft_node.log.manager.log_manager import LogManager
+from kraft_protocol.ids import Uuid
 from kraft_protocol.records.batch import Record
 from tests.unit.log.compaction.test_cleaner import CONFIG, put
 from tests.unit.log.node import ID, Node
 from tests.unit.log.world import NOW, all_records, batch, values
 
+DELETE = make_config({**CONFIG, "cleanup.policy": "delete"})
 COMPACT = make_config({**CONFIG, "delete.retention.ms": "0"})
 
 
@@ -92,7 +94,7 @@ def test_a_log_is_not_compacted_during_its_copy() -> None:
     put(log, (b"gone", b"v"))
     copied(manager, log)
     put(log, (b"gone", None))
-    node.kill()
+    node.stop()
     manager = node.start(lambda _: COMPACT)
     again = manager.get("t", 0)
     assert again is not None
@@ -105,6 +107,58 @@ def test_a_log_is_not_compacted_during_its_copy() -> None:
     while copy.end_offset < again.end_offset:
         copy_some(again, copy)
     assert [record.value for record in all_records(copy) if record.key == b"gone"] == [b"v", None]
+
+
+def compacted_without(node: Node, failing: str, *, clean: bool) -> None:
+    """A run in which `/d2` is offline, and the log in `/d1` is compacted until its tombstone is gone."""
+    if failing == "at the start":
+        node.disk.dead = "/d2"
+    manager = node.start(lambda _: COMPACT)
+    if failing == "later":
+        manager.directories[1].fail(OSError("gone"))
+    log = manager.get("t", 0)
+    assert log is not None
+    for _ in range(3):
+        for _ in range(60):
+            put(log, (b"k", b"v" * 30))
+        node.rest(30_000)
+    assert [record for record in all_records(log) if record.key == b"gone"] == []
+    node.stop(epoch=6) if clean else node.kill()
+    node.disk.revive("/d2")
+
+
+@pytest.mark.parametrize("failing", ["at the start", "later"])
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_copy_that_missed_a_compaction_is_made_anew(failing: str, clean: bool) -> None:
+    """The copy came back with its directory. It kept a deleted record, whose tombstone the log no longer had."""
+    node = Node(["/d1", "/d2"])
+    manager = node.start(lambda _: COMPACT)
+    log = manager.create("t", 0, ID, directory_id=Uuid(manager.directories[0].id))
+    put(log, (b"gone", b"v"))
+    copied(manager, log)
+    put(log, (b"gone", None))
+    node.stop(epoch=5)
+    compacted_without(node, failing, clean=clean)
+    manager = node.start(lambda _: COMPACT)
+    node.stop(epoch=7)  # before the move goes on
+    manager = node.start(lambda _: COMPACT)
+    again = manager.get("t", 0)
+    assert again is not None
+    _, copy = resumed(node)
+    assert all_records(copy) == all_records(again)
+
+
+def test_a_copy_of_a_compacted_log_continues_after_a_clean_stop() -> None:
+    node = Node(["/d1", "/d2"])
+    manager = node.start(lambda _: COMPACT)
+    log = manager.create("t", 0, ID)
+    put(log, (b"a", b"v"))
+    copied(manager, log)
+    put(log, (b"b", b"v"))
+    node.stop(epoch=5)
+    copy = node.start(lambda _: COMPACT).futures.get("t", 0)
+    assert copy is not None
+    assert copy.end_offset == 1
 
 
 def test_a_running_pass_stops_when_a_copy_of_its_log_starts() -> None:
@@ -154,10 +208,10 @@ def test_a_copy_takes_over_the_log_start() -> None:
     assert copy.high_watermark == 2
 
 
-def with_a_lost_segment() -> tuple[Node, list[Record]]:
+def with_a_lost_segment(config: LogConfig) -> tuple[Node, list[Record]]:
     """A machine after a loss of power that has emptied a segment of a copy, and the records of the log."""
     node = Node(["/d1", "/d2"])
-    log = node.start(lambda _: COMPACT).create("t", 0, ID)
+    log = node.start(lambda _: config).create("t", 0, ID)
     for number in range(60):
         put(log, (b"%d" % number, b"v" * 30))
     node.manager.checkpoint_all()
@@ -169,51 +223,64 @@ def with_a_lost_segment() -> tuple[Node, list[Record]]:
     return node, records
 
 
-def resumed(manager: LogManager) -> tuple[Log, Log]:
+def resumed(node: Node) -> tuple[Log, Log]:
     """The log and its copy, after the copy has caught up."""
+    manager = node.manager
     again, copy = manager.get("t", 0), manager.futures.get("t", 0)
     assert again is not None
-    assert copy is not None
+    if copy is None:
+        node.rest(1000)
+        return again, copied(manager, again)
     cut_what_differs(again, copy)
     while copy.end_offset < again.end_offset:
         copy_some(again, copy)
     return again, copy
 
 
-def test_parts_of_a_copy_that_may_be_lost_are_copied_again() -> None:
+@pytest.mark.parametrize("config", [COMPACT, DELETE], ids=["compact", "delete"])
+def test_parts_of_a_copy_that_may_be_lost_are_copied_again(config: LogConfig) -> None:
     """In a compacted log, a gap left by a power loss looks like a gap left by compaction."""
-    node, records = with_a_lost_segment()
-    _, copy = resumed(node.start(lambda _: COMPACT))
+    node, records = with_a_lost_segment(config)
+    node.start(lambda _: config)
+    _, copy = resumed(node)
     assert all_records(copy) == records
 
 
-def test_a_clean_stop_does_not_hide_a_hole_in_a_copy() -> None:
+@pytest.mark.parametrize("config", [COMPACT, DELETE], ids=["compact", "delete"])
+def test_a_clean_stop_does_not_hide_a_hole_in_a_copy(config: LogConfig) -> None:
     """It flushed the copy, whose recovery point then vouched for the hole."""
-    node, records = with_a_lost_segment()
+    node, records = with_a_lost_segment(config)
     for _ in range(2):
-        node.start(lambda _: COMPACT).get("t", 0)
+        node.start(lambda _: config).get("t", 0)
         node.rest(10_000)
         node.stop()
-    manager = node.start(lambda _: COMPACT)
+    manager = node.start(lambda _: config)
     assert manager.previous_broker_epoch == 5
-    _, copy = resumed(manager)
+    _, copy = resumed(node)
     assert all_records(copy) == records
 
 
-def test_a_flush_does_not_hide_a_hole_in_a_copy() -> None:
-    node, records = with_a_lost_segment()
-    manager = node.start(lambda _: COMPACT)
-    copy = manager.futures.get("t", 0)
-    assert copy is not None
-    copy.flush()
-    _, copy = resumed(manager)
+@pytest.mark.parametrize("config", [COMPACT, DELETE], ids=["compact", "delete"])
+def test_a_flush_does_not_hide_a_hole_in_a_copy(config: LogConfig) -> None:
+    node, records = with_a_lost_segment(config)
+    copy = node.start(lambda _: config).futures.get("t", 0)
+    if copy is not None:
+        copy.flush()
+    _, copy = resumed(node)
     assert all_records(copy) == records
 
 
 def test_a_copy_is_truncated_to_its_durable_part_in_steps() -> None:
     """No caller gets it before the last step, and a clean stop in between leaves the rest to the next start."""
-    node, records = with_a_lost_segment()
-    manager = node.start(lambda _: COMPACT)
+    node = Node(["/d1", "/d2"])
+    log = node.start(lambda _: DELETE).create("t", 0, ID)
+    for number in range(60):
+        put(log, (b"%d" % number, b"v" * 30))
+    records = all_records(log)
+    copied(node.manager, log)
+    node.rest(10)
+    node.kill()
+    manager = node.start(lambda _: DELETE)
     target = manager.futures.directory_of("t", 0)
     assert target is not None
     target.cut_step = 1
@@ -221,7 +288,8 @@ def test_a_copy_is_truncated_to_its_durable_part_in_steps() -> None:
         manager.futures.get("t", 0)
     assert list(manager.futures.logs()) == []
     node.stop()
-    _, copy = resumed(node.start(lambda _: COMPACT))
+    node.start(lambda _: DELETE)
+    _, copy = resumed(node)
     assert all_records(copy) == records
 
 
@@ -241,6 +309,42 @@ def test_a_copy_without_its_log_keeps_its_durable_records() -> None:
     manager = node.start()
     assert manager.get("t", 0) is None
     assert values(manager.futures.promote("t", 0)) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("is_offline", [False, True])
+def test_a_name_proves_that_a_copy_is_complete(is_offline: bool) -> None:
+    """A crash between the two renames of a promotion. The directory of the copy may be offline at the next start."""
+    node = Node(["/d1", "/d2"])
+    manager = node.start()
+    log = manager.create("t", 0, ID, directory_id=Uuid(manager.directories[0].id))
+    log.append_as_leader(batch(b"a"), 0, NOW)
+    copied(manager, log).flush()
+    (copy,) = (name for name in node.disk.listdir("/d2") if name.endswith("-future"))
+    node.disk.rename("/d1/t-0", f"/d1/{copy.removesuffix('future')}delete")
+    node.disk.fsync_dir("/d1")
+    node.disk.fsync_dir("/d2")
+    node.kill()
+    if is_offline:
+        node.disk.dead = "/d2"
+        node.start()
+        node.rest(100_000)
+        node.kill()
+        node.disk.revive("/d2")
+    manager = node.start()
+    assert manager.futures.is_complete("t", 0, ID)
+    assert values(manager.futures.promote("t", 0)) == [b"a"]
+    node.rest(100_000)
+    assert [name for name in node.disk.listdir("/d1") if name.startswith("t-")] == []
+
+
+def test_a_copy_without_the_old_name_is_not_known_to_be_complete() -> None:
+    """Its log may be in a directory that was removed from the configuration."""
+    node = Node(["/d1", "/d2"])
+    manager = node.start()
+    copied(manager, manager.create("t", 0, ID)).flush()
+    manager.take_away("t", 0, ".delete")
+    node.kill()
+    assert not node.start().futures.is_complete("t", 0, ID)
 
 
 def test_a_copy_accepts_a_batch_that_overlaps_its_last_gap() -> None:

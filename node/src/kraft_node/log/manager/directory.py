@@ -35,8 +35,6 @@ NAMES_SYNC_MS: Final = 50
 NEW_NAMES_SYNC_MS: Final = 1000
 """The same for new directories, which hold no durable data yet. Each fsync blocks creating files for milliseconds;
 Kafka makes no fsync before a log's first flush."""
-
-
 LOWERED_MS: Final = 60_000
 """After this time, a truncation that was not retried counts as abandoned."""
 
@@ -75,6 +73,7 @@ class Directory(LogDir):
         "cleaner_offsets",
         "cordoned",
         "count",
+        "deleted",
         "futures",
         "high_watermarks",
         "offsets_dirty",
@@ -115,6 +114,8 @@ class Directory(LogDir):
         self.high_watermarks: OffsetMap = {}
         self.cleaner_offsets: OffsetMap = {}
         """The offset up to which each log was compacted."""
+        self.deleted: list[str] = []
+        """Paths of logs whose deletion an earlier run has not completed."""
         self.strays: list[str] = []
         """Paths of logs that an earlier run has set aside."""
         self.futures: list[tuple[tuple[str, int], str]] = []
@@ -195,7 +196,7 @@ class Directory(LogDir):
         return found.cluster_id
 
     def load(self) -> Iterator[tuple[str, int]]:
-        """Read mark, checkpoints and names. Yields the partitions here. Directories being deleted are removed later.
+        """Read mark, checkpoints and names. Yields the partitions here.
 
         Raises OSError, LogDirInvalid.
         """
@@ -209,7 +210,7 @@ class Directory(LogDir):
         here: set[tuple[str, int]] = set()
         for name in listed:
             if name.endswith(names.DELETE_DIR) and names.parse_suffixed_dir(name, names.DELETE_DIR) is not None:
-                self.remove_later(f"{self.path}/{name}", 0)
+                self.deleted.append(f"{self.path}/{name}")
                 continue
             if names.parse_suffixed_dir(name, names.STRAY_DIR) is not None:
                 self.strays.append(f"{self.path}/{name}")
@@ -444,13 +445,14 @@ class Directory(LogDir):
         mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         write_atomic(self.env.disk, f"{self.path}/{names.CLEAN_SHUTDOWN}", mark.encode())
 
-    def rename_partition(self, topic: str, partition: int, suffix: str) -> str:
+    def rename_partition(self, topic: str, partition: int, suffix: str, unique: str = "") -> str:
         """Rename a partition's directory to a unique name. Returns its new path. Raises OSError."""
-        return self.rename_aside(f"{self.path}/{names.partition_dir(topic, partition)}", topic, partition, suffix)
+        path = f"{self.path}/{names.partition_dir(topic, partition)}"
+        return self.rename_aside(path, topic, partition, suffix, unique)
 
-    def rename_aside(self, directory: str, topic: str, partition: int, suffix: str) -> str:
+    def rename_aside(self, directory: str, topic: str, partition: int, suffix: str, unique: str = "") -> str:
         """The same for a directory of any name."""
-        unique = self.env.rng.random_bytes(16).hex()
+        unique = unique or self.env.rng.random_bytes(16).hex()
         name = names.suffixed_dir(topic, partition, unique, suffix)
         path = f"{self.path}/{name}"
         self.env.disk.rename(directory, path)

@@ -7,6 +7,13 @@ log, in another directory than its log.
 A copy is served only if it is proven: created by this process, closed cleanly, or truncated to the offset that the
 checkpoints promise. Above that offset a loss of power may have left holes, which look like the holes of compaction. A
 flush would make a hole durable, and no check would find it later. So no caller gets an unproven copy.
+
+Compaction spares a log that moves, because its copy would keep deleted records without their tombstones. A copy in an
+offline directory is not known, so its log may be compacted meanwhile. A copy of a compacted log therefore continues
+only if both directories were closed cleanly by the same process; otherwise the log is copied anew.
+
+A promotion renames the log to `-delete` with the unique part of its copy's name. After a crash, this name proves that
+the copy is complete. A log that is merely out of sight, because its directory is offline, leaves no such name.
 """
 
 from __future__ import annotations
@@ -20,7 +27,7 @@ from kraft_node.log import names
 from kraft_node.log.checkpoints import partition_metadata
 from kraft_node.log.checkpoints.offsets import column_of, offset_in
 from kraft_node.log.errors import LogDirDamaged
-from kraft_node.log.manager.directory import NEW_NAMES_SYNC_MS, Directory
+from kraft_node.log.manager.directory import NEW_NAMES_SYNC_MS, NO_BROKER_EPOCH, Directory
 from kraft_node.log.recovery.opening import NEVER_COMPACTED, new_log, open_log
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import ZERO_UUID, Uuid
@@ -34,13 +41,17 @@ logger = logging.getLogger("kraft_node.log")
 
 
 class _Future:
-    __slots__ = ("directory", "log", "path", "proven")
+    __slots__ = ("apart", "directory", "log", "path", "proven", "replaced")
 
     def __init__(self, directory: Directory, path: str, *, proven: bool) -> None:
         self.directory = directory
         self.path = path
         self.proven = proven
         """Whether everything in it may be trusted; false after an unclean stop, until it was truncated."""
+        self.apart = False
+        """Whether its log may have been compacted while the copy was out of sight."""
+        self.replaced: tuple[Directory, str] | None = None
+        """The renamed log, with its directory, if a crash came between the two renames of the promotion."""
         self.log: Log | None = None
         """The open copy; if it is not proven, its truncation goes on."""
 
@@ -67,6 +78,27 @@ class Futures:
                 directory.recovered(*key)
                 directory.count += 1
 
+    def all_loaded(self) -> None:
+        """All directories are loaded: compare the copies with their logs; remove logs that an earlier run deleted.
+
+        While a directory is offline, these stay: one may prove that a copy in that directory is complete.
+        """
+        manager = self._manager
+        deleted = {names.unique_of(path): (each, path) for each in manager.directories for path in each.deleted}
+        for key, found in self._found.items():
+            source, target = manager.directory_of(*key), found.directory
+            found.apart = not (
+                source is not None
+                and found.proven
+                and source.clean
+                and source.broker_epoch == target.broker_epoch != NO_BROKER_EPOCH
+            )
+            if source is None:
+                found.replaced = deleted.pop(names.unique_of(found.path), None)
+        if all(directory.online for directory in manager.directories):
+            for directory, path in deleted.values():
+                directory.remove_later(path, 0)
+
     def partitions(self) -> list[tuple[str, int]]:
         """The partitions that are being copied, or were when the node stopped."""
         return list(self._found)
@@ -76,8 +108,12 @@ class Futures:
         return (future.log for future in list(self._found.values()) if future.log is not None and future.proven)
 
     def unproven(self, directory: Directory) -> list[tuple[str, int]]:
-        """The copies in a directory that the next start must truncate, too, though the node stops cleanly."""
-        return [key for key, found in self._found.items() if found.directory is directory and not found.proven]
+        """The copies in a directory that the next start must not trust either, though the node stops cleanly."""
+        return [
+            key
+            for key, found in self._found.items()
+            if found.directory is directory and (found.apart or not found.proven)
+        ]
 
     def directory_of(self, topic: str, partition: int) -> Directory | None:
         """The directory of the copy; None without a copy."""
@@ -94,6 +130,13 @@ class Futures:
         except OSError as e:
             raise found.directory.fail(e) from e
 
+    def is_complete(self, topic: str, partition: int, topic_id: Uuid) -> bool:
+        """Whether a copy can become the log: a crash came between the two renames of its promotion."""
+        found = self._found.get((topic, partition))
+        if found is None or found.replaced is None or not found.directory.online:
+            return False
+        return self.topic_id(topic, partition) == topic_id
+
     def sizes(self, directory: Directory) -> Iterator[tuple[str, int, int, int]]:
         """(topic, partition, bytes, end offset) of the open copies in a directory."""
         for (topic, partition), found in list(self._found.items()):
@@ -101,13 +144,23 @@ class Futures:
                 yield topic, partition, found.log.size_bytes, found.log.end_offset
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """The copy, opened (and truncated to the proven offset) if necessary; None if the partition has no copy.
+        """The copy, opened (and truncated to the proven offset) if necessary; None if the partition has no copy, or
+        the log must be copied anew.
 
         Raises CutLater while the truncation waits or has more to do: try again. KafkaError KAFKA_STORAGE_ERROR.
         """
         found = self._found.get((topic, partition))
         if found is None:
             return None
+        if found.apart and self._is_compacted(topic, partition):
+            logger.warning(
+                "log is copied anew topic=%s partition=%d reason=the copy may have missed a compaction",
+                topic,
+                partition,
+            )
+            self.delete(topic, partition)
+            return None
+        found.apart = False
         log = self._open(found, topic, partition)
         if not found.proven:
             _cut_to_promise(log)
@@ -145,6 +198,9 @@ class Futures:
         found.log = log
         return log
 
+    def _is_compacted(self, topic: str, partition: int) -> bool:
+        return self._manager.topic_config(topic).compact or self._compacted_below(topic, partition) != NEVER_COMPACTED
+
     def _compacted_below(self, topic: str, partition: int) -> int:
         """The offset up to which the copied log was compacted."""
         source = self._manager.directory_of(topic, partition)
@@ -177,6 +233,11 @@ class Futures:
         found.log = log
         directory.count += 1
         directory.sync_names(NEW_NAMES_SYNC_MS)
+        source = manager.directory_of(topic, partition)
+        if source is not None:
+            source.sync_names(
+                0
+            )  # a power loss must not leave the copy without a log: it would not be known as complete
         return log
 
     def delete(self, topic: str, partition: int) -> None:
@@ -185,6 +246,8 @@ class Futures:
         if found is None or not found.directory.online:
             return
         directory = found.directory
+        if found.replaced is not None:
+            found.replaced[0].remove_later(found.replaced[1], 0)
         if found.log is not None:
             found.log.close()
         try:
@@ -200,9 +263,10 @@ class Futures:
     def promote(self, topic: str, partition: int) -> Log:
         """Replace the partition's log by its copy (like Kafka's replaceCurrentLog…).
 
-        First the old name is removed durably, then the new name is created. A crash in between leaves a copy without a
-        log, which is promoted when the partition is opened (`Storage.open`). There are never two logs. The fsyncs are
-        waited for here, as in Kafka: the next append may only be promised in the place where it will be found.
+        First the old name is removed durably, then the new name is created. A crash in between leaves a complete copy
+        without a log, which is promoted when the partition is opened (`Storage.open`). There are never two logs. The
+        fsyncs are waited for here, as in Kafka: the next append may only be promised in the place where it will be
+        found.
 
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -213,7 +277,8 @@ class Futures:
         assert found.proven or manager.directory_of(topic, partition) is None, "law: only proven copies replace logs"
         directory, disk = found.directory, manager.env.disk
         compacted_below = self._compacted_below(topic, partition)
-        before = manager.take_away(topic, partition, names.DELETE_DIR)
+        unique = names.unique_of(found.path)
+        before = manager.take_away(topic, partition, names.DELETE_DIR, unique) or found.replaced
         path = f"{directory.path}/{names.partition_dir(topic, partition)}"
         if before is not None:
             try:

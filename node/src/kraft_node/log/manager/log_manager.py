@@ -104,6 +104,7 @@ class LogManager:
                 if directory.online:  # descriptors are short before anything is served: the limit is too low
                     raise LogDirFailure(directory.path, e) from e
         self._check_ids()
+        self.futures.all_loaded()
         if not any(directory.online for directory in self.directories):
             failed = self.directories[0].failed
             assert failed is not None, "law: a directory is dead for a reason"
@@ -392,7 +393,7 @@ class LogManager:
         if is_known:
             directory.remove_later(path, self.timing.stray_delay_ms)
 
-    def take_away(self, topic: str, partition: int, suffix: str) -> tuple[Directory, str] | None:
+    def take_away(self, topic: str, partition: int, suffix: str, unique: str = "") -> tuple[Directory, str] | None:
         """Rename a log and forget it. Returns its directory and new path; None without a log. Raises KafkaError."""
         entries = self._logs.get(topic)
         entry = None if entries is None else entries.get(partition)
@@ -403,7 +404,7 @@ class LogManager:
         if isinstance(entry, Log):
             entry.close()
         try:
-            path = directory.rename_partition(topic, partition, suffix)
+            path = directory.rename_partition(topic, partition, suffix, unique)
         except OSError as e:
             raise directory.fail(e) from e
         if isinstance(entry, Log):
