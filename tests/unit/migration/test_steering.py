@@ -127,7 +127,7 @@ def test_each_broker_with_zookeeper_is_told_everything(world: World) -> None:
     assert [one.id for one in update.live_brokers] == [1, 2, 3]
     (topic,) = leaders.topic_states
     (state,) = topic.partition_states
-    assert (state.leader, state.leader_epoch, state.partition_epoch, state.is_new) == (1, 3, 5, True)
+    assert (state.leader, state.leader_epoch, state.partition_epoch, state.is_new) == (1, 3, 5, False)
     assert world.steering.waiting == []
 
 
@@ -188,6 +188,26 @@ def test_after_a_failure_a_broker_is_told_everything_again(world: World, answer:
     world.answer()
     assert [request.type for request in world.take(1)] == [FULL, FULL]
     assert world.steering.waiting == []
+
+
+def test_only_replicas_that_began_since_are_called_new(world: World) -> None:
+    """A broker with an offline directory made an empty log in place of the log there, because it was called new."""
+    world.take(2)
+    world.commit(TopicRecord("b", B), partition(B, 0, 2))
+    for _, done in world.waiting:
+        done(OSError("gone"))
+    world.waiting = []
+    world.time.advance(10_000)
+    world.answer()
+    (leaders,) = (one for one in world.take(2) if "LeaderAndIsr" in type(one).__name__ and one.type == FULL)
+    assert {topic.topic_name: topic.partition_states[0].is_new for topic in leaders.topic_states} == {
+        "a": False,
+        "b": True,
+    }
+    world.commit(broker(2, epoch=9))
+    world.answer()
+    _, leaders = world.take(2)
+    assert [topic.partition_states[0].is_new for topic in leaders.topic_states] == [False, False]
 
 
 def test_a_restarted_broker_is_told_everything(world: World) -> None:

@@ -20,7 +20,12 @@ from kraft_node.metadata.partitions import PartitionState
 from kraft_node.migration.claim import ControllerClaim
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import Uuid
-from kraft_protocol.wire.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from kraft_protocol.wire.messages import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +59,8 @@ class _Steered:
         """Topic -> its name and number of partitions."""
         self.hosted: dict[Uuid, set[int]] = {}
         """The replicas that the broker was told to have."""
+        self.new: dict[Uuid, set[int]] = {}
+        """Replicas that began after the broker was told everything, and that it has not confirmed."""
         self.is_busy = False
         self.pause_ms = PAUSE_FIRST_MS
 
@@ -173,6 +180,8 @@ class Steering:
                 log.warning(
                     "broker refuses a replica id=%d topic=%s partition=%d error=%s", steered.id, topic, partition, code
                 )
+            if isinstance(answer, LeaderAndIsrResponse):
+                steered.new = {}
             self._send_next(steered, requests[1:])
 
     def _failed(self, steered: _Steered, reason: str) -> None:
@@ -297,7 +306,7 @@ class _Requests:
                         replicas=list(state.replicas),
                         adding_replicas=list(state.adding),
                         removing_replicas=list(state.removing),
-                        is_new=number not in known,
+                        is_new=self._is_new(kind, topic_id, number),
                         leader_recovery_state=state.leader_recovering,
                     )
                 )
@@ -307,6 +316,18 @@ class _Requests:
                 states.append(of.LeaderAndIsrTopicState(name, topic_id, found))
         live = [self._live[leader] for leader in sorted(leaders) if leader in self._live]
         return of(**self._header, type=kind, topic_states=states, live_leaders=[*self._addresses(live)])
+
+    def _is_new(self, kind: int, topic_id: Uuid, number: int) -> bool:
+        """Whether the broker cannot have a log of this replica yet.
+
+        A broker of 3.x that is told so creates an empty log even while one of its directories is offline. Otherwise it
+        refuses the replica with KAFKA_STORAGE_ERROR. Apache Kafka's controllers call every replica of a full request
+        new: an empty log could then replace the log in the offline directory, and lead if it is the whole ISR.
+        """
+        steered = self._steered
+        if kind == INCREMENTAL and number not in steered.hosted[topic_id]:
+            steered.new.setdefault(topic_id, set()).add(number)
+        return number in steered.new.get(topic_id, ())
 
     def _addresses(self, brokers: list[BrokerRegistration]) -> Iterator[Any]:
         for broker in brokers:
