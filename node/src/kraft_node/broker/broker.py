@@ -126,7 +126,9 @@ class Broker:
         self.assignments = DirectoryAssignments(
             self.node_id, self._epoch, controller, env.scheduler, self._has_room_for_directories
         )
-        self.storage = Storage(logs, self.node_id, self.topic_config, self.assignments.note)
+        self.storage = Storage(
+            logs, self.node_id, self.topic_config, self.assignments.note, self._has_room_for_directories
+        )
         self.replication = Replication(env, self.node_id, self.config, image, self._epoch, controller, peers)
         self.replicas = ReplicaManager(
             env, self.node_id, image, self.storage.open, self.storage.delete, self.replication.cluster

@@ -35,9 +35,16 @@ class Storage:
     """The broker's log directories, as partitions use them."""
 
     def __init__(
-        self, logs: LogManager, node_id: int, topic_config: Callable[[str], TopicConfig], assign: Assign
+        self,
+        logs: LogManager,
+        node_id: int,
+        topic_config: Callable[[str], TopicConfig],
+        assign: Assign,
+        knows_directories: Callable[[], bool],
     ) -> None:
+        """`knows_directories`: whether the metadata.version has room for directories of replicas."""
         self._logs = logs
+        self._knows_directories = knows_directories
         self._node_id = node_id
         self._topic_config = topic_config
         self._assign = assign
@@ -84,8 +91,14 @@ class Storage:
         return found
 
     def _is_elsewhere(self, state: PartitionState) -> bool:
-        """Whether another broker leads, and neither ISR nor ELR contains this replica."""
+        """Whether another broker leads, neither ISR nor ELR contains this replica, and the controller keeps it so.
+
+        The leader may know this replica as caught up, and have it added to the ISR. Only the committed loss prevents
+        this; before it, an empty log could be elected. Old metadata versions cannot express the loss.
+        """
         me = self._node_id
+        if self._knows_directories() and state.directory(me) != DIRECTORY_LOST:
+            return False
         return state.leader not in (NO_LEADER, me) and me not in state.isr and me not in state.elr
 
     def _check_may_create(self, topic: str, index: int, topic_id: Uuid, wanted: Uuid, state: PartitionState) -> None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from kraft_node.broker.directories import GATHER_MS, RETRY_MS, DirectoryAssignments
-from kraft_protocol.errors import ErrorCode
-from kraft_protocol.wire.messages import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
-from tests.unit.broker.world import Controller, Loop, topic_id
+import pytest
 
+from kraft_node.broker.directories import GATHER_MS, RETRY_MS, DirectoryAssignments
+from kraft_node.log.errors import LogDirDamaged
+from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.ids import DIRECTORY_LOST
+from kraft_protocol.wire import stored
+from kraft_protocol.wire.messages import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from tests.unit.broker.lifecycle.test_broker import Rig
+from tests.unit.broker.world import Controller, Loop, topic_id, topic_records
+from tests.unit.log.world import NOW, batch
+
+METADATA_3_6 = 14
 D1, D2 = topic_id(901), topic_id(902)
 
 
@@ -76,3 +85,32 @@ def test_assignments_wait_for_a_metadata_version_that_supports_them() -> None:
     assignments.metadata_version_changed()
     loop.run(GATHER_MS)
     assert content(controller.take(AssignReplicasToDirsRequest).request) == {(D1, topic_id(1), 0)}
+
+
+@pytest.mark.parametrize("level", [30, METADATA_3_6])
+def test_a_damaged_log_is_set_aside_once_its_loss_is_committed(tmp_path: Path, level: int) -> None:
+    """Before, the controller could add the replica to the ISR, whose leader knew it as caught up: an empty log could
+    be elected. Old metadata versions cannot express the loss."""
+    rig = Rig(tmp_path, dirs=2)
+    rig.commit([stored.FeatureLevelRecord(name="metadata.version", feature_level=level)])
+    rig.commit(topic_records("t", 1, isr=(1, 2)))
+    rig.run_up()
+    log = rig.broker.replicas.hosted("t", 0).log
+    log.append_as_leader(batch(b"a"), 0, NOW, internal=True)
+    rig.commit([stored.PartitionChangeRecord(0, topic_id(1), isr=[2], leader=2)])
+    damage = LogDirDamaged(log.dir.path, log.path, 0, "a bit has rotted")
+    log.dir.damaged(log, damage)
+    rig.broker.replica_withdrawn("t", 0, damage)
+    rig.loop.run(1000)
+    kept = [name for number in (0, 1) for name in rig.names(number) if name == "t-0"]
+    if level == METADATA_3_6:
+        assert rig.broker.replicas.hosted("t", 0).log.end_offset == 0
+        return
+    with pytest.raises(KafkaError, match="rotted"):
+        rig.broker.replicas.hosted("t", 0)
+    assert kept == ["t-0"]
+    rig.commit([stored.PartitionChangeRecord(0, topic_id(1), directories=[DIRECTORY_LOST, D2])])
+    rig.loop.run(1000)
+    assert rig.broker.replicas.hosted("t", 0).log.end_offset == 0
+    stray = [name for number in (0, 1) for name in rig.names(number) if name.endswith("-stray")]
+    assert len(stray) == 1
