@@ -36,6 +36,8 @@ SCHEMA: Final = "_common_metadata"
 _NAMES: Final = rf"{LOG}/\d{{20}}(\.checkpoint)?\.json"
 CHECKPOINT_EVERY: Final = 100
 """Transactions between two checkpoints; a start reads at most this many one by one."""
+PROBES: Final = 10
+"""New transactions that a reader finds by their names, one by one, before it lists the log."""
 TRIM_S: Final = 3600.0
 """Seconds that transactions stay after two newer checkpoints, for readers that have listed their names."""
 DRAFT_S: Final = 3600.0
@@ -210,12 +212,22 @@ class ParquetTable:
         }
         return found
 
+    def _probe(self) -> bool:
+        """Read the next transactions by their names. Returns whether the last of them has been read."""
+        for _ in range(PROBES):
+            try:
+                text = self._storage.read(_name(self._next))
+            except FileNotFoundError:
+                return self._storage.exists(_name(self._next - 1))  # otherwise the log was trimmed or removed
+            self._apply(json.loads(text))
+        return False
+
     def _refresh(self) -> None:
-        """Read new transactions, from the newest checkpoint on. Does not list the folder without files to remove.
+        """Read new transactions. Lists the log only after PROBES of them, because it has a hundred names or more.
 
         Raises FencedError if the table was removed or created again, and ValueError if a transaction is missing.
         """
-        if self._next and self._storage.exists(_name(self._next - 1)) and not self._storage.exists(_name(self._next)):
+        if self._next and self._probe():
             return
         names = sorted(file.path for file in self._storage.list(LOG) if re.fullmatch(_NAMES, file.path))
         points = [name for name in names if name.endswith(".checkpoint.json") and _number(name) >= self._next]
