@@ -8,11 +8,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyiceberg.table.snapshots import Snapshot
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.iceberg import expiry
+from kraft_pipeline.tables.stores.committer import State
 from kraft_pipeline.tables.stores.storage import Folder
 from tests.unit.pipeline.tables.test_table_writers import SCHEMA, file, opened
 
@@ -52,7 +55,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["iceberg", "parquet"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
 def test_a_commit_costs_as_much_after_many(
     tmp_path: Path, kind: str, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,3 +84,43 @@ def test_a_commit_costs_as_much_after_many(
         # A manifest list has up to a hundred manifests before they are merged.
         most = 2 * early[name] + 64 * 1024 if name.startswith("bytes") else early[name] + 1
         assert late[name] <= most, name
+
+
+def test_a_delta_batch_is_planned_without_delta_rs_and_loaded_once_for_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a batch loaded the table three times and read its history. Each load lists the log: 10,000 names a week.
+
+    delta-rs does not load its own commits, so a commit loads the last one.
+    """
+    writer, planner = opened("delta", tmp_path), opened("delta", tmp_path)
+    writer.create(SCHEMA, [])
+    writer.claim(5)
+    writer.commit(0, Position({("t", 0): 1}, "c"), [file(tmp_path, 5, 0)], after=-1)
+    assert planner.state() == writer.state()
+    loads = Counter[str]()
+    for name in ("update_incremental", "history", "transaction_version"):
+        plain = getattr(DeltaTable, name)
+
+        def counted(table: DeltaTable, *given: Any, name: str = name, plain: Any = plain) -> Any:
+            loads[name] += 1
+            return plain(table, *given)
+
+        monkeypatch.setattr(DeltaTable, name, counted)
+    for batch in range(1, 5):
+        position = Position({("t", 0): batch + 1}, "c")
+        writer.commit(batch, position, [file(tmp_path, 5, batch)], after=batch - 1)
+        assert planner.state() == writer.state() == State(batch, position, 5)
+    assert loads == {"update_incremental": 4}
+    other = opened("delta", tmp_path)
+    other.join()
+    other.replace([added.path for added in other.live()], [file(tmp_path, 5, 9)])
+    other.create(SCHEMA.append(pa.field("m", pa.int64())), [])
+    loads.clear()
+    planner.state()
+    assert loads["update_incremental"] == 1
+    columns = planner.schema()
+    assert columns is not None
+    assert columns.names == ["n", "m"], "a change of the columns is seen"
+    writer.commit(5, Position({("t", 0): 6}, "c"), [file(tmp_path, 5, 5)], after=4)
+    assert {added.path for added in planner.live()} == {file(tmp_path, 5, n).path for n in (5, 9)}

@@ -48,11 +48,13 @@ RECENT: Final = 20
 """Newest commits to read before the whole history. Each is a file, and our last commit is nearly always among them."""
 
 
+LOADED_S: Final = 600.0
+"""Seconds after which a writer no longer looks for the next commit by its name: much less than logs are retained."""
+
+
 class _Known(NamedTuple):
     """The transactions of a version of the table."""
 
-    table: str
-    """The table's id: a new table at the same path has another id."""
     version: int
     versions: Mapping[str, int]
 
@@ -63,7 +65,11 @@ class DeltaTableOf:
     def __init__(self, uri: str, app_id: str, storage: Mapping[str, str]) -> None:
         self._uri, self._app, self._storage = uri, app_id, store_options(storage)
         self._state: State | None = None
+        self._info: Mapping[str, str] = {}
+        """The last commit info of this application that was read: batch and position."""
         self._known: _Known | None = None
+        self._loaded = -math.inf
+        self._files = open_storage(uri, self._storage)
         self._epoch = 0
         self._table: DeltaTable | None = None
         self._load()
@@ -73,53 +79,86 @@ class DeltaTableOf:
         return None if self._table is None else pa.schema(self._table.schema().to_arrow())
 
     def state(self) -> State:
-        """Read the log again and return this writer's last batch, position and epoch. Raises OSError."""
-        self._load()
+        """Read new commits and return this writer's last batch, position and epoch. Raises OSError."""
         with self._told():
+            if not self._probe():
+                self._load()
+                self._known = self._read_whole()
             return self._stands()
 
     def _stands(self) -> State:
-        if self._table is None:
+        if self._table is None or self._known is None:
             return State()
-        versions = self._transactions()
-        epoch, batch = versions.get(self._writer, 0), versions.get(self._app)
+        epoch, batch = self._known.versions.get(self._writer, 0), self._known.versions.get(self._app)
         if batch is None:
             return State(epoch=epoch)
         if self._state is None or self._state.batch != batch:
-            self._state = State(batch, self._position(batch))
+            info = self._info
+            is_it = info.get(BATCH) == str(batch) and POSITION in info
+            self._state = State(batch, Position.from_json(info[POSITION]) if is_it else self._position(batch))
         return replace(self._state, epoch=epoch)
 
-    def _transactions(self) -> Mapping[str, int]:
-        """The `txn` versions of our applications. Reads new commits only; delta-rs reads all since a checkpoint."""
-        assert self._table is not None
-        table, version = str(self._table.metadata().id), self._table.version()
-        known = self._known
-        found: dict[str, int] | None = None
-        if known is not None and known.table == table and 0 <= version - known.version <= RECENT:
-            found = self._since(known, version)
-        if found is None:
-            whole = {app: self._table.transaction_version(app) for app in (self._app, self._writer)}
-            found = {app: number for app, number in whole.items() if number is not None}
-        self._known = _Known(table, version, found)
-        return found
+    def _read_whole(self) -> _Known | None:
+        """The `txn` versions of our applications by delta-rs, which reads all commits since a checkpoint."""
+        if self._table is None:
+            return None
+        whole = {app: self._table.transaction_version(app) for app in (self._app, self._writer)}
+        return _Known(self._table.version(), {app: number for app, number in whole.items() if number is not None})
 
-    def _since(self, known: _Known, version: int) -> dict[str, int] | None:
-        """Add the `txn` versions of commits after `known`. Returns None if the log no longer has the commits."""
-        storage, found = open_storage(self._uri, self._storage), dict(known.versions)
-        for number in range(known.version + 1, version + 1):
+    def _probe(self) -> bool:
+        """Read the commits after the known version by their names; delta-rs lists the log, the slower the longer it is.
+
+        Returns False if the table must be loaded: after many commits, a pause, a removal, or a change of its columns.
+        """
+        if self._table is None or self._known is None or time.monotonic() - self._loaded > LOADED_S:
+            return False
+        number, found = self._known.version, dict(self._known.versions)
+        for _ in range(RECENT):
             try:
-                commit = storage.read(f"_delta_log/{number:020d}.json")
+                commit = self._files.read(_log_name(number + 1))
             except FileNotFoundError:
-                return None
-            for line in commit.splitlines():
-                txn = json.loads(line).get("txn") if b'"txn"' in line else None
-                if txn is not None and txn["appId"] in (self._app, self._writer):
-                    found[txn["appId"]] = int(txn["version"])
-        return found
+                if not self._files.exists(_log_name(number)):
+                    return False
+                self._known, self._loaded = _Known(number, found), time.monotonic()
+                return True
+            number += 1
+            if b'"metaData"' in commit or b'"protocol"' in commit:
+                return False
+            self._read(commit, found)
+        return False
+
+    def _read(self, commit: bytes, found: dict[str, int]) -> None:
+        """Add the `txn` versions of a commit to `found`, and keep its info if it is of this application."""
+        for line in commit.splitlines():
+            if b'"txn"' not in line and b'"commitInfo"' not in line:
+                continue
+            action = json.loads(line)
+            txn, info = action.get("txn"), action.get("commitInfo") or {}
+            if txn is not None and txn["appId"] in (self._app, self._writer):
+                found[txn["appId"]] = int(txn["version"])
+            if info.get(APP) == self._app and BATCH in info:
+                self._info = info
+
+    def _fixed(self) -> State:
+        """The state of the version that delta-rs has loaded: it refuses to commit if another commit follows that."""
+        state = self.state()
+        if self._table is None or self._known is None or self._table.version() == self._known.version:
+            return state
+        with self._told():
+            self._load()
+            if self._table.version() == self._known.version:
+                return state
+            self._known = self._read_whole()
+            return self._stands()
+
+    def _load_newer(self) -> None:
+        """Load the table if `state` has read commits that delta-rs does not know yet."""
+        if self._table is not None and self._known is not None and self._table.version() < self._known.version:
+            self._load()
 
     def claim(self, epoch: int) -> None:
         """Commit a `txn` with the new epoch. Raises ConflictError unless `epoch` is the highest so far."""
-        state = self.state()
+        state = self._fixed()
         if epoch <= state.epoch:
             raise ConflictError(f"table {self._uri}: writer {state.epoch} has claimed it before writer {epoch}")
         self._write([], self._properties(state, Transaction(self._writer, epoch)))
@@ -224,7 +263,7 @@ class DeltaTableOf:
         Delta removes commit infos after `delta.logRetentionDuration`, including the info of a writer's last commit.
         """
         assert state.position is not None
-        storage, folder = open_storage(self._uri, self._storage), f"{POSITIONS}/{self._app}"
+        storage, folder = self._files, f"{POSITIONS}/{self._app}"
         name = f"{folder}/{state.batch}-{uuid.uuid4().hex}.json"
         storage.create(name, json.dumps(state.position.to_json()).encode())
         yield
@@ -262,7 +301,7 @@ class DeltaTableOf:
             merge.when_not_matched_insert(columns, f"NOT source.{DELETED}").execute()
 
     def _work(self, batch: int) -> Work:
-        return intents.batch(open_storage(self._uri, self._storage), self._app, self._epoch, batch)
+        return intents.batch(self._files, self._app, self._epoch, batch)
 
     def files(self) -> set[str]:
         """Paths of the current version's files and of replaced files not vacuumed yet: readers may still use them."""
@@ -298,7 +337,7 @@ class DeltaTableOf:
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
         """As `Committer.replace`, without a data change. Raises ConflictError for deletion vectors, too."""
-        state = self.state()
+        state = self._fixed()
         state.check(self._uri, self._epoch)
         there = self._held(old)
         if not self._whole():
@@ -333,7 +372,7 @@ class DeltaTableOf:
         return f"{self._app}.writer"
 
     def _follows(self, batch: int, after: int) -> None:
-        state = self.state()
+        state = self._fixed()
         state.check(self._uri, self._epoch)
         if state.batch != after:
             raise ConflictError(f"batch {batch} follows {after}, but the last one of {self._uri} is {state.batch}")
@@ -367,6 +406,7 @@ class DeltaTableOf:
             raise kind(f"table {self._uri}: {e}") from e
 
     def _load(self) -> None:
+        self._loaded = time.monotonic()
         try:
             with self._told():
                 if self._table is None:
@@ -381,16 +421,21 @@ class DeltaTableOf:
 
         Raises ValueError if neither has the position.
         """
+        self._load_newer()
         assert self._table is not None
         for limit in (RECENT, None):
             for commit in self._table.history(limit):
                 if commit.get(APP) == self._app and commit.get(BATCH) == str(batch):
                     return Position.from_json(commit[POSITION])
-        storage, begin = open_storage(self._uri, self._storage), f"{POSITIONS}/{self._app}/{batch}-"
+        storage, begin = self._files, f"{POSITIONS}/{self._app}/{batch}-"
         kept = [file.path for file in storage.list(f"{POSITIONS}/{self._app}") if file.path.startswith(begin)]
         if len(kept) == 1:  # several come from writers that died, and the committed list is unknown
             return Position.from_json(storage.read(kept[0]).decode())
         raise ValueError(f"table {self._uri}: no commit shows the end of batch {batch}; its history was truncated")
+
+
+def _log_name(version: int) -> str:
+    return f"_delta_log/{version:020d}.json"
 
 
 def _info(batch: int, position: Position) -> dict[str, str]:
