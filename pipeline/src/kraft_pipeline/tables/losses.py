@@ -3,6 +3,9 @@
 Each loss is a file in `_kraft_losses/<application>/`. The planner writes it before the batch that continues after the
 loss. The file name identifies the loss, so a loss that is found again is not stored twice. A second file beside it
 acknowledges it.
+
+An acknowledgement covers the offsets of its file. If retention has deleted more when the loss is found again, the rest
+is a loss of its own.
 """
 
 from __future__ import annotations
@@ -27,13 +30,15 @@ class Losses:
         self._storage, self._folder = storage, f"{FOLDER}/{app}"
 
     def found(self, loss: Loss) -> bool:
-        """Record a loss. Returns whether it has been acknowledged."""
+        """Record a loss. Returns whether all its offsets have been acknowledged."""
         name = f"{self._folder}/{_id(loss)}.json"
-        if self._storage.exists(name + _ACKNOWLEDGED):
-            return True
         told = {**loss._asdict(), "time": time.time()}
-        self._storage.create(name, json.dumps(told).encode())
-        return False
+        if not self._storage.create(name, json.dumps(told).encode()):
+            end = json.loads(self._storage.read(name))["end"]
+            if 0 <= end < loss.end:
+                rest = self.found(loss._replace(first=end, mark=f"{loss.mark} {end}"))
+                return rest and self._storage.exists(name + _ACKNOWLEDGED)
+        return self._storage.exists(name + _ACKNOWLEDGED)
 
     def open(self) -> list[dict[str, Any]]:
         """Unacknowledged losses, oldest first, with topic, partition, first, end, cause, and time (Unix, seconds)."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.sources.positions import Loss, Position
 from kraft_pipeline.tables.engines.plans import Plan
 from kraft_pipeline.tables.losses import Losses
 from kraft_pipeline.tables.runner import Progress, Runner
@@ -124,3 +124,23 @@ def test_with_fail_on_data_loss_off_the_difference_is_recorded(tmp_path: Path) -
     died(wanted)
     assert batch(Runner, wanted, BEFORE, gone=1).rows == 2
     assert len(Losses(open_storage(wanted.path, wanted.storage), wanted.app_id).open()) == 1
+
+
+def test_an_acknowledgement_covers_the_offsets_that_it_names(tmp_path: Path) -> None:
+    """Before, records that retention deleted between an acknowledgement and the next run were skipped silently."""
+    losses = Losses(open_storage(str(tmp_path), {}), "a")
+    loss = Loss("t", 0, 10, 50, "offset 10 is gone", "10")
+    assert not losses.found(loss)
+    assert losses.acknowledge() == 1
+    assert losses.found(loss)
+    grown = loss._replace(end=80)
+    assert not losses.found(grown)
+    assert not losses.found(grown)
+    assert [(one["first"], one["end"]) for one in losses.open()] == [(50, 80)]
+    assert losses.acknowledge() == 1
+    assert losses.found(grown)
+    assert losses.found(loss)
+    # A loss that grows before its acknowledgement is shown whole.
+    assert not losses.found(loss._replace(end=90))
+    assert not losses.found(loss._replace(end=95))
+    assert [(one["first"], one["end"]) for one in losses.open()] == [(80, 90), (90, 95)]

@@ -8,6 +8,10 @@ earliest row. If the topic has no late records, these are the files of the last 
 Deletions of change events have a value in the column of `orderBy`, which ranks them regardless of time. The names of
 their files end with the greatest value, `-<value>.arrow`. A batch reads the files whose value reaches its least value.
 
+Debezium sends a tombstone right after each deletion, also when a killed connector sends both again. The tombstone takes
+the value of its deletion, even if an earlier batch had the deletion. So batches store a deletion whose tombstone is not
+in the batch, also if the batch has a newer change of the key.
+
 A file is written before its batch is committed and applies at once. This needs no transaction: a deletion in the log is
 a fact, even if the batch is never committed.
 """
@@ -16,14 +20,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from kraft_pipeline.tables.bykey.ordering import matches, newer
+from kraft_pipeline.tables.bykey.ordering import Order, matches, newer
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.stores.committer import DELETED, Changes
 from kraft_pipeline.tables.stores.storage import Storage
@@ -31,6 +36,7 @@ from kraft_pipeline.tables.stores.storage import Storage
 FOLDER: Final = "_kraft_tombstones"
 ANY: Final = "any"
 """Bound of values of `orderBy` that are not texts, or too long for a file's name."""
+Places = NDArray[np.int64]
 _TEXT_BYTES_MAX: Final = 80
 MERGE_FROM: Final = 64
 """Number of files from which `care` merges them into one."""
@@ -73,14 +79,39 @@ class Tombstones:
         kept |= np.asarray(there)  # a tombstone does not undo another tombstone
         return Changes(rows.filter(pa.array(kept)), changes.keys, order)
 
-    def remember(self, changes: Changes) -> None:
-        """Store the tombstones among the changes."""
+    def ranked(self, rows: pa.Table, keys: Sequence[str], order: Order) -> pa.Table:
+        """Give tombstones the value of `orderBy` that the deletion right before them has, in this batch or before."""
+        if not order.by:
+            return rows
+        bare = rows.filter(_bare(rows, order))
+        if not bare.num_rows:
+            return rows
+        wanted = rows.select(list(dict.fromkeys([*keys, *order.columns]))).schema
+        deletions = [rows.filter(_by_events(rows, order)).select(wanted.names)]
+        for file in self._files():
+            if file.most:
+                stored = aligned(pa.ipc.open_file(self._storage.read(file.path)).read_all(), wanted)
+                deletions.append(stored.filter(pc.is_valid(stored.column(order.by))))
+        found = pa.concat_tables(deletions)
+        before, at = _adjacent(found, bare, keys, order)
+        value = np.full(bare.num_rows, -1, np.int64)
+        value[at] = before
+        new = found.column(order.by).take(pa.array(value, mask=value < 0))
+        place = rows.schema.get_field_index(order.by)
+        bare = bare.set_column(place, rows.schema.field(place), new)
+        return pa.concat_tables([rows.filter(pc.invert(_bare(rows, order))), bare])
+
+    def remember(self, changes: Changes, rows: pa.Table | None = None) -> None:
+        """Store the tombstones among the changes, and the deletions among all `rows` without their tombstones."""
         assert changes.rows is not None, "tasks gather rows in memory"
         gone = changes.rows.filter(changes.rows.column(DELETED))
+        if rows is not None and changes.order is not None and changes.order.by:
+            gone = pa.concat_tables([gone.select(_columns(changes)), _unpaired(rows, changes.keys, changes.order)])
         if gone.num_rows and changes.order is not None and self._kept_s:
             by = changes.order.by
             most = _bound(pc.max(gone.column(by))) if by else ""
-            self._put(gone.select(_columns(changes)), _ms(pc.max(gone.column(changes.order.time))), _now_ms(), most)
+            latest_ms = max(0, _ms(pc.max(gone.column(changes.order.time))))  # -1: a record without a time
+            self._put(gone.select(_columns(changes)), latest_ms, _now_ms(), most)
 
     def care(self) -> None:
         """Remove files older than `kept_s`, and merge the rest into one from MERGE_FROM files on."""
@@ -113,6 +144,36 @@ class Tombstones:
             parts = name.removesuffix(".arrow").split("-")
             if not name.startswith(".") and len(parts) in {3, 4}:
                 yield _File(file.path, int(parts[0]), int(parts[1]), parts[3] if parts[3:] else "")
+
+
+def _bare(rows: pa.Table, order: Order) -> pa.ChunkedArray:
+    """A mask of the tombstones without a value of `orderBy`."""
+    return pc.and_(rows.column(DELETED), pc.is_null(rows.column(order.by)))
+
+
+def _by_events(rows: pa.Table, order: Order) -> pa.ChunkedArray:
+    """A mask of the deletions with a value of `orderBy`."""
+    return pc.and_(rows.column(DELETED), pc.is_valid(rows.column(order.by)))
+
+
+def _adjacent(one: pa.Table, other: pa.Table, keys: Sequence[str], order: Order) -> tuple[Places, Places]:
+    """The indexes in both tables of each pair with one key where `other` has the record right after that of `one`."""
+    left, right = matches(one, other, list(keys))
+    first, second = one.take(pa.array(left)), other.take(pa.array(right))
+    good = pc.equal(pc.add(first.column(order.offset), 1), second.column(order.offset))
+    for name in (order.topic, order.partition):
+        good = pc.and_(good, pc.equal(first.column(name), second.column(name)))
+    mask = np.asarray(pc.fill_null(good, False)).astype(np.bool_)
+    return left[mask], right[mask]
+
+
+def _unpaired(rows: pa.Table, keys: Sequence[str], order: Order) -> pa.Table:
+    """The deletions with a value of `orderBy` whose tombstones are not among the rows."""
+    deletions = rows.filter(_by_events(rows, order))
+    left, _ = _adjacent(deletions, rows.filter(rows.column(DELETED)), keys, order)
+    kept = np.ones(deletions.num_rows, np.bool_)
+    kept[left] = False
+    return deletions.filter(pa.array(kept)).select(list(dict.fromkeys([*keys, *order.columns])))
 
 
 def _columns(changes: Changes) -> list[str]:

@@ -77,11 +77,12 @@ class Gather:
         names = {by.name for by in self.levels if by.transform}
         staged = pa.schema([*(f for f in self.schema if f.name not in names), pa.field(DELETED, pa.bool_())])
         parts = [staged.empty_table(), *(aligned(self._read(path, low, high), staged) for path in self.files)]
-        newest = changes.newest(pa.concat_tables(parts), self.keys, self.order)
-        rows = with_values(newest, self.levels).select([*self.schema.names, DELETED])
         tombstones = Tombstones(self.work.storage, self.tombstones_s)
+        every = tombstones.ranked(pa.concat_tables(parts), self.keys, self.order)
+        newest = changes.newest(every, self.keys, self.order)
+        rows = with_values(newest, self.levels).select([*self.schema.names, DELETED])
         found = Changes(rows, self.keys, self.order)
-        tombstones.remember(found)
+        tombstones.remember(found, every)
         return self._put(tombstones.fresh(found).rows)
 
     def _read(self, path: str, low: dict[str, Any] | None, high: dict[str, Any] | None) -> pa.Table:
