@@ -126,7 +126,7 @@ class Cluster:
     def __init__(self, name: str, namespace: str = NAMESPACE, **changes: Any) -> None:
         self.name = name
         self.namespace = namespace
-        document = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
+        document = yaml.safe_load((ROOT / "deploy/samples/plaintext.yaml").read_text())
         document["metadata"] = {"name": name, "namespace": namespace}
         document["spec"] |= {"image": NODE_IMAGE, **changes}
         self.document: Object = document

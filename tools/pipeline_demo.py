@@ -31,7 +31,7 @@ from kraft_protocol.client.cluster import Cluster, Settings
 from kraft_protocol.wire import messages
 
 ROOT: Final = Path(__file__).parents[1]
-SAMPLE: Final = ROOT / "deploy" / "samples" / "kraftcluster.yaml"
+SAMPLE: Final = ROOT / "deploy" / "samples" / "plaintext.yaml"
 MARK: Final = "demo.json"
 """The file that marks a folder as a demo's; the next demo may remove a marked folder."""
 TOPIC: Final = "orders"

@@ -150,7 +150,7 @@ class World:
 
     def declare(self) -> None:
         """Create the resources."""
-        sample = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())["spec"]
+        sample = yaml.safe_load((ROOT / "deploy/samples/plaintext.yaml").read_text())["spec"]
         listeners = [{"name": "plain", "port": PORT}]
         spec = {**sample, "image": "a:1", "listeners": listeners, "metrics": {"port": METRICS}}
         made = KRaftClusterSpec.model_validate(spec).model_dump(by_alias=True, exclude_none=True)

@@ -42,7 +42,8 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.file = folder / "kraftcluster.yaml"
         self.data = folder / "data"
-        self.document: dict[str, Any] = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
+        self.document: dict[str, Any] = yaml.safe_load((ROOT / "deploy/samples/plaintext.yaml").read_text())
+        self.document["metadata"]["name"] = "sample"
         self.write()
         self.port = first_of_a_cluster()
 

@@ -31,7 +31,7 @@ class Cluster:
         self._file = folder / "kraftcluster.yaml"
         self._data = folder / "data"
         self._port = first_of_a_cluster()
-        document: dict[str, Any] = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
+        document: dict[str, Any] = yaml.safe_load((ROOT / "deploy/samples/plaintext.yaml").read_text())
         document["metadata"]["name"] = NAME
         document["spec"]["config"] |= CONFIG
         self._file.write_text(yaml.safe_dump(document))

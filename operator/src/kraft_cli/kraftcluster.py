@@ -127,8 +127,7 @@ def _offset(supervisor: Any, file: Path, port: int | None) -> int:
     """The difference between all ports and the ports in the file."""
     if port is None:
         return int(supervisor.memory.offset)
-    from kraft_cli.local import read
-    from kraft_local.resource import BadResourceError, parsed
+    from kraft_local.resource import BadResourceError, parsed, read
 
     try:
         first = parsed(read(file), str(file), supervisor.memory.accepted).spec.listeners[0].port

@@ -16,7 +16,7 @@ import yaml
 
 from kraft_cli.target import NOT_THERE, WRONG, failure
 from kraft_local.folder import Folder
-from kraft_local.resource import BadResourceError, parsed
+from kraft_local.resource import BadResourceError, parsed, read
 from kraft_local.supervisor import Supervisor
 from kraft_operator.api.base import CLUSTER_NAME
 
@@ -138,21 +138,19 @@ async def looked(folder: Folder, file: Path, preview: Path | None = None) -> dic
     if preview is not None:
         memory = looker.memory
         resource = parsed(
-            read(preview), str(preview), memory.accepted, memory.topics, memory.users, memory.record.cluster_id
+            read(preview),
+            str(preview),
+            memory.accepted,
+            memory.topics,
+            memory.users,
+            memory.record.cluster_id,
+            looker.mode,
         )
         looker.memory.accepted = resource.spec.model_dump(by_alias=True, exclude_none=True)
         looker.memory.annotations, looker.memory.topics = resource.annotations, resource.topics
         looker.memory.users = resource.users
     async with looker.client:
         return await looker.look()
-
-
-def read(path: Path) -> str:
-    """Read a file. Raises BadResourceError."""
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadResourceError(f"{path}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
 
 
 def found_folder(data: Path | None, file: Path | None, name: str | None) -> Folder:

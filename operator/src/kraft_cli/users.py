@@ -94,9 +94,11 @@ def _type_of(target: Any) -> str:
     """How the first listener that knows users authenticates them."""
     from kraft_operator.api.cluster import KRaftClusterSpec
     from kraft_operator.specs.cluster import NamedCluster
+    from kraft_operator.specs.mode import in_force
     from kraft_operator.specs.security import authentication
 
-    spec = KRaftClusterSpec.model_validate(target.folder.memory().accepted)
+    memory = target.folder.memory()
+    spec = in_force(KRaftClusterSpec.model_validate(memory.accepted), memory.record)
     cluster = NamedCluster(target.name, "default", "", spec)
     found = [authentication(cluster, one) for one in cluster.spec.listeners]
     return next((one for one in found if one != "Anonymous"), "ScramSha512")

@@ -15,9 +15,11 @@ Only the supervisor writes `cluster.json`. The command line writes `requests.jso
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import os
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -113,6 +115,10 @@ class Folder:
         """The ids of all present and former nodes with a folder."""
         there = self.root / "nodes"
         return sorted(int(path.name) for path in there.iterdir() if path.name.isdigit()) if there.is_dir() else []
+
+    def remains(self) -> bool:
+        """Whether a node has a formatted disk."""
+        return any(self.root.glob("nodes/*/disk-*/formatted-for"))
 
     @contextmanager
     def giving_ports(self) -> Iterator[set[int]]:
@@ -213,3 +219,11 @@ def stamp(path: Path) -> object:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
+
+
+def fresh_id() -> str:
+    """An id for a new cluster, in Kafka's form. It begins with no hyphen, because programs take it as an argument."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

@@ -1,13 +1,14 @@
 """Parsing of a file with a `KRaftCluster`, its `KRaftTopic`s and `KRaftUser`s, with all checks of the API server.
 
 The checks are the schema and all rules, including rules about changes. The supervisor and the command line call it. It
-does no I/O.
+does no I/O but `read`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml
@@ -54,6 +55,14 @@ class Resource(NamedTuple):
     """Kinds of other resources in the file, which only the operator on Kubernetes handles."""
 
 
+def read(path: Path) -> str:
+    """Read a file. Raises BadResourceError."""
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadResourceError(f"{path}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
+
+
 def parsed(
     text: str,
     where: str,
@@ -61,11 +70,12 @@ def parsed(
     topics_before: Mapping[str, Mapping[str, Any]] | None = None,
     users_before: Mapping[str, Mapping[str, Any]] | None = None,
     cluster_id: str | None = None,
+    mode: str = "",
 ) -> Resource:
     """Parse the only `KRaftCluster` of a file named `where`, with its topics. Raises BadResourceError.
 
     `before` are the former `values` of the cluster, if any, `topics_before` and `users_before` those of its topics and
-    users. `cluster_id` is the assigned id of the cluster.
+    users. `cluster_id` is the assigned id of the cluster, `mode` its security mode; empty before it has begun.
     """
     try:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
@@ -80,7 +90,7 @@ def parsed(
         kinds = ", ".join(str(document.get("kind")) for document in documents) or "nothing"
         raise BadResourceError(f"{where}: one {KIND} is expected, {len(found)} found (there is: {kinds})")
     others = tuple(sorted({str(document.get("kind")) for document in documents} - {KIND, TOPIC, USER}))
-    cluster = _resource(found[0], where, before, cluster_id)
+    cluster = _resource(found[0], where, before, cluster_id, mode)
     topics = {}
     for document in documents:
         if document.get("kind") == TOPIC:
@@ -176,7 +186,7 @@ def _valid_spec(
 
 
 def _resource(
-    document: dict[str, Any], where: str, before: Mapping[str, Any] | None, cluster_id: str | None
+    document: dict[str, Any], where: str, before: Mapping[str, Any] | None, cluster_id: str | None, mode: str
 ) -> Resource:
     name, metadata = _metadata(document, where)
     try:
@@ -185,7 +195,9 @@ def _resource(
         raise BadResourceError(*(f"{where}: {line}" for line in problems_of(error))) from None
     found = values(spec)
     status = {} if cluster_id is None else {"clusterId": cluster_id}
-    problems = [*_broken(_ROOT, {"metadata": {"name": name}, "spec": found, "status": status}, None, name)]
+    status |= {"security": mode} if mode else {}
+    new = {"metadata": {"name": name}, "spec": found, "status": status}
+    problems = [*_broken(_ROOT, new, None if before is None else {**new, "spec": before}, name)]
     problems += broken_rules(found, before)
     if problems:
         raise BadResourceError(*(f"{where}: {line}" for line in problems))

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from kraft_local.files import local_aspects
-from kraft_local.folder import Folder, stamp
+from kraft_local.folder import Folder, fresh_id, stamp
+from kraft_local.mode import in_mode, mode_of
 from kraft_local.ports import CONTROLLER, HOST, HTTP, NoPortError, key
 from kraft_local.probe import all_not_ready
 from kraft_local.processes import Processes
 from kraft_local.protocols import Display, ViewSource
-from kraft_local.resource import API_VERSION, KIND, BadResourceError, parsed, values, with_requests
+from kraft_local.resource import API_VERSION, KIND, BadResourceError, parsed, read, values, with_requests
 from kraft_local.security import LocalSecurity
 from kraft_local.topics import LocalTopics
 from kraft_local.users import LocalUsers
@@ -35,7 +36,6 @@ from kraft_operator.apply.fence import looked_again
 from kraft_operator.apply.kafka import RefusedError
 from kraft_operator.observe.kafka import View
 from kraft_operator.plan.model import steps as do
-from kraft_operator.plan.model.levels import name_of
 from kraft_operator.plan.model.observed import Aged, Kube, Observed
 from kraft_operator.plan.model.record import Record
 from kraft_operator.plan.model.situation import Situation, is_controller, situation
@@ -45,8 +45,9 @@ from kraft_operator.plan.nodes.volumes import brokers_to_query
 from kraft_operator.plan.planner import plan
 from kraft_operator.plan.topics import replicas_of
 from kraft_operator.protocol import new_client
-from kraft_operator.report.status import document, status, step_text
+from kraft_operator.report.status import document, status, step_text, version_of
 from kraft_operator.specs.cluster import NamedCluster
+from kraft_operator.specs.mode import in_force
 from kraft_operator.specs.planner_input import wanted_of
 from kraft_protocol.client.aio import Address, UnreachableError
 
@@ -119,12 +120,7 @@ class Supervisor:
 
         Unless `at_once`, the file must be the same in two passes, because an editor may be writing it.
         """
-        try:
-            text = self.file.read_text()
-        except OSError as error:
-            raise BadResourceError(f"{self.file}: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise BadResourceError(f"{self.file}: not a text file") from None
+        text = read(self.file)
         if text == self._text:
             self._newer = text
             if self._wrong is not None:
@@ -142,21 +138,42 @@ class Supervisor:
 
     def _take_over(self, text: str) -> None:
         memory = self.memory
-        resource = parsed(text, str(self.file), memory.accepted, memory.topics, memory.users, memory.record.cluster_id)
+        id_, mode = memory.record.cluster_id, self.mode
+        resource = parsed(text, str(self.file), memory.accepted, memory.topics, memory.users, id_, mode)
         if resource.name != self.name:
             raise BadResourceError(f"{self.file}: metadata.name: it is {self.name} that runs here, not {resource.name}")
         if resource.other_kinds:
             kinds = ", ".join(resource.other_kinds)
             self._shown.event(f"{self.file}: only the operator on Kubernetes acts on {kinds}")
+        record = self._in_mode(resource.spec)
         accepted = values(resource.spec)
         in_force = (memory.accepted, memory.annotations, memory.topics, memory.users)
-        if (accepted, resource.annotations, resource.topics, resource.users) != in_force:
-            self.memory.generation += 1
-            if self.memory.accepted is not None:
+        changed = (accepted, resource.annotations, resource.topics, resource.users) != in_force
+        if changed or record != memory.record:
+            self.memory.generation += changed
+            if changed and self.memory.accepted is not None:
                 self._shown.event(f"{self.file} has changed: generation {self.memory.generation}")
             memory.accepted, memory.annotations = accepted, resource.annotations
             memory.topics, memory.users = resource.topics, resource.users
+            memory.record = record
             self.folder.remember(self.memory)
+
+    @property
+    def mode(self) -> str:
+        """The security mode of the cluster; empty before it has begun."""
+        return mode_of(self.memory.record)
+
+    def _in_mode(self, spec: KRaftClusterSpec) -> Record:
+        running = any(process.alive for process in self.world.processes().values())
+        return in_mode(self.file, self.folder, self.memory.record, spec, stopped=not running)
+
+    def _follow_mode(self) -> None:
+        """Change the mode once the last node of a hibernated cluster has stopped."""
+        if self._spec().hibernated:
+            record = self._in_mode(self._spec())
+            if record != self.memory.record:
+                self.memory.record = record
+                self.folder.remember(self.memory)
 
     def _reload(self) -> None:
         """Read the file and the requests in a pass. A problem of the file is reported once."""
@@ -176,7 +193,7 @@ class Supervisor:
     @property
     def cluster(self) -> NamedCluster:
         """The cluster by the specification in force."""
-        return NamedCluster(self.name, "default", self.memory.uid, self._spec())
+        return NamedCluster(self.name, "default", self.memory.uid, in_force(self._spec(), self.memory.record))
 
     def _spec(self) -> KRaftClusterSpec:
         """The specification of the file, with the requests of the command line."""
@@ -255,10 +272,11 @@ class Supervisor:
     async def once(self) -> Plan:
         """Run one pass. Returns its plan."""
         self._reload()
+        self._follow_mode()
         await self._secure()
         observed, wanted = await self.observe(), self.wanted()
         before = self.memory.record
-        self.last = self._security.report(plan(before, wanted, observed, _fresh_id()))
+        self.last = self._security.report(plan(before, wanted, observed, fresh_id()))
         if self.last.guarded is not None:
             await self._look_again(wanted)
         else:
@@ -335,9 +353,9 @@ class Supervisor:
             # Only views newer than the first observation of the processes count, and brokers lag a little.
             await asyncio.sleep(BUSY_S)
             observed = await self.observe()
-        record, fresh_id, decided = self.memory.record, _fresh_id(), list[do.Step]()
+        record, new_id, decided = self.memory.record, fresh_id(), list[do.Step]()
         for _ in range(LOOKS_AHEAD):
-            self.last = plan(record, wanted, observed, fresh_id)
+            self.last = plan(record, wanted, observed, new_id)
             if not self.last.steps or not isinstance(self.last.steps[-1], do.Remember):
                 break
             # Assume that the record is written, and plan the steps that follow from it.
@@ -398,7 +416,7 @@ class Supervisor:
             self._before,
             generation=self.memory.generation,
             now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            version=_version(observed),
+            version=version_of(observed),
             revision=wanted.revision,
         )
         self._before = found
@@ -479,19 +497,3 @@ class Supervisor:
         """Node ids of running processes with the role broker, or of all others."""
         found = self.world.processes().items()
         return [i for i, p in found if p.alive and ("broker" in p.what.get("roles", "")) is brokers]
-
-
-def _version(observed: Observed) -> str:
-    """The finalized metadata.version by name; empty when unknown."""
-    metadata = observed.metadata.value
-    level = None if metadata is None else metadata.features.get("metadata.version")
-    return "" if level is None else name_of(level)
-
-
-def _fresh_id() -> str:
-    import base64  # noqa: PLC0415  (once in a cluster's life)
-
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):
-            return text

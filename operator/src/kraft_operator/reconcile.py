@@ -32,8 +32,9 @@ from kraft_operator.apply.grants import UngrantedError, check_templates
 from kraft_operator.apply.kafka import RefusedError
 from kraft_operator.apply.kubernetes import InTheWayError, NotYetError
 from kraft_operator.apply.record import KIND as RECORD
-from kraft_operator.apply.record import BadRecordError, RecordObject
+from kraft_operator.apply.record import RecordObject
 from kraft_operator.apply.record import name_of as name_of_record
+from kraft_operator.beginning import BLOCKED_S, begin
 from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.metrics import Metrics
@@ -42,7 +43,6 @@ from kraft_operator.one_pass import NotifySteps, Pass, Shared, only_remembers
 from kraft_operator.plan.conditions import conditions
 from kraft_operator.plan.gates import voters_committed
 from kraft_operator.plan.model import steps as do
-from kraft_operator.plan.model.levels import name_of
 from kraft_operator.plan.model.observed import Observed
 from kraft_operator.plan.model.record import Record
 from kraft_operator.plan.model.situation import Situation, situation
@@ -51,7 +51,7 @@ from kraft_operator.plan.nodes.volumes import brokers_to_query
 from kraft_operator.plan.planner import plan
 from kraft_operator.plan.topics import Declared, TopicState, replicas_of
 from kraft_operator.protocol import new_client
-from kraft_operator.report.status import document, status
+from kraft_operator.report.status import document, status, version_of
 from kraft_operator.reporting import Reporter, now_text, objects_without_cluster
 from kraft_operator.security.keeper import Kept
 from kraft_operator.security.secrets import ClusterSecurity
@@ -72,9 +72,6 @@ plan waits for the same thing, up to WAITING_S_MAX."""
 WAITING_S_MAX: Final = 5.0
 PASS_S: Final = 120.0
 """The timeout of a pass in seconds. After that, its views are too old."""
-LEAVES_S: Final = 1.0
-"""Seconds between passes over a deleted cluster until the garbage collector has deleted its objects."""
-BLOCKED_S: Final = 5.0
 UNKNOWN_S: Final = 10.0
 """Missing or outdated views are reported only after this many seconds."""
 UNKNOWN: Final = frozenset({"QuorumUnknown", "PartitionsUnknown", "VotersChange"})
@@ -219,15 +216,10 @@ class Reconciler:
             return self._resync_s
         cluster, before = found
         kept = RecordObject(self._api, cluster, there)
-        try:
-            record = kept.read(before)
-        except (BadRecordError, InTheWayError) as error:
-            await memory.teller.wrong(resource, "RecordNotUnderstood", str(error))
-            return BLOCKED_S
-        except NotYetError as error:
-            await memory.teller.wrong(resource, "RecordLeaves", str(error))
-            return LEAVES_S
-        await kept.keep(record)
+        begun = await begin(self._api, memory.teller, memory.secure, resource, cluster, before, kept)
+        if isinstance(begun, float):
+            return begun
+        cluster, record = begun
         declared, _ = by_topics.declared(topics, key.name, record.topics)
         annotations = resource["metadata"].get("annotations", {})
         replicas = replicas_of(declared.desired_topics)
@@ -288,8 +280,6 @@ class Reconciler:
         generation: int,
         now: str,
     ) -> KRaftClusterStatus:
-        features = observed.metadata.value.features if observed.metadata.value is not None else {}
-        version = name_of(features["metadata.version"]) if "metadata.version" in features else ""
         return status(
             cluster,
             record,
@@ -298,7 +288,7 @@ class Reconciler:
             before,
             generation=generation,
             now=now,
-            version=version,
+            version=version_of(observed),
             revision=wanted.revision,
         )
 
@@ -372,7 +362,6 @@ class Reconciler:
             return None
         try:
             await check_templates(self._api, cluster)
-            await memory.secure.prepare(cluster)
         except InTheWayError as error:
             await memory.teller.wrong(resource, "InTheWay", str(error))
             return None

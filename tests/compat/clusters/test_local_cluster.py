@@ -27,7 +27,7 @@ from tests.peer import require_program
 pytestmark = pytest.mark.xdist_group("quorum")
 
 ROOT = Path(__file__).parents[3]
-SAMPLE = ROOT / "deploy" / "samples" / "kraftcluster.yaml"
+SAMPLE = ROOT / "deploy" / "samples" / "plaintext.yaml"
 CONTROLLERS, BROKERS = (1, 2, 3), (101, 102, 103)
 PATIENCE_S = 90.0
 NEARLY = 20
@@ -61,7 +61,7 @@ class Started:
     @property
     def processes(self) -> dict[int, int]:
         """The running processes by node."""
-        told = json.loads((self.data / "sample" / "status.json").read_text())
+        told = json.loads((self.data / "plaintext" / "status.json").read_text())
         return {int(node_id): pid for node_id, pid in told["local"]["pids"].items()}
 
     @property
@@ -74,7 +74,7 @@ class Started:
 
     def all_serve(self) -> bool:
         """Whether every node was ready at the last look. A node that is stopped during its start reports nothing."""
-        told = json.loads((self.data / "sample" / "status.json").read_text())
+        told = json.loads((self.data / "plaintext" / "status.json").read_text())
         ready = next(one for one in told["status"]["conditions"] if one["type"] == "Ready")
         return bool(ready["status"] == "True" and len(told["local"]["pids"]) == len((*CONTROLLERS, *BROKERS)))
 
@@ -242,4 +242,4 @@ def test_kcat_does_not_notice_the_kill_of_any_single_process(started: Started, t
 def test_ctrl_c_stops_all_nodes_cleanly(started: Started) -> None:
     assert started.stop() == 0
     for node_id in (*CONTROLLERS, *BROKERS):
-        assert "stopped code=0" in (started.data / "sample" / "nodes" / str(node_id) / "node.log").read_text()
+        assert "stopped code=0" in (started.data / "plaintext" / "nodes" / str(node_id) / "node.log").read_text()

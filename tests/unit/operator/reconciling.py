@@ -20,10 +20,10 @@ KEY = Key("demo", "sample")
 
 def new_resource() -> dict[str, Any]:
     """The resource as the API server stores it, with the definition's defaults."""
-    document = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
+    document = yaml.safe_load((ROOT / "deploy/samples/plaintext.yaml").read_text())
     spec = KRaftClusterSpec.model_validate({**document["spec"], "podDisruptionBudget": {"enabled": True}})
     document["spec"] = spec.model_dump(by_alias=True, exclude_none=True)
-    document["metadata"] |= {"namespace": "demo", "uid": "u", "generation": 1, "resourceVersion": "0"}
+    document["metadata"] |= {"name": "sample", "namespace": "demo", "uid": "u", "generation": 1, "resourceVersion": "0"}
     return dict(document)
 
 

@@ -321,7 +321,16 @@ class KRaftClusterSpec(Model):
     listeners: Annotated[
         list[Listener], Field(min_length=1, max_length=LISTENERS_MAX, json_schema_extra=marked(keys=("name",)))
     ] = [Listener(name="plain", port=9092)]
-    security: Annotated[Security, Field(description="without it, nothing is encrypted")] | None = None
+    security: (
+        Annotated[
+            Security,
+            Field(
+                description="without it, a new cluster has TLS and authenticates clients, as with {}. A cluster that"
+                " began without TLS stays so (status.security)"
+            ),
+        ]
+        | None
+    ) = None
     quorum: Quorum = Quorum()
     metadata_version: (
         Annotated[

@@ -16,6 +16,7 @@ from kraft_operator.api.pipelines import (
     KafkaTableSpec,
 )
 from kraft_operator.api.schema import structural
+from kraft_operator.api.security import MODE_RULES
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.api.topic import KRaftTopicSpec, KRaftTopicStatus
 from kraft_operator.api.user import KRaftUserSpec, KRaftUserStatus
@@ -113,6 +114,7 @@ CLUSTER_RULES: Final = (
         " || self.spec.clusterId == self.status.clusterId",
         "the cluster has an id already, status.clusterId: leave spec.clusterId out, or make another KRaftCluster",
     ),
+    *MODE_RULES,
 )
 """Rules that need more than the specification."""
 

@@ -39,7 +39,8 @@ _SAFE_LISTENER_CEL: Final = (
 
 SECURITY_RULES: Final = (
     Rule(
-        f"(self.hibernated && oldSelf.hibernated) || {_SECURE.format('self')} == {_SECURE.format('oldSelf')}",
+        "(self.hibernated && oldSelf.hibernated) || !has(self.security) || !has(oldSelf.security)"
+        " || self.security.tls == oldSelf.security.tls",
         "nodes with TLS and nodes without it cannot connect to each other: set hibernated to true, and change"
         " security.tls then",
     ),
@@ -49,7 +50,8 @@ SECURITY_RULES: Final = (
         f"with TLS, port {NODES_PORT} and the name {NODES_LISTENER} are of the nodes' own listener: choose others",
     ),
     Rule(
-        f"{_SECURE.format('self')} || self.listeners.all(l, !has(l.authentication) && (!has(l.tls) || !l.tls))",
+        "!has(self.security) || self.security.tls == 'Enabled'"
+        " || self.listeners.all(l, !has(l.authentication) && (!has(l.tls) || !l.tls))",
         "tls and authentication of a listener need the authorities of the cluster: set security.tls to Enabled",
     ),
     Rule(
@@ -63,6 +65,12 @@ SECURITY_RULES: Final = (
         " authentication to MutualTls or ScramSha512, or name the listener in security.openListeners",
     ),
     Rule(
+        "has(self.security) || self.listeners.all(l, l.type == 'Internal' || !has(l.authentication)"
+        " || l.authentication != 'Anonymous')",
+        "a listener outside of Kubernetes with authentication Anonymous is open to everybody who reaches it: set"
+        " authentication to MutualTls or ScramSha512, or name the listener in security.openListeners",
+    ),
+    Rule(
         "self.listeners.all(l, l.type == 'LoadBalancer' || (l.sourceRanges.size() == 0 && !has(l.loadBalancerClass)))",
         "sourceRanges and loadBalancerClass are of listeners of type LoadBalancer: leave them out, or change the type",
     ),
@@ -72,7 +80,32 @@ SECURITY_RULES: Final = (
         "config has a key that follows from spec.security (" + ", ".join(SECURITY_KEYS) + "): use spec.security",
     ),
 )
-"""Rules of the specification."""
+"""Rules of the specification. Without `security`, the mode is in the record alone: passes check the rest."""
+
+MODE_RULES: Final = (
+    Rule(
+        "!has(self.spec.security) || (self.spec.hibernated && oldSelf.spec.hibernated)"
+        " || (has(oldSelf.spec.security) && oldSelf.spec.security.tls == self.spec.security.tls)"
+        " || !has(oldSelf.status) || !has(oldSelf.status.security)"
+        " || (self.spec.security.tls == 'Enabled') == (oldSelf.status.security == 'Tls')",
+        "security.tls differs from status.security, and nodes with TLS and nodes without it cannot connect to each"
+        " other: set hibernated to true, and change security.tls then",
+    ),
+    Rule(
+        "has(self.spec.security) || !has(oldSelf.status) || !has(oldSelf.status.security)"
+        " || oldSelf.status.security == 'Tls' || self.spec.listeners.all(l, l.type == 'Internal'"
+        " || oldSelf.spec.listeners.exists(o, o.name == l.name && o.type != 'Internal'))",
+        "this cluster has no TLS, so a listener outside of Kubernetes is open to everybody who reaches it: set"
+        " security.tls to Disabled, and name the listener in security.openListeners",
+    ),
+    Rule(
+        "has(self.spec.security) || !has(oldSelf.status) || !has(oldSelf.status.security)"
+        " || oldSelf.status.security == 'Tls'"
+        " || self.spec.listeners.all(l, !has(l.authentication) && (!has(l.tls) || !l.tls))",
+        "this cluster began without TLS, so a listener has neither tls nor authentication: turn TLS on first",
+    ),
+)
+"""Rules of the whole resource about changes: they compare with the mode in which the cluster runs."""
 
 SecretName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 

@@ -22,7 +22,7 @@ PARTITIONS_NAMED_MAX: Final = 10
 class Condition(Model):
     """A condition, as in Kubernetes: type, status, reason for programs, message for people."""
 
-    type: Literal["Ready", "QuorumHealthy", "Progressing", "Degraded", "Paused"]
+    type: Literal["Ready", "QuorumHealthy", "Progressing", "Degraded", "Paused", "Secured"]
     status: Literal["True", "False", "Unknown"]
     reason: Annotated[str, Field(max_length=128)]
     message: Annotated[str, Field(max_length=4096)] = ""
@@ -161,6 +161,10 @@ class KRaftClusterStatus(Model):
         list[ListenerStatus],
         Field(description="addresses for clients, as last known", json_schema_extra=marked(keys=("name",))),
     ] = []
+    security: Annotated[
+        Literal["Tls", "Plaintext"] | None,
+        Field(description="how nodes connect to each other; it changes only while the cluster is hibernated"),
+    ] = None
     leader: NodeId | None = None
     version: Annotated[str, Field(description="finalized metadata.version")] = ""
     controllers: Annotated[str, Field(description="ready/wanted")] = ""

@@ -19,6 +19,7 @@ from kraft_operator.plan.model.record import Record
 from kraft_operator.plan.model.situation import Situation
 from kraft_operator.plan.model.wanted import Wanted
 from kraft_operator.specs.cluster import NamedCluster
+from kraft_operator.specs.mode import in_force
 from kraft_operator.specs.planner_input import wanted_of
 from kraft_operator.specs.remembered import record_of
 
@@ -69,9 +70,11 @@ def preview(resource: Object, pods: Iterable[Object], changed: Object | None = N
     spec = KRaftClusterSpec.model_validate(wished["spec"], extra="ignore")
     status = KRaftClusterStatus.model_validate(resource.get("status", {}), extra="ignore")
     mine = [one for one in pods if "deletionTimestamp" not in one["metadata"]]
+    record = record_of(status)
+    spec = in_force(spec, record)
     cluster = NamedCluster(metadata["name"], metadata["namespace"], metadata["uid"], spec, image or _image(mine))
     annotations = {**metadata.get("annotations", {}), **wished["metadata"].get("annotations", {})}
-    wanted, record = wanted_of(cluster, annotations), record_of(status)
+    wanted = wanted_of(cluster, annotations)
     seen = {number: objects.pod(one) for number, one in objects.by_node(objects.ours(cluster, map(dict, mine)))}
     s = Situation(record, wanted, Kube(seen, {}, {}, {}), None, None)
     lacks = {node.id: s.lacks(node) for node in record.nodes}

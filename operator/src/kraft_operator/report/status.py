@@ -16,13 +16,15 @@ from kraft_operator.api.status import (
     PartitionsStatus,
     StepStatus,
 )
-from kraft_operator.plan.conditions import conditions
+from kraft_operator.plan import conditions as planned
 from kraft_operator.plan.model import steps as do
-from kraft_operator.plan.model.observed import Metadata
-from kraft_operator.plan.model.record import Node, Record
+from kraft_operator.plan.model.levels import name_of
+from kraft_operator.plan.model.observed import Metadata, Observed
+from kraft_operator.plan.model.record import PLAINTEXT, Node, Record
 from kraft_operator.plan.model.situation import BEHIND_MAX_MS, Situation, is_broker
 from kraft_operator.plan.model.steps import DISRUPTIVE, Plan, Step
 from kraft_operator.specs.cluster import INSTANCE, NamedCluster
+from kraft_operator.specs.mode import has_begun, secured
 from kraft_operator.specs.remembered import remembered
 
 LISTED_MAX: Final = 5
@@ -52,7 +54,8 @@ def status(
     values: dict[str, Any] = {
         **remembered(record),
         "observedGeneration": generation,
-        "conditions": _conditions(s, plan, before, generation, now),
+        "conditions": _conditions(cluster, s, plan, before, generation, now),
+        "security": (record.security or PLAINTEXT) if has_begun(record) else None,
         "nodes": nodes,
         "listeners": before.listeners if s is None else _listeners(s),
         "leader": None if s is None or s.quorum is None else s.quorum.leader,
@@ -76,13 +79,20 @@ def document(status: KRaftClusterStatus) -> dict[str, Any]:
     return status.model_dump(by_alias=True, exclude_none=True)
 
 
+def version_of(observed: Observed) -> str:
+    """The finalized metadata.version by name; empty if it is unknown."""
+    metadata = observed.metadata.value
+    level = None if metadata is None else metadata.features.get("metadata.version")
+    return "" if level is None else name_of(level)
+
+
 def _conditions(
-    s: Situation | None, plan: Plan, before: KRaftClusterStatus, generation: int, now: str
+    cluster: NamedCluster, s: Situation | None, plan: Plan, before: KRaftClusterStatus, generation: int, now: str
 ) -> list[Condition]:
     """The conditions, each with the time of its last change."""
     old = {condition.type: condition for condition in before.conditions}
     found = []
-    for condition in conditions(s, plan):
+    for condition in (*planned.conditions(s, plan), planned.Condition("Secured", *secured(cluster))):
         was = old.get(condition.type)  # type: ignore[call-overload]
         since = was.last_transition_time if was is not None and was.status == condition.status else now
         values = {**condition._asdict(), "last_transition_time": since, "observed_generation": generation}

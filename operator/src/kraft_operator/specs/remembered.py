@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from kraft_operator.api.status import KRaftClusterStatus
-from kraft_operator.plan.model.record import Claim, Node, Record, ReplacementRecord, UserClaim
+from kraft_operator.plan.model.record import TLS, Claim, Node, Record, ReplacementRecord, UserClaim
 
 
 def record_of(status: KRaftClusterStatus) -> Record:
@@ -43,6 +43,8 @@ def record_of(status: KRaftClusterStatus) -> Record:
         joining=None if status.joining < 0 else status.joining,
         topics=tuple(Claim(one.name, one.id, one.resource, one.uid) for one in status.topics),
         authorities=tuple((one.name, one.key) for one in status.authorities),
+        # A status has the mode of every cluster; a record marks plaintext only after TLS.
+        security=(status.security or "") if status.security == TLS or status.authorities else "",
     )
 
 
@@ -92,6 +94,8 @@ def remembered(record: Record) -> dict[str, Any]:
             if (found := record.authorities)
             else {}
         ),
+        # So a cluster without TLS does not have this one either.
+        **({"security": record.security} if record.security else {}),
     }
 
 

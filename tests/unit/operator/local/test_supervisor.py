@@ -20,7 +20,7 @@ from kraft_operator.plan.model.record import ReplacementRecord
 from tests.unit.operator.local.fakes import FakeProcesses
 from tests.unit.operator.sample import ROOT, sample
 
-SAMPLE = ROOT / "deploy/samples/kraftcluster.yaml"
+PLAINTEXT = (ROOT / "deploy/samples/plaintext.yaml").read_text().replace("name: plaintext", "name: sample")
 NODES = [1, 2, 3, 101, 102, 103]
 
 
@@ -59,7 +59,7 @@ class CrashError(Exception):
 class Stage:
     def __init__(self, root: Path) -> None:
         self.file = root / "kraftcluster.yaml"
-        self.file.write_text(SAMPLE.read_text())
+        self.file.write_text(PLAINTEXT)
         self.folder = Folder(root / "data" / "sample")
         self.fakes = FakeProcesses()
         self.shown = Shown()
@@ -172,7 +172,7 @@ def test_a_wrong_change_is_reported_once_and_the_old_specification_stays(stage: 
     assert stage.folder.memory() == before
     with pytest.raises(BadResourceError, match="allowVoterChanges"):
         stage.reborn().load()
-    stage.file.write_text(SAMPLE.read_text())
+    stage.file.write_text(PLAINTEXT)
     stage.supervisor.load()
     stage.passes(1)
     assert stage.shown.resource["local"]["trouble"] == ""
@@ -218,7 +218,7 @@ def test_a_deleted_file_changes_nothing(stage: Stage) -> None:
 
 def test_another_clusters_file_is_refused(stage: Stage) -> None:
     stage.load()
-    stage.file.write_text(SAMPLE.read_text().replace("name: sample", "name: other"))
+    stage.file.write_text(PLAINTEXT.replace("name: sample", "name: other"))
     with pytest.raises(BadResourceError, match="it is sample that runs here, not other"):
         stage.load()
 

@@ -52,7 +52,7 @@ def _kubeconfig(folder: Path, url: str) -> Path:
 
 def cluster(name: str, **changes: Any) -> dict[str, Any]:
     """The sample as the API server stores it, with the definition's defaults."""
-    document = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
+    document = yaml.safe_load((ROOT / "deploy/samples/plaintext.yaml").read_text())
     spec = KRaftClusterSpec.model_validate({**document["spec"], "image": "a:1", **changes})
     metadata = {"name": name, "namespace": "demo"}
     return {"metadata": metadata, "spec": spec.model_dump(by_alias=True, exclude_none=True)}

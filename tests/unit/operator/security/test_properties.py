@@ -37,9 +37,9 @@ def document(security: dict[str, Any] | None = None, **changes: Any) -> str:
     return yaml.safe_dump({**head, "spec": spec})
 
 
-def problems(text: str, before: dict[str, Any] | None = None) -> str:
+def problems(text: str, before: dict[str, Any] | None = None, mode: str = "") -> str:
     try:
-        parsed(text, "f", before)
+        parsed(text, "f", before, mode=mode)
     except BadResourceError as error:
         return str(error)
     return ""
@@ -138,7 +138,16 @@ def test_a_listener_outside_without_authentication_is_refused_unless_it_is_named
             {"listeners": [{"name": "plain", "port": 9092, "tls": False, "authentication": "MutualTls"}]},
             "MutualTls",
         ),
-        (None, {"listeners": [{"name": "plain", "port": 9092, "authentication": "ScramSha512"}]}, "security.tls"),
+        (
+            None,
+            {
+                "listeners": [
+                    {"name": "plain", "port": 9092},
+                    {"name": "web", "port": 9094, "type": "NodePort", "authentication": "Anonymous"},
+                ]
+            },
+            "open to everybody",
+        ),
         ({"tls": "Disabled"}, {"listeners": [{"name": "plain", "port": 9092, "tls": True}]}, "security.tls"),
         ({"clusterAuthority": {"validityDays": 10, "renewBeforeDays": 10}}, {}, "renewBeforeDays"),
     ],
@@ -150,9 +159,24 @@ def test_a_contradiction_is_refused_with_its_field(security: Any, changes: dict[
 def test_tls_changes_only_while_all_nodes_are_stopped() -> None:
     before = sample().spec.model_dump(by_alias=True, exclude_none=True)
 
-    assert "hibernated" in problems(document({}), before)
-    assert problems(document({}, hibernated=True), {**before, "hibernated": True}) == ""
-    assert problems(document({"tls": "Disabled"}, listeners=[{"name": "plain", "port": 9092}]), before) == ""
+    assert "hibernated" in problems(document({}), before, "Plaintext")
+    assert problems(document({}), before, "Tls") == ""
+    assert problems(document({}, hibernated=True), {**before, "hibernated": True}, "Plaintext") == ""
+    plain = document({"tls": "Disabled"}, listeners=[{"name": "plain", "port": 9092}])
+    assert problems(plain, before, "Plaintext") == ""
+    assert "hibernated" in problems(plain, before, "Tls")
+    assert "hibernated" in problems(plain, {**before, "security": {"tls": "Enabled"}})
+
+
+def test_a_cluster_of_before_gets_no_further_open_listener_unless_it_is_named() -> None:
+    before = sample().spec.model_dump(by_alias=True, exclude_none=True)
+    more = [*before["listeners"], {"name": "web", "port": 9096, "type": "LoadBalancer"}]
+
+    assert "open to everybody" in problems(document(None, listeners=more), before, "Plaintext")
+    assert problems(document(None, listeners=more), before, "Tls") == "", "it authenticates clients"
+    assert problems(document(None, replicas=4), before, "Plaintext") == "", "the one that it has stays"
+    accepted = {"tls": "Disabled", "openListeners": ["external", "web"]}
+    assert problems(document(accepted, listeners=more), before, "Plaintext") == ""
 
 
 def test_a_specification_of_before_is_read_without_security() -> None:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final
+
+TLS: Final = "Tls"
+PLAINTEXT: Final = "Plaintext"
+"""Security modes: whether the nodes connect to each other with TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,8 @@ class Record:
     """Topics that are deleted with their resources."""
     authorities: tuple[tuple[str, str], ...] = ()
     """Each certificate authority that nodes trust, by name, with the fingerprint of its key."""
+    security: str = ""
+    """`TLS`, or `PLAINTEXT` after TLS. Empty: the cluster began in plaintext, or has not begun (`specs.mode`)."""
 
     def node(self, node_id: int) -> Node | None:
         """Return the node of this id, or None if it does not exist."""

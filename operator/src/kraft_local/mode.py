@@ -1,0 +1,28 @@
+"""The security mode of a local cluster, as on Kubernetes: the memory has its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kraft_local.folder import Folder
+from kraft_local.resource import BadResourceError
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.plan.model.record import Record
+from kraft_operator.specs.cluster import NamedCluster
+from kraft_operator.specs.mode import ModeProblem, has_begun, in_force, mode_problems, present, settled
+
+
+def mode_of(record: Record) -> str:
+    """The mode of a cluster; empty before it has begun."""
+    return present(record) if has_begun(record) else ""
+
+
+def in_mode(file: Path, folder: Folder, record: Record, spec: KRaftClusterSpec, *, stopped: bool) -> Record:
+    """The record with the mode in force. Raises BadResourceError if it is unknown, or cannot change now."""
+    found = settled(record, spec, remains=folder.remains(), stopped=stopped)
+    if isinstance(found, ModeProblem):
+        raise BadResourceError(f"{file}: {found.message}")
+    wrong = mode_problems(NamedCluster(folder.root.name, "default", "", in_force(spec, found)), spec)
+    if wrong:
+        raise BadResourceError(*(f"{file}: {line}" for line in wrong))
+    return found
