@@ -184,7 +184,7 @@ def test_a_file_during_a_write_is_read_again_later(stage: Stage) -> None:
     for part in ("", whole[:100], whole[:-20]):
         stage.file.write_text(part)
         stage.passes(1)
-    stage.file.write_text(whole.replace("replicas: 3\n  listeners", "replicas: 4\n  listeners"))
+    stage.file.write_text(whole.replace("replicas: 3\n  security", "replicas: 4\n  security"))
     stage.passes(2)
     assert not [event for event in stage.shown.events if "not taken over" in event]
     assert stage.shown.resource["spec"]["replicas"] == 4
