@@ -17,8 +17,7 @@ LASTS_S: Final = 3.0
 def greeting(resource: dict[str, Any]) -> str:
     """The first lines for a new user: bootstrap servers and a command to try."""
     servers = resource["local"]["bootstrap"]
-    security = resource["spec"].get("security")
-    if security and security.get("tls") != "Disabled":
+    if resource["status"].get("security") == "Tls":
         line = "kraftcluster user add ann --produce '*' --consume '*' && kraftcluster client-config ann"
     elif shutil.which("kcat"):
         line = f"echo hello | kcat -b {servers} -P -t greetings && kcat -b {servers} -C -t greetings -e"
