@@ -386,6 +386,7 @@ def test_the_oldest_handshake_of_the_busiest_address_is_closed_above_the_limit(c
     for one in flood:
         handshakes.begin("10.0.0.66", one)
     assert handshakes.unfinished == 3
+    assert handshakes.abandoned == {"limit": 3, "timeout": 0}
     assert honest.reasons == [] and [bool(one.reasons) for one in flood] == [True, True, True, False, False]
 
 
@@ -397,6 +398,7 @@ def test_a_handshake_that_does_not_end_is_closed(contexts: Contexts) -> None:
     assert TIMEOUT_MS in delays and pair.handshakes.unfinished == 1
     pair.world.scheduler.fire()
     assert pair.raw[0].aborted and pair.handshakes.unfinished == 0
+    assert pair.handshakes.abandoned == {"limit": 0, "timeout": 1}
 
 
 def test_a_finished_handshake_is_not_closed_by_its_time_out(pair: Pair) -> None:

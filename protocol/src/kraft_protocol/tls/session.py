@@ -10,6 +10,7 @@ between two reads: a connection then holds tens of KiB, not as much as its large
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -29,13 +30,15 @@ ENDED: Final = -1
 class TlsSession:
     """The state of one connection, of a server or a client."""
 
-    __slots__ = ("_incoming", "_object", "_outgoing")
+    __slots__ = ("_has_ended", "_incoming", "_object", "_outgoing", "_read")
 
     def __init__(self, context: ssl.SSLContext, *, is_server: bool, host: str | None = None) -> None:
         """`host`: the name that a client verifies, and sends as SNI."""
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server, server_hostname=host)
+        self._read: Callable[[int, memoryview], int] = self._object.read  # type: ignore[assignment]
+        self._has_ended = False
 
     def feed(self, data: Buffer) -> None:
         """Take ciphertext from the other side."""
@@ -61,17 +64,32 @@ class TlsSession:
         return True
 
     def read_into(self, buffer: memoryview) -> int:
-        """Decrypt into `buffer`. Returns the number of bytes, WANTS_MORE or ENDED. Raises TlsError."""
+        """Decrypt records into `buffer`, until it is full or no whole record is held.
+
+        Returns the number of bytes, WANTS_MORE or ENDED. Raises TlsError.
+        """
+        if self._has_ended:
+            return ENDED
         if not self.has_input:
             return WANTS_MORE  # OpenSSL would report it by an exception
+        # librdkafka makes a record of each value: a record must cost little here.
+        read, incoming, have, size = self._read, self._incoming, 0, len(buffer)
         try:
-            return self._object.read(len(buffer), buffer) or ENDED  # type: ignore[return-value]
+            while have < size:
+                count = read(size - have, buffer[have:])
+                if not count:
+                    self._has_ended = True
+                    break
+                have += count
+                if not incoming.pending:
+                    break
         except ssl.SSLWantReadError:
-            return WANTS_MORE
+            pass
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            return ENDED
+            self._has_ended = True
         except ssl.SSLError as error:
             raise TlsError(_reason(error)) from error
+        return have or (ENDED if self._has_ended else WANTS_MORE)
 
     def encrypt(self, data: Buffer) -> list[Buffer]:
         """The ciphertext of `data`. Raises TlsError."""

@@ -100,6 +100,8 @@ class NodeMetrics:
             failed = [(labels, float(served[name].counts.failed.total)) for name, labels in names]
             yield "kraft_tls_handshake_failures_total", "counter", failed
             yield _one("kraft_tls_handshakes_unfinished", tls.unfinished)
+            closed = [((("reason", reason),), float(count)) for reason, count in tls.abandoned.items()]
+            yield "kraft_tls_handshakes_abandoned_total", "counter", closed
             yield _one("kraft_tls_certificate_exchanges_total", tls.reloads, "counter")
 
     def _raft(self) -> Iterable[Family]:

@@ -41,7 +41,7 @@ class Handshaking(Protocol):
 class Handshakes:
     """The handshakes of one node. All TLS connections also share its receive buffer."""
 
-    __slots__ = ("_free", "_unfinished", "_waiting", "env", "scratch", "unfinished_max")
+    __slots__ = ("_free", "_unfinished", "_waiting", "abandoned", "env", "scratch", "unfinished_max")
 
     def __init__(self, env: Env) -> None:
         self.env = env
@@ -50,6 +50,8 @@ class Handshakes:
         self._free = list(LANES)
         self._waiting: dict[str, deque[tuple[Callable[[], bool], Done]]] = {}
         self._unfinished: dict[str, dict[Handshaking, None]] = {}
+        self.abandoned = {"limit": 0, "timeout": 0}
+        """Handshakes of clients that the node has closed: too many were unfinished, or they took too long."""
 
     @property
     def unfinished(self) -> int:
@@ -61,6 +63,7 @@ class Handshakes:
         if self.unfinished >= self.unfinished_max:
             worst = max(self._unfinished, key=lambda host: len(self._unfinished[host]))
             oldest = next(iter(self._unfinished[worst]))
+            self.abandoned["limit"] += 1
             oldest.give_up("too many handshakes are unfinished")
             self.end(worst, oldest)
         self._unfinished.setdefault(host, {})[connection] = None
@@ -76,6 +79,7 @@ class Handshakes:
 
     def _overdue(self, host: str, connection: Handshaking) -> None:
         if connection in self._unfinished.get(host, ()):
+            self.abandoned["timeout"] += 1
             connection.give_up(f"the handshake did not end within {TIMEOUT_MS} ms")
             self.end(host, connection)
 

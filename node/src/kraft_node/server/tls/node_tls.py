@@ -195,6 +195,11 @@ class NodeTls:
         return self._listeners.values()
 
     @property
+    def abandoned(self) -> Mapping[str, int]:
+        """Handshakes of clients that this node has closed, by reason: `limit` or `timeout`."""
+        return self._handshakes.abandoned
+
+    @property
     def unfinished(self) -> int:
         """Unfinished handshakes of clients."""
         return self._handshakes.unfinished
