@@ -188,7 +188,7 @@ $(VENV)/.docs: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
-docs: $(VENV)/.docs ## build the documentation's site in build/site and check links; open build/site/index.html
+docs: $(VENV)/.docs ## build the documentation's site in build/site and check links; open build/site/index.html, or with its search: python -m http.server -d build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
 
 olm-bundle: $(VENV)/.dev ## write a bundle of the operator for OLM to build/olm-bundle; needs Helm
