@@ -36,9 +36,9 @@ class Fed(InlineEngine):
 class Feed:
     """A writer of one table, whose topic `t` has one partition."""
 
-    def __init__(self, given: TableSpec, tell: Callable[[Progress], None] = lambda _: None) -> None:
+    def __init__(self, given: TableSpec, report: Callable[[Progress], None] = lambda _: None) -> None:
         self._given, self._logs, self._end = given, dict[int, bytes](), 0
-        self.runner: Any = Runner(given, Fed(self._logs), tell=tell)
+        self.runner: Any = Runner(given, Fed(self._logs), report=report)
 
     def begin(self) -> None:
         """Take over a table that another writer created."""

@@ -197,13 +197,13 @@ class World:
 
     def ready(self) -> int:
         """The number of clusters and tables that are Ready with nothing left to do."""
-        return sum((told.get("Ready"), told.get("Progressing")) == ("True", "False") for told in self._told())
+        return sum((status.get("Ready"), status.get("Progressing")) == ("True", "False") for status in self._statuses())
 
     def late(self) -> Object:
         """The conditions of a resource that is not ready."""
-        return next((told for told in self._told() if told.get("Ready") != "True"), {})
+        return next((status for status in self._statuses() if status.get("Ready") != "True"), {})
 
-    def _told(self) -> list[Object]:
+    def _statuses(self) -> list[Object]:
         kinds = {"KRaftCluster", "KafkaTable"}
         found = [one for (kind, *_), one in self.server.objects.items() if kind in kinds]
         return [

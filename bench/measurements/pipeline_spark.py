@@ -155,9 +155,9 @@ class Bench:
             try:
                 self._compare(row, self._measure(row))
             except PySparkException as e:
-                self._tell(f"{row.name}: {e}")
+                self._print(f"{row.name}: {e}")
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         print(f"[{time.monotonic() - self._begun:4.0f} s] {text}", flush=True)
 
     def _topics(self, *names: str) -> None:
@@ -167,7 +167,7 @@ class Bench:
 
     @functools.cache  # noqa: B019 - there is one
     def _fill(self, size: int) -> None:
-        self._tell(f"{self._mib} MiB of values of {size} bytes are written")
+        self._print(f"{self._mib} MiB of values of {size} bytes are written")
         self._topics(f"read{size}", f"kraft{size}", f"kafka{size}")
         write_ours(self._target.bootstrap, f"read{size}", values(size, self._mib * MIB // size))
         self._frame("kraft", f"read{size}").select("value").write.parquet(f"{self._folder}/rows{size}")
@@ -210,7 +210,7 @@ class Bench:
                 row.pairs.append((ours, theirs))
             took = time.monotonic() - before
             which = f"round {number}" if number > 0 else "warming up"
-            self._tell(f"{row.name}, {which}: kraft {ours:.3g}, kafka {theirs:.3g} {row.measure} ({took:.1f} s)")
+            self._print(f"{row.name}, {which}: kraft {ours:.3g}, kafka {theirs:.3g} {row.measure} ({took:.1f} s)")
             if row.pairs and time.monotonic() + took > share:
                 break
 

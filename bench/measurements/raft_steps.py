@@ -36,7 +36,7 @@ class Host:
         self.node = RaftNode(
             local=ReplicaKey(node_id), voters=VOTERS, log=LogView(), state=QuorumState(), rng=self, cluster_id="c"
         )
-        self.tell(events.Started())
+        self.handle(events.Started())
 
     def randrange(self, stop: int) -> int:  # noqa: ARG002
         return 0
@@ -44,7 +44,7 @@ class Host:
     def random_bytes(self, count: int) -> bytes:
         return bytes(count)
 
-    def tell(self, event: events.Event) -> None:
+    def handle(self, event: events.Event) -> None:
         """Run a step, and the steps that follow from it."""
         self._waiting.append(event)
         if self._is_busy:
@@ -61,10 +61,10 @@ class Host:
         return [one for one in sent if isinstance(one, do.Send) and isinstance(one.request, kind)]
 
     def save_state(self, state: QuorumState) -> None:
-        self.tell(events.QuorumStateWritten(state))
+        self.handle(events.QuorumStateWritten(state))
 
     def flush(self, offset: int) -> None:
-        self.tell(events.Flushed(offset))
+        self.handle(events.Flushed(offset))
 
     def send(self, message: Any) -> None:
         self.sent.append(message)
@@ -81,14 +81,14 @@ def leader_us() -> float:
     host = Host(1)
     for _ in range(2):
         for vote in host.requests(m.VoteRequest):
-            host.tell(events.Answered(vote.number, m.VoteReply(m.NONE, vote.request.epoch, granted=True)))
+            host.handle(events.Answered(vote.number, m.VoteReply(m.NONE, vote.request.epoch, granted=True)))
     _fetch(host)
     assert host.node.leader.announced
     host.steps = 0
     begun = time.process_time()
     for _ in range(APPENDS):
         host.now_ms += 1
-        host.tell(events.Propose(1, [[RECORD]]))
+        host.handle(events.Propose(1, [[RECORD]]))
         _fetch(host)
         host.sent.clear()
     return (time.process_time() - begun) / host.steps * 1e6
@@ -101,20 +101,22 @@ def _fetch(host: Host) -> None:
         request = m.FetchRequest(
             1, ReplicaKey(voter_id), log.end_offset, 1, 1_000, 500, max(0, host.node.high_watermark)
         )
-        host.tell(events.Requested((log.end_offset, voter_id), request))
+        host.handle(events.Requested((log.end_offset, voter_id), request))
 
 
 def follower_us() -> float:
     """Microseconds per step of a follower."""
     host = Host(2)
-    host.tell(events.Requested("begin", m.BeginQuorumEpochRequest(1, 1)))
+    host.handle(events.Requested("begin", m.BeginQuorumEpochRequest(1, 1)))
     host.steps = 0
     begun = time.process_time()
     for offset in range(APPENDS):
         host.now_ms += 1
         fetch = host.requests(m.FetchRequest)[-1]
         batches = (m.Batch(offset, offset + 1, 1),)
-        host.tell(events.Answered(fetch.number, m.FetchReply(m.NONE, 1, 1, offset, 0, batches=batches, records=RECORD)))
+        host.handle(
+            events.Answered(fetch.number, m.FetchReply(m.NONE, 1, 1, offset, 0, batches=batches, records=RECORD))
+        )
     return (time.process_time() - begun) / host.steps * 1e6
 
 

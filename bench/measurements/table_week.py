@@ -71,8 +71,8 @@ def _age(folder: Path) -> None:
 
 def week(kind: str, folder: Path, day: int, days: int) -> float:
     """Write and print the days. Returns the last day's processor time of a batch in relation to the first day's."""
-    spec, told, end = _spec(kind, folder), list[Progress](), 0
-    runner, cluster = Runner(spec, Fed(), tell=told.append), None
+    spec, batches, end = _spec(kind, folder), list[Progress](), 0
+    runner, cluster = Runner(spec, Fed(), report=batches.append), None
     table, dead = open_table(spec), open_table(spec, dead_letters=True)  # as a planner keeps them
 
     def batch() -> None:
@@ -84,14 +84,14 @@ def week(kind: str, folder: Path, day: int, days: int) -> float:
 
     medians = []
     for number in range(days):
-        spent, care, told[:] = list[float](), list[float](), []
+        spent, care, batches[:] = list[float](), list[float](), []
         for nth in range(day):
             spent.append(_spent_ms(batch))
             if nth % max(1, day // PASSES) == 0:
                 _age(folder)
                 care.append(_spent_ms(lambda: maintenance.care(spec, Fed())))
         medians.append(median(spent))
-        commit_ms = 1000 * median(done.commit_s for done in told)
+        commit_ms = 1000 * median(done.commit_s for done in batches)
         print(
             f"{kind}, day {number + 1}: batch {medians[-1]:.1f} ms, transaction {commit_ms:.1f} ms, "
             f"maintenance {median(care):.1f} ms",

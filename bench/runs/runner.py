@@ -107,10 +107,10 @@ def go_on(journal: Journal, scenarios: dict[str, Scenario], folder: Path, budget
             say(f"the budget is used up; {len(left) - done} steps are left: `resume {journal.path}`")
             return False
 
-        def told(text: str, done: int = done + 1) -> None:
+        def note(text: str, done: int = done + 1) -> None:
             say(f"[{done}/{len(left)}, {(time.monotonic() - begun) / 60:.1f} min] {text}")
 
-        _Block(journal, scenarios[name], folder, told).run(keys)
+        _Block(journal, scenarios[name], folder, note).run(keys)
         done += len(keys)
     journal.add("finished", at=environment.now())
     return True
@@ -198,9 +198,9 @@ class _Block:
             self._journal.add("skipped", **place, why=str(error))
             self._say(f"{what}: skipped, {error}")
         except Exception as error:  # not even a scenario's bug may end an unattended run
-            told = _told(error, self._folder)
-            self._journal.add("failed", **place, error=told, seconds=_since(begun), load=load)
-            self._say(f"{what}: failed: {told[:200]}")
+            note = _error_text(error, self._folder)
+            self._journal.add("failed", **place, error=note, seconds=_since(begun), load=load)
+            self._say(f"{what}: failed: {note[:200]}")
         else:
             spent = {"seconds": _since(begun), "load": load, "others_cpu_s": others()}
             self._journal.add("sample", **place, **spent, figures=found.figures, detail=found.detail)
@@ -245,7 +245,7 @@ def _check(scenario: Scenario, found: Measured) -> None:
     assert found.figures, f"{scenario.name} measured nothing"
 
 
-def _told(error: BaseException, folder: Path) -> str:
+def _error_text(error: BaseException, folder: Path) -> str:
     """The error without paths of this machine, shortened."""
     text = f"{type(error).__name__}: {error}"
     for path in (folder, environment.ROOT, Path.home()):

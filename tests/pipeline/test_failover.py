@@ -100,7 +100,7 @@ def through(members: Members, folder: Path, trouble: Callable[[int], None]) -> N
     parsed = table_spec.parse(given)
     wait_for("leaders", lambda: leader(members, "t"), RETRY_S)
     sink, committed = Sink(members.bootstrap, "t"), list[int]()
-    table = runner.Runner(parsed, InlineEngine(), tell=lambda done: committed.append(done.rows))
+    table = runner.Runner(parsed, InlineEngine(), report=lambda done: committed.append(done.rows))
     reader = Background(table.run)
     both = (sink.thread, reader)
     wait_for("rows", lambda: sum(committed) or not all(one.is_alive() for one in both), RETRY_S)

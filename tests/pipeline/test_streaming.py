@@ -48,7 +48,7 @@ class Writing:
         self.told: list[runner.Progress] = []
         self.waited: list[str] = []
         self.raised: BaseException | None = None
-        self.runner = runner.Runner(table_spec.parse(given), engine, tell=self.told.append, wait=self.waited.append)
+        self.runner = runner.Runner(table_spec.parse(given), engine, report=self.told.append, wait=self.waited.append)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -234,5 +234,5 @@ def test_an_attempt_that_writes_after_its_batch_leaves_no_file(cluster: Ours, na
     def late(_: runner.Progress) -> None:
         InlineEngine().run(*begun[-1])
 
-    assert runner.Runner(given, Remembers(), tell=late).run(once=True) == 50
+    assert runner.Runner(given, Remembers(), report=late).run(once=True) == 50
     assert written_files(given) == runner.open_table(given).files()

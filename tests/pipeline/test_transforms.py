@@ -45,7 +45,7 @@ def transformed(target: Ours, topic: str, path: Path, kind: str, transform: str,
 
 def run(given: dict[str, Any], engine: SparkEngine, folder: Path | None = None) -> list[runner.Progress]:
     told: list[runner.Progress] = []
-    runner.Runner(table_spec.parse(given, folder), engine, tell=told.append).run(once=True)
+    runner.Runner(table_spec.parse(given, folder), engine, report=told.append).run(once=True)
     return told
 
 

@@ -129,7 +129,7 @@ class _Echoes:
 
 
 def _cluster_wakers(made: kopf.OperatorRegistry, wake: Callable[..., None]) -> None:
-    echoes, acts, tells = _Echoes(), _Echoes(), _Echoes()
+    echoes, acts, reports = _Echoes(), _Echoes(), _Echoes()
 
     async def of_cluster(namespace: str | None, name: str | None, meta: Any, type: str | None, **_: Any) -> None:  # noqa: A002
         key = Key(namespace or "", name or "")
@@ -149,7 +149,7 @@ def _cluster_wakers(made: kopf.OperatorRegistry, wake: Callable[..., None]) -> N
         if not labels.get(INSTANCE):  # otherwise kopf would request the name of a list
             return
         key, seen = Key(namespace or "", f"{resource.plural}/{name}"), mark(resource.plural, body)
-        at_once, at_all = acts.changed(key, hash(repr(seen.acts)), type), tells.changed(key, hash(repr(seen)), type)
+        at_once, at_all = acts.changed(key, hash(repr(seen.acts)), type), reports.changed(key, hash(repr(seen)), type)
         if at_once or at_all:
             cluster = labels[INSTANCE]
             is_claims = resource.plural == "configmaps" and name == name_of_users(cluster)

@@ -83,7 +83,7 @@ def test_a_backfill_continues_above_acknowledged_losses(cluster: Target, name: s
         told.append(progress)
         filling.stop()
 
-    filling = runner.Runner(parsed, InlineEngine(), tell=tell, backfill=True)
+    filling = runner.Runner(parsed, InlineEngine(), report=tell, backfill=True)
     filling.run()
     assert offsets(tmp_path / "t") == Counter(range(10))
     delete(cluster, name, 33)

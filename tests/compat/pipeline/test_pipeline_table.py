@@ -53,7 +53,7 @@ def document(target: Target, topic: str, path: Path | str, kind: str, **more: An
 def run(given: dict[str, Any]) -> list[runner.Progress]:
     """Run until no records are left; returns the batches."""
     told: list[runner.Progress] = []
-    runner.Runner(table_spec.parse(given), InlineEngine(), tell=told.append).run(once=True)
+    runner.Runner(table_spec.parse(given), InlineEngine(), report=told.append).run(once=True)
     return told
 
 

@@ -220,7 +220,7 @@ def test_a_backfill_runs_beside_the_stream(cluster: Target, name: str, tmp_path:
             if len(told) == most:
                 filling.stop()
 
-        filling = runner.Runner(parsed, engine, tell=tell, backfill=True)
+        filling = runner.Runner(parsed, engine, report=tell, backfill=True)
         since_ms = None if since_s is None else NOW + 1000 * since_s
         assert filling.run(since_ms=since_ms) == sum(told)
         return told
@@ -260,7 +260,7 @@ def test_a_backfill_that_died_between_its_dead_letters_and_its_rows(cluster: Tar
             writer.stop()
 
         told: list[tuple[int, int]] = []
-        writer = runner.Runner(parsed, InlineEngine(), tell=tell, backfill=True)
+        writer = runner.Runner(parsed, InlineEngine(), report=tell, backfill=True)
         writer.run()
         return told[0]
 
@@ -427,7 +427,7 @@ def test_avro_values_on_spark(spark: Any, cluster: Target, name: str, tmp_path: 
         assert (away.value.failure.retriable, refused.value.failure.retriable) == (True, False)
         registry.refuse = False
         given["spec"]["kafka"] = {}
-        runner.Runner(table_spec.parse(given), engine, tell=told.append).run(once=True)
+        runner.Runner(table_spec.parse(given), engine, report=told.append).run(once=True)
     assert [(p.rows, p.dead) for p in told] == [(120, 1)]
     found = sorted(rows(tmp_path / "t", "delta"), key=lambda row: row["id"])
     assert [row["id"] for row in found] == list(range(120))
@@ -443,7 +443,7 @@ def test_backfill_on_spark(spark: Any, cluster: Target, name: str, tmp_path: Pat
     runner.Runner(given, engine).run(once=True)
     written(cluster, pa.table({"value": [b"%d" % n for n in range(600, 700)]}), topic=name)
     runner.Runner(given, engine).run(once=True)
-    assert runner.Runner(given, engine, tell=told.append, backfill=True).run() == 600
+    assert runner.Runner(given, engine, report=told.append, backfill=True).run() == 600
     assert (sum(p.rows for p in told), told[-1].lag) == (600, 0)
     assert runner.Runner(given, engine, backfill=True).run() == 0
     assert Counter(row["value"] for row in rows(tmp_path / "t", "iceberg")) == Counter(b"%d" % n for n in range(700))

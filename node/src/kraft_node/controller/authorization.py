@@ -184,8 +184,8 @@ def delete_topics(
         elif known in describable and name is not None and topics().by_name(name) is None:
             rows[name, topic_id] = row(name, topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_NAME)
         else:
-            told = known if name is not None or known in describable else None
-            rows[name, topic_id] = row(told, topic_id, *REFUSALS[ResourceType.TOPIC])
+            shown_name = known if name is not None or known in describable else None
+            rows[name, topic_id] = row(shown_name, topic_id, *REFUSALS[ResourceType.TOPIC])
     if not rows:
         return handler(ctx, request)
     fields = {"topics": [state for state in request.topics if (state.name, state.topic_id) not in rows]}

@@ -210,8 +210,8 @@ class Checker:
     def stopped_cleanly(self, partitions: Iterable[Partition]) -> None:
         """Note that all acknowledged records of these logs which no earlier power loss has taken are durable."""
         for state in [self._of[partition] for partition in partitions]:
-            heard = [batch for batch in state.batches if batch.acknowledged and batch.era == self.now()]
-            ends = [batch.offset + len(batch.values) for batch in heard]
+            acknowledged_batches = [batch for batch in state.batches if batch.acknowledged and batch.era == self.now()]
+            ends = [batch.offset + len(batch.values) for batch in acknowledged_batches]
             state.floor = max([state.floor, *ends])
 
     def _taken(self, partition: Partition, offset: int, since: int, until: int | None = None) -> bool:

@@ -33,7 +33,7 @@ TRACE_MAX: Final = 20_000
 """Lines kept for reading; the hash covers all lines."""
 
 BACKGROUND_MS: Final = 20.0
-TELL_MS: Final = 1.0
+REPORT_MS: Final = 1.0
 """The maximum delay until the loop learns that a job is finished."""
 
 AFTER_IO: Final = 1 << 40
@@ -258,7 +258,7 @@ class SimBackground:
         self._world = world
         self._host = host
         self._free_at: dict[str, float] = {}
-        self._told_at: dict[str, float] = {}
+        self._reported_ms: dict[str, float] = {}
 
     def submit(self, lane: str, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         world = self._world
@@ -281,6 +281,6 @@ class SimBackground:
             except Exception as e:  # the real thread passes it to `done`, too
                 result = e
         world = self._world
-        told = max(world.now_ms + world.rng.random() * TELL_MS, self._told_at.get(lane, 0.0))
-        self._told_at[lane] = told
-        world.at(told - world.now_ms, done, result, host=self._host)
+        reported_ms = max(world.now_ms + world.rng.random() * REPORT_MS, self._reported_ms.get(lane, 0.0))
+        self._reported_ms[lane] = reported_ms
+        world.at(reported_ms - world.now_ms, done, result, host=self._host)

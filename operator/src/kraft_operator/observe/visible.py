@@ -27,7 +27,7 @@ class Mark(NamedTuple):
 
     acts: object
     """Parts that the planner acts on. If they change, a pass is due."""
-    tells: object
+    reports: object
     """Parts that are only reported, or that change with the operator's own writes. A pass may come later."""
 
 
@@ -37,8 +37,8 @@ def mark(plural: str, one: Object) -> Mark:
     known = {key: metadata.get(key) for key in METADATA}
     annotations = metadata.get("annotations", {})
     mine = {key: value for key, value in annotations.items() if GROUP in key}
-    acts, tells = _PARTS.get(plural, _whole)(one)
-    return Mark((known, mine, acts), (tells, annotations))
+    acts, reports = _PARTS.get(plural, _whole)(one)
+    return Mark((known, mine, acts), (reports, annotations))
 
 
 def _whole(one: Object) -> tuple[object, object]:
@@ -49,15 +49,15 @@ def _whole(one: Object) -> tuple[object, object]:
 
 def _pod(one: Object) -> tuple[object, object]:
     seen, status = objects.pod(one), one.get("status", {})
-    tells = (seen.message, seen.machine, seen.running, status.get("hostIP"), one.get("spec"))
+    reports = (seen.message, seen.machine, seen.running, status.get("hostIP"), one.get("spec"))
     if _name(one) != NODES:
         # A format job's pod: the planner acts on exit codes. The condition that the pod waits for is only reported.
         statuses = status.get("containerStatuses", ())
         ends = [(one.get("name"), one.get("state", {}).get("terminated", {})) for one in statuses]
         codes = [(name, state.get("exitCode")) for name, state in ends]
-        return (seen.over, codes), (*tells, [state.get("message") for _, state in ends])
+        return (seen.over, codes), (*reports, [state.get("message") for _, state in ends])
     acts = (seen.running, seen.ready, seen.lost, seen.over, seen.fails, status.get("podIP"))
-    return (*acts, objects.shape([one])), tells
+    return (*acts, objects.shape([one])), reports
 
 
 def _job(one: Object) -> tuple[object, object]:

@@ -209,8 +209,8 @@ def _order(desired: DesiredTopic, there: TopicSeen | None, claims: Mapping[str, 
 
 def _may_have(desired: DesiredTopic, there: TopicSeen, claim: Claim | None) -> bool:
     """Whether a resource may own an existing topic. A recreated resource takes over the claim of its name."""
-    heir = claim is not None and claim.id == there.id and claim.resource == desired.resource
-    return desired.adopt or desired.creating or desired.topic_id == there.id or heir
+    is_successor = claim is not None and claim.id == there.id and claim.resource == desired.resource
+    return desired.adopt or desired.creating or desired.topic_id == there.id or is_successor
 
 
 # Deletion and changes

@@ -292,8 +292,8 @@ def _size(claim: UserClaim) -> int:
 def _ends(plan: UserPlan, declared: DeclaredUsers, claim: UserClaim, seen: UsersSeen) -> None:
     """Plan for a claim without an owner: delete what it names, once the claiming resource is certainly gone."""
     meant = any(claim.user in {one.user, one.resource} or claim.resource == one.resource for one in declared.unread)
-    heir = any((one.resource, one.user) == (claim.resource, claim.user) for one in declared.desired_users)
-    if meant or heir or (claim.resource, claim.uid) in declared.there:
+    has_successor = any((one.resource, one.user) == (claim.resource, claim.user) for one in declared.desired_users)
+    if meant or has_successor or (claim.resource, claim.uid) in declared.there:
         plan.claims[claim.user] = claim
         return
     user = claim.user

@@ -248,7 +248,7 @@ class _Rows:
         self._types[rows] = self._name(records()[key >> 40].name)
         self._versions[rows] = (key >> 32) & 0xFF
         read = values.view(layout.kind)
-        told = {span.name for span in layout.spans}
+        names = {span.name for span in layout.spans}
         for span in layout.spans:
             column = read[span.name]
             if span.name == "topicId":
@@ -259,11 +259,11 @@ class _Rows:
             else:
                 column = column.reshape(len(rows), span.size)
                 self._lists.setdefault(LISTS[span.name], []).append((rows, column))
-        if key >> 40 == PARTITION and "leaderRecoveryState" not in told:
+        if key >> 40 == PARTITION and "leaderRecoveryState" not in names:
             self._number(LEADER_RECOVERY, rows, np.zeros(len(rows), np.int8))
         elif key >> 40 == PARTITION_CHANGE:
             for name, unchanged in UNCHANGED.items():
-                if name in told:
+                if name in names:
                     self._numbers[NUMBERS[name]][1][rows] = read[name] == unchanged
 
     def _number(self, column: str, rows: Any, values: Any) -> None:

@@ -173,13 +173,13 @@ class Reader:
         key = key[order]
         is_first = np.ones(len(key), np.bool_)
         is_first[1:] = key[1:] != key[:-1]
-        told = {name: _filled(columns[name][order], is_first) for name in ("leader", "isr", "replicas")}
+        filled = {name: _filled(columns[name][order], is_first) for name in ("leader", "isr", "replicas")}
         adding = _filled(columns["adding_replicas"][order], is_first)
-        under = told["isr"] < told["replicas"] - np.maximum(adding, 0)
-        offline = told["leader"] == NO_LEADER
-        moved = _differs(told["leader"], is_first)
-        shrank = ~is_first & (np.diff(told["isr"], prepend=0) < 0)
-        grew = ~is_first & (np.diff(told["isr"], prepend=0) > 0)
+        under = filled["isr"] < filled["replicas"] - np.maximum(adding, 0)
+        offline = filled["leader"] == NO_LEADER
+        moved = _differs(filled["leader"], is_first)
+        shrank = ~is_first & (np.diff(filled["isr"], prepend=0) < 0)
+        grew = ~is_first & (np.diff(filled["isr"], prepend=0) > 0)
         buckets = (columns["time"][order] - begin) // width
         found.leader_moves = np.bincount(buckets[moved], minlength=count).tolist()
         found.isr_shrinks = np.bincount(buckets[shrank], minlength=count).tolist()

@@ -56,18 +56,18 @@ class Published:
     def publish(self, folder: str, offset: int, epoch: int) -> None:
         """Publish the set of `offset`. Raises FencedError, OSError."""
         names = json.loads(self._root.read(f"{folder}/tables.json"))
-        told = {"offset": offset, "epoch": epoch, "tables": {name: _path(folder, name) for name in names}}
-        there = _told(self._root)
-        if there.get("tables") == told["tables"] and there.get("published"):
+        state = {"offset": offset, "epoch": epoch, "tables": {name: _path(folder, name) for name in names}}
+        there = _published_state(self._root)
+        if there.get("tables") == state["tables"] and there.get("published"):
             return
-        self._put(STATE, json.dumps({**told, "published": False}).encode())
+        self._put(STATE, json.dumps({**state, "published": False}).encode())
         for name in names:
             data = self._root.read(_path(folder, name))
             if self._spec.format == "delta":
                 self._overwrite(name, pq.read_table(pa.BufferReader(data)))
             else:
                 self._put(f"{name}/{name}.parquet", data)
-        self._put(STATE, json.dumps({**told, "published": True}).encode())
+        self._put(STATE, json.dumps({**state, "published": True}).encode())
         limit = time.time() - LEFT_S
         for file in list(self._root.list(SETS)):
             if not file.path.startswith(f"{folder}/") and file.modified < limit:
@@ -107,7 +107,7 @@ def _overwritten(where: str, rows: pa.Table, options: dict[str, str], check: Cal
     return True
 
 
-def _told(root: Storage) -> dict[str, Any]:
+def _published_state(root: Storage) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(root.read(STATE))
     except (FileNotFoundError, ValueError):

@@ -58,9 +58,9 @@ class Done:
 
 
 def archive(
-    spec: ArchiveSpec, tell: Callable[[int], None] = lambda _: None, engine: Callable[[], Engine] | None = None
+    spec: ArchiveSpec, on_rows: Callable[[int], None] = lambda _: None, engine: Callable[[], Engine] | None = None
 ) -> Done:
-    """Bring the archive up to date. `tell` gets the number of rows that were added since its last call.
+    """Bring the archive up to date. `on_rows` gets the number of rows that were added since its last call.
 
     `engine` opens the engine for tasks, if the files of the log and the archive are large together (`SPREAD_BYTES`), or
     for files of any size if the specification requests executors.
@@ -94,7 +94,7 @@ def archive(
             replay.add(batch)
             offset = batch.column("offset")[batch.num_rows - 1].as_py()
             gap = gap if spec.paths else max(gap, _snapshot_end(batch))
-            tell(changes.rows - rows)
+            on_rows(changes.rows - rows)
             rows = changes.rows
         state = replay.state()
         end = max(offset + 1, start)

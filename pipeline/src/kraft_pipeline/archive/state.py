@@ -303,8 +303,8 @@ def folded(rows: pa.Table, topics: int) -> tuple[pa.Table, NDArray[np.int64]]:
         more = np.bincount(slots[after], said[after], count)[found]
         columns[name] = fixed(pa.int32(), (np.where(base < 0, 0, said[base]) + more).astype(np.int32))
     for name in (*NUMBERS, *LISTS):
-        told = _last(slots, is_record | _there(rows.column(name)), count)[found]
-        columns[name] = rows.column(name).take(fixed(pa.int64(), told, told < 0))
+        latest = _last(slots, is_record | _there(rows.column(name)), count)[found]
+        columns[name] = rows.column(name).take(fixed(pa.int64(), latest, latest < 0))
     return pa.table({name: columns[name] for name in PART_NAMES}), last
 
 

@@ -15,7 +15,7 @@ LINE_CHARACTERS: Final = 300
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def tell(program: str, error: BaseException, *, debug: bool) -> None:
+def print_error(program: str, error: BaseException, *, debug: bool) -> None:
     """Print a failure."""
     if debug:
         trace = getattr(getattr(error, "failure", None), "trace", "")  # from the process of a task

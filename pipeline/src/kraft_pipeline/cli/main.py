@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from kraft_pipeline.cli.errors import Parser, tell
+from kraft_pipeline.cli.errors import Parser, print_error
 
 GROUPS: Final = ("table", "meta", "scrub", "executor")
 """Modules of this package, in the order of the help."""
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as e:  # not expected by any command: a defect
-        tell(f"kraft-pipeline: {type(e).__name__}", e, debug=options.debug)
+        print_error(f"kraft-pipeline: {type(e).__name__}", e, debug=options.debug)
         if not options.debug:
             print(f"kraft-pipeline: this is a defect; {DEBUG} shows where", file=sys.stderr)
         return FAILED

@@ -81,7 +81,7 @@ _PATHS: Final = "a directory __cluster_metadata-0 or one that holds it; segments
 
 def _guarded(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
     from kraft_pipeline.archive.errors import ArchiveError
-    from kraft_pipeline.cli.errors import tell
+    from kraft_pipeline.cli.errors import print_error
     from kraft_pipeline.tables.errors import TaskError
     from kraft_pipeline.tables.stores.committer import ConflictError
     from kraft_protocol.client.errors import ClientError
@@ -89,7 +89,7 @@ def _guarded(run: Callable[[argparse.Namespace], int], options: argparse.Namespa
     try:
         return run(options)
     except (ArchiveError, ClientError, ConflictError, TaskError, OSError, ValueError) as e:
-        tell("kraft-pipeline meta", e, debug=options.debug)
+        print_error("kraft-pipeline meta", e, debug=options.debug)
         return NOT_DONE
 
 
@@ -164,8 +164,8 @@ def _archive(options: argparse.Namespace) -> int:
     spec = spec_of(options)
     if not spec.path:
         raise SpecError("give the path of the archive with --table")
-    with _progress("archiving") as tell:
-        done = archive(spec, tell, lambda: _engine(spec, options.master))
+    with _progress("archiving") as on_rows:
+        done = archive(spec, on_rows, lambda: _engine(spec, options.master))
     if options.json:
         print(json.dumps(done.to_json()))
     else:
@@ -197,9 +197,9 @@ def _as_of(options: argparse.Namespace) -> int:
 
     archive = archive_of(options)
     gaps = [] if archive is None else gaps_of(archive)
-    with _progress("replaying") as tell:
+    with _progress("replaying") as on_rows:
         time_ms = None if options.time is None else milliseconds(options.time)
-        state = state_at(_told(rows_of(options), tell), offset=options.offset, time_ms=time_ms, gaps=gaps)
+        state = state_at(_counted(rows_of(options), on_rows), offset=options.offset, time_ms=time_ms, gaps=gaps)
     return _show_state(state, options)
 
 
@@ -210,8 +210,8 @@ def _report(options: argparse.Namespace) -> int:
     from kraft_pipeline.archive.state import Replay
 
     reader, replay = Reader(), Replay()
-    with _progress("reading") as tell:
-        for batch in _told(rows_of(options), tell):
+    with _progress("reading") as on_rows:
+        for batch in _counted(rows_of(options), on_rows):
             reader.add(batch)
             replay.add(batch)
     found, load = reader.report(), skew(replay.state(), _sizes(options))
@@ -279,8 +279,8 @@ def _plan(options: argparse.Namespace) -> int:
     from kraft_pipeline.archive.run import state_at
     from kraft_pipeline.tables.specs.table_spec import SpecError
 
-    with _progress("replaying") as tell:
-        state = state_at(_told(rows_of(options), tell))
+    with _progress("replaying") as on_rows:
+        state = state_at(_counted(rows_of(options), on_rows))
     racks = plan.racks_of(state)
     if options.brokers is not None:
         try:
@@ -302,8 +302,8 @@ def _plan(options: argparse.Namespace) -> int:
     if options.out is not None:
         options.out.write_text(json.dumps(document) + "\n")
     if options.json:
-        told = {name: one.to_json() for name, one in scores.items()}
-        print(json.dumps({"scores": told, "reassignment": document}))
+        as_json = {name: one.to_json() for name, one in scores.items()}
+        print(json.dumps({"scores": as_json, "reassignment": document}))
         return DONE
     rows = [(field.replace("_", " "), *(getattr(one, field) for one in scores.values())) for field in _fields(scores)]
     _print_table(_console(), f"{len(after):,} partitions change", ("", *scores), rows)
@@ -330,9 +330,9 @@ def _proposed(path: Path) -> Any:
     raise ArchiveError(f"--compare: {path} has no reassignment in JSON")
 
 
-def _told(rows: Iterator[pa.RecordBatch], tell: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+def _counted(rows: Iterator[pa.RecordBatch], on_rows: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
     for batch in rows:
-        tell(batch.num_rows)
+        on_rows(batch.num_rows)
         yield batch
 
 

@@ -42,7 +42,7 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from kraft_pipeline.cli.errors import tell
+    from kraft_pipeline.cli.errors import print_error
     from kraft_pipeline.scrub.history import keep
     from kraft_pipeline.scrub.layout import LayoutError
     from kraft_pipeline.scrub.spec import ScrubSpec, load
@@ -69,7 +69,7 @@ def _run(options: argparse.Namespace) -> int:
         spec.check()
         report = _scrub(spec, options.master)
     except (LayoutError, ClientError, OSError, ValueError) as e:
-        tell("kraft-pipeline scrub", e, debug=options.debug)
+        print_error("kraft-pipeline scrub", e, debug=options.debug)
         return NOT_DONE
     if options.out is not None:
         try:

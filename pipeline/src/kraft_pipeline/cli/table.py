@@ -59,7 +59,7 @@ def _command(commands: Any, name: str, run: Any, text: str) -> Any:
 
 
 def _guarded(run: Any, options: argparse.Namespace) -> int:
-    from kraft_pipeline.cli.errors import tell
+    from kraft_pipeline.cli.errors import print_error
     from kraft_pipeline.codec import CodecError
     from kraft_pipeline.tables.errors import TaskError
     from kraft_pipeline.tables.runner import DeadLetterError
@@ -70,13 +70,13 @@ def _guarded(run: Any, options: argparse.Namespace) -> int:
     try:
         result: int = run(options, routes.load_all(options.file))
     except FencedError as e:
-        tell("kraft-pipeline", e, debug=options.debug)
+        print_error("kraft-pipeline", e, debug=options.debug)
         return FENCED
     except (ClientError, CodecError, ConflictError, DeadLetterError, TaskError, OSError) as e:
-        tell("kraft-pipeline", e, debug=options.debug)
+        print_error("kraft-pipeline", e, debug=options.debug)
         return 1
     except ValueError as e:
-        tell("kraft-pipeline", e, debug=options.debug)
+        print_error("kraft-pipeline", e, debug=options.debug)
         return 2
     return result
 
@@ -113,15 +113,17 @@ def _run(options: argparse.Namespace, given: list[TableSpec]) -> int:
 
     if _is_many(given):
         return _run_many(options, given)
-    told = None if options.http is None else TableStatus(given[0])
+    shown = None if options.http is None else TableStatus(given[0])
     engine = engine_of(given[0])
     try:
-        look = (lambda: None) if told is None else told.look
-        runner = Runner(given[0], engine, tell=lambda progress: _tell(options, progress, told), wait=_wait, look=look)
+        look = (lambda: None) if shown is None else shown.look
+        runner = Runner(
+            given[0], engine, report=lambda progress: _report(options, progress, shown), wait=_wait, look=look
+        )
         _stop_at_signals(runner)
-        with nullcontext() if told is None else serve(told, options.http):
-            if told is not None:
-                told.watch(runner)
+        with nullcontext() if shown is None else serve(shown, options.http):
+            if shown is not None:
+                shown.watch(runner)
             rows = runner.run(once=options.once)
         print(json.dumps({"rows": rows}) if options.json else f"{rows} rows written", flush=True)
     finally:
@@ -134,14 +136,14 @@ def _run_many(options: argparse.Namespace, given: list[TableSpec]) -> int:
     from kraft_pipeline.tables.runner import Runner
     from kraft_pipeline.tables.status_server import FleetStatus, serve
 
-    told, engine = FleetStatus(given[0].name), engine_of(given[0])
+    shown, engine = FleetStatus(given[0].name), engine_of(given[0])
 
     def writer(table: TableSpec) -> Runner:
-        mine = told.of(table)
+        mine = shown.of(table)
         found = Runner(
             table,
             engine.another(),
-            tell=lambda progress: _tell(options, progress, mine, table.label),
+            report=lambda progress: _report(options, progress, mine, table.label),
             wait=lambda text: _wait(f"{table.label}: {text}"),
             look=mine.look,
         )
@@ -150,9 +152,9 @@ def _run_many(options: argparse.Namespace, given: list[TableSpec]) -> int:
 
     try:
         fleet = Fleet(given, writer, wait=_wait)
-        told.watch(fleet)
+        shown.watch(fleet)
         _stop_at_signals(fleet)
-        with nullcontext() if options.http is None else serve(told, options.http):
+        with nullcontext() if options.http is None else serve(shown, options.http):
             rows = fleet.run(once=options.once)
         print(json.dumps({"rows": rows}) if options.json else f"{rows} rows written", flush=True)
     finally:
@@ -165,7 +167,7 @@ def _backfill(options: argparse.Namespace, given: TableSpec) -> int:
 
     engine = engine_of(given)
     try:
-        runner = Runner(given, engine, tell=lambda progress: _tell(options, progress, None), backfill=True)
+        runner = Runner(given, engine, report=lambda progress: _report(options, progress, None), backfill=True)
         _stop_at_signals(runner)
         rows = runner.run(since_ms=options.since)
         print(json.dumps({"rows": rows}) if options.json else f"{rows} rows written", flush=True)
@@ -192,9 +194,9 @@ def _wait(text: str) -> None:
     print(f"kraft-pipeline: waiting: {text}", file=sys.stderr, flush=True)
 
 
-def _tell(options: argparse.Namespace, done: Progress, told: TableStatus | None, label: str = "") -> None:
-    if told is not None:
-        told.tell(done)
+def _report(options: argparse.Namespace, done: Progress, shown: TableStatus | None, label: str = "") -> None:
+    if shown is not None:
+        shown.add(done)
     if options.json:
         names = ("batch", "rows", "dead", "files", "seconds", "lag")
         table = {"table": label} if label else {}

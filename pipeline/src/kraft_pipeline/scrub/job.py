@@ -128,10 +128,10 @@ def _scan_segment(row: dict[str, Any]) -> tuple[Any, list[Finding], int]:
     except OSError as e:
         unreadable = Damage(kinds.UNREADABLE, -1, row["base"], max(row["base"], row["next_base"] - 1), str(e))
         return np.empty((0, len(FIELDS)), np.int64), [finding(row, unreadable, [])], 0
-    return scanner.digests(), told(row, scanner), row["size"]
+    return scanner.digests(), findings_of(row, scanner), row["size"]
 
 
-def told(row: dict[str, Any], scanner: Scanner) -> list[Finding]:
+def findings_of(row: dict[str, Any], scanner: Scanner) -> list[Finding]:
     """Convert a scanner's damages to findings of the replica in `row`."""
     lengths = {int(d[POSITION]): int(d[LENGTH]) for d in scanner.digests() if d[-1]}
     found = []

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kraft_pipeline.scrub import findings as kinds
 from kraft_pipeline.scrub.compare import POSITION
-from kraft_pipeline.scrub.job import DIGESTS, REPLICAS_DDL, finding, pieces, told
+from kraft_pipeline.scrub.job import DIGESTS, REPLICAS_DDL, finding, findings_of, pieces
 from kraft_pipeline.scrub.scanner import FIELDS, BufferSource, Damage, Scanner
 from kraft_protocol.client import requests as m
 from kraft_protocol.client.cluster import Cluster, Settings
@@ -123,7 +123,7 @@ def _done(
     scanner: Scanner, row: dict[str, Any], total: int, end: Damage | None
 ) -> tuple[Any, list[kinds.Finding], int]:
     """Fetched batches have no position in a file."""
-    found = [f._replace(position=-1, bits=[]) for f in told(row, scanner)]
+    found = [f._replace(position=-1, bits=[]) for f in findings_of(row, scanner)]
     rows = scanner.digests() if total else np.empty((0, len(FIELDS)), np.int64)
     rows[:, POSITION] = -1
     return rows, found + ([finding(row, end, [])] if end is not None else []), total

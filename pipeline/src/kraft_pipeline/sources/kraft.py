@@ -164,7 +164,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: Position | None = None
         self._waiting_since: float | None = None
         self._committed: Offsets = {}
-        self._told: set[Loss] = set()
+        self._reported: set[Loss] = set()
         self._open: Cluster | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -258,9 +258,9 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         good, new, lost = followed(self._cluster, then, end)
         if self._options.fail_on_data_loss:
             refuse(lost)
-        for loss in set(lost) - self._told:
+        for loss in set(lost) - self._reported:
             _LOG.warning("%s", loss)
-        self._told |= set(lost)
+        self._reported |= set(lost)
         return {**good, **offsets.earliest(self._cluster, new)}
 
     def _waits(self, begin: Offsets, end: Offsets) -> bool:

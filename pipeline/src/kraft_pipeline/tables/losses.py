@@ -32,8 +32,8 @@ class Losses:
     def found(self, loss: Loss) -> bool:
         """Record a loss. Returns whether all its offsets have been acknowledged."""
         name = f"{self._folder}/{_id(loss)}.json"
-        told = {**loss._asdict(), "time": time.time()}
-        if not self._storage.create(name, json.dumps(told).encode()):
+        document = {**loss._asdict(), "time": time.time()}
+        if not self._storage.create(name, json.dumps(document).encode()):
             end = json.loads(self._storage.read(name))["end"]
             if 0 <= end < loss.end:
                 rest = self.found(loss._replace(first=end, mark=f"{loss.mark} {end}"))

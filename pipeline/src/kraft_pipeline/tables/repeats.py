@@ -60,15 +60,15 @@ class Record:
         lost = []
         for key, then in sorted(self.rows.items()):
             rows, dead, before = now.rows.get(key, 0), now.dead.get(key, 0), len(self.dead.get(key, ()))
-            told = (
+            counts = (
                 f"the first attempt of batch {number} made {then} rows and {before} dead letters of them, "
                 f"this one makes {rows} rows and {before + dead} dead letters"
             )
             if then != rows + dead and key not in plan.cut:
                 mark = f"batch {number} {plan.start[key]} {then} {rows + dead}"
-                lost.append(Loss(*key, plan.start[key], plan.end.offsets[key], told, mark))
+                lost.append(Loss(*key, plan.start[key], plan.end.offsets[key], counts, mark))
             elif dead:
-                _LOG.warning("%s-%d: %s; the specification or a schema has changed since", *key, told)
+                _LOG.warning("%s-%d: %s; the specification or a schema has changed since", *key, counts)
         return lost
 
 

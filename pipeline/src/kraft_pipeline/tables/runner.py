@@ -90,18 +90,18 @@ class Runner:
         spec: TableSpec,
         engine: Engine,
         *,
-        tell: Callable[[Progress], None] = lambda _: None,
+        report: Callable[[Progress], None] = lambda _: None,
         wait: Callable[[str], None] = lambda _: None,
         look: Callable[[], None] = lambda: None,
         backfill: bool = False,
     ) -> None:
-        """`tell` receives each committed batch, `wait` the reason of each pause; `look` is called between batches.
+        """`report` receives each committed batch, `wait` the reason of each pause; `look` is called between batches.
 
         `backfill`: write older records.
 
         Raises OSError, SpecError and ValueError.
         """
-        self.spec, self._engine, self._tell, self._wait, self._look = spec, engine, tell, wait, look
+        self.spec, self._engine, self._report, self._wait, self._look = spec, engine, report, wait, look
         self._backfill, self._app = backfill, spec.backfill_id if backfill else spec.app_id
         self._options = options_of(spec)
         self._table = open_table(spec, backfill=backfill)
@@ -292,7 +292,7 @@ class Runner:
         self.lags = {key: max(0, lag - plan.taken(key)) for key, lag in self.lags.items()}
         self._rows, self._pause_s, self._spark_failures = self._rows + rows, POLL_S, 0
         done = Progress(number, rows, dead + settled, len(files), time.monotonic() - begun, plan.lag, settled, size)
-        self._tell(replace(done, written=sum(file.size for file in files), commit_s=commit_s))
+        self._report(replace(done, written=sum(file.size for file in files), commit_s=commit_s))
 
     def _committed(self, commit: Callable[[], None], is_open: Callable[[], bool]) -> None:
         """As `tried`; after an exception the outcome counts as unknown until the table is claimed anew."""

@@ -94,7 +94,7 @@ class Letters:
 
 
 class TableStatus:
-    """The status of one run: the runner calls `tell` and `look`, the HTTP server calls `status`."""
+    """The status of one run: the runner calls `add` and `look`, the HTTP server calls `status`."""
 
     def __init__(self, spec: TableSpec) -> None:
         """Raises OSError if the table of dead letters cannot be read."""
@@ -110,7 +110,7 @@ class TableStatus:
         """Report lag and maintenance of this runner from now on."""
         self._runner = runner
 
-    def tell(self, done: Progress) -> None:
+    def add(self, done: Progress) -> None:
         """Add a committed batch to the status."""
         self._rows += done.rows
         self._letters.look(now=done.dead > 0)
@@ -179,7 +179,7 @@ class FleetStatus:
 
     def status(self) -> dict[str, Any]:
         """name, `tables`, and sums of rows, deadLetters and maintenanceFailures; lag once every table has it."""
-        tables = [self._table(path, told) for path, told in list(self._each.items())]
+        tables = [self._table(path, shown) for path, shown in list(self._each.items())]
         failures = {} if self._fleet is None else dict(self._fleet.failures)
         refused = [{"name": label, "error": f"{e}"} for label, e in failures.items() if label not in self._each]
         found: dict[str, Any] = {"name": self._name, "tables": [*tables, *refused]}
@@ -189,10 +189,10 @@ class FleetStatus:
             found["lag"] = sum(table["lag"] for table in tables)
         return found
 
-    def _table(self, path: str, told: TableStatus) -> dict[str, Any]:
+    def _table(self, path: str, shown: TableStatus) -> dict[str, Any]:
         failure = None if self._fleet is None else self._fleet.failures.get(path)
         error = {} if failure is None else {"error": f"{failure}" or type(failure).__name__}
-        return {**told.status(), "path": path, **error}
+        return {**shown.status(), "path": path, **error}
 
     def metrics(self) -> str:
         """Metrics of all tables in Prometheus' text format, with the label `table`."""
@@ -217,14 +217,14 @@ def _lags(tables: Sequence[TableStatus]) -> str:
 
 
 @contextmanager
-def serve(told: TableStatus | FleetStatus, port: int) -> Iterator[int]:
+def serve(shown: TableStatus | FleetStatus, port: int) -> Iterator[int]:
     """Serve on `port` (0: any) until the block ends; yields the port. Raises OSError if the port is taken."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = REQUEST_S_MAX
 
         def do_GET(self) -> None:
-            status, kind, text = _answer(told, self.path.partition("?")[0])
+            status, kind, text = _answer(shown, self.path.partition("?")[0])
             body = text.encode()
             self.send_response(status)
             self.send_header("Content-Type", kind)
@@ -246,12 +246,12 @@ def serve(told: TableStatus | FleetStatus, port: int) -> Iterator[int]:
         thread.join()
 
 
-def _answer(told: TableStatus | FleetStatus, path: str) -> tuple[int, str, str]:
+def _answer(shown: TableStatus | FleetStatus, path: str) -> tuple[int, str, str]:
     if path == "/status":
-        return 200, "application/json", json.dumps(told.status())
+        return 200, "application/json", json.dumps(shown.status())
     if path == "/metrics":
-        return 200, "text/plain; version=0.0.4; charset=utf-8", told.metrics()
+        return 200, "text/plain; version=0.0.4; charset=utf-8", shown.metrics()
     if path == "/readyz":
-        ready = "lag" in told.status()
+        ready = "lag" in shown.status()
         return (200, "text/plain", "reads\n") if ready else (503, "text/plain", "the topics have not been seen yet\n")
     return 404, "text/plain", "there are /status, /metrics, /readyz\n"

@@ -327,8 +327,8 @@ def _decoded(
         marks = marks.take(pa.array(order)) if len(said) else marks
         places = places[order]
     metas = whole.take(pa.array(places))
-    told = [read[name].take(pa.array(places)) if name in read else metas.column(name) for name in META]
-    columns: list[Any] = [*values.columns, *marks.columns, *told]
+    about = [read[name].take(pa.array(places)) if name in read else metas.column(name) for name in META]
+    columns: list[Any] = [*values.columns, *marks.columns, *about]
     found = Rows(pa.Table.from_arrays(columns, schema=schema_of(spec, fields)), pa.table({}), fields)
     bad = parsed.bad
     if isinstance(parse, Events) and spec.mode == "upsert":
@@ -361,12 +361,12 @@ def _by_their_keys(
     if not len(some):
         return found, records, {}
     wanted = pa.schema([found.fields.field(name) for name in keys])
-    told, whole, wrong = parse.keys(records.column("key").take(pa.array(some)).combine_chunks(), wanted)
+    read_keys, whole, wrong = parse.keys(records.column("key").take(pa.array(some)).combine_chunks(), wanted)
     put = np.full(rows.num_rows, -1, np.int64)
     put[some[whole]] = np.flatnonzero(whole)
     chosen, there = pa.array(put, mask=put < 0), pa.array(put >= 0)
     for name in keys:
-        column = pc.if_else(there, told.column(name).take(chosen), rows.column(name))
+        column = pc.if_else(there, read_keys.column(name).take(chosen), rows.column(name))
         rows = rows.set_column(rows.column_names.index(name), found.fields.field(name), column)
     tombstones = (
         np.asarray(records.column("value").is_null())[some] & np.asarray(records.column("key").is_valid())[some]

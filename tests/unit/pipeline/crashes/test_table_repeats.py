@@ -40,7 +40,7 @@ def batch(which: type[Runner], wanted: table_spec.TableSpec, values: list[bytes]
     """One attempt of the first batch, offsets 0 to 4; the log no longer has the first `gone` records."""
     log = build_batch([(b"k", value) for value in values[gone:]], base_offset=gone)
     told: list[Progress] = []
-    runner: Any = which(wanted, Fed({0: log}), tell=told.append)
+    runner: Any = which(wanted, Fed({0: log}), report=told.append)
     runner.begin()
     states = [open_table(wanted, dead_letters=dead).state() for dead in (False, True)]
     end = Position({("t", 0): len(values)}, "c", {"t": "00" * 16}, {("t", 0): 0})

@@ -41,9 +41,9 @@ def test_lag_batches_and_dead_letters_are_served_as_metrics(tmp_path: Path) -> N
     dead = open_table(given, dead_letters=True)
     dead.create(DEAD_SCHEMA, [])
     dead.commit(0, Position({}, "c", {}), [Added("old.parquet", 1, 4)], after=-1)
-    told, runner = TableStatus(given), SimpleNamespace(care_failures=0, care_error=None, behind=None, lags={})
-    with serve(told, 0) as port:
-        told.watch(cast(Runner, runner))
+    shown, runner = TableStatus(given), SimpleNamespace(care_failures=0, care_error=None, behind=None, lags={})
+    with serve(shown, 0) as port:
+        shown.watch(cast(Runner, runner))
         assert _get(port, "/readyz")[0] == 503
         assert json.loads(_get(port, "/status")[1]) == {
             "name": "orders",
@@ -61,7 +61,7 @@ def test_lag_batches_and_dead_letters_are_served_as_metrics(tmp_path: Path) -> N
         assert _get(port, "/readyz")[0] == 200
         done = Progress(batch=3, rows=10, dead=2, files=1, seconds=0.5, lag=7, size=80, written=40, commit_s=0.25)
         dead.commit(1, Position({}, "c", {}), [Added("new.parquet", 1, 2)], after=0)
-        told.tell(done)
+        shown.add(done)
         status: dict[str, Any] = json.loads(_get(port, "/status")[1])
         assert status.pop("lastBatchTime").endswith("Z")
         assert status == {
@@ -90,12 +90,12 @@ def test_the_age_of_the_oldest_dead_letter_follows_batches_and_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = parsed({"format": "json", "schema": {"id": "long"}}, path=str(tmp_path / "t"))
-    told = TableStatus(given)
-    assert told.status()["oldestDeadLetterSeconds"] == 0.0
-    feed = Feed(given, tell=told.tell)
+    shown = TableStatus(given)
+    assert shown.status()["oldestDeadLetterSeconds"] == 0.0
+    feed = Feed(given, report=shown.add)
 
     def ages() -> float:
-        line = next(line for line in told.metrics().splitlines() if line.startswith("kraft_table_oldest_dead_letter"))
+        line = next(line for line in shown.metrics().splitlines() if line.startswith("kraft_table_oldest_dead_letter"))
         return float(line.rpartition(" ")[2])
 
     def put(at: int, seconds: int, *values: bytes) -> None:
@@ -104,17 +104,17 @@ def test_the_age_of_the_oldest_dead_letter_follows_batches_and_replays(
 
     monkeypatch.setattr("kraft_pipeline.tables.status_server.time.time", lambda: 5000.0)
     put(0, 1000, b'{"id": 1}', b"no json")
-    assert (told.status()["deadLetters"], ages()) == (1, 4000.0)
+    assert (shown.status()["deadLetters"], ages()) == (1, 4000.0)
     put(2, 700, b"no json", b"no json")
-    assert (told.status()["deadLetters"], ages()) == (3, 4300.0)
+    assert (shown.status()["deadLetters"], ages()) == (3, 4300.0)
     assert TableStatus(given).status()["oldestDeadLetterSeconds"] == 4300.0, "also after a restart"
     dead = open_table(given, dead_letters=True)
     dead.join()
     state = dead.state()
     newest = [file.path for file in dead.live() if "b00000001" in file.path]
     dead.commit(state.batch + 1, Position({}, "c", {}), [], after=state.batch, removed=newest)
-    told.look()
+    shown.look()
     assert ages() == 4300.0, "not yet read again"
     monkeypatch.setattr("kraft_pipeline.tables.status_server.LETTERS_S", 0.0)
-    told.look()
-    assert (told.status()["deadLetters"], ages()) == (1, 4000.0)
+    shown.look()
+    assert (shown.status()["deadLetters"], ages()) == (1, 4000.0)

@@ -37,7 +37,7 @@ class ClassicMember(Consumer):
         assigned = await super()._join()
         if self._is_newest(self._coordinator, self.group):
             self._told = self._member
-            self._ownership.told(self._told, assigned, self.session.world.now_ms)
+            self._ownership.assigned_to(self._told, assigned, self.session.world.now_ms)
         return assigned
 
     async def _heartbeat(self) -> bool:

@@ -202,7 +202,7 @@ class GroupMember:
         added = target - self._owned
         if added:
             await self._take(added)
-        self._ownership.told(self._member, self._owned if counts else self._owned & owned, self._world.now_ms)
+        self._ownership.assigned_to(self._member, self._owned if counts else self._owned & owned, self._world.now_ms)
 
     async def _take(self, added: set[Partition]) -> None:
         """Begin with new partitions where the group is; they stay out until their offsets are known."""

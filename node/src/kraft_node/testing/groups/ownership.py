@@ -46,7 +46,7 @@ class Ownership:
         """When a member gave up a partition that was taken from it; the coordinator does not know yet."""
         self._of_epoch: dict[tuple[Partition, int], str] = {}
 
-    def told(self, member: str, partitions: Iterable[Partition], now_ms: float) -> None:
+    def assigned_to(self, member: str, partitions: Iterable[Partition], now_ms: float) -> None:
         """The member follows an assignment of exactly these partitions, and has given up all others.
 
         The coordinator waits for the member's report, so until now it kept the others for the member.

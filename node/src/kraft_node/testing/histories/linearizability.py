@@ -36,10 +36,10 @@ class Operation:
     result: Any = None
 
     def __str__(self) -> str:
-        told = "?" if self.returned == NEVER else repr(self.result)
+        result = "?" if self.returned == NEVER else repr(self.result)
         argument = "" if self.argument is None else f", {self.argument!r}"
         when = f"[{self.called:.3f}, {self.returned:.3f}]"
-        return f"{when} {self.process}: {self.action}({self.key}{argument}) -> {told}"
+        return f"{when} {self.process}: {self.action}({self.key}{argument}) -> {result}"
 
 
 Model = Callable[[Hashable, str, Any], Iterable[tuple[Any, Hashable]]]

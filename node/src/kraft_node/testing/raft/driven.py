@@ -106,7 +106,7 @@ class DrivenReplica(Replica):
             return
         assert self.driver is not None
         self.node = self.driver.node
-        self.sim.tell(f"{self.id} stops: {where}: {error}")
+        self.sim.note(f"{self.id} stops: {where}: {error}")
         self.lose_power()
         if self.sim.calm:
             # Paused while its disk failed, it learned of that only after everything had healed.
@@ -167,7 +167,7 @@ class DrivenReplica(Replica):
         if self.node is None or driver is None:
             return
         if self.sim.story is not None:
-            self.sim.story.told(self, _readable(event), Ready())
+            self.sim.story.add_step(self, _readable(event), Ready())
         match event:
             case events.Requested(token, _):
                 self.enter(OTHER, self._receive, token)

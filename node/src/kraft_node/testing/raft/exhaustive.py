@@ -147,7 +147,7 @@ class World:
         require(having * 2 > VOTERS, "the high watermark was reached by a majority, on disk", f"{node_id}")
         return promises._replace(committed=ours)
 
-    def tell(self, choice: Choice) -> str:
+    def describe(self, choice: Choice) -> str:
         """The choice as text."""
         index, what = choice
         if isinstance(what, str):
@@ -271,11 +271,11 @@ class Search:
     def story(self) -> str:
         """The events that led to the last visited state."""
         node: Node | None = self._stacks[0][-1]
-        told = []
+        lines = []
         while node is not None and node.choice is not None:
-            told.append(self.world.tell(node.choice))
+            lines.append(self.world.describe(node.choice))
             node = node.before
-        return "\n".join(reversed(told))
+        return "\n".join(reversed(lines))
 
     def result(self, *, complete: bool) -> Result:
         core_steps = self.world.machines.core_steps

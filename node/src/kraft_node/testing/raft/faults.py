@@ -161,18 +161,18 @@ class Faults:
     def kill(self) -> None:
         replica = self._up()
         if replica is not None:
-            self._sim.tell(f"{replica.id} is killed")
+            self._sim.note(f"{replica.id} is killed")
             replica.die(loud=True)
 
     def kill_silently(self) -> None:
         replica = self._up()
         if replica is not None:
-            self._sim.tell(f"{replica.id} is killed, and its connections hang")
+            self._sim.note(f"{replica.id} is killed, and its connections hang")
             replica.die(loud=False)
 
     def kill_leader(self) -> None:
         for replica in self._sim.leaders:
-            self._sim.tell(f"{replica.id}, a leader, is killed")
+            self._sim.note(f"{replica.id}, a leader, is killed")
             replica.die(loud=self._sim.rng.random() < 0.5)
 
     def lose_power(self) -> None:
@@ -181,14 +181,14 @@ class Faults:
         for replica in victims:
             if replica is not None and replica.node is not None:
                 kept = replica.lose_power()
-                self._sim.tell(f"{replica.id} loses power: {kept}")
+                self._sim.note(f"{replica.id} loses power: {kept}")
 
     def restart(self) -> None:
         sim = self._sim
         for replica in sim.replicas.values():
             if replica.node is None and not replica.disk.bad and sim.rng.random() < 0.7:
                 replica.full_disk = replica.failing_fsync = False
-                sim.tell(f"{replica.id} starts")
+                sim.note(f"{replica.id} starts")
                 replica.start()
 
     def isolate(self) -> None:
@@ -196,7 +196,7 @@ class Faults:
         replica = self._anyone()
         cut = sim.network.cut
         inward, outward = sim.rng.choice(((True, True), (True, False), (False, True)))
-        sim.tell(f"{replica.id} is isolated{'' if inward and outward else ' in one direction'}")
+        sim.note(f"{replica.id} is isolated{'' if inward and outward else ' in one direction'}")
         for other in sim.replicas:
             if other != replica.id:
                 if inward:
@@ -207,23 +207,23 @@ class Faults:
     def cut_one_way(self) -> None:
         one, other = self._anyone(), self._anyone()
         if one is not other:
-            self._sim.tell(f"no message passes from {one.id} to {other.id}")
+            self._sim.note(f"no message passes from {one.id} to {other.id}")
             self._sim.network.cut.add((one.id, other.id))
 
     def split(self) -> None:
         sim = self._sim
         side = {node_id for node_id in sim.replicas if sim.rng.random() < 0.5}
-        sim.tell(f"the network splits: {sorted(side)} and the others")
+        sim.note(f"the network splits: {sorted(side)} and the others")
         sim.network.split(side)
 
     def reconnect(self) -> None:
-        self._sim.tell("all links work again")
+        self._sim.note("all links work again")
         self._sim.network.cut.clear()
 
     def close_connection(self) -> None:
         one, other = self._anyone(), self._anyone()
         if one is not other and one.node is not None and other.node is not None:
-            self._sim.tell(f"the connections between {one.id} and {other.id} break")
+            self._sim.note(f"the connections between {one.id} and {other.id} break")
             self._sim.network.close(one, other)
             self._sim.network.close(other, one)
 
@@ -231,7 +231,7 @@ class Faults:
         replica = self._up()
         if replica is not None and not replica.is_paused:
             time_us = self._sim.rng.choice((300_000, 1_500_000, 8_000_000))
-            self._sim.tell(f"{replica.id} is paused for {time_us // 1000} ms")
+            self._sim.note(f"{replica.id} is paused for {time_us // 1000} ms")
             replica.is_paused = True
             self._sim.at(self._sim.rng.randrange(time_us), None, self._sim.thaw, replica, replica.life)
 
@@ -242,12 +242,12 @@ class Faults:
         network.garbling = rng.choice((0.0, 0.0, 0.1 if self._sim.is_driven else 0.01))
         network.delay_us = rng.choice((1_000, 5_000, 50_000))
         network.tail_us = rng.choice((0, 100_000, 3_000_000))
-        self._sim.tell(f"the network loses {network.loss:.0%}, doubles {network.doubling:.0%}")
+        self._sim.note(f"the network loses {network.loss:.0%}, doubles {network.doubling:.0%}")
 
     def jump(self) -> None:
         replica = self._up()
         if replica is not None:
-            self._sim.tell(f"the clock of {replica.id} jumps an hour ahead")
+            self._sim.note(f"the clock of {replica.id} jumps an hour ahead")
             replica.set_clock(replica.rate, HOUR_US)
             replica.step(events.Tick())
 
@@ -262,34 +262,34 @@ class Faults:
     def stall_disk(self) -> None:
         replica = self._anyone()
         replica.slow_disk = not replica.slow_disk
-        self._sim.tell(f"the disk of {replica.id} is {'slow' if replica.slow_disk else 'fast again'}")
+        self._sim.note(f"the disk of {replica.id} is {'slow' if replica.slow_disk else 'fast again'}")
 
     def fill_disk(self) -> None:
         replica = self._anyone()
-        self._sim.tell(f"the disk of {replica.id} is full")
+        self._sim.note(f"the disk of {replica.id} is full")
         replica.full_disk = True
 
     def fail_fsync(self) -> None:
         replica = self._anyone()
-        self._sim.tell(f"fsyncs of {replica.id} fail from now on")
+        self._sim.note(f"fsyncs of {replica.id} fail from now on")
         replica.failing_fsync = True
 
     def rot(self) -> None:
         replica = self._anyone()
         if replica.node is None and replica.disk.durable.entries and self.may_lose_disk(replica):
-            self._sim.tell(f"bits rot on the disk of {replica.id}: it no longer opens")
+            self._sim.note(f"bits rot on the disk of {replica.id}: it no longer opens")
             replica.disk.bad = True
 
     def wipe(self) -> None:
         replica = self._anyone()
         if self.may_lose_disk(replica) or replica.disk.bad:
-            self._sim.tell(f"the disk of {replica.id} is replaced by an empty one")
+            self._sim.note(f"the disk of {replica.id} is replaced by an empty one")
             replica.wipe()
             others = [r for r in self._sim.replicas.values() if r is not replica and r.disk.has_state]
             new = [r for r in others if not r.disk.state.epoch and r.id in replica.configured]
             if new:
                 # The only replica that it can reach has never taken part.
-                self._sim.tell(f"{replica.id} reaches only {new[0].id}, which starts for the first time")
+                self._sim.note(f"{replica.id} reaches only {new[0].id}, which starts for the first time")
                 self._sim.network.split({replica.id, new[0].id})
                 new[0].start_once()
             if new or self._sim.rng.random() < 0.7:
@@ -307,7 +307,7 @@ class Faults:
     def resign(self) -> None:
         for replica in self._sim.leaders:
             if replica.node is not None and not replica.is_paused:
-                self._sim.tell(f"{replica.id} is asked to resign")
+                self._sim.note(f"{replica.id} is asked to resign")
                 try:
                     replica.step(events.Resign(replica.node.epoch))
                 except NotLeader:
@@ -331,7 +331,7 @@ class Faults:
             request = AddVoterRequest(sim.rng.choice(others).own, 2_000, sim.rng.random() < 0.5)
         else:
             request = RemoveVoterRequest(sim.rng.choice(list(node.voters)).key)
-        sim.tell(f"a tool asks {leader.id}: {request}")
+        sim.note(f"a tool asks {leader.id}: {request}")
         sim.tool_requests += 1
         leader.step(events.Requested(Token(leader, -sim.tool_requests, request), request))
 
@@ -351,12 +351,12 @@ class Faults:
             EndQuorumEpochRequest(epoch, other.id, (replica.key,)),
         )
         request = sim.rng.choice(requests)
-        sim.tell(f"{replica.id} receives {request}")
+        sim.note(f"{replica.id} receives {request}")
         sim.tool_requests += 1
         replica.step(events.Requested(Token(replica, -sim.tool_requests, request), request))
 
     def shut_down(self) -> None:
         replica = self._up()
         if replica is not None and not replica.is_paused:
-            self._sim.tell(f"{replica.id} shuts down")
+            self._sim.note(f"{replica.id} shuts down")
             replica.step(events.Shutdown())

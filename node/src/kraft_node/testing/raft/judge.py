@@ -45,11 +45,11 @@ def majority(replica: Replica, leader: Leader) -> None:
     now_ms = replica.local_us() // 1000
     since = now_ms - 2 * replica.sim.config.check_quorum_timeout_ms
     voters = leader.progress.voters
-    heard = sum(1 for voter_id in voters if voter_id == replica.id or replica.heard_ms.get(voter_id, -1) >= since)
+    in_contact = sum(1 for voter_id in voters if voter_id == replica.id or replica.heard_ms.get(voter_id, -1) >= since)
     require(
-        heard * 2 > len(voters) or replica.leading_since_ms >= since,
+        in_contact * 2 > len(voters) or replica.leading_since_ms >= since,
         "a leader that no majority asks resigns",
-        f"{replica.id} in {replica.epoch} had requests of {heard - 1} of {len(voters)} voters lately",
+        f"{replica.id} in {replica.epoch} had requests of {in_contact - 1} of {len(voters)} voters lately",
     )
 
 

@@ -249,12 +249,12 @@ class Replica:
         except (NotLeader, BatchTooLarge):
             return
         if sim.story is not None:
-            sim.story.told(self, event, given)
+            sim.story.add_step(self, event, given)
         try:
             do.carry_out(given, self)
         except DiskFailed as e:
             # Contract 10: the state of the disk is unknown now.
-            sim.tell(f"{self.id} stops: {e}")
+            sim.note(f"{self.id} stops: {e}")
             self.lose_power()
             return
         self.settle(node, _NUMBER[type(event)], len(given.messages) + len(given.after_state))
@@ -310,7 +310,7 @@ class Replica:
 
     def _state_written(self, state: Any) -> None:
         if self.failing_fsync:
-            self.sim.tell(f"{self.id} stops: fsync of the quorum-state failed")
+            self.sim.note(f"{self.id} stops: fsync of the quorum-state failed")
             self.lose_power()
             return
         require(state.epoch >= self.disk.state.epoch, "epochs on disk are monotonic", f"{self.id}: {state}")
@@ -335,7 +335,7 @@ class Replica:
 
     def _append_voters(self, effect: do.AppendVoters) -> None:
         self.leading_since_ms = self.local_us() // 1000
-        self.sim.tell(f"{self.id} writes the voters {effect.voters.ids} at {effect.offset}")
+        self.sim.note(f"{self.id} writes the voters {effect.voters.ids} at {effect.offset}")
         require(
             all(voter.key.directory != ZERO_UUID for voter in effect.voters),
             "voters in the log are named with their directories",
@@ -381,7 +381,7 @@ class Replica:
 
     def _flushed(self, offset: int, count: int, disk: ModelDisk) -> None:
         if self.failing_fsync:
-            self.sim.tell(f"{self.id} stops: fsync of the log failed")
+            self.sim.note(f"{self.id} stops: fsync of the log failed")
             self.lose_power()
             return
         disk.sync(count)

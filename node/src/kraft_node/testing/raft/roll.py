@@ -76,7 +76,7 @@ class Roll:
             return
         self._handed_over = sim.heals
         for leader in leaders:
-            sim.tell(f"{leader.id} is asked to resign, while nodes have different voters")
+            sim.note(f"{leader.id} is asked to resign, while nodes have different voters")
             assert leader.node is not None
             leader.step(events.Resign(leader.node.epoch))
 
@@ -98,7 +98,7 @@ class Roll:
             self._leaves = sim.rng.choice(leavers)
             self.wanted = sim.voters.without(self._leaves)
         if self.wanted is not None:
-            sim.tell(f"the voters shall become {self.wanted.ids}")
+            sim.note(f"the voters shall become {self.wanted.ids}")
 
     def _leads(self, voter_id: int) -> bool:
         return any(leader.id == voter_id for leader in self._sim.leaders)
@@ -132,7 +132,7 @@ class Roll:
 
     def _restart(self, replica: Replica, voters: VoterSet, *, wipe: bool) -> None:
         sim = self._sim
-        sim.tell(f"{replica.id} is restarted with the voters {voters.ids}{', and an empty disk' if wipe else ''}")
+        sim.note(f"{replica.id} is restarted with the voters {voters.ids}{', and an empty disk' if wipe else ''}")
         if wipe:
             replica.wipe()
             replica.configured = voters
@@ -151,10 +151,12 @@ class Roll:
     def _end(self, wanted: VoterSet) -> None:
         """End a change: all voters use the new set. A removed voter observes; brokers are restarted now or later."""
         sim = self._sim
-        sim.tell(f"the voters are {wanted.ids}")
+        sim.note(f"the voters are {wanted.ids}")
         for replica in sim.replicas.values():
-            told = {*replica.configured.ids} & {*wanted.ids}
-            if replica.configured != wanted and (replica.id == self._leaves or len(told) < 2 or sim.rng.random() < 0.5):
+            shared = {*replica.configured.ids} & {*wanted.ids}
+            if replica.configured != wanted and (
+                replica.id == self._leaves or len(shared) < 2 or sim.rng.random() < 0.5
+            ):
                 self._restart(replica, wanted, wipe=False)
         sim.voters = wanted
         self.changes += 1

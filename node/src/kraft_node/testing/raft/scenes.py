@@ -85,7 +85,7 @@ class Scenes:
             return
         with_it = {old.id, *voters[:count]}
         others = [sim.replicas[voter_id] for voter_id in voters[count:]]
-        sim.tell(f"{old.id}, a leader, is cut off with {sorted(with_it)}")
+        sim.note(f"{old.id}, a leader, is cut off with {sorted(with_it)}")
         self._begin()
         sim.network.heal()
         sim.network.split(with_it)
@@ -101,7 +101,7 @@ class Scenes:
             able = [one for one in able if sim.faults.may_lose_disk(one)]
             if able:
                 replica = sim.rng.choice(able)
-                sim.tell(f"{replica.id} loses its disk, and reaches only {sorted(with_it)}")
+                sim.note(f"{replica.id} loses its disk, and reaches only {sorted(with_it)}")
                 replica.wipe()
                 replica.start()
                 sim.network.split({*with_it, replica.id})
@@ -119,7 +119,7 @@ class Scenes:
         members = [sim.replicas[voter_id] for voter_id in old.node.voters.ids if voter_id in sim.replicas]
         if any(r.node is None or r.is_paused or sim.faults.is_lost(r) for r in members):
             return
-        sim.tell(f"{old.id}, a leader, resigns; its successor shall lose the election")
+        sim.note(f"{old.id}, a leader, resigns; its successor shall lose the election")
         self._begin()
         sim.network.heal()
         for replica in members:
@@ -135,7 +135,7 @@ class Scenes:
     def _overtake(self, leader: Replica, members: list[Replica]) -> None:
         """Elect a leader that stays unknown to all voters until another voter has become a candidate."""
         sim = self._sim
-        sim.tell(f"no node receives messages of {leader.id}, the new leader")
+        sim.note(f"no node receives messages of {leader.id}, the new leader")
         sim.network.split({leader.id})
 
         def candidates() -> list[Replica]:
@@ -145,7 +145,7 @@ class Scenes:
         def cut_off() -> None:
             candidate = candidates()[0]
             voter = sim.rng.choice([r for r in members if r not in (leader, candidate)])
-            sim.tell(f"{candidate.id} campaigns, and only {voter.id} receives its requests")
+            sim.note(f"{candidate.id} campaigns, and only {voter.id} receives its requests")
             sim.network.split({candidate.id, voter.id})
             for other in members:
                 if other is not leader:
@@ -162,13 +162,13 @@ class Scenes:
         sim = self._sim
         if not sim.faults.may_lose_disk(voter):
             return
-        sim.tell(f"{voter.id} has voted for {candidate.id}, loses its disk, and reaches all but {candidate.id}")
+        sim.note(f"{voter.id} has voted for {candidate.id}, loses its disk, and reaches all but {candidate.id}")
         voter.wipe()
         voter.start()
         sim.network.split({candidate.id})
 
         def hand_over() -> None:
-            sim.tell(f"{leader.id}, still the leader of the previous epoch, resigns")
+            sim.note(f"{leader.id}, still the leader of the previous epoch, resigns")
             if leader.node is not None and leader.node.is_leader:
                 leader.step(events.Resign(leader.node.epoch))
 
@@ -187,12 +187,12 @@ class Scenes:
         self._begin()
         request = RemoveVoterRequest(leader.key)
         if alone:
-            sim.tell(f"{leader.id}, a leader, is cut off")
+            sim.note(f"{leader.id}, a leader, is cut off")
             sim.network.split({leader.id})
         else:
-            sim.tell(f"the disk of {leader.id} is slow")
+            sim.note(f"the disk of {leader.id} is slow")
             leader.slow_disk = True
-        sim.tell(f"a tool asks {leader.id}: {request}")
+        sim.note(f"a tool asks {leader.id}: {request}")
         sim.tool_requests += 1
         node = leader.node
         leader.step(events.Requested(Token(leader, -sim.tool_requests, request), request))
@@ -205,7 +205,7 @@ class Scenes:
 
     def _kill_alone(self, leader: Replica) -> None:
         """Kill an isolated leader, and end the scene."""
-        self._sim.tell(f"{leader.id} is killed")
+        self._sim.note(f"{leader.id} is killed")
         leader.die(loud=False)
         self._sim.network.cut.clear()
         self._until_us = 0
@@ -228,9 +228,9 @@ class Scenes:
             assert node is not None
             alone = len(node.voters) > 1 and sim.rng.random() < UPGRADES_ALONE
             if alone:
-                sim.tell(f"{leader.id}, a leader, is cut off")
+                sim.note(f"{leader.id}, a leader, is cut off")
                 sim.network.split({leader.id})
-            sim.tell(f"a tool asks {leader.id} to raise kraft.version")
+            sim.note(f"a tool asks {leader.id} to raise kraft.version")
             leader.step(events.UpgradeVersion(node.epoch, 1))
             if not alone:
                 self._until_us = 0

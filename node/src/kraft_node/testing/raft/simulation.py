@@ -161,7 +161,7 @@ class Simulation:
     def wall_ms(self, replica: Replica) -> int:
         return self.now_us // 1000 + self.faults.wall_jumps_ms.get(replica.id, 0)
 
-    def tell(self, what: str) -> None:
+    def note(self, what: str) -> None:
         """Add a line to the story."""
         if self.story is not None:
             self.story.say(self, what)
@@ -262,7 +262,7 @@ class Simulation:
         busy_us = max(replica.busy_until_us for replica in self.replicas.values())
         self._deadline_us = max(self.now_us, busy_us) + timeout_us
         self._run_until(self._is_live)
-        self.tell("calm: every node has the records proposed after the faults")
+        self.note("calm: every node has the records proposed after the faults")
 
     def _is_live(self) -> bool:
         for replica in self.replicas.values():

@@ -31,7 +31,7 @@ class Story:
     def say(self, sim: Simulation, what: str) -> None:
         self.lines.append(f"{sim.now_us / 1e6:9.4f} *** {what}")
 
-    def told(self, replica: Replica, event: Event, ready: Ready) -> None:
+    def add_step(self, replica: Replica, event: Event, ready: Ready) -> None:
         """Add a step of a replica's core."""
         node = replica.node
         role = "" if node is None else f"{node.role.role.value} {node.epoch}"

@@ -57,7 +57,7 @@ def sweep(
     """Run seeds until `stop_after` have failed; report progress."""
     failures: list[Failure] = []
     begun, cpu = time.monotonic(), time.process_time()
-    told = begun
+    reported_s = begun
     total = count = elections = 0
     for seed in seeds:
         sim, failure = try_seed(seed, events)
@@ -70,9 +70,9 @@ def sweep(
             say(f"seed {seed}: {failure.error}\n  replay: {failure.command}")
             if len(failures) >= stop_after:
                 break
-        if time.monotonic() >= told + every_s:
-            told = time.monotonic()
-            say(_progress(count, total, elections, told - begun, time.process_time() - cpu))
+        if time.monotonic() >= reported_s + every_s:
+            reported_s = time.monotonic()
+            say(_progress(count, total, elections, reported_s - begun, time.process_time() - cpu))
     say(_progress(count, total, elections, time.monotonic() - begun, time.process_time() - cpu))
     return failures
 

@@ -53,6 +53,6 @@ class FeaturesOperator:
         row = m.UpdateFeaturesRequest.FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind)
         request = m.UpdateFeaturesRequest(timeout_ms=2000, feature_updates=[row])
         answer = await self.session.request(BOOTSTRAP, ApiKey.UPDATE_FEATURES, UPDATE_FEATURES, request)
-        told = "no answer" if answer is None else ErrorCode(answer.error_code).name
-        self.session.note(f"{feature} to {level}: {told}")
+        outcome = "no answer" if answer is None else ErrorCode(answer.error_code).name
+        self.session.note(f"{feature} to {level}: {outcome}")
         return answer is not None and answer.error_code == ErrorCode.NONE

@@ -145,7 +145,7 @@ class Producer:
         leader = await self.session.leader(*batch.partition)
         request = self._request(batch)
         if self.acks == 0:
-            self.session.tell(leader, ApiKey.PRODUCE, self.version, request)
+            self.session.send_one_way(leader, ApiKey.PRODUCE, self.version, request)
             return
         process = self._acks_law.process_of(leader)
         answer = await self.session.request(leader, ApiKey.PRODUCE, self.version, request)

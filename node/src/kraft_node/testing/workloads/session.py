@@ -85,7 +85,7 @@ class Session:
         self.world.at(timeout_ms, give_up, host=self.host)
         return moment
 
-    def tell(self, node: int, api_key: ApiKey, version: int, request: Any) -> None:
+    def send_one_way(self, node: int, api_key: ApiKey, version: int, request: Any) -> None:
         """Send a request that has no response."""
         self._client(node).request(api_key, version, request, None)
 

@@ -135,8 +135,8 @@ class VotersOperator:
 
     def _note(self, answer: Any) -> None:
         """The outcome, for the story."""
-        told = "no answer" if answer is None else ErrorCode(answer.error_code).name
-        self.session.note(f"{told} {getattr(answer, 'error_message', None) or ''}".rstrip())
+        outcome = "no answer" if answer is None else ErrorCode(answer.error_code).name
+        self.session.note(f"{outcome} {getattr(answer, 'error_message', None) or ''}".rstrip())
 
 
 def _keys(rows: Any) -> list[Voter]:

@@ -130,8 +130,8 @@ def read_key(given: Section, value: ValueSpec, folder: Path) -> KeySpec:
         return KeySpec(kind, ValueSpec(kind, avro=singles.as_record(avro), **access), not singles.is_record(avro))
     schema, single = given.mapping("schema"), str(given.get("type", ""))
     if bool(schema) == bool(single):
-        told = "give either schema or type" if schema else f"is missing; {kind} keys need their fields and types"
-        raise SpecError(f"{given.path}.schema: {told}" + ("" if schema or kind not in types else ", or a type"))
+        remedy = "give either schema or type" if schema else f"is missing; {kind} keys need their fields and types"
+        raise SpecError(f"{given.path}.schema: {remedy}" + ("" if schema or kind not in types else ", or a type"))
     declared = {singles.FIELD: single} if single else schema
     form = "json" if kind == "jsonschema" else kind
     return KeySpec(kind, ValueSpec(form, schema=declared, **(access if kind in BY_REGISTRY else {})), bool(single))

@@ -82,8 +82,8 @@ class Expired:
 
     def record(self, snapshots: Sequence[Snapshot]) -> None:
         """Record snapshots. Call this before the commit that expires them."""
-        told = json.dumps([snapshot.model_dump(mode="json", by_alias=True) for snapshot in snapshots])
-        self._storage.create(f"{FOLDER}/{uuid.uuid4().hex}.json", told.encode())
+        document = json.dumps([snapshot.model_dump(mode="json", by_alias=True) for snapshot in snapshots])
+        self._storage.create(f"{FOLDER}/{uuid.uuid4().hex}.json", document.encode())
 
     def snapshots(self) -> list[Snapshot]:
         """All recorded snapshots."""

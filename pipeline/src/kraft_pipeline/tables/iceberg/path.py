@@ -74,8 +74,8 @@ class PathCatalog(NoopCatalog):
         metadata = update_table_metadata(present.metadata, updates, metadata_location=present.metadata_location)
         version = _number(present.metadata_location) + 1
         self._put(version, metadata)
-        told: dict[str, Any] = {"metadata": metadata, "metadata-location": f"{self._location}/{_name(version)}"}
-        return CommitTableResponse(**told)
+        response: dict[str, Any] = {"metadata": metadata, "metadata-location": f"{self._location}/{_name(version)}"}
+        return CommitTableResponse(**response)
 
     def drop_table(self, identifier: str | Identifier) -> None:
         """Do nothing: this catalog keeps nothing outside the table's files."""

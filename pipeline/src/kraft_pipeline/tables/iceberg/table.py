@@ -106,9 +106,9 @@ class IcebergTable:
         epoch = int(self._table.properties.get(f"{self._app}.writer", 0))
         at = self._table.metadata.current_snapshot()
         while at is not None:
-            told = _told(at)
-            if told.get(APP) == self._app:
-                return State(int(told[BATCH]), self._position(told), epoch)
+            summary = _summary(at)
+            if summary.get(APP) == self._app:
+                return State(int(summary[BATCH]), self._position(summary), epoch)
             if at.parent_snapshot_id is None and (at.sequence_number or 0) <= 1:
                 return State(epoch=epoch)  # the first snapshot: it has no expired parent
             at = self._table.metadata.snapshot_by_id(at.parent_snapshot_id or 0)
@@ -128,24 +128,24 @@ class IcebergTable:
             )
         return State(int(last), Position.from_json(properties[f"{self._app}.position"]), epoch)
 
-    def _position(self, told: Mapping[str, str]) -> Position:
+    def _position(self, summary: Mapping[str, str]) -> Position:
         """The end position of a summary's batch: from a file, from the properties, or from an old summary itself."""
         assert self._table is not None
         properties = self._table.properties
-        if POSITION in told:
-            return Position.from_json(told[POSITION])
-        if told[BATCH] == properties.get(f"{self._app}.batch"):
+        if POSITION in summary:
+            return Position.from_json(summary[POSITION])
+        if summary[BATCH] == properties.get(f"{self._app}.batch"):
             return Position.from_json(properties[f"{self._app}.position"])
-        return Position.from_json(self._storage.read(told[POSITION_AT]).decode())
+        return Position.from_json(self._storage.read(summary[POSITION_AT]).decode())
 
     def _position_at(self, state: State) -> str:
         """The path of the file with the position of a batch, which is written unless a snapshot has it already."""
         assert self._table is not None and state.position is not None
         for snapshot in reversed(self._table.metadata.snapshots):
-            told = _told(snapshot)
-            if told.get(APP) == self._app:
-                if told[BATCH] == str(state.batch) and POSITION_AT in told:
-                    return told[POSITION_AT]
+            summary = _summary(snapshot)
+            if summary.get(APP) == self._app:
+                if summary[BATCH] == str(state.batch) and POSITION_AT in summary:
+                    return summary[POSITION_AT]
                 break
         path = f"{POSITIONS}/{self._app}/{state.batch}-{uuid.uuid4().hex}.json"
         self._storage.create(path, json.dumps(state.position.to_json()).encode())
@@ -272,9 +272,9 @@ class IcebergTable:
             self._expired.record(old)
             self._transact(lambda tx: _expire(tx, old))
         removed = self._expired.remove(self._table.io, self._table.metadata.snapshots, older_s)
-        told, limit = {_told(s).get(POSITION_AT) for s in self._table.metadata.snapshots}, time.time() - LEFT_S
+        named, limit = {_summary(s).get(POSITION_AT) for s in self._table.metadata.snapshots}, time.time() - LEFT_S
         for file in list(self._storage.list(f"{POSITIONS}/{self._app}")):
-            if file.path not in told and file.modified < limit:
+            if file.path not in named and file.modified < limit:
                 self._storage.delete(file.path)
         return removed
 
@@ -478,7 +478,7 @@ class IcebergTable:
         return location.removeprefix(f"{self._uri}/")
 
 
-def _told(snapshot: Snapshot) -> Mapping[str, str]:
+def _summary(snapshot: Snapshot) -> Mapping[str, str]:
     return {} if snapshot.summary is None else snapshot.summary.additional_properties
 
 

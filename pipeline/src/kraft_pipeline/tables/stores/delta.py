@@ -80,7 +80,7 @@ class DeltaTableOf:
 
     def state(self) -> State:
         """Read new commits and return this writer's last batch, position and epoch. Raises OSError."""
-        with self._told():
+        with self._errors_explained():
             if not self._probe():
                 self._load()
                 self._known = self._read_whole()
@@ -144,7 +144,7 @@ class DeltaTableOf:
         state = self.state()
         if self._table is None or self._known is None or self._table.version() == self._known.version:
             return state
-        with self._told():
+        with self._errors_explained():
             self._load()
             if self._table.version() == self._known.version:
                 return state
@@ -188,7 +188,7 @@ class DeltaTableOf:
         wider = Schema.from_arrow(widened(pa.schema(self._table.schema().to_arrow()), schema))
         new: list[Field] = [f for f in wider.fields if f != known.get(f.name)]
         if new:
-            with self._told():
+            with self._errors_explained():
                 self._table.alter.add_columns(new)
             self._load()
 
@@ -196,7 +196,7 @@ class DeltaTableOf:
         """Partition a table without files, in a commit that keeps its transactions. Raises ConflictError."""
         assert self._table is not None
         metadata, there = self._table.metadata(), pa.schema(self._table.schema().to_arrow())
-        with self._told():
+        with self._errors_explained():
             DeltaTable.create(
                 self._uri,
                 widened(there, schema),
@@ -297,7 +297,7 @@ class DeltaTableOf:
             commit_properties=properties,
         )
         merge = merge.when_matched_delete(f"source.{DELETED}").when_matched_update(columns)
-        with self._told():
+        with self._errors_explained():
             merge.when_not_matched_insert(columns, f"NOT source.{DELETED}").execute()
 
     def _work(self, batch: int) -> Work:
@@ -350,7 +350,7 @@ class DeltaTableOf:
         self._load()
         if self._table is None:
             return 0
-        with self._told():
+        with self._errors_explained():
             self._table.cleanup_metadata()  # here, because after each commit it would list the whole log
         hours = math.ceil(older_s / 3600)  # delta-rs counts whole hours: round up, so no file goes too early
         return len(self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False))
@@ -384,7 +384,7 @@ class DeltaTableOf:
 
     def _write(self, actions: list[Any], properties: CommitProperties) -> None:
         assert self._table is not None, "a table is created before anything is committed"
-        with self._told():
+        with self._errors_explained():
             self._table.create_write_transaction(
                 actions,
                 "append",
@@ -395,7 +395,7 @@ class DeltaTableOf:
             )
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors_explained(self) -> Iterator[None]:
         """Translate DeltaError: OSError if its text names a failed read or write, otherwise ConflictError."""
         try:
             yield
@@ -408,7 +408,7 @@ class DeltaTableOf:
     def _load(self) -> None:
         self._loaded = time.monotonic()
         try:
-            with self._told():
+            with self._errors_explained():
                 if self._table is None:
                     self._table = DeltaTable(self._uri, storage_options=self._storage or None)
                 else:
