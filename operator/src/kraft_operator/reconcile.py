@@ -28,7 +28,7 @@ from kraft_operator.api.problems import VERSIONS, problems
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import topics as by_topics
 from kraft_operator.apply import users as by_users
-from kraft_operator.apply.grants import UngrantedError, check_templates
+from kraft_operator.apply.grants import NotGrantedError, check_templates
 from kraft_operator.apply.kafka import RefusedError
 from kraft_operator.apply.kubernetes import InTheWayError, NotYetError
 from kraft_operator.apply.record import KIND as RECORD
@@ -365,7 +365,7 @@ class Reconciler:
         except InTheWayError as error:
             await memory.teller.wrong(resource, "InTheWay", str(error))
             return None
-        except UngrantedError as error:
+        except NotGrantedError as error:
             await memory.teller.wrong(resource, error.reason, str(error))
             return None
         return cluster, before

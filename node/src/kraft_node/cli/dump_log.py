@@ -32,6 +32,7 @@ _DAMAGE_MAX: Final = 10_000
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run kafka-dump-log. Returns 1 if a file is damaged."""
     args = _parser().parse_args(arguments)
     sound = True
     for path in args.files.split(","):

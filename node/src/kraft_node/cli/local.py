@@ -28,6 +28,7 @@ READY_MAX_S: Final = 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Format the directories of a new node, and run it until Ctrl-C. Returns the exit code."""
     parser = Parser(prog="python -m kraft_node.cli.local", description="Run one node on this machine until Ctrl-C.")
     parser.add_argument("--data", default=".kraft/data", help="the directory of topics and metadata")
     parser.add_argument("--config", default=CONFIG, help="the node's configuration")

@@ -348,6 +348,7 @@ def _controllers(config: str, properties: dict[str, str]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run kafka-metadata-shell. Returns its exit code. Raises ToolError if the metadata cannot be read."""
     from kraft_node.metadata.partitions import MetadataError
     from kraft_protocol.records.errors import BatchError
 

@@ -26,18 +26,23 @@ ALLOWED: Final = f"{GROUP}/nodes"
 _NO_VOLUME: Final[Mapping[str, Any]] = {}
 
 
-class UngrantedError(Exception):
-    """A pod template names something that no administrator has allowed. Programs read `reason`."""
+class NotGrantedError(Exception):
+    """A node pool or a pipeline uses something that no administrator has allowed. Programs read `reason`."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 
 
+def secret_grant(account: str, namespace: str, secret: str) -> str:
+    """The command that allows a Secret to the pods of a service account."""
+    return f"kubectl patch serviceaccount {account} -n {namespace}" + f' -p \'{{"secrets": [{{"name": "{secret}"}}]}}\''
+
+
 async def check_templates(api: Api, cluster: NamedCluster) -> None:
     """Check the grants of all pools. A template without names of objects costs no request.
 
-    Raises UngrantedError, and ApiError if the API server does not answer.
+    Raises NotGrantedError, and ApiError if the API server does not answer.
     """
     for pool in cluster.spec.node_pools:
         await _check_pool(api, cluster.namespace, pool)
@@ -51,14 +56,13 @@ async def _check_pool(api: Api, namespace: str, pool: NodePool) -> None:
         if name is not None and not _is_allowed(account):
             text = f"{where}: pod.serviceAccountName names {name}, which node pools may not use: an administrator"
             text = f"{text} allows it by kubectl label serviceaccount {name} -n {namespace} {ALLOWED}=allowed"
-            raise UngrantedError("ServiceAccountNotAllowed", text)
+            raise NotGrantedError("ServiceAccountNotAllowed", text)
         granted = {one["name"] for one in (account or {}).get("secrets", ())}
         for field, secret in asked:
             if secret not in granted:
-                grant = f"kubectl patch serviceaccount {name or ACCOUNT} -n {namespace}"
-                grant += f' -p \'{{"secrets": [{{"name": "{secret}"}}]}}\''
+                grant = secret_grant(name or ACCOUNT, namespace, secret)
                 text = f"{where}: {field} names the Secret {secret}, which node pools of this namespace may not use"
-                raise UngrantedError("SecretNotAllowed", f"{text}: an administrator allows it by {grant}")
+                raise NotGrantedError("SecretNotAllowed", f"{text}: an administrator allows it by {grant}")
     for volume in pool.pod.volumes:
         claim = (volume.persistent_volume_claim or _NO_VOLUME).get("claimName")
         if claim is not None:
@@ -97,7 +101,7 @@ def _is_allowed(one: Mapping[str, Any] | None) -> bool:
 def _check_claim(claim: Mapping[str, Any] | None, name: str, namespace: str) -> None:
     if claim is not None and claim["metadata"].get("labels", {}).get(MANAGED_BY) == MANAGER:
         text = f"the claim {name} is a node's or a pipeline's: it cannot be an extra volume; name another claim"
-        raise UngrantedError("ClaimNotAllowed", text)
+        raise NotGrantedError("ClaimNotAllowed", text)
     if not _is_allowed(claim):
         text = f"node pools may not mount the claim {name}: an administrator creates it, and allows it by"
-        raise UngrantedError("ClaimNotAllowed", f"{text} kubectl label pvc {name} -n {namespace} {ALLOWED}=allowed")
+        raise NotGrantedError("ClaimNotAllowed", f"{text} kubectl label pvc {name} -n {namespace} {ALLOWED}=allowed")

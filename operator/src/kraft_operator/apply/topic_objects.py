@@ -18,7 +18,7 @@ from kraft_operator.plan.topics import TopicState
 
 log = logging.getLogger("kraft_operator.topics")
 
-UNTOLD: Final = frozenset({"Changing", "Creating", "ReplicasMove"})
+UNREPORTED: Final = frozenset({"Changing", "Creating", "ReplicasMove"})
 """Reasons of topics that are not ready yet and need no help. They cause no event."""
 
 
@@ -55,7 +55,7 @@ class TopicObjects:
             return
         condition: Mapping[str, Any] = next(iter(before.get("conditions", ())), {})
         new = (condition.get("reason"), condition.get("message", "")) != (state.reason, state.message)
-        if new and not state.ready and state.reason not in UNTOLD:
+        if new and not state.ready and state.reason not in UNREPORTED:
             log.warning("%s/%s: %s: %s", self.namespace, metadata["name"], state.reason, state.message)
             await self.events.emit({"kind": "KRaftTopic", **resource}, "Warning", state.reason, state.message)
         try:

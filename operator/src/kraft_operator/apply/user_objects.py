@@ -41,7 +41,7 @@ ID: Final = f"{GROUP}/credential"
 ISSUED: Final = f"{GROUP}/issued"
 ROTATION: Final = f"{GROUP}/rotation"
 """Annotations of a user's Secret."""
-UNTOLD: Final = frozenset({"Changing", "AuthorityWaits"})
+UNREPORTED: Final = frozenset({"Changing", "AuthorityWaits"})
 """Reasons that need no help. They cause no event."""
 CONFLICT: Final = 409
 
@@ -270,7 +270,7 @@ class UserObjects:
         was: Mapping[str, Any] = next(iter(before.get("conditions", ())), {})
         new = (was.get("reason"), was.get("message", "")) != (state.reason, state.message)
         body = {"kind": "KRaftUser", **resource}
-        if new and not state.ready and state.reason not in UNTOLD:
+        if new and not state.ready and state.reason not in UNREPORTED:
             log.warning("%s/%s: %s: %s", self.cluster.namespace, name, state.reason, state.message)
             await self.events.emit(body, "Warning", state.reason, state.message)
         made = before.get("issued"), before.get("rotation")

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.pipelines import PipelineSpec, registries
+from kraft_operator.apply.grants import NotGrantedError, secret_grant
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.specs.cluster import MANAGED_BY, MANAGER
 from kraft_operator.specs.network import PIPELINE_APP
@@ -25,14 +26,6 @@ SOURCES: Final = frozenset({"configMapKeyRef", "fieldRef", "resourceFieldRef", "
 CONFLICT: Final = 409
 
 
-class NotGrantedError(Exception):
-    """A pipeline uses something that no administrator has allowed. Programs read `reason`."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
 async def check(api: Api, namespace: str, spec: PipelineSpec) -> None:
     """Check the grants of a pipeline; create the service account if it is missing.
 
@@ -42,8 +35,7 @@ async def check(api: Api, namespace: str, spec: PipelineSpec) -> None:
     allowed = {one["name"] for one in account.get("secrets", ())}
     for where, secret in secrets(spec):
         if secret not in allowed:
-            grant = f"kubectl patch serviceaccount {ACCOUNT} -n {namespace}"
-            grant += f' -p \'{{"secrets": [{{"name": "{secret}"}}]}}\''
+            grant = secret_grant(ACCOUNT, namespace, secret)
             text = f"{where} names the Secret {secret}, which pipelines of this namespace may not use: an administrator"
             raise NotGrantedError("SecretNotAllowed", f"{text} allows it by {grant}")
     for volume in spec.driver.volumes:

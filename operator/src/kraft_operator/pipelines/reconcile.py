@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.pipelines import HIDDEN_OPTION, IN_PLAIN, OPTION_IN_PLAIN, KafkaTableSpec, registries
 from kraft_operator.api.problems import VERSIONS, problems
+from kraft_operator.apply.grants import NotGrantedError
 from kraft_operator.apply.kubernetes import InTheWayError
 from kraft_operator.apply.objects import difference, marked, same
 from kraft_operator.events import Events
@@ -227,7 +228,7 @@ class Pipelines:
         servers = await self._servers(metadata["namespace"], spec.cluster_ref)
         try:
             await grants.check(self._api, metadata["namespace"], spec)
-        except grants.NotGrantedError as error:
+        except NotGrantedError as error:
             raise _RefusedError(error.reason, str(error)) from None
         one = Pipeline(kind, metadata["name"], metadata["namespace"], metadata["uid"], spec, image, servers)
         if executors.wanted(spec):

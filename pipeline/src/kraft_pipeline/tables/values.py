@@ -93,7 +93,7 @@ def reserved(spec: TableSpec, there: pa.Schema | None = None) -> frozenset[str]:
     `partitionBy`.
     """
     found = RESERVED | ICEBERG if spec.format == "iceberg" else RESERVED
-    found |= frozenset(_said(spec).names)
+    found |= frozenset(_envelope(spec).names)
     if spec.transform and spec.mode == "upsert":
         found |= {GONE}
     if there is None:  # a field with the name of a partition or key column becomes that column
@@ -152,7 +152,7 @@ def schema_of(spec: TableSpec, fields: pa.Schema) -> pa.Schema:
     """The table's columns without the columns that partition transforms compute."""
     if spec.value.format == "raw":
         return pa.schema([(name, meta_type(spec, name)) for name in RAW])
-    return pa.schema([*fields, *_said(spec), *((column, meta_type(spec, name)) for name, column in META.items())])
+    return pa.schema([*fields, *_envelope(spec), *((column, meta_type(spec, name)) for name, column in META.items())])
 
 
 def meta_type(spec: TableSpec, name: str) -> pa.DataType:
@@ -190,10 +190,10 @@ def fields_of(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
     """The fields of values in the schema of an existing table."""
     if spec.value.format == "raw":
         return pa.schema([])
-    return pa.schema(f for f in schema if f.name not in RESERVED | _made(spec) | set(_said(spec).names))
+    return pa.schema(f for f in schema if f.name not in RESERVED | _made(spec) | set(_envelope(spec).names))
 
 
-def _said(spec: TableSpec) -> pa.Schema:
+def _envelope(spec: TableSpec) -> pa.Schema:
     """The columns of change events' envelopes; none without an envelope."""
     return debezium.COLUMNS if spec.value.envelope == "debezium" else pa.schema([])
 
@@ -316,15 +316,15 @@ def _decoded(
         gone = np.zeros(len(gone), bool)  # the delete event before a tombstone is a row already
     nulls = np.flatnonzero(gone)
     places = np.concatenate([parsed.good, nulls])
-    values, said = aligned(parsed.table, fields), _said(spec)
-    marks = parsed.marks if parsed.marks is not None else said.empty_table()
+    values, envelope = aligned(parsed.table, fields), _envelope(spec)
+    marks = parsed.marks if parsed.marks is not None else envelope.empty_table()
     if len(nulls):
         values = pa.concat_tables([values, _nothing(fields, len(nulls))]) if len(fields) else values
-        marks = pa.concat_tables([marks, _nothing(said, len(nulls))]) if len(said) else marks
+        marks = pa.concat_tables([marks, _nothing(envelope, len(nulls))]) if len(envelope) else marks
     order = np.argsort(places, kind="stable")
     if not np.array_equal(order, np.arange(len(order))):
         values = values.take(pa.array(order)) if len(fields) else values
-        marks = marks.take(pa.array(order)) if len(said) else marks
+        marks = marks.take(pa.array(order)) if len(envelope) else marks
         places = places[order]
     metas = whole.take(pa.array(places))
     about = [read[name].take(pa.array(places)) if name in read else metas.column(name) for name in META]

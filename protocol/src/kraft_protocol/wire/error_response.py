@@ -56,7 +56,7 @@ SCALAR_NAMES = ("name", "group_id", "key", "transactional_id", "partition_index"
 IDENTITIES = frozenset({"entity"})
 """Lists that identify an item, and are therefore filled in error responses, too."""
 
-UNTOLD: dict[str, dict[str, Any]] = {
+UNTOUCHED: dict[str, dict[str, Any]] = {
     "CreateDelegationToken": {
         **dict.fromkeys(("principal_type", "token_requester_principal_type"), "User"),
         **dict.fromkeys(("principal_name", "token_requester_principal_name"), "ANONYMOUS"),
@@ -138,7 +138,7 @@ class _Answer:
 
     def fill(self, item: Any, struct: Struct, source: Any) -> None:
         """Set the error in `item`, or in the items of its lists, which answer the items of `source`."""
-        untold = UNTOLD.get(self.api, {})
+        untouched = UNTOUCHED.get(self.api, {})
         fields = [f for f in struct.fields if self.version in f.versions]
         said = False
         for field in fields:
@@ -147,8 +147,8 @@ class _Answer:
                 said = True
             elif field.name in {"error_message", "error_string"} and not field.array:
                 setattr(item, field.name, self.message)
-            elif field.name in untold:
-                setattr(item, field.name, untold[field.name])
+            elif field.name in untouched:
+                setattr(item, field.name, untouched[field.name])
         silent = said and not (item is self.root and self.version in ITEMS_TOO.get(self.api, ()))
         for field in fields:
             if silent and field.name not in IDENTITIES:

@@ -13,7 +13,7 @@ from kraft_local.cel import compiled
 from kraft_operator.api.base import rules_of
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.template import LATER, ContainerSecurity, EnvVar, ExtraVolume, PodTemplate
-from kraft_operator.apply.grants import ALLOWED, UngrantedError, check_templates
+from kraft_operator.apply.grants import ALLOWED, NotGrantedError, check_templates
 from kraft_operator.kube.client import ApiError
 from kraft_operator.observe.objects import pod as seen_pod
 from kraft_operator.plan.model import steps as do
@@ -248,7 +248,7 @@ def test_a_sidecar_that_runs_does_not_make_a_node_run() -> None:
 async def _error(api: FakeApi, template: dict[str, Any]) -> str:
     try:
         await check_templates(api, _with(template))
-    except UngrantedError as error:
+    except NotGrantedError as error:
         return f"{error.reason}: {error}"
     return ""
 

@@ -38,6 +38,11 @@ class OffsetTransactions:
         adds: bool,
         names_abortable: bool,
     ) -> None:
+        """Ask the transaction's coordinator whether the partition of offsets is part of it, if that is not known.
+
+        `done` gets None if the transaction is open here already, a guard for the append that was verified, or the
+        error. `adds`: the coordinator adds the partition. `names_abortable`: the client knows TRANSACTION_ABORTABLE.
+        """
         try:
             producers = self._replicas.leader(CONSUMER_OFFSETS, partition).log.producers
         except KafkaError as error:

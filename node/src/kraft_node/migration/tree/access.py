@@ -35,6 +35,7 @@ _PERMISSION_NAMES: Final = {number: name for name, number in _PERMISSIONS.items(
 
 
 def read_acls(path: str, data: bytes) -> frozenset[AclEntry]:
+    """Parse the ACLs of one resource. Raises ZnodeError for an entry with unknown or missing fields."""
     found = set()
     for item in ZnodeFields(path, data).get("acls", list):
         try:
@@ -46,6 +47,7 @@ def read_acls(path: str, data: bytes) -> frozenset[AclEntry]:
 
 
 def acls_data(entries: Iterable[AclEntry]) -> bytes:
+    """The data of the ACLs of one resource, version 1, in a stable order."""
     acls = [
         {
             "principal": entry.principal,
@@ -104,6 +106,7 @@ def read_token(path: str, data: bytes) -> DelegationTokenRecord:
 
 
 def token_data(record: DelegationTokenRecord) -> bytes:
+    """The data of `/delegation_token/tokens/ID`, version 3, with times in milliseconds."""
     value = {
         "version": 3,
         "owner": _encoded_principal(record.owner),

@@ -115,6 +115,7 @@ def _text(value: Mapping[str, Any]) -> bytes:
 
 
 def read_topic(path: str, data: bytes) -> TopicValue:
+    """Parse `/brokers/topics/TOPIC`. Raises ZnodeError if a field is missing or malformed."""
     fields = ZnodeFields(path, data)
     text = fields.get("topic_id", str)
     try:
@@ -135,6 +136,7 @@ def read_topic(path: str, data: bytes) -> TopicValue:
 
 
 def topic_data(topic: TopicValue) -> bytes:
+    """The data of `/brokers/topics/TOPIC`, version 3."""
     assignments = topic.assignments.items()
     return _text(
         {
@@ -148,6 +150,7 @@ def topic_data(topic: TopicValue) -> bytes:
 
 
 def read_partition(path: str, data: bytes) -> PartitionValue:
+    """Parse the `state` of a partition. Raises ZnodeError if a field is missing or malformed."""
     fields = ZnodeFields(path, data)
     return PartitionValue(
         fields.get("leader", int),
@@ -158,6 +161,7 @@ def read_partition(path: str, data: bytes) -> PartitionValue:
 
 
 def partition_data(partition: PartitionValue, controller_epoch: int) -> bytes:
+    """The data of a partition's `state`, version 1."""
     value: dict[str, Any] = {
         "version": 1,
         "leader": partition.leader,
@@ -202,6 +206,7 @@ def read_controller(path: str, data: bytes) -> ControllerValue:
 
 
 def controller_data(controller: ControllerValue, now_ms: int) -> bytes:
+    """The data of `/controller`, version 2, which only a migrating controller writes."""
     return _text(
         {
             "version": 2,
@@ -220,6 +225,7 @@ def read_epoch(path: str, data: bytes) -> int:
 
 
 def read_migration(path: str, data: bytes) -> MigrationValue:
+    """Parse `/migration`. Raises ZnodeError for an unknown version, and if a field is missing or malformed."""
     fields = ZnodeFields(path, data)
     version = fields.get("version", int)
     if version != 0:
@@ -233,6 +239,7 @@ def read_migration(path: str, data: bytes) -> MigrationValue:
 
 
 def migration_data(migration: MigrationValue) -> bytes:
+    """The data of `/migration`, version 0."""
     return _text(
         {
             "version": 0,

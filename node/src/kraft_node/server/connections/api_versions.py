@@ -30,7 +30,7 @@ FIRST_VERSION_WITH_ZERO_MINIMUM: Final = 4
 """Older clients reject a supported range that begins at 0, so it is reported from 1 (KAFKA-17492)."""
 
 
-SERVED_UNTOLD: Final = frozenset((ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY))
+NOT_ADVERTISED: Final = frozenset((ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY))
 """Answered, but not advertised, as in Apache Kafka without a plugin that receives metrics."""
 
 
@@ -51,7 +51,7 @@ class ApiVersions:
         self._image = image
         self._kraft_version = kraft_version
         served = {**handlers, ApiKey.API_VERSIONS: self}
-        self._keys = [self._row(key, is_broker=is_broker) for key in sorted(served) if key not in SERVED_UNTOLD]
+        self._keys = [self._row(key, is_broker=is_broker) for key in sorted(served) if key not in NOT_ADVERTISED]
 
     @staticmethod
     def _row(key: ApiKey, *, is_broker: bool) -> Any:

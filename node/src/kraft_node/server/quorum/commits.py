@@ -63,6 +63,7 @@ class Commits:
         self._own.append(_Own(first_offset, epoch, timestamp_ms, records))
 
     def note_commit(self, high_watermark: int) -> None:
+        """Apply the records below the new high watermark with the next hook calls; two calls in a row become one."""
         assert high_watermark >= self.committed, "law: the high watermark never decreases (contract 7)"
         self.committed = high_watermark
         entry = (self._apply_committed, (high_watermark,))

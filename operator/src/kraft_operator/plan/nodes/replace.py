@@ -183,12 +183,7 @@ def _empty_disk(s: Situation, item: ReplacementRecord, node: Node) -> bool:
             blocked = quorum_without(s, node.id) if s.votes(node) else None
             if blocked is None and node.broker:
                 blocked = _last_copies(s, node, accepted=accepted)
-            if s.kube.pods[node.id].terminating:
-                s.plan.waits.append(f"replacement {item.name}: {s.stops(node)}")
-            elif blocked is not None:
-                s.plan.block(blocked.reason, f"replacement {item.name}: {blocked.message}")
-            else:
-                s.plan.steps.append(Stop(node.id, f"replacement {item.name}: {node.kind} gets an empty disk"))
+            _stop(s, item, node, blocked, "gets an empty disk")
         else:
             # Check again: while the node stopped, its disk may have become the last one with some data.
             last = _last_copies(s, node, accepted=False) if node.broker and not accepted else None
@@ -215,6 +210,16 @@ def _empty_disk(s: Situation, item: ReplacementRecord, node: Node) -> bool:
     else:
         s.plan.waits.append(f"replacement {item.name}: {waits}")
     return True
+
+
+def _stop(s: Situation, item: ReplacementRecord, node: Node, blocked: Blocked | None, purpose: str) -> None:
+    """Stop the node, unless it stops already or `blocked` says why it must not stop."""
+    if s.kube.pods[node.id].terminating:
+        s.plan.waits.append(f"replacement {item.name}: {s.stops(node)}")
+    elif blocked is not None:
+        s.plan.block(blocked.reason, f"replacement {item.name}: {blocked.message}")
+    else:
+        s.plan.steps.append(Stop(node.id, f"replacement {item.name}: {node.kind} {purpose}"))
 
 
 def _not_yet(s: Situation, node: Node) -> str | None:
@@ -254,12 +259,7 @@ def _new_id(s: Situation, item: ReplacementRecord, node: Node) -> bool:
             s.plan.steps.append(Remember(s.record.having(gone), f"{node.kind} is stopped for good"))
     elif node.id in s.kube.pods:
         blocked = node_without(s, node, pause_accepted=True)
-        if s.kube.pods[node.id].terminating:
-            s.plan.waits.append(f"replacement {item.name}: {s.stops(node)}")
-        elif blocked is not None:
-            s.plan.block(blocked.reason, f"replacement {item.name}: {blocked.message}")
-        else:
-            s.plan.steps.append(Stop(node.id, f"replacement {item.name}: {node.kind} is stopped for good"))
+        _stop(s, item, node, blocked, "is stopped for good")
     else:
         return _swap(s, item, node)
     return True

@@ -125,6 +125,7 @@ class Transform:
         return self._engine.written(self._frame([file.path for file in staged]), write)
 
     def _frame(self, paths: Sequence[str]) -> Any:
+        """The result of the SQL text over the rows in these files, as a DataFrame: one task reads each file."""
         schema, storage = self._given, open_storage(self._spec.path, self._spec.storage)
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

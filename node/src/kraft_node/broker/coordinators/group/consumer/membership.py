@@ -179,7 +179,7 @@ class ConsumerMembership:
     # -- time-outs
 
     def touch(self, group_id: str, member_id: str) -> None:
-        """The member is alive."""
+        """Restart the time after which the member counts as dead."""
         group = self._shard.consumers.get(group_id)
         member = None if group is None else group.members.get(member_id)
         classic = None if member is None else member.classic
@@ -245,6 +245,8 @@ class ConsumerMembership:
 
 
 def stored_or_logged(group_id: str) -> Done:
+    """A callback for a write that no client waits for: logs its error."""
+
     def done(error: KafkaError | None) -> None:
         if error is not None:
             log.warning("Group %s: writing it failed: %s", group_id, error)
