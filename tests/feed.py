@@ -34,7 +34,7 @@ class Fed(InlineEngine):
 
 
 class Feed:
-    """A writer of one table, whose topic `t` has one partition."""
+    """A writer of one table from topic `t`, which has one partition."""
 
     def __init__(self, given: TableSpec, report: Callable[[Progress], None] = lambda _: None) -> None:
         self._given, self._logs, self._end = given, dict[int, bytes](), 0

@@ -1,4 +1,4 @@
-"""Writes down the test files whose tests start a foreign program, for a run that shows what happens without it.
+"""Records which test files start a foreign program, for a run without these programs.
 
 `python -m pytest -p tests.foreign --foreign-files FILE …` writes one path a line. A fresh machine has none of
 `tools.bare.HIDDEN`. Only tests that start one of these can behave differently there, so after a whole run

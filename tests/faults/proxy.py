@@ -162,7 +162,7 @@ async def _settle() -> None:
 
 
 def owner(port: int, to_port: int, pids: dict[int, str]) -> str:
-    """The member whose process has the loopback connection between the two ports."""
+    """The member that owns the loopback connection between the two ports."""
     inode = _inode(port, to_port)
     for pid, name in pids.items():
         with contextlib.suppress(OSError):

@@ -36,7 +36,7 @@ HEAL_S = 60.0
 FAULT_S = (2.0, 14.0)
 """Some shorter than a lease (broker.session.timeout.ms, 9 s), some longer."""
 NOTICE_S = 2.0
-"""Metadata says what was for a moment: a member that returns is out of the in-sync replicas before it is in again."""
+"""Metadata is out of date for a moment: a returning member leaves the in-sync replicas before it joins them again."""
 NEARLY = 20
 """Records that a voter may lack and be called caught up: some are always on their way."""
 CALM_S = (0.5, 2.0)

@@ -21,7 +21,7 @@ FAILED_ONCE = (
     1000280,
     # Producer state of logs that recovery had closed again was lost: retries became duplicates.
     66, 77,
-    # A new topic took over the log of a deleted one whose topic id was lost with the power.
+    # A power loss removed the topic id of a deleted log, and a new topic took that log over.
     67, 85,
     # The judge counted a group's commits as lost, but the group had to begin again.
     205,

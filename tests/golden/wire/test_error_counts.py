@@ -21,7 +21,7 @@ REPEATS = "AddPartitionsToTxnResponse"
 """Kafka counts a partition that a response repeats once. Only random responses repeat partitions."""
 TIMES = re.compile(r"=(\d+)")
 TOP_FROM = 2
-"""OffsetFetch: Kafka counts no success at the top of what has no code there: version 1, and answers without a group."""
+"""Kafka counts no success for OffsetFetch responses without a code at the top: version 1, and those without a group."""
 
 
 @pytest.mark.peer

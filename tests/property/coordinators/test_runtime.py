@@ -30,7 +30,7 @@ NAMES = st.sampled_from(["a", "b", "c"])
 
 
 def planned_as(planned: PlannedWrite[Any, str], _: Ledger) -> PlannedWrite[Any, str]:
-    """An operation whose result is known before."""
+    """An operation with a result that the test knows in advance."""
     return planned
 
 

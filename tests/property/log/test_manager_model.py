@@ -80,7 +80,7 @@ class Model:
         self.timing.high_watermark_checkpoint_ms = 1500
         self.counter = self.epoch = 0
         self.ever: set[tuple[int, Written]] = set()
-        """All records with their offsets, also of what was cut off."""
+        """All records with their offsets, truncated records included."""
         self.pending_index_bytes = 0 if seed % 2 else PENDING_INDEX_BYTES
         self.cut_step = cut_step
         self._draw_config()

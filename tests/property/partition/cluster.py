@@ -47,7 +47,7 @@ CONFIG = {
     "min.insync.replicas": "2",
 }
 LOST_MS = 1000
-"""After so long a request whose target has died is known to be lost."""
+"""After this time, a request to a dead target counts as lost."""
 SENDS = {m.FetchRequest: ApiKey.FETCH, m.ListOffsetsRequest: ApiKey.LIST_OFFSETS}
 
 

@@ -24,7 +24,7 @@ from tests.unit.operator.world import CLUSTER, STOP_TICKS, Pod, World, wanted
 
 GRACE_TICKS = 20
 LAG_TICKS = 5
-"""A voter counts as having everything when it has on disk what was committed so long ago."""
+"""A voter counts as complete if its disk has every record that was committed at least this long ago."""
 PAUSE_TICKS = BEHIND_MAX_MS // 1000
 """A process that stands still for less is no further behind than the leader allows: no look can tell."""
 
@@ -43,7 +43,7 @@ class SimWorld(World):
         """The committed voters when the operator looked last."""
         self.shape: object = None
         self.struck = False
-        """Something has happened between what was seen and what is done: ISRs may be smaller than they seemed."""
+        """The cluster changed between observation and action: ISRs may be smaller than observed."""
         self.stood_still: dict[int, int] = {}
         """Ticks for which a controller's process has been paused."""
         self.waited: dict[int, int] = {}

@@ -444,7 +444,7 @@ class Node(Clients):
         return self.coordinator
 
     def restart(self) -> None:
-        """Stop the coordinator, whose timers end, and start a new one on the same logs."""
+        """Stop the coordinator and its timers, and start a new coordinator on the same logs."""
         self.coordinator.shutdown()
         self.start()
 

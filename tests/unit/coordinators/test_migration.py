@@ -165,7 +165,7 @@ def test_a_custom_assignor_forbids_the_upgrade():
     assert node.listed()["g"][1] == "classic"
 
 
-def test_assignments_that_are_none_forbid_the_upgrade():
+def test_invalid_assignments_forbid_the_upgrade():
     node = Node()
     node.stable_group(1)
     call = node.beat("m", 0, "t")

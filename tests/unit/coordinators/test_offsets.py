@@ -80,7 +80,7 @@ def test_committing_prolongs_the_session():
         assert only(node.commit({("t", 0): 1}, member=a, generation=generation)) is ErrorCode.NONE
 
 
-def test_unknown_topics_and_partitions_are_refused_one_by_one():
+def test_each_unknown_topic_or_partition_is_refused_alone():
     node = Node()
     call = node.commit({("t", 0): 1, ("t", 4): 1, ("x", 0): 1})
     assert codes(call) == {

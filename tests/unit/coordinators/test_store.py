@@ -46,7 +46,7 @@ class Replicas:
         return 42
 
 
-def test_records_are_appended_as_one_batch_of_the_time_given():
+def test_records_are_appended_as_one_batch_with_the_given_time():
     replicas = Replicas()
     store = ReplicaStore(replicas, OFFSETS, compression=3)
     assert store.append(5, 4, [(b"k", b"v"), (b"gone", None)], 123_000) == 42

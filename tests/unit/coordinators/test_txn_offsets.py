@@ -39,7 +39,7 @@ def only(call: Call) -> ErrorCode:
 
 
 def end(node: Node, *, is_commit: bool, producer_id: int = 7, epoch: int = 0) -> list[Any]:
-    """Write the marker of the producer's transaction; returns what was told."""
+    """Write the marker of the producer's transaction. Returns the results that the coordinator reported."""
     told: list[Any] = []
     (partition,) = {partition for partition, *_ in node.agreement.asked}
     shard = node.coordinator.runtime.shard_at(partition)

@@ -95,7 +95,7 @@ class World:
     addresses: dict[int, str] = field(default_factory=dict)
     """Outside, by node id."""
     owned: set[int] = field(default_factory=set)
-    """Nodes whose volumes are to go with them, as their pool said last."""
+    """Nodes that lose their volumes when they leave, by the last settings of their pools."""
     started: bool = False
     registered: dict[int, str] = field(default_factory=dict)
     """Brokers with their racks."""

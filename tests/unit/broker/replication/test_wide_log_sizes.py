@@ -12,7 +12,7 @@ from tests.unit.broker.world import topic_records
 
 
 def closed(path: Path) -> Rig:
-    """A broker with one log that is not open, whose names the loop must not list."""
+    """A broker with one closed log. The loop must not list its files."""
     rig = Rig(path)
     rig.commit(topic_records("a", 1, 2))
     rig.produce("a", 1)

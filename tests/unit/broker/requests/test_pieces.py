@@ -1,4 +1,4 @@
-"""Requests of very many rows are handled in pieces, whose answers form the answer of the whole."""
+"""Requests of very many rows are handled in pieces; the answers of the pieces form one response."""
 
 from __future__ import annotations
 

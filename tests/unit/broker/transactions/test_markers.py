@@ -98,7 +98,7 @@ class Rig(ProduceRig):
             for row in topic.partitions
         }
 
-    def told(self) -> dict[Any, ErrorCode]:
+    def outcomes(self) -> dict[Any, ErrorCode]:
         (response,) = self.client.answers
         self.client.answers.clear()
         return self.rows(response)
@@ -133,7 +133,7 @@ def test_marker_is_answered_when_it_is_replicated(rig: Rig) -> None:
     partition.follower_fetched(2, -1, 1, 0)
     assert rig.client.answers == []
     partition.follower_fetched(2, -1, 2, 0)
-    assert rig.told() == {("r", 0): ErrorCode.NONE, ("a", 0): ErrorCode.NONE}
+    assert rig.outcomes() == {("r", 0): ErrorCode.NONE, ("a", 0): ErrorCode.NONE}
     rig.loop.run(5000)
     assert rig.client.answers == []
 
@@ -142,7 +142,7 @@ def test_marker_that_is_not_replicated_in_time_may_be_sent_again(rig: Rig) -> No
     rig.append("r")
     assert rig.write({"r": [0], "a": [0]}) is None
     rig.loop.run(1000)
-    assert rig.told() == {("r", 0): ErrorCode.REQUEST_TIMED_OUT, ("a", 0): ErrorCode.NONE}
+    assert rig.outcomes() == {("r", 0): ErrorCode.REQUEST_TIMED_OUT, ("a", 0): ErrorCode.NONE}
     rig.replicas.leader("r", 0).follower_fetched(2, -1, 2, 0)
     assert rig.client.answers == []
 
@@ -151,7 +151,7 @@ def test_lost_leadership_ends_the_wait(rig: Rig) -> None:
     rig.append("r")
     assert rig.write({"r": [0]}) is None
     rig.commit([stored.PartitionChangeRecord(partition_id=0, topic_id=topic_id(3), leader=2)])
-    assert rig.told() == {("r", 0): ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert rig.outcomes() == {("r", 0): ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
 def test_partitions_elsewhere_are_refused(rig: Rig) -> None:
@@ -202,7 +202,7 @@ def test_markers_of_offsets_go_to_the_group_coordinator(rig: Rig, error: KafkaEr
     assert rig.write({"__consumer_offsets": [1]}, epoch=2, commit=False, coordinator_epoch=4) is None
     assert rig.groups.told == [(1, 7, 2, False, 4)]
     rig.groups.done(error)
-    assert rig.told() == {("__consumer_offsets", 1): told}
+    assert rig.outcomes() == {("__consumer_offsets", 1): told}
 
 
 def test_loading_group_coordinator_refuses_markers(rig: Rig) -> None:

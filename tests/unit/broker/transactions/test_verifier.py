@@ -52,7 +52,7 @@ class Rig:
     def sent(self) -> Any:
         return self.links[2].take(AddPartitionsToTxnRequest)
 
-    def told(self) -> list[Any]:
+    def outcomes(self) -> list[Any]:
         self.loop.run()
         answers, self.answers = self.answers, []
         return answers
@@ -94,7 +94,7 @@ def test_question_goes_to_the_leader_of_the_ids_partition(rig: Rig, adds: bool) 
     assert transaction.verify_only is not adds
     assert [(topic.name, topic.partitions) for topic in transaction.topics] == [("a", [0]), ("b", [3])]
     sent.answer(response(t={HERE: 0, THERE: 0}))
-    assert rig.told() == [("t", 0, {})]
+    assert rig.outcomes() == [("t", 0, {})]
 
 
 def test_own_coordinator_verifies_at_once() -> None:
@@ -128,20 +128,20 @@ def test_leaders_differ_by_partition() -> None:
     assert [len(link.sent) for link in rig.links.values()] == [1, 1]
 
 
-def test_without_a_coordinator_it_is_not_available(rig: Rig) -> None:
-    none = Rig(with_topic=False)
-    none.ask()
-    assert none.answers == [], "never before `ask` has returned"
+def test_without_a_coordinator_requests_get_not_available(rig: Rig) -> None:
+    unavailable = Rig(with_topic=False)
+    unavailable.ask()
+    assert unavailable.answers == [], "never before `ask` has returned"
     failed = {HERE: ErrorCode.COORDINATOR_NOT_AVAILABLE, THERE: ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    assert none.told() == [("t", 0, failed)]
+    assert unavailable.outcomes() == [("t", 0, failed)]
     del rig.links[2]
     rig.ask()
-    assert rig.told() == [("t", 0, failed)]
+    assert rig.outcomes() == [("t", 0, failed)]
     rig.ask()
-    assert rig.told() == [("t", 0, failed)]
+    assert rig.outcomes() == [("t", 0, failed)]
 
 
-def test_one_request_at_a_time_and_the_others_together(rig: Rig) -> None:
+def test_questions_that_arrive_during_a_request_share_the_next_request(rig: Rig) -> None:
     rig.ask("t")
     rig.ask("u")
     rig.ask("v")
@@ -151,18 +151,20 @@ def test_one_request_at_a_time_and_the_others_together(rig: Rig) -> None:
     second = rig.sent()
     assert [one.transactional_id for one in second.request.transactions] == ["u", "v"]
     second.answer(response(u={HERE: 0, THERE: 48}, v={HERE: 0, THERE: 0}))
-    assert rig.told() == [("t", 0, {}), ("u", 0, {THERE: ErrorCode.INVALID_TXN_STATE}), ("v", 0, {})]
+    assert rig.outcomes() == [("t", 0, {}), ("u", 0, {THERE: ErrorCode.INVALID_TXN_STATE}), ("v", 0, {})]
 
 
 def test_waiting_question_is_replaced(rig: Rig) -> None:
     rig.ask("first")
     rig.ask("t", epoch=1)
     rig.ask("t", epoch=1, partitions=[HERE])
-    assert rig.told() == [("t", 1, {HERE: ErrorCode.NETWORK_EXCEPTION, THERE: ErrorCode.NETWORK_EXCEPTION})]
+    assert rig.outcomes() == [("t", 1, {HERE: ErrorCode.NETWORK_EXCEPTION, THERE: ErrorCode.NETWORK_EXCEPTION})]
     rig.ask("t", epoch=2)
-    assert rig.told() == [("t", 1, {HERE: ErrorCode.INVALID_PRODUCER_EPOCH})]
+    assert rig.outcomes() == [("t", 1, {HERE: ErrorCode.INVALID_PRODUCER_EPOCH})]
     rig.ask("t", epoch=1)
-    assert rig.told() == [("t", 1, {HERE: ErrorCode.INVALID_PRODUCER_EPOCH, THERE: ErrorCode.INVALID_PRODUCER_EPOCH})]
+    assert rig.outcomes() == [
+        ("t", 1, {HERE: ErrorCode.INVALID_PRODUCER_EPOCH, THERE: ErrorCode.INVALID_PRODUCER_EPOCH})
+    ]
     rig.sent().answer(response(first={HERE: 0, THERE: 0}))
     (transaction,) = rig.sent().request.transactions
     assert transaction.producer_epoch == 2
@@ -181,7 +183,7 @@ def test_waiting_question_is_replaced(rig: Rig) -> None:
 def test_codes_of_partitions(rig: Rig, code: ErrorCode, abortable: bool, told: ErrorCode) -> None:
     rig.ask(abortable=abortable)
     rig.sent().answer(response(t={HERE: code, THERE: 0}))
-    assert rig.told() == [("t", 0, {HERE: told})]
+    assert rig.outcomes() == [("t", 0, {HERE: told})]
 
 
 @pytest.mark.parametrize(
@@ -194,10 +196,10 @@ def test_codes_of_partitions(rig: Rig, code: ErrorCode, abortable: bool, told: E
         (KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), ErrorCode.INVALID_TXN_STATE),
     ],
 )
-def test_codes_of_whole_requests(rig: Rig, answer: Any, told: ErrorCode) -> None:
+def test_errors_of_a_whole_request_apply_to_each_of_its_rows(rig: Rig, answer: Any, told: ErrorCode) -> None:
     rig.ask()
     rig.sent().answer(answer)
-    assert rig.told() == [("t", 0, {HERE: told, THERE: told})]
+    assert rig.outcomes() == [("t", 0, {HERE: told, THERE: told})]
     rig.ask()
     assert rig.sent(), "the next question is sent"
 
@@ -205,10 +207,10 @@ def test_codes_of_whole_requests(rig: Rig, answer: Any, told: ErrorCode) -> None
 def test_partitions_that_the_answer_lacks_are_not_verified(rig: Rig) -> None:
     rig.ask()
     rig.sent().answer(response(t={HERE: 0}))
-    assert rig.told() == [("t", 0, {THERE: ErrorCode.NETWORK_EXCEPTION})]
+    assert rig.outcomes() == [("t", 0, {THERE: ErrorCode.NETWORK_EXCEPTION})]
     rig.ask()
     rig.sent().answer(response())
-    assert rig.told() == [("t", 0, {HERE: ErrorCode.NETWORK_EXCEPTION, THERE: ErrorCode.NETWORK_EXCEPTION})]
+    assert rig.outcomes() == [("t", 0, {HERE: ErrorCode.NETWORK_EXCEPTION, THERE: ErrorCode.NETWORK_EXCEPTION})]
 
 
 def test_coordinator_older_than_the_question_is_not_asked(rig: Rig) -> None:
@@ -218,7 +220,7 @@ def test_coordinator_older_than_the_question_is_not_asked(rig: Rig) -> None:
     again = rig.sent()
     assert again.version == 4
     again.answer(too_old)
-    assert rig.told() == [("t", 0, {})]
+    assert rig.outcomes() == [("t", 0, {})]
 
 
 def test_one_failing_caller_does_not_keep_the_others_waiting(rig: Rig) -> None:
@@ -231,6 +233,6 @@ def test_one_failing_caller_does_not_keep_the_others_waiting(rig: Rig) -> None:
     rig.sent().answer(response(first={HERE: 0, THERE: 0}))
     with pytest.raises(RuntimeError):
         rig.sent().answer(response(bad={HERE: 0}, good={HERE: 0, THERE: 0}))
-    assert rig.told() == [("first", 0, {}), ("good", 0, {})]
+    assert rig.outcomes() == [("first", 0, {}), ("good", 0, {})]
     rig.ask()
     assert rig.sent()

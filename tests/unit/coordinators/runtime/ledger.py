@@ -324,7 +324,7 @@ class Broker:
         self.runtime.write(0, lambda _: PlannedWrite(entries, answer, **how), self.answers)
 
     def add(self, name: str, number: int) -> None:
-        """Add to a number: the operation depends on what was written before."""
+        """Add to a number: the operation depends on earlier writes."""
 
         def operation(ledger: Ledger) -> PlannedWrite[Entry, int]:
             total = ledger.numbers.get(name, 0) + number

@@ -48,7 +48,7 @@ def test_operation_without_records_waits_for_earlier_ones(linger_ms: int) -> Non
 
 
 @LINGERS
-def test_read_waits_until_everything_before_it_is_committed(linger_ms: int) -> None:
+def test_a_read_waits_until_all_earlier_writes_are_committed(linger_ms: int) -> None:
     replicas, first, _, _ = three(linger_ms=linger_ms)
     first.put(("a", 1))
     first.get("a")

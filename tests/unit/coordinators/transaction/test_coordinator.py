@@ -236,22 +236,22 @@ def test_offsets_wait_for_their_topic(world: World) -> None:
 # -- failover
 
 
-def test_a_new_coordinator_finishes_what_was_decided(world: World) -> None:
+def test_a_new_coordinator_completes_decided_transactions(world: World) -> None:
     producer = open_transaction(world, A, A1)
     world.end(producer, commit=True, version=4)
     world.time.advance()
     old = world.links[1].asked.pop()
     world.coordinator.on_resign(0)
-    heir = World(world.logs, world.time).elect(epoch=5)
-    heir.time.advance()
-    assert heir.links[1].answer().markers[0].coordinator_epoch == 5
+    successor = World(world.logs, world.time).elect(epoch=5)
+    successor.time.advance()
+    assert successor.links[1].answer().markers[0].coordinator_epoch == 5
     old[1](ConnectionResetError())
     world.time.advance(10_000)
     assert not world.links[1].asked
-    heir.links[2].answer()
-    heir.time.advance()
-    assert heir.transaction().values.state is State.COMPLETE_COMMIT
-    assert [state for _, state in stored(heir)].count("CompleteCommit") == 1
+    successor.links[2].answer()
+    successor.time.advance()
+    assert successor.transaction().values.state is State.COMPLETE_COMMIT
+    assert [state for _, state in stored(successor)].count("CompleteCommit") == 1
 
 
 def test_a_result_that_is_not_committed_is_not_sent_after_a_load(world: World) -> None:
@@ -260,17 +260,17 @@ def test_a_result_that_is_not_committed_is_not_sent_after_a_load(world: World) -
     assert world.end(producer, commit=True) is None
     world.time.advance()
     world.coordinator.on_resign(0)
-    heir = World(world.logs, world.time).elect(epoch=5)
-    heir.time.advance(60_000)
-    assert not heir.links[1].asked
-    assert heir.init().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    heir.logs.commit()
-    heir.time.advance()
-    assert heir.links[1].asked
-    assert heir.init().error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    successor = World(world.logs, world.time).elect(epoch=5)
+    successor.time.advance(60_000)
+    assert not successor.links[1].asked
+    assert successor.init().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    successor.logs.commit()
+    successor.time.advance()
+    assert successor.links[1].asked
+    assert successor.init().error_code == ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-def test_a_loaded_id_is_as_it_was_stored(world: World) -> None:
+def test_a_loaded_id_equals_the_stored_id(world: World) -> None:
     open_transaction(world, A, B)
     before = world.transaction().values
     world.coordinator.on_resign(0)
@@ -353,7 +353,7 @@ def test_describe_and_list(world: World) -> None:
     assert listed(duration_filter=1_000) == ["u"]
 
 
-def test_loaded_state_counts_for_no_answer_before_it_is_committed(world: World) -> None:
+def test_loaded_state_affects_no_answer_before_it_is_committed(world: World) -> None:
     """A second failover may still lose the record: then nobody would end the transaction of a partition in it."""
     producer = world.producer()
     world.logs.hold = True
@@ -405,7 +405,7 @@ def test_late_step_ends_with_the_leadership(world: World) -> None:
     assert world.transaction().pending is None
 
 
-def test_id_whose_removal_is_committed_late_is_gone(world: World) -> None:
+def test_an_id_is_gone_even_if_its_removal_is_committed_late(world: World) -> None:
     producer = world.producer()
     world.logs.hold = True
     world.time.advance(world.config.id_expiration_ms + world.config.removal_interval_ms)

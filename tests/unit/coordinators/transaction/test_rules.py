@@ -149,7 +149,7 @@ def test_init_replaces_an_exhausted_producer_id(state: State, epoch: int) -> Non
 
 @pytest.mark.parametrize("state", STORED)
 @pytest.mark.parametrize("pending", [EMPTY, ONGOING, PC, PA, CC, CA, DEAD])
-def test_init_during_a_write_is_told_to_come_again(state: State, pending: State) -> None:
+def test_init_during_a_write_gets_concurrent_transactions(state: State, pending: State) -> None:
     assert initialize(transaction(state, pending=pending), Producer(OLD_ID, 1)) is CONC
 
 
@@ -227,7 +227,7 @@ def test_adding_to_an_open_transaction_keeps_its_start() -> None:
     assert (step.state, step.partitions, step.start_ms, step.update_ms) == (ONGOING, {A, B}, 5, NOW)
 
 
-def test_adding_what_is_there_writes_nothing() -> None:
+def test_adding_present_partitions_writes_nothing() -> None:
     assert add(transaction(ONGOING), partitions=(A,)) == Settled(ID, EPOCH)
     assert isinstance(add(transaction(EMPTY), partitions=()), Values)
 
@@ -328,7 +328,9 @@ SAME = Settled(ID, EPOCH)
         (CA, False, CURRENT, PA),
     ],
 )
-def test_end_of_a_client_whose_epoch_is_bumped(state: State, commit: bool, epoch: int, found: Any) -> None:
+def test_ending_a_transaction_bumps_the_epoch_of_newer_clients(
+    state: State, commit: bool, epoch: int, found: Any
+) -> None:
     step = end_with_bump(transaction(state, client_version=2), commit=commit, epoch=epoch)
     assert (step.state if isinstance(step, Values) else step) == found
     assert end_with_bump(transaction(state, client_version=2), commit=commit, epoch=NEWER) is PF

@@ -188,7 +188,7 @@ def test_records_that_recovery_truncates_stay_away_after_a_clean_stop(seed: int)
 
 
 def test_segments_never_overlap() -> None:
-    """Records that an undone truncation had removed reached into the next segment, whose records were not found."""
+    """An undone truncation brought back records that overlap the next segment, so reads missed its records."""
     world = LogWorld()
     log = world.open(COMPACTED)
     for number in range(30):

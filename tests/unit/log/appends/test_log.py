@@ -76,7 +76,7 @@ def test_a_batch_with_a_changed_byte_is_refused(position: int) -> None:
     assert log.end_offset == 0
 
 
-def test_old_formats_are_refused_by_code() -> None:
+def test_old_formats_are_refused_with_an_error_code() -> None:
     data = bytearray(batch(b"hello"))
     data[16] = 1
     with refused(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT):

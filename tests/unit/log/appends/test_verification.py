@@ -77,7 +77,7 @@ def test_first_batch_of_a_transaction_without_a_guard_is_unverified(rig: Rig) ->
     assert caught.value.code is ErrorCode.INVALID_TXN_STATE
 
 
-def test_guard_admits_the_first_batch_and_later_ones_need_none(rig: Rig) -> None:
+def test_a_guard_admits_the_first_batch_and_later_batches_need_no_guard(rig: Rig) -> None:
     rig.append(header(0), rig.verify())
     assert rig.producers.has_open(PID, 0)
     rig.append(header(1))
@@ -85,7 +85,7 @@ def test_guard_admits_the_first_batch_and_later_ones_need_none(rig: Rig) -> None
     assert rig.end == 3
 
 
-def test_guard_is_used_up_by_the_first_batch(rig: Rig) -> None:
+def test_the_first_batch_uses_the_guard_up(rig: Rig) -> None:
     guard = rig.verify()
     rig.append(header(0), guard)
     rig.end_transaction()
@@ -113,7 +113,7 @@ def test_repeated_batch_is_recognized_after_its_transaction_without_a_guard(rig:
     assert (known.first_offset, known.last_offset) == (0, 2)
 
 
-def test_batches_behind_the_first_unverified_one_must_not_come_before_it(rig: Rig) -> None:
+def test_later_batches_do_not_overtake_the_first_unverified_batch(rig: Rig) -> None:
     guard = rig.verify(5)
     assert rig.verify(6) is guard
     assert rig.refused(header(6), guard) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

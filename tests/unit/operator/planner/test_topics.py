@@ -116,7 +116,7 @@ def test_replicas_are_left_to_the_planner() -> None:
 
 
 def test_of_two_resources_the_owner_of_the_topic_keeps_it() -> None:
-    """A new resource whose name sorts first took over the topic of an older one, with its configuration."""
+    """A new resource with a name that sorts first took over the topic of an older resource, and its configuration."""
     late = replace(WISH, resource="a", uid="v", topic_id="", created="2026-02-01T00:00:00Z", config={})
     plan = _plan(late, replace(WISH, created="2026-03-01T00:00:00Z"))
     assert (plan.states["t"].ready, plan.states["a"].reason) == (True, "TopicTaken")

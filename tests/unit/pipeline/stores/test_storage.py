@@ -24,7 +24,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_written_file_is_durable_with_all_of_its_folders(tmp_path: Path, synced: list[str]) -> None:
-    """A transaction could name a data file whose directory entry was lost with the power."""
+    """A transaction could name a data file that a power loss had removed from its directory."""
     root = tmp_path / "lake" / "t"
     folder = Folder(root)
     folder.write("a=1/b=2/x.parquet", b"x")

@@ -376,7 +376,7 @@ def test_each_writer_of_a_parquet_table_has_its_own_state(tmp_path: Path) -> Non
 
 
 def test_the_log_of_a_parquet_table_is_trimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its length is that of two checkpoints; a reader that paused for longer begins at the newest."""
+    """It spans two checkpoints; a reader that paused for longer begins at the newest checkpoint."""
     monkeypatch.setattr(parquettable, "CHECKPOINT_EVERY", 5)
     table, late = ParquetTable(Folder(tmp_path), "a"), ParquetTable(Folder(tmp_path), "b")
     table.create(pa.schema([("n", pa.int64())]), [])

@@ -274,7 +274,7 @@ def test_an_event_without_a_position_has_none(source: dict[str, Any]) -> None:
 
 
 def test_a_transaction_unseen_by_the_snapshot_is_newer(tmp_path: Path) -> None:
-    """Its log position is before that of the snapshot, which saw the earlier row."""
+    """Its log position is before the position of the snapshot that saw the earlier row."""
     topic = Topic(table(tmp_path / "t", **BY_ID))
     topic.put((key(1), event("r", None, {"id": 1, "name": "old"}, lsn=1000)))
     topic.put((key(1), event("u", None, {"id": 1, "name": "new"}, lsn=900)))

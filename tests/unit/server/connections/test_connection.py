@@ -191,7 +191,7 @@ def test_a_second_answer_is_a_defect() -> None:
 
 
 def test_a_defect_under_a_request_without_answer_closes_the_connection() -> None:
-    """The client would take an answer as that of the next request."""
+    """The client would match the answer to its next request."""
 
     def handle(ctx: Any, message: Any) -> Any:
         raise RuntimeError("a defect")
