@@ -10,12 +10,12 @@ from typing import Any
 from kraft_local.folder import Folder, Memory
 from kraft_operator.apply import topics
 from kraft_operator.plan.model.record import Claim
-from kraft_operator.plan.topics import Declared, TopicState, plan_topics
+from kraft_operator.plan.topics import DeclaredTopics, TopicState, plan_topics
 from kraft_protocol.client.aio import Address, Client
 
 
 class LocalTopics:
-    """The `Keeper` of a local cluster. Resources have no uid; their names identify them."""
+    """The `TopicKeeper` of a local cluster. Resources have no uid; their names identify them."""
 
     def __init__(self, folder: Folder, memory: Memory, name: str, show: Callable[[str], None]) -> None:
         self._folder = folder
@@ -45,13 +45,13 @@ class LocalTopics:
         """Whether the cluster has KRaftTopics, or topics that are deleted with a former one."""
         return bool(self.resources or self.claims)
 
-    def declared(self) -> Declared:
+    def declared(self) -> DeclaredTopics:
         """The declared topics. All are valid, because an invalid file is refused."""
         return topics.declared(self.resources, self._name)[0]
 
     async def run(self, client: Client, broker: Address) -> bool:
         """Carry out a batch. Returns whether more work is due. Raises UnreachableError."""
-        one = topics.Pass(client, broker, self, self._memory.record.cluster_id)
+        one = topics.TopicPass(client, broker, self, self._memory.record.cluster_id)
         return await one.run(self.declared(), self.claims)
 
     async def lines(self, client: Client, broker: Address) -> list[str]:

@@ -38,7 +38,7 @@ Bootstrap = Callable[[str], str]
 
 
 class LocalUsers:
-    """The `Keeper` of a local cluster. Resources have no uid; their names and their users identify them."""
+    """The `UserKeeper` of a local cluster. Resources have no uid; their names and their users identify them."""
 
     def __init__(self, folder: Folder, memory: Memory, show: Callable[[str], None], bootstrap: Bootstrap) -> None:
         self._folder = folder

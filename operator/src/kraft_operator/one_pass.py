@@ -282,7 +282,7 @@ class Pass:
         await keeper.report_states(states)
         if not brokers or not (declared.desired_topics or claims):
             return bool(declared.desired_topics or claims)
-        one = by_topics.Pass(self.look.client, brokers[0], keeper, record.cluster_id)
+        one = by_topics.TopicPass(self.look.client, brokers[0], keeper, record.cluster_id)
         return await one.run(declared, claims)
 
     async def objects(

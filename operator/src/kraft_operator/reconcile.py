@@ -49,7 +49,7 @@ from kraft_operator.plan.model.situation import Situation, situation
 from kraft_operator.plan.model.wanted import Wanted
 from kraft_operator.plan.nodes.volumes import brokers_to_query
 from kraft_operator.plan.planner import plan
-from kraft_operator.plan.topics import Declared, TopicState, replicas_of
+from kraft_operator.plan.topics import DeclaredTopics, TopicState, replicas_of
 from kraft_operator.protocol import new_client
 from kraft_operator.report.status import document, status, version_of
 from kraft_operator.reporting import Reporter, now_text, objects_without_cluster
@@ -96,7 +96,7 @@ class _Rest:
     found: Found
     generation: int
     status: KRaftClusterStatus
-    declared: Declared
+    declared: DeclaredTopics
     topics: Mapping[str, TopicState]
     users: by_users.AtRest
     until: float

@@ -39,7 +39,7 @@ def server(server_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 class Users:
-    """The `Keeper` of a test: passwords and claims in memory."""
+    """The `UserKeeper` of a test: passwords and claims in memory."""
 
     def __init__(self, server: Secured) -> None:
         self.address = Address("127.0.0.1", server.target.port)

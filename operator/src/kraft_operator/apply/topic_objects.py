@@ -24,7 +24,7 @@ UNREPORTED: Final = frozenset({"Changing", "Creating", "ReplicasMove"})
 
 @dataclass(slots=True)
 class TopicObjects:
-    """The `Keeper` of one cluster on Kubernetes, for one pass."""
+    """The `TopicKeeper` of one cluster on Kubernetes, for one pass."""
 
     api: Api
     events: Events

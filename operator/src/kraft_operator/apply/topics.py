@@ -14,13 +14,13 @@ from kraft_operator.apply.declared import declarations, ready_status
 from kraft_operator.apply.kafka import altered
 from kraft_operator.plan.model.record import Claim
 from kraft_operator.plan.topics import (
-    Declared,
+    DeclaredTopics,
     DesiredTopic,
     TopicPlan,
     TopicSeen,
     TopicsSeen,
     TopicState,
-    Unread,
+    UnreadTopic,
     exists,
     plan_topics,
 )
@@ -44,7 +44,7 @@ A_REQUEST: Final = 500
 
 def declared(
     resources: Iterable[Mapping[str, Any]], cluster: str, claims: Iterable[Claim] = ()
-) -> tuple[Declared, dict[str, TopicState]]:
+) -> tuple[DeclaredTopics, dict[str, TopicState]]:
     """Read the KRaftTopics of a namespace for one cluster. Also returns the states of malformed resources.
 
     `resources` must be all KRaftTopics of the namespace, because a topic of a missing resource may be deleted.
@@ -56,9 +56,9 @@ def declared(
         name = one["metadata"]["name"]
         topic = str((one.get("spec") or {}).get("topicName") or name)
         states[name] = TopicState(False, "NotUnderstood", message)
-        unread.append(Unread(name, topic, one.get("status", {}).get("topicId", "")))
+        unread.append(UnreadTopic(name, topic, one.get("status", {}).get("topicId", "")))
     desired_topics = tuple(_desired(one, spec) for one, spec in found.desired)
-    return Declared(desired_topics, tuple(unread), found.there), states
+    return DeclaredTopics(desired_topics, tuple(unread), found.there), states
 
 
 def _desired(one: Mapping[str, Any], spec: KRaftTopicSpec) -> DesiredTopic:
@@ -190,7 +190,7 @@ async def carry_out(client: Client, broker: Address, plan: TopicPlan) -> Refusal
 
 
 async def steady(
-    client: Client, broker: Address, declared: Declared, claims: Mapping[str, Claim], cluster_id: str | None
+    client: Client, broker: Address, declared: DeclaredTopics, claims: Mapping[str, Claim], cluster_id: str | None
 ) -> Mapping[str, TopicState] | None:
     """The states of the resources; None if a batch is due or a claim changes. Raises UnreachableError."""
     names = sorted({*claims, *(desired.topic for desired in declared.desired_topics)})
@@ -198,7 +198,7 @@ async def steady(
     return None if plan.count or plan.claims != claims else plan.states
 
 
-class Keeper(Protocol):
+class TopicKeeper(Protocol):
     """Keeps claims between passes and reports states."""
 
     async def remember(self, claims: Mapping[str, Claim]) -> None:
@@ -214,15 +214,15 @@ class Keeper(Protocol):
         """Report topics that stay although their claims end."""
 
 
-class Pass(NamedTuple):
+class TopicPass(NamedTuple):
     """One observation of the topics, and one batch of changes."""
 
     client: Client
     broker: Address
-    keeper: Keeper
+    keeper: TopicKeeper
     cluster_id: str | None = None
 
-    async def run(self, declared: Declared, claims: Mapping[str, Claim]) -> bool:
+    async def run(self, declared: DeclaredTopics, claims: Mapping[str, Claim]) -> bool:
         """Observe, plan and carry out a batch. Returns whether another pass is due soon. Raises UnreachableError."""
         names = sorted({*claims, *(desired.topic for desired in declared.desired_topics)})
         plan = plan_topics(declared, await look(self.client, self.broker, names, self.cluster_id), claims)
@@ -243,7 +243,7 @@ class Pass(NamedTuple):
         return False
 
 
-def _before(declared: Declared, plan: TopicPlan, refused: Refusals) -> dict[str, TopicState]:
+def _before(declared: DeclaredTopics, plan: TopicPlan, refused: Refusals) -> dict[str, TopicState]:
     """States before the batch. The state of a changing topic is reported once the change was observed."""
     states = dict(plan.states) | _refused(declared, plan, refused)
     for desired in declared.desired_topics:
@@ -253,7 +253,7 @@ def _before(declared: Declared, plan: TopicPlan, refused: Refusals) -> dict[str,
     return states
 
 
-def _refused(declared: Declared, plan: TopicPlan, refused: Refusals) -> dict[str, TopicState]:
+def _refused(declared: DeclaredTopics, plan: TopicPlan, refused: Refusals) -> dict[str, TopicState]:
     states = {}
     for desired in declared.desired_topics:
         if desired.topic not in refused or plan.states[desired.resource].reason in {"TopicTaken", "InternalTopic"}:

@@ -58,7 +58,7 @@ class _ProblemError(Exception):
 
 @dataclass(slots=True)
 class UserObjects:
-    """The `Keeper` of one cluster on Kubernetes, for one pass."""
+    """The `UserKeeper` of one cluster on Kubernetes, for one pass."""
 
     api: Api
     events: Events

@@ -23,7 +23,7 @@ from kraft_operator.plan.users import (
     DeclaredUsers,
     DesiredUser,
     Owners,
-    Unread,
+    UnreadUser,
     UserPlan,
     UserState,
     names_of,
@@ -71,7 +71,7 @@ def declared(
     for one, message in found.malformed:
         name = one["metadata"]["name"]
         states[name] = UserState(False, "NotUnderstood", message)
-        unread.append(Unread(name, str((one.get("spec") or {}).get("userName") or name)))
+        unread.append(UnreadUser(name, str((one.get("spec") or {}).get("userName") or name)))
     desired_users = tuple(desired_of(one, spec) for one, spec in found.desired)
     names = frozenset({ANONYMOUS, *internal})
     return DeclaredUsers(desired_users, tuple(unread), found.there, names), states
@@ -116,7 +116,7 @@ def acls_of(rule: AclRule) -> Iterable[Acl]:
         )
 
 
-class Keeper(Protocol):
+class UserKeeper(Protocol):
     """Keeps claims and credentials between passes, and reports states."""
 
     async def remember(self, claims: Mapping[str, UserClaim]) -> None:
@@ -154,7 +154,7 @@ class UserPass(NamedTuple):
 
     client: Client
     broker: Address
-    keeper: Keeper
+    keeper: UserKeeper
 
     async def run(self, declared: DeclaredUsers, claims: Mapping[str, UserClaim]) -> tuple[bool, AtRest | None]:
         """Observe, plan and carry out a batch. Raises UnreachableError.

@@ -59,7 +59,7 @@ class DesiredTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadTopic:
     """A malformed resource; `topic` is the topic that it seems to mean."""
 
     resource: str
@@ -68,11 +68,11 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredTopics:
     """All KRaftTopics of the namespace, as far as they concern one cluster."""
 
     desired_topics: tuple[DesiredTopic, ...] = ()
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadTopic, ...] = ()
     there: frozenset[tuple[str, str]] = frozenset()
     """Name and uid of every existing resource, valid or not."""
 
@@ -147,7 +147,7 @@ class TopicPlan:
         return [*created, *grown, *changed, *(f"delete topic {topic}" for topic in self.delete)]
 
 
-def plan_topics(declared: Declared, seen: TopicsSeen, claims: Mapping[str, Claim]) -> TopicPlan:
+def plan_topics(declared: DeclaredTopics, seen: TopicsSeen, claims: Mapping[str, Claim]) -> TopicPlan:
     """Plan the next batch. `seen` must cover all declared and claimed topics."""
     plan = TopicPlan({})
     holders = _holders(plan, declared, seen, claims)
@@ -177,7 +177,7 @@ def replicas_of(desired_topics: Iterable[DesiredTopic]) -> dict[str, int]:
 
 
 def _holders(
-    plan: TopicPlan, declared: Declared, seen: TopicsSeen, claims: Mapping[str, Claim]
+    plan: TopicPlan, declared: DeclaredTopics, seen: TopicsSeen, claims: Mapping[str, Claim]
 ) -> dict[str, DesiredTopic]:
     """The owner of each topic. Other resources that name the topic get the state TopicTaken."""
     found: dict[str, DesiredTopic] = {}
@@ -216,7 +216,7 @@ def _may_have(desired: DesiredTopic, there: TopicSeen, claim: Claim | None) -> b
 # Deletion and changes
 
 
-def _ends(plan: TopicPlan, declared: Declared, claim: Claim, there: TopicSeen | None) -> None:
+def _ends(plan: TopicPlan, declared: DeclaredTopics, claim: Claim, there: TopicSeen | None) -> None:
     """Plan for a claim on a topic without an owner: delete the topic once the claiming resource is certainly gone."""
     if there is None or there.id != claim.id:
         return

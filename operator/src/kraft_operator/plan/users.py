@@ -78,7 +78,7 @@ class DesiredUser:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadUser:
     """A malformed resource; `user` is the user that it seems to mean."""
 
     resource: str
@@ -90,7 +90,7 @@ class DeclaredUsers:
     """All KRaftUsers of the namespace, as far as they concern one cluster."""
 
     desired_users: tuple[DesiredUser, ...] = ()
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadUser, ...] = ()
     there: frozenset[tuple[str, str]] = frozenset()
     """Name and uid of every existing resource, valid or not."""
     internal: frozenset[str] = frozenset({ANONYMOUS})

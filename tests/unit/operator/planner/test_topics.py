@@ -15,7 +15,7 @@ from kraft_operator.plan.topics import (
     BATCH_MAX,
     CLAIMS_MAX,
     INTERNAL,
-    Declared,
+    DeclaredTopics,
     DesiredTopic,
     TopicPlan,
     TopicSeen,
@@ -45,7 +45,7 @@ def _plan(
     **declared: Any,
 ) -> TopicPlan:
     seen = TopicsSeen({} if there is None else {"t": there})
-    return plan_topics(Declared(tuple(desired_topics), **declared), seen, claims or {})
+    return plan_topics(DeclaredTopics(tuple(desired_topics), **declared), seen, claims or {})
 
 
 def _resource(name: str, spec: dict[str, Any], uid: str = "u", **status: Any) -> dict[str, Any]:
@@ -146,12 +146,12 @@ def test_internal_topics_are_refused_even_for_adoption(topic: str) -> None:
     desired = replace(WISH, topic=topic, adopt=True, delete=True, config={}, managed=frozenset({"cleanup.policy"}))
     there = {topic: TopicSeen("id", 3, 2, {"cleanup.policy": "compact"})}
     claims = {topic: Claim(topic, "id", "t", "u")}
-    plan = plan_topics(Declared((desired,), there=frozenset({("t", "u")})), TopicsSeen(there), claims)
+    plan = plan_topics(DeclaredTopics((desired,), there=frozenset({("t", "u")})), TopicsSeen(there), claims)
     assert (plan.count, plan.states["t"].reason) == (0, "InternalTopic")
-    gone = plan_topics(Declared(), TopicsSeen(there), claims)
+    gone = plan_topics(DeclaredTopics(), TopicsSeen(there), claims)
     assert (gone.count, gone.claims) == (0, {}), "a claim of an older operator deletes nothing"
     internal = {"t": replace(THERE, internal=True)}
-    assert plan_topics(Declared((WISH,)), TopicsSeen(internal), {}).states["t"].reason == "InternalTopic"
+    assert plan_topics(DeclaredTopics((WISH,)), TopicsSeen(internal), {}).states["t"].reason == "InternalTopic"
 
 
 # When a topic is deleted
@@ -245,19 +245,19 @@ def test_a_topic_that_another_resource_wants_is_kept() -> None:
 def test_invisible_topics_are_neither_created_changed_nor_forgotten() -> None:
     """The operator took them as missing: it asked to create them, and forgot its claims."""
     seen = TopicsSeen({}, {"t": "the operator may not see the topic t"})
-    plan = plan_topics(Declared((replace(WISH, delete=True),)), seen, {"t": CLAIM})
+    plan = plan_topics(DeclaredTopics((replace(WISH, delete=True),)), seen, {"t": CLAIM})
     assert (plan.count, plan.claims, plan.states["t"].reason) == (0, {"t": CLAIM}, "NotVisible")
-    assert plan_topics(Declared(), seen, {"t": CLAIM}).claims == {"t": CLAIM}
+    assert plan_topics(DeclaredTopics(), seen, {"t": CLAIM}).claims == {"t": CLAIM}
 
 
 def test_batches_are_bounded() -> None:
     desired_topics = tuple(DesiredTopic(f"t{i}", f"t{i}", 1) for i in range(BATCH_MAX + 7))
-    plan = plan_topics(Declared(desired_topics), TopicsSeen(), {})
+    plan = plan_topics(DeclaredTopics(desired_topics), TopicsSeen(), {})
     assert plan.count == BATCH_MAX
     made = {desired.topic for desired in plan.create}
     after = tuple(replace(desired, creating=desired.topic in made) for desired in desired_topics)
     seen = {topic: TopicSeen("id", 1, 1) for topic in made}
-    assert plan_topics(Declared(after), TopicsSeen(seen), {}).count == 7
+    assert plan_topics(DeclaredTopics(after), TopicsSeen(seen), {}).count == 7
 
 
 def test_owned_topics_are_limited_to_the_room_in_a_status() -> None:
@@ -265,11 +265,12 @@ def test_owned_topics_are_limited_to_the_room_in_a_status() -> None:
     claims = {f"t{i}": Claim(f"t{i}", "id", f"t{i}") for i in range(CLAIMS_MAX)}
     seen = {topic: TopicSeen("id", 1, 1) for topic in (*claims, "more")}
     desired_topics = [DesiredTopic(topic, topic, 1, delete=True, topic_id="id") for topic in seen]
-    plan = plan_topics(Declared(tuple(desired_topics)), TopicsSeen(seen), claims)
+    plan = plan_topics(DeclaredTopics(tuple(desired_topics)), TopicsSeen(seen), claims)
     assert plan.claims == claims
     assert [(name, one.reason) for name, one in plan.states.items() if not one.ready] == [("more", "TooManyOwned")]
     fewer = tuple(desired for desired in desired_topics if desired.topic != "t7")
-    assert "more" not in plan_topics(Declared(fewer), TopicsSeen(seen), claims).claims, "t7 is still to be deleted"
+    claimed = plan_topics(DeclaredTopics(fewer), TopicsSeen(seen), claims).claims
+    assert "more" not in claimed, "t7 is still to be deleted"
 
 
 # On a cluster
@@ -308,7 +309,7 @@ class Operator:
             self.resources = [_resource(name, spec, **self.statuses.get(name, {})) for name, spec in specs.items()]
             declared, states = topics.declared(self.resources, "c", self.claims.values())
             asyncio.run(self.report_states(states))
-            again = asyncio.run(topics.Pass(self.client, Address("b1", 1), self).run(declared, self.claims))
+            again = asyncio.run(topics.TopicPass(self.client, Address("b1", 1), self).run(declared, self.claims))
             self.cluster.rest(500)
             if not again:
                 break

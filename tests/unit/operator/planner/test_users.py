@@ -22,7 +22,7 @@ from kraft_operator.plan.users import (
     Credential,
     DeclaredUsers,
     DesiredUser,
-    Unread,
+    UnreadUser,
     UserChange,
     UserPlan,
     UsersSeen,
@@ -141,7 +141,7 @@ def test_of_two_resources_for_one_user_the_owner_keeps_it_else_the_older_gets_it
 
 def test_a_user_of_a_malformed_resource_is_not_taken_over() -> None:
     second = replace(USER, resource="v", uid="v")
-    plan = _plan(second, unread=(Unread("u", "u"),), there=frozenset({("u", "uid")}))
+    plan = _plan(second, unread=(UnreadUser("u", "u"),), there=frozenset({("u", "uid")}))
     assert (plan.states["v"].reason, plan.count) == ("UserTaken", 0)
     assert plan.claims == {"u": CLAIM}
 
@@ -167,8 +167,8 @@ def test_what_the_claim_names_is_deleted_once_the_resource_is_gone() -> None:
     "declared",
     [
         {"there": frozenset({("u", "uid")})},
-        {"unread": (Unread("u", "elsewhere"),)},
-        {"unread": (Unread("other", "u"),)},
+        {"unread": (UnreadUser("u", "elsewhere"),)},
+        {"unread": (UnreadUser("other", "u"),)},
     ],
     ids=["exists", "malformed", "may mean it"],
 )
@@ -287,7 +287,7 @@ def test_a_malformed_resource_keeps_its_user(change: dict[str, Any]) -> None:
     found, states = users.declared([resource], "c", [CLAIM])
     assert states["u"].reason == "NotUnderstood"
     assert f"spec.{next(iter(change))}" in states["u"].message
-    assert found.unread == (Unread("u", "u"),)
+    assert found.unread == (UnreadUser("u", "u"),)
     assert plan_users(found, owners(found, SEEN, {"u": CLAIM}), SEEN, {"u": CLAIM}, {}).claims == {"u": CLAIM}
 
 
