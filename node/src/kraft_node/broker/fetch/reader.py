@@ -242,7 +242,7 @@ def _read(
 
 
 def _what_became_of(topic: str, index: int, replicas: ReplicaManager) -> ErrorCode:
-    """The answer for a topic id that no longer exists: checks the present leader of its name."""
+    """The error for a topic id that no longer exists, from the state of the partition that has its name now."""
     try:
         replicas.hosted(topic, index)
     except KafkaError as error:

@@ -306,7 +306,7 @@ class Futures:
         return log
 
     def forget(self, failed: LogDir) -> None:
-        """A directory has failed: its copies are useless."""
+        """Close and drop the copies in a directory that has failed."""
         for key, found in list(self._found.items()):
             if found.directory is failed:
                 if found.log is not None:

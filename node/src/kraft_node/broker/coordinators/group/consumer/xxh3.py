@@ -80,6 +80,7 @@ def _rotated(h: int, bits: int) -> int:
 
 
 def _short(data: bytes, length: int) -> int:
+    """The hash of at most 16 bytes. XXH3 has one formula each for 9 to 16, 4 to 8, 1 to 3, and no bytes."""
     if length > 8:
         low = _U64.unpack_from(data, 0)[0] ^ _secret64(24) ^ _secret64(32)
         high = _U64.unpack_from(data, length - 8)[0] ^ _secret64(40) ^ _secret64(48)
