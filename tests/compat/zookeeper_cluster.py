@@ -187,6 +187,8 @@ class OldCluster:
     controllers: int = 1
     ibp: str = "3.9"
     overrides: dict[str, str] = field(default_factory=dict)
+    is_prepared: bool = True
+    """Whether the brokers have the keys of a migration from the beginning."""
 
     def __post_init__(self) -> None:
         require_old_peer()
@@ -219,7 +221,8 @@ class OldCluster:
         self.zookeeper.start()
         for broker_id, port in self._broker_ports.items():
             values = {
-                **self.migrating,
+                **(self.migrating if self.is_prepared else {"zookeeper.connect": self.zookeeper.address}),
+                "listener.security.protocol.map": self.migrating["listener.security.protocol.map"],
                 "broker.id": str(broker_id),
                 "listeners": f"PLAINTEXT://127.0.0.1:{port}",
                 "inter.broker.protocol.version": self.ibp,
@@ -231,6 +234,8 @@ class OldCluster:
                 "group.initial.rebalance.delay.ms": "0",
                 **self.overrides,
             }
+            if not self.is_prepared:
+                values["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
             if broker_id == 1:
                 values["listeners"] += f",SASL_PLAINTEXT://127.0.0.1:{self.sasl_port}"
                 values["sasl.enabled.mechanisms"] = "SCRAM-SHA-256"

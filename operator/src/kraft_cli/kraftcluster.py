@@ -3,7 +3,7 @@
 kraftcluster up -f kraftcluster.yaml     until Ctrl-C; --detach leaves it running
 kraftcluster status | plan | logs | top | roll | replace | approve | pause | resume | hibernate | wake | skip
 kraftcluster user add | list | remove | rotate, client-config
-kraftcluster migrate status HOST:PORT...     of a cluster that comes from ZooKeeper
+kraftcluster migrate check | start | status | finalize | revert     a cluster that comes from ZooKeeper
 kraftcluster down [--wipe]
 """
 
@@ -23,7 +23,7 @@ from typing import Any, Final
 import click
 
 from kraft_cli.commands import named, output, shared, show
-from kraft_cli.migrate import migrate
+from kraft_cli.migration import migrate
 from kraft_cli.target import FAILED, NOT_THERE, REFUSED, WRONG, failure, wait_for
 from kraft_cli.users import users
 

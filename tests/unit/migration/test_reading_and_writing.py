@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraft_node.metadata.image import MetadataImage
-from kraft_node.migration.claim import ClaimError, ControllerClaim, claim, claimed_again, read_progress, undo
+from kraft_node.migration.claim import ClaimError, ControllerClaim, claim, claimed_again, read_progress, release, undo
 from kraft_node.migration.entities import Entities, ImageReader, changed, of_image
 from kraft_node.migration.passwords import PasswordEncoder
 from kraft_node.migration.reading import BATCH_RECORDS, MetadataReader
@@ -21,6 +21,7 @@ from kraft_protocol.wire.stored import (
     ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -231,3 +232,37 @@ def test_only_the_holder_undoes_a_claim() -> None:
     with pytest.raises(TransactionError):
         undo(servers.session(), former)
     assert isinstance(former, ControllerClaim)
+
+
+def test_a_producer_block_that_was_never_given_out_is_read_and_written() -> None:
+    servers = zookeeper()
+    servers.put("/latest_producer_id_block")  # as a controller of Kafka 3.9 makes it at its start
+    image = image_of(topic(1, "a"))
+    synchronized(servers, image)
+    assert "ProducerIdsRecord" not in {type(record).__name__ for batch in read(servers) for record in batch}
+    image.replay(ProducerIdsRecord(1, 1, 1000))
+    entities = changed(image.take_delta(), image)
+    session = servers.session()
+    writer = ZnodeWriter(session, claim(session, 3001, KRAFT_EPOCH, 0), PASSWORDS)
+    writer.write(ImageReader(image).wanted(entities), MigrationValue(3001, KRAFT_EPOCH, 11, KRAFT_EPOCH))
+    assert b'"block_end":"999"' in servers.data()["/latest_producer_id_block"]
+
+
+def test_a_released_zookeeper_is_left_to_its_brokers_once() -> None:
+    servers = zookeeper()
+    session = servers.session()
+    assert not release(session)
+    claim(session, 3001, KRAFT_EPOCH, 0)
+    assert release(session)
+    assert {"/controller", "/migration"} & servers.data().keys() == set()
+    assert not release(session)
+
+
+def test_a_release_leaves_a_broker_the_controller() -> None:
+    servers = zookeeper()
+    session = servers.session()
+    claim(session, 3001, KRAFT_EPOCH, 0)
+    servers.put("/controller", b'{"version":2,"brokerid":2,"timestamp":"1","kraftControllerEpoch":-1}')
+    assert release(session)
+    assert "/controller" in servers.data()
+    assert "/migration" not in servers.data()

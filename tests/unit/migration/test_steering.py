@@ -30,7 +30,7 @@ from tests.stopped_time import SeededRandom, StoppedTime
 
 INCREMENTAL, FULL = 1, 2
 CLAIM = ControllerClaim(7, 0, 0, MigrationValue())
-A, B = Uuid(b"a" * 16), Uuid(b"b" * 16)
+A, B, G = Uuid(b"a" * 16), Uuid(b"b" * 16), Uuid(b"g" * 16)
 RESPONSES = {4: LeaderAndIsrResponse, 5: StopReplicaResponse, 6: UpdateMetadataResponse}
 
 
@@ -239,3 +239,26 @@ def test_nothing_is_sent_after_the_end(world: World) -> None:
     world.commit(PartitionChangeRecord(partition_id=0, topic_id=A, isr=[1, 2]))
     world.time.advance(60_000)
     assert world.take(1) == []
+
+
+def test_everything_is_made_in_turns_and_later_changes_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraft_node.migration.steering.ROWS_AT_ONCE", 2)
+    world = World()
+    topics = {name: Uuid(name.encode() * 16) for name in "abcdef"}
+    world.commit(broker(1), *(TopicRecord(name, number) for name, number in topics.items()))
+    world.commit(*(partition(number, 0, 1) for number in topics.values()))
+    world.steering.begin(CLAIM)
+    assert world.waiting == [], "the loop has other work meanwhile"
+    assert world.steering.waiting == [1]
+    world.commit(RemoveTopicRecord(topics["a"]), RemoveTopicRecord(topics["f"]))
+    world.commit(TopicRecord("g", G), partition(G, 0, 1), PartitionChangeRecord(0, topics["b"], isr=[1], leader=1))
+    world.time.advance(1)
+    world.answer()
+    full, leaders, stop, new, update = world.take(1)
+    assert [request.type for request in (full, leaders, new, update)] == [FULL, FULL, INCREMENTAL, INCREMENTAL]
+    assert [topic.topic_name for topic in full.topic_states] == list("abcde")
+    assert [topic.topic_name for topic in leaders.topic_states] == list("abcde")
+    assert [topic.topic_name for topic in stop.topic_states] == ["a"]
+    assert {topic.topic_name for topic in new.topic_states} == {"g", "b"}
+    assert {topic.topic_name for topic in update.topic_states} == {"a", "f", "g", "b"}
+    assert world.steering.waiting == []

@@ -23,7 +23,7 @@ from kraft_node.cli.common import Parser, ToolError, program, read_config, run
 from kraft_protocol.ids import Uuid, random_uuid, uuid_text
 
 
-class _Random:
+class SystemRandom:
     """The operating system's random numbers as `base.env.Rng`."""
 
     def random_bytes(self, count: int) -> bytes:
@@ -34,7 +34,7 @@ class _Random:
 
 
 def new_uuid() -> Uuid:
-    return random_uuid(_Random())
+    return random_uuid(SystemRandom())
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -109,3 +109,23 @@ def undo(zookeeper: ZooKeeper, held: ControllerClaim) -> None:
     if controller is not None:
         operations.append(Delete(paths.CONTROLLER, controller.version))
     zookeeper.commit(operations)
+
+
+def release(zookeeper: ZooKeeper) -> bool:
+    """Give ZooKeeper back to its brokers after a migration began: the revert, once no KRaft controller runs.
+
+    Returns False if ZooKeeper is not claimed. `/controller` stays if a broker is the controller. Raises
+    TransactionError if anything changed meanwhile: a controller still runs.
+    """
+    controller, epoch, migration = zookeeper.get([paths.CONTROLLER, paths.CONTROLLER_EPOCH, paths.MIGRATION])
+    operations: list[Operation] = []
+    if migration is not None:
+        operations.append(Delete(paths.MIGRATION, migration.version))
+    if controller is not None and read_controller(paths.CONTROLLER, controller.data).kraft_epoch >= 0:
+        operations.append(Delete(paths.CONTROLLER, controller.version))
+    if not operations:
+        return False
+    if epoch is not None:
+        operations.insert(0, Check(paths.CONTROLLER_EPOCH, epoch.version))
+    zookeeper.commit(operations)
+    return True

@@ -181,7 +181,7 @@ class MetadataReader:
 
     def _producer_ids(self) -> Iterator[Records]:
         (znode,) = self._zookeeper.get([paths.PRODUCER_IDS])
-        if znode is not None:
+        if znode is not None and znode.data:  # empty: no block was ever given out
             block = read_producer_block(paths.PRODUCER_IDS, znode.data)
             yield [ProducerIdsRecord(block.broker_id, NO_EPOCH, block.last + 1)]
 

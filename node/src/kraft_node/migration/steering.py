@@ -34,6 +34,8 @@ FULL: Final = 2
 LEADER_DURING_DELETION: Final = -2
 EPOCH_DURING_DELETION: Final = -2
 TIMEOUT_MS: Final = 30_000
+ROWS_AT_ONCE: Final = 500
+"""Partitions that are added to a full request in one turn of the loop."""
 PAUSE_FIRST_MS: Final = 100
 PAUSE_MAX_MS: Final = 5_000
 
@@ -142,13 +144,29 @@ class Steering:
         if steered.is_busy or not steered.is_due or not self._is_current(steered):
             return
         steered.is_busy = True
-        is_whole = steered.needs_all
-        requests = _Requests(self._image, self._node_id, self._listener, self._held, steered).made()
+        requests = _Requests(self._image, self._node_id, self._listener, self._held, steered)
+        if steered.needs_all:
+            self._send_all(steered, requests)
+            return
+        made = requests.made()
+        steered.needs_brokers = False
+        steered.changed, steered.deleted = {}, {}
+        self._send_next(steered, made)
+
+    def _send_all(self, steered: _Steered, requests: _Requests) -> None:
+        """Send everything; made in turns of the loop. Changes that come meanwhile are sent afterwards."""
         steered.needs_all = steered.needs_brokers = False
         steered.changed, steered.deleted = {}, {}
-        if is_whole:
-            log.info("broker gets all metadata id=%d epoch=%d", steered.id, steered.epoch)
-        self._send_next(steered, requests)
+        log.info("broker gets all metadata id=%d epoch=%d", steered.id, steered.epoch)
+        self._make_all(steered, requests, requests.parts())
+
+    def _make_all(self, steered: _Steered, requests: _Requests, parts: Iterator[None]) -> None:
+        if not self._is_current(steered):
+            return
+        for _ in parts:
+            self._env.scheduler.call_soon(self._make_all, steered, requests, parts)
+            return
+        self._send_next(steered, requests.all_made())
 
     def _is_current(self, steered: _Steered) -> bool:
         return self._held is not None and self._brokers.get(steered.id) is steered
@@ -216,6 +234,8 @@ class _Requests:
         self._steered = steered
         self._epoch = held.epoch
         self._live = {broker.id: broker for broker in image.brokers.values() if not broker.fenced}
+        self._all: tuple[list[Any], list[Any], set[int]] = ([], [], set())
+        """Of everything: states for UpdateMetadata and LeaderAndIsr, and the leaders of the latter."""
         self._header: dict[str, Any] = {
             "controller_id": node_id,
             "is_k_raft_controller": True,
@@ -223,19 +243,37 @@ class _Requests:
             "broker_epoch": steered.epoch,
         }
 
+    def parts(self) -> Iterator[None]:
+        """Make everything, as the image is when each topic's turn comes. Yields after `ROWS_AT_ONCE` partitions."""
+        self._steered.hosted = {}
+        updates, states, leaders = self._all
+        rows = 0
+        for topic_id in [topic.id for topic in self._image.topics]:
+            topic = self._image.topics.by_id(topic_id)
+            if topic is None:
+                continue  # deleted since the first turn
+            part = [(topic.name, topic_id, [*topic.partitions()])]
+            updates += self._updates(part)
+            states += self._states(part, leaders)
+            rows += len(part[0][2])
+            if rows >= ROWS_AT_ONCE:
+                rows = 0
+                yield
+
+    def all_made(self) -> list[Any]:
+        """The requests of `parts`. A broker that knows nothing must first learn who the controller is."""
+        updates, states, leaders = self._all
+        return [self._update_metadata(FULL, updates), self._leader_and_isr(FULL, states, leaders)]
+
     def made(self) -> list[Any]:
-        """In order. A broker that knows nothing must first learn who the controller is."""
-        steered = self._steered
-        if steered.needs_all:
-            steered.hosted = {}
-            topics = [(topic.name, topic.id, [*topic.partitions()]) for topic in self._image.topics]
-            return [self._update_metadata(FULL, topics), self._leader_and_isr(FULL, topics)]
+        """The requests about what has changed, in order."""
         topics = [*self._changed()]
         stops = self._stop_replica(topics)
-        leaders = self._leader_and_isr(INCREMENTAL, topics)
+        of_leaders: set[int] = set()
+        leaders = self._leader_and_isr(INCREMENTAL, self._states(topics, of_leaders), of_leaders)
         # Replicas of a deleted topic end before a topic of the same name begins.
         found: list[Any] = [one for one in (stops, leaders) if one.topic_states]
-        return [*found, self._update_metadata(INCREMENTAL, topics)]
+        return [*found, self._update_metadata(INCREMENTAL, [*self._deletions(), *self._updates(topics)])]
 
     def _changed(self) -> Iterator[tuple[str, Uuid, list[tuple[int, PartitionState]]]]:
         for topic_id, numbers in self._steered.changed.items():
@@ -244,20 +282,24 @@ class _Requests:
                 found = [(number, topic.partition(number)) for number in sorted(numbers)]
                 yield topic.name, topic_id, [(number, state) for number, state in found if state is not None]
 
-    def _update_metadata(self, kind: int, topics: list[Any]) -> UpdateMetadataRequest:
+    def _deletions(self) -> Iterator[Any]:
+        """They come first: a topic of the same name may have been created since."""
         of = UpdateMetadataRequest
-        states = []
-        # First: a topic of the same name may have been created since.
-        for topic_id, (name, count) in self._steered.deleted.items() if kind == INCREMENTAL else ():
+        for topic_id, (name, count) in self._steered.deleted.items():
             gone = [
                 of.UpdateMetadataPartitionState(
                     partition_index=number, controller_epoch=self._epoch, leader=LEADER_DURING_DELETION
                 )
                 for number in range(count)
             ]
-            states.append(of.UpdateMetadataTopicState(name, topic_id, gone))
-        for name, topic_id, rows in topics:
-            states.append(of.UpdateMetadataTopicState(name, topic_id, [*map(self._row, rows)]))
+            yield of.UpdateMetadataTopicState(name, topic_id, gone)
+
+    def _updates(self, topics: list[Any]) -> list[Any]:
+        of = UpdateMetadataRequest
+        return [of.UpdateMetadataTopicState(name, topic_id, [*map(self._row, rows)]) for name, topic_id, rows in topics]
+
+    def _update_metadata(self, kind: int, states: list[Any]) -> UpdateMetadataRequest:
+        of = UpdateMetadataRequest
         brokers = [
             of.UpdateMetadataBroker(
                 id=broker.id,
@@ -284,11 +326,11 @@ class _Requests:
             offline_replicas=[replica for replica in state.replicas if replica not in self._live],
         )
 
-    def _leader_and_isr(self, kind: int, topics: list[Any]) -> LeaderAndIsrRequest:
+    def _states(self, topics: list[Any], leaders: set[int]) -> list[Any]:
+        """The states of this broker's replicas; adds their leaders to `leaders`."""
         of = LeaderAndIsrRequest
         hosted = self._steered.hosted
         states = []
-        leaders = set()
         for name, topic_id, rows in topics:
             known = hosted.setdefault(topic_id, set())
             found = []
@@ -314,6 +356,10 @@ class _Requests:
                 leaders.add(state.leader)
             if found:
                 states.append(of.LeaderAndIsrTopicState(name, topic_id, found))
+        return states
+
+    def _leader_and_isr(self, kind: int, states: list[Any], leaders: set[int]) -> LeaderAndIsrRequest:
+        of = LeaderAndIsrRequest
         live = [self._live[leader] for leader in sorted(leaders) if leader in self._live]
         return of(**self._header, type=kind, topic_states=states, live_leaders=[*self._addresses(live)])
 

@@ -113,7 +113,7 @@ class ZnodeWriter:
         block = wanted.producer_block
         if block is not None:
             (znode,) = self._zookeeper.get([paths.PRODUCER_IDS])
-            if znode is None or read_producer_block(paths.PRODUCER_IDS, znode.data).last < block.last:
+            if znode is None or not znode.data or _last(znode) < block.last:
                 yield _put(paths.PRODUCER_IDS, znode, producer_block_data(block))
 
     # Topics
@@ -237,6 +237,10 @@ class ZnodeWriter:
         wanted = sorted(parents)
         missing = [path for path, znode in zip(wanted, self._zookeeper.get(wanted), strict=True) if znode is None]
         return [*map(Create, missing), *operations]
+
+
+def _last(block: Znode) -> int:
+    return read_producer_block(paths.PRODUCER_IDS, block.data).last
 
 
 def _put(path: str, znode: Znode | None, data: bytes) -> Operation:

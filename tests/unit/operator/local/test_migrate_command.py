@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from kraft_cli.kraftcluster import main
-from kraft_cli.migrate import summary
+from kraft_cli.migration.status import summary
 
 ACTIVE: dict[str, Any] = {
     "state": "MIGRATION_ACTIVE",
@@ -85,7 +85,7 @@ def test_without_an_answer_the_command_fails() -> None:
         ({"state": "MIGRATION_READY", "blockers": ["broker 1 is offline"]}, "remove what blocks"),
         ({"state": "MIGRATION_READY"}, "wait: the metadata"),
         ({"waitingBrokers": [2]}, "wait until all brokers"),
-        ({"state": "MIGRATION_FINISHED", "zookeeperBrokers": []}, "migration.enable=false"),
+        ({"state": "MIGRATION_FINISHED", "zookeeperBrokers": []}, "migrate finalize"),
         ({"state": "KRAFT"}, "nothing: remove"),
     ],
 )

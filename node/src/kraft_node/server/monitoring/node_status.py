@@ -17,7 +17,8 @@ def node_status(node: Node) -> str:
 
     `voters` are the configured voters (kraft.version 0), empty for a dynamic quorum. `topics` and `partitions` count
     the metadata up to `offset`, including objects that a client may not see; they are missing until the node has an
-    image. `migration` describes a controller that migrates from ZooKeeper.
+    image. `zkMigrationState` is the state in the metadata log (ZkMigrationStateRecord). `migration` describes a
+    controller that migrates from ZooKeeper.
     """
     config, raft = node.config, node.raft
     found: dict[str, Any] = {
@@ -31,6 +32,7 @@ def node_status(node: Node) -> str:
     if raft is not None and node.raft_started:
         topics = raft.image.topics
         found |= {"offset": raft.image.offset, "topics": len(topics), "partitions": topics.partition_count}
+        found["zkMigrationState"] = raft.image.zk_migration_state
     if node.migration is not None and raft is not None and node.raft_started:
         found["migration"] = node.migration.status()
     return json.dumps(found) + "\n"

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import http.client
 import json
+import sys
 import urllib.request
 from typing import Any, Final
 
 import click
 
 from kraft_cli.commands import output, show
-from kraft_cli.target import NOT_THERE, failure
+from kraft_cli.target import NOT_THERE, failure, pause
 
 ANSWER_S: Final = 5.0
 BYTES_MAX: Final = 1 << 20
+LOOK_S: Final = 1.0
+FINISHED: Final = 3
+"""POST_MIGRATION in the metadata log."""
 KEY: Final = "zookeeper.metadata.migration.enable"
 WORDS: Final = {
     "MIGRATION_READY": "the metadata is still in ZooKeeper",
@@ -26,26 +30,54 @@ WORDS: Final = {
 }
 
 
-def migrate(group: click.Group) -> None:
-    """Add the commands to `group`."""
+@click.command()
+@click.argument("addresses", nargs=-1, required=True, metavar="HOST:PORT...")
+@click.option("-w", "--watch", is_flag=True, help="follow the migration until it is finished, or Ctrl-C")
+@output
+def status(addresses: tuple[str, ...], watch: bool, output: str) -> None:
+    """Show the state of the migration. HOST:PORT is the `http.listener` of a controller: name all controllers."""
+    pages = {address: read_page(address) for address in addresses}
+    found = summary(pages)
+    if found["active"] is None and not any("problem" not in page for page in pages.values()):
+        problems = "; ".join(f"{address}: {page['problem']}" for address, page in pages.items())
+        raise failure(NOT_THERE, f"no controller answers: {problems}")
+    if watch:
+        _followed(addresses, found, output)
+    else:
+        _shown(found, output)
 
-    @group.group(name="migrate")
-    def commands() -> None:
-        """Follow the migration of a cluster from ZooKeeper."""
 
-    @commands.command()
-    @click.argument("addresses", nargs=-1, required=True, metavar="HOST:PORT...")
-    @output
-    def status(addresses: tuple[str, ...], output: str) -> None:
-        """Show the state of the migration. HOST:PORT is the `http.listener` of a controller: name all controllers."""
-        pages = {address: read_page(address) for address in addresses}
-        found = summary(pages)
-        if found["active"] is None and not any("problem" not in page for page in pages.values()):
-            problems = "; ".join(f"{address}: {page['problem']}" for address, page in pages.items())
-            raise failure(NOT_THERE, f"no controller answers: {problems}")
-        from rich.text import Text
+def _shown(found: dict[str, Any], output: str) -> None:
+    from rich.text import Text
 
-        show(found, Text("\n".join(lines(found))), output)
+    show(found, Text("\n".join(lines(found))), output)
+
+
+def _followed(addresses: tuple[str, ...], found: dict[str, Any], output: str) -> None:
+    """Show each change: on a terminal in place, else one after the other; as JSON one object a line."""
+    if output == "json" or not sys.stdout.isatty():
+        shown = None
+        while True:
+            if found != shown:
+                if output == "json":
+                    click.echo(json.dumps(found))
+                else:
+                    click.echo("\n".join([*lines(found), ""]))
+                shown = found
+            if found["isFinished"]:
+                return
+            pause(LOOK_S)
+            found = summary({address: read_page(address) for address in addresses})
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(Text(""), auto_refresh=False) as live:
+        while True:
+            live.update(Text("\n".join(lines(found))), refresh=True)
+            if found["isFinished"]:
+                return
+            pause(LOOK_S)
+            found = summary({address: read_page(address) for address in addresses})
 
 
 def read_page(address: str) -> dict[str, Any]:
@@ -65,12 +97,15 @@ def summary(pages: dict[str, dict[str, Any]]) -> dict[str, Any]:
     for address, page in pages.items():
         migration = page.get("migration")
         problem = page.get("problem")
-        if problem is None and migration is None:
+        if problem is None and migration is None and page.get("zkMigrationState") != FINISHED:
             problem = f"it does not migrate: {KEY} is not true there"
         nodes.append({"address": address, "node": page.get("nodeId"), "problem": problem})
         if migration and migration["isActive"]:
             active = {"node": page["nodeId"], **migration}
-    found: dict[str, Any] = {"active": active, "controllers": nodes}
+    is_finished = all("migration" not in page and page.get("zkMigrationState") == FINISHED for page in pages.values())
+    found: dict[str, Any] = {"active": active, "controllers": nodes, "isFinished": is_finished}
+    if is_finished:
+        return {**found, "next": "nothing: the migration is finished"}
     return {**found, "next": advice(active, nodes, any("problem" in page for page in pages.values()))}
 
 
@@ -90,9 +125,9 @@ def advice(active: dict[str, Any] | None, nodes: list[dict[str, Any]], some_are_
         if active["driver"] != "DUAL_WRITE" or active["waitingBrokers"]:
             return "wait until all brokers have received the metadata"
         brokers = ", ".join(map(str, active["zookeeperBrokers"]))
-        return f"restart the brokers {brokers} without ZooKeeper, one by one"
+        return f"restart the brokers {brokers} without ZooKeeper (broker-ID-kraft.properties), one by one"
     if active["state"] == "MIGRATION_FINISHED":
-        return f"set {KEY}=false on the controllers and restart them, one by one; after that there is no way back"
+        return f"kraftcluster migrate finalize: it sets {KEY}=false on the controllers; there is no way back"
     return f"nothing: remove {KEY} and the keys of ZooKeeper"
 
 
