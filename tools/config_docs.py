@@ -178,6 +178,10 @@ def own_section() -> str:
             "How long the controller tries to reach ZooKeeper before it tries again. Empty:"
             " `zookeeper.session.timeout.ms`"
         ),
+        "zookeeper.set.acl": (
+            "Whether the controller makes znodes that only it and the brokers may change; it must reach ZooKeeper"
+            " with a certificate of its own (`zookeeper.ssl.keystore.location`) with the brokers' name"
+        ),
         "zookeeper.ssl.client.enable": "Whether the controller reaches ZooKeeper over TLS",
         "zookeeper.ssl.truststore.location": "A PEM file with the authorities that sign ZooKeeper's certificates",
         "zookeeper.ssl.keystore.location": "A PEM file with the controller's certificate and key for ZooKeeper",

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kraft_node.cli import metadata_tree
 from kraft_node.migration import driver as driver_module
 from kraft_node.migration.tree import paths
 from kraft_node.testing.zookeeper import SimZooKeeper
@@ -306,3 +307,82 @@ def test_brokers_without_zookeeper_join_after_the_migration_only() -> None:
 
 def _is_active(machine: Any) -> bool:
     return machine.node is not None and machine.node.controller is not None and machine.node.controller.is_active
+
+
+@pytest.mark.parametrize("release", ["3.6-IV1", "3.6"])
+def test_before_controllers_register_they_are_asked_whether_they_are_ready(release: str) -> None:
+    """The metadata.versions of 3.6 have no registrations of controllers: ZkMigrationReady of ApiVersions counts."""
+    world = Migrating(release=release, per_machine={"c2": {KEY: "false"}})
+    assert world.cluster.image.metadata_level < 15
+    assert world.blockers() == [f"controller 3002 is not ready: set {KEY}=true there and restart it"]
+    world = Migrating(release=release)
+    world.register(1, 2, level=world.cluster.image.metadata_level)
+    world.beat(1, 2)
+    world.until_dual()
+    assert world.state == MIGRATION
+
+
+def test_without_transactions_of_metadata_there_is_no_migration() -> None:
+    """The draft begins with 3.4; Apache Kafka 3.9.2 and we need 3.6-IV1 to migrate all or nothing."""
+    assert "the migration needs 3.6-IV1 or later" in Migrating(release="3.5").blockers()[0]
+
+
+def test_a_broker_that_becomes_incompatible_is_listed_and_gets_no_requests() -> None:
+    world = Migrating()
+    world.migrate()
+    world.servers.put(f"{paths.BROKER_IDS}/7", b"{}")
+    for _ in range(6):
+        world.cluster.rest(5_000)
+        world.beat(1, 2)
+    (listed,) = world.driver.incompatible
+    assert listed.startswith("broker 7 has not registered here")
+    node: Any = world.cluster.active.node
+    assert node.migration.status()["incompatibleBrokers"] == [listed]
+    world.servers.remove(f"{paths.BROKER_IDS}/7")
+    for _ in range(4):
+        world.cluster.rest(5_000)
+        world.beat(1, 2)
+    assert world.driver.incompatible == []
+    world.cluster.rest(60_000)  # both are fenced now: no heartbeats
+    assert [one.partition(" is")[0] for one in world.driver.incompatible] == ["broker 1", "broker 2"]
+    assert node.migration.steering.waiting == []
+    assert world.register(1, incarnation=2) == [ErrorCode.NONE]
+    world.cluster.rest(100)
+    assert node.migration.steering.waiting == [1]
+
+
+def test_writes_to_zookeeper_and_waiting_changes_are_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Migrating()
+    world.migrate()
+    world.set_retention("1")
+    world.cluster.rest(1_000)
+    prefix = "kafka_controller_kafkacontroller_"
+    found = world.cluster.metrics(world.cluster.active.name)
+    assert found[prefix + "zkwritesnapshottimems_count"] == 1
+    assert found[prefix + "zkwritedeltatimems_count"] >= 1
+    assert found[prefix + "zookeeperblockingkraftmillis"] == 0
+    monkeypatch.setattr(driver_module, "LAG_RECORDS_MAX", 1)
+    world.servers.down = True
+    for value in ("2", "3", "4"):
+        world.set_retention(value)
+    world.cluster.rest(5_000)
+    assert world.cluster.metrics(world.cluster.active.name)[prefix + "zookeeperblockingkraftmillis"] >= 1_000
+    world.servers.down = False
+    world.cluster.rest(120_000)
+    assert world.cluster.metrics(world.cluster.active.name)[prefix + "zookeeperblockingkraftmillis"] == 0
+
+
+def test_the_metadata_shell_shows_the_migration_and_what_blocks_it() -> None:
+    def shown(world: Migrating) -> dict[str, Any]:
+        directory: Any = metadata_tree.root(world.cluster.image).child("migration")
+        return dict(directory.children())
+
+    world = Migrating(per_machine={"c2": {KEY: "false"}})
+    world.register(1)
+    found = shown(world)
+    assert (found["state"], found["recordedState"], found["brokersWithZooKeeper"]) == ("MIGRATION_READY", "2", "[1]")
+    assert "controller 3002 is not ready" in found["blockers"]
+    assert "broker 1 is fenced" in found["blockers"]
+    world = Migrating()
+    world.migrate()
+    assert (shown(world)["state"], shown(world)["blockers"]) == ("MIGRATION_ACTIVE", "")

@@ -115,7 +115,7 @@ def test_a_migration_has_the_defaults_of_kafka() -> None:
         "zookeeper.connect": "z:2181/kafka",
     }
     settings = zookeeper_settings(NodeConfig.parse(texts))
-    assert settings == ZooKeeperSettings("z:2181/kafka", 18_000, 18_000, False, None, None, None)
+    assert settings == ZooKeeperSettings("z:2181/kafka", 18_000, 18_000, False, None, None, None, False)
     assert (
         zookeeper_settings(
             NodeConfig.parse(

@@ -14,6 +14,9 @@ from kraft_node.base.config.describe import redacted
 from kraft_node.base.version import COMPATIBLE_KAFKA_VERSION, VERSION
 from kraft_node.metadata.features import METADATA_VERSION, metadata_version
 from kraft_node.metadata.image import MetadataImage
+from kraft_node.metadata.kinds.zk_migration import PRE_MIGRATION
+from kraft_node.migration.driver import visible_state
+from kraft_node.migration.gates import controller_blockers, registration_blockers
 from kraft_protocol.ids import Uuid, parse_uuid, uuid_text
 
 Node: TypeAlias = "Directory | str"
@@ -61,7 +64,25 @@ def root(image: MetadataImage) -> Directory:
     """The tree of an image."""
     return fixed(
         image=lambda: _image(image),
+        **({"migration": lambda: _migration(image)} if image.zk_migration_state else {}),
         local=lambda: fixed(commitId=lambda: f"kraftcluster-{VERSION}", version=lambda: COMPATIBLE_KAFKA_VERSION),
+    )
+
+
+def _migration(image: MetadataImage) -> Directory:
+    """The migration from ZooKeeper (KIP-866), as far as the metadata log knows it; not in Apache Kafka's shell.
+
+    `blockers`: controllers and registered brokers that are not ready. Only the active controller looks at ZooKeeper.
+    """
+    brokers = list(image.brokers.values())
+    controllers = [number for number, _ in image.controllers.items()]
+    blockers = [*controller_blockers(image, controllers, -1, dict), *registration_blockers(image)]
+    return fixed(
+        blockers=lambda: "\n".join(blockers if image.zk_migration_state == PRE_MIGRATION else []),
+        brokersWithZooKeeper=lambda: _list(one.id for one in brokers if one.is_migrating_zk_broker),
+        brokersWithoutZooKeeper=lambda: _list(one.id for one in brokers if not one.is_migrating_zk_broker),
+        recordedState=lambda: str(image.zk_migration_state),
+        state=lambda: visible_state(image).name,
     )
 
 

@@ -8,18 +8,19 @@ then fails at its next write, because the next controller's claim has raised the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from kraft_node.base.env import Env
+from kraft_node.base.histogram import Histogram
 from kraft_node.metadata.delta import MetadataDelta
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.kinds.zk_migration import MIGRATION, PRE_MIGRATION
 from kraft_node.migration.claim import ClaimError, ControllerClaim, claim, claimed_again, undo
 from kraft_node.migration.entities import Entities, ImageReader, changed, of_image
-from kraft_node.migration.gates import broker_blockers, controller_blockers, look
+from kraft_node.migration.gates import broker_blockers, controller_blockers, look, read_live, strangers
 from kraft_node.migration.passwords import PasswordEncoder
 from kraft_node.migration.reading import MetadataReader
 from kraft_node.migration.tree.values import MigrationValue, ZnodeError
@@ -40,6 +41,8 @@ PAUSE_MAX_MS: Final = 60_000
 ENTITIES_AT_ONCE: Final = 200
 LAG_RECORDS_MAX: Final = 10_000
 """The draft's bound: if ZooKeeper is further behind, the metadata log has to wait."""
+LOOK_MS: Final = 10_000
+"""How often ZooKeeper's list of brokers is compared with the registrations."""
 TRANSACTION_NAME: Final = "ZK Migration"
 
 
@@ -104,6 +107,9 @@ class BrokerLink(Protocol):
     def end(self) -> None:
         """Send nothing more."""
 
+    def exclude(self, broker_ids: Collection[int]) -> None:
+        """Send nothing to the present incarnations of these brokers, until they register again."""
+
 
 class _Job(NamedTuple):
     work: Callable[[], Any]
@@ -117,8 +123,10 @@ class _Pause(NamedTuple):
     delay_ms: int
 
 
-class _Change:
-    """The image changes."""
+class _Change(NamedTuple):
+    """The image changes, or this time passes."""
+
+    within_ms: int
 
 
 _Wait: TypeAlias = _Job | _Append | _Pause | _Change
@@ -139,7 +147,9 @@ class MigrationDriver:
         connect: Connect,
         voters: Callable[[], Collection[int]],
         secret: str | None,
+        ready: Callable[[], Mapping[int, bool]] = dict,
     ) -> None:
+        """`ready` asks the voters whether they migrate, for the next call, and returns their last answers."""
         self._env = env
         self._node_id = node_id
         self._cluster_id = cluster_id
@@ -148,6 +158,7 @@ class MigrationDriver:
         self._brokers = brokers
         self._connect = connect
         self._voters = voters
+        self._ready = ready
         self._passwords = PasswordEncoder(secret, env.rng)
         self.state = DriverState.UNINITIALIZED
         self.blockers: list[str] = []
@@ -156,6 +167,15 @@ class MigrationDriver:
         """How many records of ZooKeeper are in the transaction."""
         self.written_offset = -1
         """ZooKeeper has every change up to this offset."""
+        self.incompatible: list[str] = []
+        """Brokers that came to ZooKeeper after the start of the migration and cannot take part, with reasons."""
+        self.delta_ms = Histogram()
+        """Durations of writes of changes to ZooKeeper."""
+        self.snapshot_ms = Histogram()
+        """Durations of writes of the whole image to ZooKeeper."""
+        self._blocked_since_ms: int | None = None
+        self._strangers: dict[int, str] = {}
+        self._looked_ms = 0
         self._kraft_epoch = -1
         self._life_now: _Life | None = None
         self._turn = 0
@@ -187,12 +207,16 @@ class MigrationDriver:
         self._dirty = Entities()
         self._enter(DriverState.INACTIVE)
         self.blockers = []
+        self.incompatible = []
+        self._strangers = {}
+        self._blocked_since_ms = None
 
     def moved(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Committed metadata has changed."""
         if self._life_now is None:
             return
         self._dirty.update(of_image(image) if delta.is_snapshot else changed(delta, image))
+        self._note_blocking()
         if self._waits_for_change:
             self._waits_for_change = False
             self._resume(None)
@@ -212,6 +236,18 @@ class MigrationDriver:
     def blocks_writes(self) -> bool:
         """Whether the controller must not append administrative changes now."""
         return self._image.zk_migration_state == PRE_MIGRATION or self.lag > LAG_RECORDS_MAX
+
+    @property
+    def blocking_ms(self) -> int:
+        """Since when changes wait for ZooKeeper, in milliseconds; 0: they do not wait."""
+        since_ms = self._blocked_since_ms
+        return 0 if since_ms is None else max(1, self._env.clock.monotonic_ms() - since_ms)
+
+    def _note_blocking(self) -> None:
+        if self.lag <= LAG_RECORDS_MAX:
+            self._blocked_since_ms = None
+        elif self._blocked_since_ms is None:
+            self._blocked_since_ms = self._env.clock.monotonic_ms()
 
     # The generator's machinery
 
@@ -235,9 +271,11 @@ class MigrationDriver:
             self._env.scheduler.call_later(wait.delay_ms, going_on, None)
         else:
             self._waits_for_change = True
+            self._env.scheduler.call_later(wait.within_ms, going_on, None)
 
     def _go_on(self, turn: int, result: Any) -> None:
         if turn == self._turn and self._life_now is not None:
+            self._waits_for_change = False
             self._resume(result)
 
     def _enter(self, state: DriverState) -> None:
@@ -309,7 +347,7 @@ class MigrationDriver:
 
     def _controllers_ready(self) -> _Life:
         yield from ()
-        return [*controller_blockers(self._image, self._voters())]
+        return [*controller_blockers(self._image, self._voters(), self._node_id, self._ready)]
 
     def _brokers_ready(self) -> _Life:
         view = yield from self._in_session(look)
@@ -396,7 +434,7 @@ class MigrationDriver:
         reached, self._dirty = self._position(), Entities()
         entities = of_image(self._image)
         entities.update((yield from self._patiently(lambda writer: writer.existing())))
-        yield from self._write(entities, reached)
+        yield from self._timed(self.snapshot_ms, self._write(entities, reached))
         assert self._claim is not None, "law: only the holder of a claim writes"
         self._enter(DriverState.KRAFT_CONTROLLER_TO_BROKER_COMM)
         self._brokers.begin(self._claim)
@@ -405,10 +443,39 @@ class MigrationDriver:
             reached, entities = self._position(), self._dirty
             self._dirty = Entities()
             if entities:
-                yield from self._write(entities, reached)
+                yield from self._timed(self.delta_ms, self._write(entities, reached))
             else:
                 self.written_offset = reached.offset
-                yield _Change()
+                self._note_blocking()
+                yield from self._look_for_strangers()
+                if not self._dirty:
+                    yield _Change(LOOK_MS)
+
+    def _timed(self, histogram: Histogram, work: _Life) -> _Life:
+        begun_ms = self._env.clock.monotonic_ms()
+        yield from work
+        histogram.observe(self._env.clock.monotonic_ms() - begun_ms)
+
+    def _look_for_strangers(self) -> _Life:
+        """List brokers that use ZooKeeper and are not registered here: they get no requests."""
+        now_ms = self._env.clock.monotonic_ms()
+        if now_ms - self._looked_ms < LOOK_MS:
+            return
+        self._looked_ms = now_ms
+        try:
+            live = yield from self._in_session(read_live)
+        except NoAnswerError as e:
+            log.info("brokers in ZooKeeper are not known now error=%s", e)
+            return
+        before, self._strangers = self._strangers, strangers(self._image, live)
+        # One look is not enough: a broker that has just started has not registered yet.
+        kept = {broker: reason for broker, reason in self._strangers.items() if broker in before}
+        found = [f"broker {broker} {reason}" for broker, reason in sorted(kept.items())]
+        for one in found:
+            if one not in self.incompatible:
+                log.warning("broker cannot take part in the migration and gets no requests reason=%s", one)
+        self.incompatible = found
+        self._brokers.exclude(kept)
 
     def _position(self) -> MigrationValue:
         return MigrationValue(self._node_id, self._kraft_epoch, self._image.offset, self._image.epoch)
@@ -419,6 +486,7 @@ class MigrationDriver:
         for index, part in enumerate(parts):
             yield from self._patiently(self._writes(part, reached if index == len(parts) - 1 else None))
         self.written_offset = reached.offset
+        self._note_blocking()
 
     def _writes(self, part: Entities, reached: MigrationValue | None) -> Callable[[ZnodeWriter], int]:
         wanted = ImageReader(self._image).wanted(part)

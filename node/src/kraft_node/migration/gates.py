@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kraft_node.metadata.features import (
     CONTROLLER_REGISTRATION_SUPPORTED,
+    METADATA_TRANSACTIONS_SUPPORTED,
     METADATA_VERSION,
     SUPPORTED_RANGES,
     metadata_version,
@@ -55,12 +56,17 @@ def look(zookeeper: ZooKeeper) -> ZooKeeperView:
     )
 
 
-def controller_blockers(image: MetadataImage, voters: Collection[int]) -> Iterator[str]:
-    """Why the quorum is not ready."""
+def controller_blockers(
+    image: MetadataImage, voters: Collection[int], own_id: int, ready: Callable[[], Mapping[int, bool]]
+) -> Iterator[str]:
+    """Why the quorum is not ready. `ready`: the voters' answers to ApiVersions, asked before controllers register."""
     level = image.metadata_level
-    if level < CONTROLLER_REGISTRATION_SUPPORTED:
-        needed = metadata_version(CONTROLLER_REGISTRATION_SUPPORTED).name
-        yield f"metadata.version is {metadata_version(level).name}; the migration needs {needed} or later"
+    if level < METADATA_TRANSACTIONS_SUPPORTED:
+        needed = metadata_version(METADATA_TRANSACTIONS_SUPPORTED).name
+        yield (
+            f"metadata.version is {metadata_version(level).name}; the migration needs {needed} or later: raise "
+            "inter.broker.protocol.version on the brokers, and format the controllers anew"
+        )
         return
     if level > LAST_OF_ZOOKEEPER:
         last = metadata_version(LAST_OF_ZOOKEEPER).name
@@ -68,12 +74,40 @@ def controller_blockers(image: MetadataImage, voters: Collection[int]) -> Iterat
             f"metadata.version is {metadata_version(level).name}; brokers with ZooKeeper know {last} at most: format "
             "the controllers anew with kafka-storage format --release-version 3.9"
         )
+    if level < CONTROLLER_REGISTRATION_SUPPORTED:
+        answers = ready()
+        for voter in sorted(set(voters) - {own_id}):
+            if voter not in answers:
+                yield f"controller {voter} has not answered: start it"
+            elif not answers[voter]:
+                yield f"controller {voter} is not ready: set {KEY}=true there and restart it"
+        return
     for voter in sorted(voters):
         registration = image.controllers.get(voter)
         if registration is None:
             yield f"controller {voter} has not registered: start it"
         elif not registration.zk_migration_ready:
             yield f"controller {voter} is not ready: set {KEY}=true there and restart it"
+
+
+def read_live(zookeeper: ZooKeeper) -> frozenset[int]:
+    """The brokers with a session; in ZooKeeper's lane."""
+    (ids,) = zookeeper.children([paths.BROKER_IDS])
+    return frozenset(int(name) for name in ids or () if name.isdigit())
+
+
+def strangers(image: MetadataImage, live: Collection[int]) -> dict[int, str]:
+    """Brokers with a session of ZooKeeper that are not, or not any more, brokers of the migration -> the reason."""
+    found = {}
+    for broker in live:
+        registration = image.brokers.get(broker)
+        if registration is None:
+            found[broker] = f"has not registered here: set {KEY}=true and controller.quorum.voters there"
+        elif not registration.is_migrating_zk_broker:
+            found[broker] = "is registered as a KRaft broker: its id is taken"
+        elif registration.fenced:
+            found[broker] = "is fenced: its settings or its version do not fit the migration any more"
+    return found
 
 
 def broker_blockers(image: MetadataImage, view: ZooKeeperView, cluster_id: str) -> Iterator[str]:
@@ -96,6 +130,16 @@ def _of_broker(image: MetadataImage, view: ZooKeeperView, broker: int) -> Iterat
         topics = ", ".join(view.assigned[broker]) or "a configuration"
         yield f"broker {broker} is offline but has {topics}: start it, or remove what it has"
         return
+    yield from _of_registration(image, broker)
+
+
+def registration_blockers(image: MetadataImage) -> Iterator[str]:
+    """Why registered brokers are not ready, without a look at ZooKeeper."""
+    for broker in [registration.id for registration in image.brokers.values()]:
+        yield from _of_registration(image, broker)
+
+
+def _of_registration(image: MetadataImage, broker: int) -> Iterator[str]:
     registration = image.brokers.get(broker)
     level, supported = image.metadata_level, SUPPORTED_RANGES[METADATA_VERSION]
     if registration is None:

@@ -9,7 +9,7 @@ gets none, and so stays out of the cluster.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, Protocol
 
 from kraft_node.base.env import Env
@@ -85,6 +85,8 @@ class Steering:
         self._peers = peers
         self._held: ControllerClaim | None = None
         self._brokers: dict[int, _Steered] = {}
+        self._excluded: set[tuple[int, int]] = set()
+        """(broker, epoch)."""
         self.failures = 0
         """Requests that failed or were refused."""
 
@@ -100,6 +102,7 @@ class Steering:
         """Send nothing more."""
         self._held = None
         self._brokers = {}
+        self._excluded = set()
 
     def moved(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Committed metadata has changed."""
@@ -118,6 +121,17 @@ class Steering:
                     steered.changed.setdefault(topic_id, set()).update(change.partitions)
         self._send_due()
 
+    def exclude(self, broker_ids: Collection[int]) -> None:
+        """Send nothing to the present incarnations of these brokers, until they register again or are unfenced."""
+        if self._held is None:
+            return
+        brokers = [self._image.brokers.get(one) for one in broker_ids]
+        before, self._excluded = self._excluded, {(one.id, one.epoch) for one in brokers if one is not None}
+        for broker_id, _ in before ^ self._excluded:
+            self._brokers.pop(broker_id, None)
+            self._follow(broker_id)
+        self._send_due()
+
     @property
     def waiting(self) -> list[int]:
         """The brokers that have not been told everything yet."""
@@ -126,7 +140,8 @@ class Steering:
     def _follow(self, broker_id: int) -> None:
         """Steer the broker if it uses ZooKeeper; a new incarnation knows nothing."""
         broker = self._image.brokers.get(broker_id)
-        if broker is None or not broker.is_migrating_zk_broker:
+        is_excluded = broker is not None and broker.fenced and (broker.id, broker.epoch) in self._excluded
+        if broker is None or is_excluded or not broker.is_migrating_zk_broker:
             if self._brokers.pop(broker_id, None) is not None:
                 log.info("broker is not steered any more id=%d", broker_id)
             return

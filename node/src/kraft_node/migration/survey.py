@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kraft_node.base.env import Rng
-from kraft_node.metadata.features import MIGRATION_SUPPORTED, metadata_version, parse_metadata_version
+from kraft_node.metadata.features import METADATA_TRANSACTIONS_SUPPORTED, metadata_version, parse_metadata_version
 from kraft_node.migration.gates import LAST_OF_ZOOKEEPER, ZooKeeperView, look
 from kraft_node.migration.passwords import MARK, PasswordEncoder
 from kraft_node.migration.reading import MetadataReader
@@ -188,9 +188,9 @@ def _of_broker(name: str, facts: BrokerFacts) -> Iterator[Finding]:
         reason = "it is older than Apache Kafka 3.4, or does not use ZooKeeper"
         yield Finding(BLOCKER, name, reason, "upgrade it to Apache Kafka 3.9")
         return
-    first, last = metadata_version(MIGRATION_SUPPORTED).name, metadata_version(LAST_OF_ZOOKEEPER).name
+    first, last = metadata_version(METADATA_TRANSACTIONS_SUPPORTED).name, metadata_version(LAST_OF_ZOOKEEPER).name
     level = level_of(facts)
-    if level is None or not MIGRATION_SUPPORTED <= level <= LAST_OF_ZOOKEEPER:
+    if level is None or not METADATA_TRANSACTIONS_SUPPORTED <= level <= LAST_OF_ZOOKEEPER:
         reason = f"{VERSION_KEY}={facts.configs.get(VERSION_KEY)} is not from {first} to {last}"
         yield Finding(BLOCKER, name, reason, f"set {VERSION_KEY} there, and restart it")
     if (facts.configs.get(MIGRATION_KEY) or "false").lower() != "true":

@@ -15,6 +15,7 @@ from kazoo import exceptions
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError, ZookeeperError
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from kraft_node.base.config.zookeeper import ZooKeeperSettings
 from kraft_node.migration.zookeeper import (
@@ -29,6 +30,8 @@ from kraft_node.migration.zookeeper import (
     Znode,
 )
 
+SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+"""Znodes with secrets."""
 AT_ONCE: Final = 1000
 """Requests that are sent before the first answer is awaited."""
 
@@ -36,8 +39,17 @@ AT_ONCE: Final = 1000
 class KazooSession:
     """One session with one of the servers of `zookeeper.connect` (`host:port,host:port/chroot`)."""
 
-    def __init__(self, servers: str, *, session_ms: int, connect_ms: int, tls: Mapping[str, Any] | None = None) -> None:
-        """`tls`: kazoo's options of TLS; None: without."""
+    def __init__(
+        self,
+        servers: str,
+        *,
+        session_ms: int,
+        connect_ms: int,
+        tls: Mapping[str, Any] | None = None,
+        sets_acls: bool = False,
+    ) -> None:
+        """`tls`: kazoo's options of TLS; None: without. `sets_acls`: znodes are made for this identity only."""
+        self._sets_acls = sets_acls
         self._answer_s = session_ms / 1000
         self._client = KazooClient(hosts=servers, timeout=session_ms / 1000, read_only=False, **(tls or {}))
         self._lost = False
@@ -81,7 +93,8 @@ class KazooSession:
             transaction = self._client.transaction()
             for one in operations:
                 if isinstance(one, Create):
-                    transaction.create(one.path, one.data, sequence=one.sequential)
+                    acl = acl_of(one.path) if self._sets_acls else None
+                    transaction.create(one.path, one.data, acl=acl, sequence=one.sequential)
                 elif isinstance(one, SetData):
                     transaction.set_data(one.path, one.data, one.version)
                 elif isinstance(one, Delete):
@@ -124,8 +137,19 @@ def kazoo_sessions(settings: ZooKeeperSettings) -> Connect:
         own = settings.own_certificate
         tls = {"use_ssl": True, "verify_certs": True, "ca": settings.trusted, "certfile": own, "keyfile": own}
     return partial(
-        KazooSession, settings.servers, session_ms=settings.session_ms, connect_ms=settings.connect_ms, tls=tls
+        KazooSession,
+        settings.servers,
+        session_ms=settings.session_ms,
+        connect_ms=settings.connect_ms,
+        tls=tls,
+        sets_acls=settings.sets_acls,
     )
+
+
+def acl_of(path: str) -> list[Any]:
+    """The ACL of a znode with `zookeeper.set.acl`, as Kafka's: its maker may do all; others may read no secrets."""
+    found = list(CREATOR_ALL_ACL)
+    return found if path.startswith(SENSITIVE) else [*found, *READ_ACL_UNSAFE]
 
 
 def _refused(operations: Sequence[Operation], results: Sequence[Any]) -> TransactionError | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.migration.driver import MigrationDriver, RecordsRefusedError, visible_state
 from kraft_node.migration.steering import Steering
 from kraft_node.server.channels.channel_pool import Channels, broker_address
 from kraft_node.server.monitoring.migration_metrics import migration_metrics
 from kraft_protocol.errors import KafkaError
+from kraft_protocol.wire.messages import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from kraft_node.base.config.zookeeper import ZooKeeperSettings
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from kraft_node.migration.zookeeper import Connect
     from kraft_node.server.node import Node
     from kraft_node.server.quorum.driver import RaftDriver
+
+
+ZK_MIGRATION_READY_VERSION: Final = 3
+"""The first version of ApiVersions with ZkMigrationReady."""
+ASK_MS: Final = 5_000
 
 
 class NodeMigration:
@@ -35,7 +41,10 @@ class NodeMigration:
         assert zookeeper is not None, "law: the process brings a client of ZooKeeper"
         env, config = node.env, node.config
         self.image = raft.image
+        self.clock = env.clock
         self._controller = controller
+        self._raft = raft
+        self._ready: dict[int, bool] = {}
         listener = config.inter_broker_listener_name
         self._channels = Channels(
             env,
@@ -55,6 +64,7 @@ class NodeMigration:
             zookeeper(settings),
             lambda: raft.voters.ids,
             settings.secret,
+            self._ask_controllers,
         )
         controller.migration.is_behind = lambda: self.driver.blocks_writes
         raft.loader.publishers += [self.driver.moved, self.steering.moved]
@@ -77,6 +87,20 @@ class NodeMigration:
     def _begun(self, epoch: int) -> None:
         if self._controller.epoch == epoch:
             self.driver.led(epoch)
+
+    def _ask_controllers(self) -> dict[int, bool]:
+        """Ask the voters whether they migrate (ZkMigrationReady). Returns their last answers."""
+        answers, self._ready = self._ready, {}
+        for voter in self._raft.voters.ids:
+            peer = self._raft.peers.channel(voter)
+            if peer is not None:
+                request = ApiVersionsRequest(client_software_name="kraftcluster", client_software_version="1")
+                peer.send(request, ZK_MIGRATION_READY_VERSION, partial(self._controller_answered, voter), ASK_MS)
+        return answers
+
+    def _controller_answered(self, voter: int, answer: Any) -> None:
+        if not isinstance(answer, BaseException) and not answer.error_code:
+            self._ready[voter] = answer.zk_migration_ready
 
     def close(self) -> None:
         """The node stops."""
@@ -103,4 +127,6 @@ class NodeMigration:
             "zookeeperBrokers": sorted(one.id for one in image.brokers.values() if one.is_migrating_zk_broker),
             "kraftBrokers": sorted(one.id for one in image.brokers.values() if not one.is_migrating_zk_broker),
             "waitingBrokers": self.steering.waiting,
+            "incompatibleBrokers": driver.incompatible,
+            "blockingMs": driver.blocking_ms,
         }

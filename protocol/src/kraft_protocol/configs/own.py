@@ -19,6 +19,7 @@ OWN_DEFAULTS: Final[dict[str, str]] = {
     "zookeeper.connect": "",
     "zookeeper.session.timeout.ms": "18000",
     "zookeeper.connection.timeout.ms": "",  # empty: the session's
+    "zookeeper.set.acl": "false",
     "zookeeper.ssl.client.enable": "false",
     "zookeeper.ssl.truststore.location": "",
     "zookeeper.ssl.keystore.location": "",

@@ -17,6 +17,7 @@ MIGRATION_KEY: Final = "zookeeper.metadata.migration.enable"
 CONNECT_KEY: Final = "zookeeper.connect"
 SESSION_KEY: Final = "zookeeper.session.timeout.ms"
 CONNECTION_KEY: Final = "zookeeper.connection.timeout.ms"
+ACL_KEY: Final = "zookeeper.set.acl"
 TLS_KEY: Final = "zookeeper.ssl.client.enable"
 TRUST_KEY: Final = "zookeeper.ssl.truststore.location"
 OWN_CERTIFICATE_KEY: Final = "zookeeper.ssl.keystore.location"
@@ -37,6 +38,8 @@ class ZooKeeperSettings(NamedTuple):
     own_certificate: str | None
     """A PEM file with the certificate and the key of this controller."""
     secret: str | None
+    sets_acls: bool
+    """Whether znodes are made with ACLs."""
 
 
 def migrates(config: NodeConfig) -> bool:
@@ -67,7 +70,19 @@ def zookeeper_settings(config: NodeConfig) -> ZooKeeperSettings | None:
         _text(config, TRUST_KEY),
         _text(config, OWN_CERTIFICATE_KEY),
         _text(config, SECRET_KEY),
+        _sets_acls(config),
     )
+
+
+def _sets_acls(config: NodeConfig) -> bool:
+    if not _boolean(config, ACL_KEY):
+        return False
+    if not _boolean(config, TLS_KEY) or _text(config, OWN_CERTIFICATE_KEY) is None:
+        raise ConfigError(
+            f"{ACL_KEY}=true needs {TLS_KEY}=true and {OWN_CERTIFICATE_KEY}: it is known by its certificate",
+            ACL_KEY,
+        )
+    return True
 
 
 def _text(config: NodeConfig, key: str) -> str | None:

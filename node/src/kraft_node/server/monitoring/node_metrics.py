@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.version import COMPATIBLE_KAFKA_VERSION, VERSION
 from kraft_node.metadata.features import METADATA_VERSION
+from kraft_node.metadata.kinds.zk_migration import MIGRATION
 from kraft_node.server.monitoring.security_metrics import labels_of, security_metrics
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ NO_LABELS: Final = ()
 
 def _one(name: str, value: float, kind: str = "gauge") -> Family:
     return name, kind, ((NO_LABELS, float(value)),)
+
+
+DUAL: Final = 2
+KRAFT: Final = 3
+"""MetadataType of KIP-866."""
 
 
 def _cleaner(cleaner: Cleaner, directories: Iterable[Directory], clock: Clock) -> Iterator[Family]:
@@ -197,6 +203,7 @@ class NodeMetrics:
             if partition.is_leader:
                 under += len(partition.isr) < partition.min_isr
                 at += len(partition.isr) == partition.min_isr
+        yield _one("kafka_server_kafkaserver_metadatatype", DUAL if image.zk_migration_state == MIGRATION else KRAFT)
         yield _one("kraft_broker_self_fenced", broker.fence.fenced)  # KIP-343
         yield _one("kraft_broker_self_fencings_total", broker.fence.times, "counter")
         prefix = "kafka_server_replicamanager_"

@@ -105,6 +105,10 @@ class RaftPeers:
         """Use these channels from now on."""
         self._find = find
 
+    def channel(self, node_id: int) -> Peer | None:
+        """The channel to another voter; None if its address is unknown."""
+        return self._find(node_id)
+
     def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
         """The address of the controller, if known."""
         index = FIRST_BOOTSTRAP_ID - node_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from kraft_node.metadata.image import MetadataImage
@@ -170,6 +170,10 @@ class Controller:
 
     def end(self) -> None:
         """Brokers get nothing more."""
+
+    def exclude(self, broker_ids: Collection[int]) -> None:
+        """Brokers of ZooKeeper that are not registered."""
+        assert set(broker_ids) <= set(BROKERS), "strangers: only brokers of ZooKeeper can be strangers"
 
     def crash(self) -> None:
         """End without goodbye: sessions expire later."""
