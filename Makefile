@@ -17,7 +17,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-bare test-random test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-groups sim-secured sim-transactions sim-operator sim-night planted planted-raft planted-migration planted-operator exhaustive bench bench-quick faults soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-random test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-groups sim-secured sim-transactions sim-operator sim-night planted planted-raft planted-migration planted-operator exhaustive bench bench-quick faults migration-faults soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -163,6 +163,12 @@ peers: $(VENV)/.dev ## fetch Apache Kafka (4.3.1, and 3.9.2 with ZooKeeper), Con
 
 faults: $(VENV)/.dev ## run real processes under real faults for MINUTES=n
 	$(BIN)/python -m tests.faults --minutes $(MINUTES)
+
+RUNS ?= 1
+SEED ?= 1
+migration-faults: $(VENV)/.dev ## migrate RUNS=n clusters of Apache Kafka 3.9.2 from ZooKeeper under faults, from SEED=n; needs Java
+	-@$(BIN)/python tools/peers.py install 3.9.2
+	$(BIN)/python -m tests.faults.migration --runs $(RUNS) --seed $(SEED)
 
 bench: $(VENV)/.dev peers ## measure our server beside Apache Kafka on this machine: two hours; bench-quick checks that every row works
 	$(BIN)/python -m bench run

@@ -47,7 +47,6 @@ CALLED_BY_LIBRARIES = {
 """Name -> what calls it."""
 
 DEAD = {
-    "read_broker": "kraftcluster migrate check",
     "gauges": "the metrics of the group coordinator",
     "fetch_version": "Kafka limits Fetch between brokers by metadata.version; compared with its table",
     "list_offsets_version": "Kafka limits ListOffsets between brokers by metadata.version; compared with its table",

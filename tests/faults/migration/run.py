@@ -1,0 +1,199 @@
+"""One migration of three real brokers under faults that a seed chooses, in each of its states.
+
+The parties: three brokers of Apache Kafka 3.9.2 that become ours, three controllers of ours, ZooKeeper. A party is
+killed (SIGKILL) and started again, or stopped (SIGSTOP) for longer or shorter than its session. Clients write, read,
+commit and open transactions all the time. At the end each acknowledged record exists once, aborted records do not, no
+acknowledged commit of an offset is lost, and Kafka's own tools describe the same as before the migration.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from tests.compat.members import wait_for
+from tests.compat.targets import Target
+from tests.compat.zookeeper_cluster import OldCluster, OurController
+from tests.faults.migration.workload import (
+    CLIENT,
+    PARTITIONS,
+    Follower,
+    IdempotentWriter,
+    TransactionalWriter,
+    committed_offsets,
+    read_all,
+)
+from tests.golden.migration.content import OVERRIDES, Admin, fill
+from tests.golden.migration.test_whole_migration import described
+
+SESSION_MS: Final = 6_000
+PAUSE_S: Final = (1.0, 10.0)
+STATE_S: Final = 300.0
+QUICK: Final = {
+    "zookeeper.session.timeout.ms": str(SESSION_MS),
+    "log.cleaner.dedupe.buffer.size": str(8 << 20),
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+
+
+class Migration:
+    """A run. `play` raises AssertionError if something was lost, or does not go on."""
+
+    def __init__(self, folder: Path, seed: int, faults: int) -> None:
+        self.rng = random.Random(seed)
+        self._faults = faults
+        self.done: Counter[str] = Counter()
+        """Fault -> how often."""
+        self.cluster = OldCluster(folder, brokers=3, controllers=3, overrides={**OVERRIDES, **QUICK})
+        self._clients: list[Any] = []
+
+    def summary(self) -> str:
+        return ", ".join(f"{count} {name}" for name, count in sorted(self.done.items()))
+
+    def play(self) -> None:
+        cluster = self.cluster
+        cluster.start()
+        with Admin(cluster.bootstrap) as admin:
+            for topic in (IdempotentWriter.topic, TransactionalWriter.topic):
+                admin.topic(topic, PARTITIONS, 3)
+            quotas = {"producer_byte_rate": 1e9, "consumer_byte_rate": 1e9, "request_percentage": 1e6}
+            admin.quota({"user": "ANONYMOUS", "client-id": CLIENT}, **quotas)
+        fill(cluster)
+        before = described(cluster)
+        writer, mover, follower = (
+            kind(cluster.bootstrap) for kind in (IdempotentWriter, TransactionalWriter, Follower)
+        )
+        self._clients = [writer, mover, follower]
+        for client in self._clients:
+            client.start()
+        self._state("brokers with ZooKeeper", ("broker", "zookeeper"))
+        cluster.start_our_controllers()
+        self._state("reading", ("controller", "zookeeper"), wait=False)
+        wait_for("the migration", self._is_dual, timeout_s=STATE_S)
+        self._state("dual write", ("controller", "broker", "zookeeper"))
+        order = [1, 2, 3]
+        self.rng.shuffle(order)
+        for broker in order:
+            cluster.restart_in_kraft(broker, ours=True)
+            wait_for("replicas in sync", self._in_sync, timeout_s=STATE_S)
+            self._state(f"broker {broker} is ours", ("controller", "broker", "zookeeper"))
+        wait_for("no broker with ZooKeeper", self._is_ready_to_end, timeout_s=STATE_S)
+        cluster.finalise()
+        self._state("finished", ("controller", "broker"))
+        for client in self._clients:
+            client.stop()
+        self._judge(before, writer, mover, follower)
+
+    def _judge(self, before: Any, writer: IdempotentWriter, mover: TransactionalWriter, follower: Follower) -> None:
+        bootstrap = self.cluster.bootstrap
+        found = read_all(bootstrap, writer.topic)
+        lost = [value for value in writer.acknowledged if not found[value]]
+        assert not lost, f"{len(lost)} acknowledged records are lost: {lost[:5]}"
+        twice = [value for value, count in found.items() if count > 1]
+        assert not twice, f"{len(twice)} records exist twice: {twice[:5]}"
+        moved = read_all(bootstrap, mover.topic)
+        assert not (mover.committed - moved.keys()), "committed transactions are lost"
+        assert not (mover.aborted & moved.keys()), "aborted transactions are visible"
+        assert set(moved.values()) <= {1}, "a transaction is visible twice"
+        numbers = Counter(value.partition(b"-")[0] for value in moved)
+        assert len(set(numbers.values())) == 1, f"half a transaction is visible: {numbers}"
+        offsets = committed_offsets(bootstrap)
+        assert all(offsets[number] >= offset for number, offset in follower.offsets.items()), (
+            offsets,
+            follower.offsets,
+        )
+        assert described(self.cluster) == before
+
+    # States
+
+    def _is_dual(self) -> bool:
+        found = self.cluster.migration()
+        return found.get("driver") == "DUAL_WRITE" and not found["waitingBrokers"] and not found["lagRecords"]
+
+    def _is_ready_to_end(self) -> bool:
+        return self._is_dual() and self.cluster.migration().get("state") == "MIGRATION_FINISHED"
+
+    def _in_sync(self) -> bool:
+        from kraft_node.cli.client import Client
+        from kraft_node.cli.common import ToolError
+        from kraft_protocol.wire.api import ApiKey
+        from kraft_protocol.wire.messages import MetadataRequest
+
+        try:
+            with Client("127.0.0.1", self.cluster.nodes[3].port) as client:
+                topics = client.request(ApiKey.METADATA, MetadataRequest(topics=None)).topics
+        except ToolError:
+            return False
+        return all(len(one.isr_nodes) == len(one.replica_nodes) for topic in topics for one in topic.partitions)
+
+    def _state(self, name: str, parties: tuple[str, ...], *, wait: bool = True) -> None:
+        """Faults in this state; then the clients go on."""
+        for _ in range(self._faults):
+            party, fault = self.rng.choice(parties), self.rng.choice(("killed", "stopped"))
+            print(f"  {name}: {party} {fault}", flush=True)
+            self._do(party, fault)
+            self.done[f"{party} {fault}"] += 1
+            if wait:
+                for client in self._clients:
+                    client.goes_on()
+                wait_for("replicas in sync", self._in_sync, timeout_s=STATE_S)
+
+    def _do(self, party: str, fault: str) -> None:
+        pause_s = self.rng.uniform(*PAUSE_S)
+        if party == "zookeeper":
+            server = self.cluster.zookeeper
+            assert server.process is not None
+            if fault == "stopped":
+                _stopped(server.process, pause_s)
+                return
+            server.stop()
+            time.sleep(pause_s)
+            server.start()
+            return
+        ids = (1, 2, 3) if party == "broker" else tuple(self.cluster.controller_ports)
+        node = self._chosen(ids)
+        assert node.process is not None
+        if fault == "stopped":
+            _stopped(node.process, pause_s)
+            return
+        node.kill()
+        time.sleep(pause_s / 3)
+        node.launch()
+        if party == "broker":
+            node.wait_ready()
+        else:
+            wait_for("the controller answers", partial(_answers, node), timeout_s=STATE_S)
+
+    def _chosen(self, ids: tuple[int, ...]) -> Target:
+        """One of these nodes; of the controllers, every second time the active one."""
+        nodes = [self.cluster.nodes[number] for number in ids]
+        active = [one for one in nodes if isinstance(one, OurController) and _is_active(one)]
+        return active[0] if active and self.rng.random() < 0.5 else self.rng.choice(nodes)
+
+    def stop(self) -> None:
+        """End all processes."""
+        self.cluster.stop()
+
+
+def _stopped(process: Any, pause_s: float) -> None:
+    process.send_signal(signal.SIGSTOP)
+    try:
+        time.sleep(pause_s)
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def _answers(node: Target) -> bool:
+    return isinstance(node, OurController) and bool(node.status())
+
+
+def _is_active(node: OurController) -> bool:
+    return "kafka_controller_kafkacontroller_activecontrollercount 1.0" in node.page("metrics")
