@@ -178,6 +178,8 @@ def test_a_migration_is_reverted_after_a_broker_was_replaced(operator: Operator)
     former = operator.broker
     former.stop()
     shutil.rmtree(former.data / "__cluster_metadata-0")
+    meta = former.data / "meta.properties"
+    meta.write_text(meta.read_text().replace("version=1", "version=0").replace("node.id", "broker.id"))
     operator.restart_broker(migrating)
     operator.migrated()
     assert operator.run("revert", *operator.pages, code=1, zookeeper=True)["step"] == "stop"

@@ -93,8 +93,9 @@ def due_before(pages: dict[str, dict[str, Any]]) -> Due | None:
     if migration["kraftBrokers"]:
         brokers = ", ".join(map(str, migration["kraftBrokers"]))
         text = (
-            f"stop the brokers {brokers} one by one, delete __cluster_metadata-0 in their directories, and start them "
-            "as brokers of Apache Kafka with broker-ID-migrating.properties; then run this again"
+            f"stop the brokers {brokers} one by one, delete __cluster_metadata-0 in their directories, set "
+            "version=0 and broker.id instead of node.id in their meta.properties, and start them as brokers of "
+            "Apache Kafka with broker-ID-migrating.properties; then run this again"
         )
         return Due("brokers", text)
     if migration["state"] != "MIGRATION_READY" and (migration["lagRecords"] or migration["driver"] != "DUAL_WRITE"):
