@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ CLIENT: Final = "faults"
 PROGRESS_S: Final = 300.0
 
 
-class _Client:
+class _Client(ABC):
     """A thread that works until it is stopped. `count` grows with its progress."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -50,8 +51,9 @@ class _Client:
                 self._ended.wait(0.5)
         self._close()
 
+    @abstractmethod
     def _once(self) -> None:
-        raise NotImplementedError
+        """One piece of work."""
 
     def _close(self) -> None:
         """End what is open."""

@@ -269,7 +269,7 @@ class _Requests:
                 continue  # deleted since the first turn
             part = [(topic.name, topic_id, [*topic.partitions()])]
             updates += self._updates(part)
-            states += self._states(part, leaders)
+            states += self._states(FULL, part, leaders)
             rows += len(part[0][2])
             if rows >= ROWS_AT_ONCE:
                 rows = 0
@@ -285,7 +285,7 @@ class _Requests:
         topics = [*self._changed()]
         stops = self._stop_replica(topics)
         of_leaders: set[int] = set()
-        leaders = self._leader_and_isr(INCREMENTAL, self._states(topics, of_leaders), of_leaders)
+        leaders = self._leader_and_isr(INCREMENTAL, self._states(INCREMENTAL, topics, of_leaders), of_leaders)
         # Replicas of a deleted topic end before a topic of the same name begins.
         found: list[Any] = [one for one in (stops, leaders) if one.topic_states]
         return [*found, self._update_metadata(INCREMENTAL, [*self._deletions(), *self._updates(topics)])]
@@ -341,7 +341,7 @@ class _Requests:
             offline_replicas=[replica for replica in state.replicas if replica not in self._live],
         )
 
-    def _states(self, topics: list[Any], leaders: set[int]) -> list[Any]:
+    def _states(self, kind: int, topics: list[Any], leaders: set[int]) -> list[Any]:
         """The states of this broker's replicas; adds their leaders to `leaders`."""
         of = LeaderAndIsrRequest
         hosted = self._steered.hosted
