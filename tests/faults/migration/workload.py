@@ -55,6 +55,7 @@ class _Client(ABC):
     def _once(self) -> None:
         """One piece of work."""
 
+    @abstractmethod
     def _close(self) -> None:
         """End what is open."""
 
