@@ -15,8 +15,8 @@ from kraft_node.base.version import COMPATIBLE_KAFKA_VERSION, VERSION
 from kraft_node.metadata.features import METADATA_VERSION, metadata_version
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.kinds.zk_migration import PRE_MIGRATION
-from kraft_node.migration.driver import visible_state
 from kraft_node.migration.gates import controller_blockers, registration_blockers
+from kraft_node.migration.states import visible_state
 from kraft_protocol.ids import Uuid, parse_uuid, uuid_text
 
 Node: TypeAlias = "Directory | str"

@@ -6,6 +6,7 @@
 - `claim` makes a KRaft controller the controller of ZooKeeper's brokers.
 - `gates` names what blocks a migration.
 - `entities` takes from an image what znodes should be, `writing` makes them so.
+- `states` has the states of release and draft.
 - `driver` is the life of an active controller that migrates: gates, claim, one transaction, writes to both worlds.
 - `steering` sends brokers that use ZooKeeper the requests of a controller of old.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from enum import IntEnum
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -23,6 +22,7 @@ from kraft_node.migration.entities import Entities, ImageReader, changed, of_ima
 from kraft_node.migration.gates import broker_blockers, controller_blockers, look, read_live, strangers
 from kraft_node.migration.passwords import PasswordEncoder
 from kraft_node.migration.reading import MetadataReader
+from kraft_node.migration.states import DriverState
 from kraft_node.migration.tree.values import MigrationValue, ZnodeError
 from kraft_node.migration.writing import ZnodeWriter
 from kraft_node.migration.zookeeper import Connect, NoAnswerError, TransactionError, ZooKeeper
@@ -51,41 +51,6 @@ class RecordsRefusedError(Exception):
 
 
 CALL_ERRORS: Final = (NoAnswerError, TransactionError, ClaimError, ZnodeError, RecordsRefusedError)
-
-
-class DriverState(IntEnum):
-    """The states of the release."""
-
-    UNINITIALIZED = 0
-    INACTIVE = 1
-    WAIT_FOR_CONTROLLER_QUORUM = 2
-    WAIT_FOR_BROKERS = 3
-    BECOME_CONTROLLER = 4
-    ZK_MIGRATION = 5
-    SYNC_KRAFT_TO_ZK = 6
-    KRAFT_CONTROLLER_TO_BROKER_COMM = 7
-    DUAL_WRITE = 8
-
-
-class VisibleState(IntEnum):
-    """The states of KIP-866's draft, for operators."""
-
-    ZOOKEEPER = 1
-    MIGRATION_ELIGIBLE = 2
-    MIGRATION_READY = 3
-    MIGRATION_ACTIVE = 4
-    MIGRATION_FINISHED = 5
-    KRAFT = 6
-
-
-def visible_state(image: MetadataImage) -> VisibleState:
-    """The state that a controller shows. The first two are those of a cluster without KRaft controllers."""
-    if image.zk_migration_state == PRE_MIGRATION:
-        return VisibleState.MIGRATION_READY
-    if image.zk_migration_state != MIGRATION:
-        return VisibleState.KRAFT
-    on_zookeeper = any(one.is_migrating_zk_broker for one in image.brokers.values())
-    return VisibleState.MIGRATION_ACTIVE if on_zookeeper else VisibleState.MIGRATION_FINISHED
 
 
 class MigrationLog(Protocol):

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.migration.driver import MigrationDriver, RecordsRefusedError, visible_state
+from kraft_node.migration.driver import MigrationDriver, RecordsRefusedError
+from kraft_node.migration.states import visible_state
 from kraft_node.migration.steering import Steering
 from kraft_node.server.channels.channel_pool import Channels, broker_address
 from kraft_node.server.monitoring.migration_metrics import migration_metrics

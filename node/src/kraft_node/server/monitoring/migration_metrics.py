@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kraft_node.metadata.kinds.zk_migration import MIGRATION
-from kraft_node.migration.driver import visible_state
+from kraft_node.migration.states import visible_state
 
 if TYPE_CHECKING:
     from kraft_node.base.histogram import Histogram
