@@ -9,14 +9,10 @@ from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.kinds.zk_migration import MIGRATION, POST_MIGRATION
 from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.migration.claim import ControllerClaim, read_progress
-from kraft_node.migration.driver import (
-    DriverState,
-    MigrationDriver,
-    VisibleState,
-    visible_state,
-)
+from kraft_node.migration.driver import MigrationDriver
 from kraft_node.migration.entities import ImageReader, of_image
 from kraft_node.migration.passwords import PasswordEncoder
+from kraft_node.migration.states import DriverState, VisibleState, visible_state
 from kraft_node.migration.tree import paths
 from kraft_node.migration.tree.values import MigrationValue, ZnodeError, read_controller, read_epoch
 from kraft_node.migration.writing import ZnodeWriter
