@@ -23,6 +23,8 @@ FAILED_ONCE = (
     3059,
     # A reader read from a replica that was compacted earlier than the final leader: a fault of the law.
     3128,
+    # A clock that had jumped ahead stamped the start of a transaction, which then stayed open until that time.
+    73010,
 )
 """Seeds that found a bug when they were first run."""
 

@@ -388,6 +388,14 @@ def test_a_complete_transaction_has_no_partitions(before: State, after: State) -
 # -- time
 
 
+def test_a_transaction_from_the_future_times_out_at_once() -> None:
+    """A clock that had jumped ahead stamped the start. The transaction stayed open until that time, and readers of
+    committed records waited (simulated transactions, seed 73010)."""
+    one = transaction(ONGOING)  # begins at 5, may take 60,000 ms
+    assert not rules.is_timed_out(one, 5 - 60_000)
+    assert rules.is_timed_out(one, 5 - 60_001)
+
+
 def test_an_open_transaction_times_out_after_its_own_time_out() -> None:
     one = transaction(ONGOING)
     assert not rules.is_timed_out(one, 60_005)
