@@ -20,7 +20,7 @@ from kraft_protocol.wire import codec
 from kraft_protocol.wire.api import API, ApiKey
 from tests.unit.raft.host import QuietHost
 
-ONE, TWO = (Voter(ReplicaKey(n, Uuid(bytes([n]) * 16)), {"CONTROLLER": ("host", 9000 + n)}) for n in (1, 2))
+ONE, TWO, THREE = (Voter(ReplicaKey(n, Uuid(bytes([n]) * 16)), {"CONTROLLER": ("host", 9000 + n)}) for n in (1, 2, 3))
 
 
 class Chance:
@@ -188,6 +188,47 @@ def test_only_the_named_voter_is_removed_and_never_the_last() -> None:
     leader.fetch(TWO)
     assert leader.ask("other", m.RemoveVoterRequest(ReplicaKey(2, Uuid(b"x" * 16)))) == m.VOTER_NOT_FOUND
     assert leader.ask("unknown", m.RemoveVoterRequest(ReplicaKey(7, Uuid(b"x" * 16)))) == m.VOTER_NOT_FOUND
+
+
+def of_three() -> Leader:
+    """A leader of three voters, all caught up."""
+    leader = Leader()
+    for number, voter in enumerate((TWO, THREE)):
+        leader.fetch(voter)
+        assert leader.ask(f"add {number}", m.AddVoterRequest(voter, 1000)) is None
+        for follower in (TWO, THREE):
+            leader.fetch(follower)
+        assert leader.answers[f"add {number}"] == m.NONE
+    return leader
+
+
+def test_a_removal_waits_until_a_majority_of_the_rest_is_current() -> None:
+    """The leader of three voters removed the second while the third was down. Nothing was committed any more, and no
+    voter could be elected once the leader stopped (simulated groups, seed 63)."""
+    leader = of_three()
+    leader.now_ms += leader.node.config.fetch_timeout_ms
+    leader.fetch(TWO)
+    assert leader.ask("needed", m.RemoveVoterRequest(TWO.key)) == m.REQUEST_TIMED_OUT
+    assert leader.stated[-1] == VoterSet([ONE, TWO, THREE])
+    leader.fetch(THREE)
+    assert leader.ask("not needed", m.RemoveVoterRequest(TWO.key)) is None
+    assert leader.stated[-1] == VoterSet([ONE, THREE])
+
+
+def test_a_voter_that_is_gone_can_be_removed() -> None:
+    leader = of_three()
+    leader.now_ms += leader.node.config.fetch_timeout_ms
+    leader.fetch(TWO)
+    assert leader.ask("gone", m.RemoveVoterRequest(THREE.key)) is None
+    leader.fetch(TWO)
+    assert leader.answers["gone"] == m.NONE
+
+
+def test_a_leader_does_not_remove_itself_while_the_rest_lags() -> None:
+    leader = of_three()
+    leader.now_ms += leader.node.config.fetch_timeout_ms
+    leader.fetch(TWO)
+    assert leader.ask("itself", m.RemoveVoterRequest(ONE.key)) == m.REQUEST_TIMED_OUT
 
 
 def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:

@@ -226,7 +226,31 @@ def _remove(node: RaftReplica, token: Hashable, request: RemoveVoterRequest) -> 
     if voter is None or voter.key.directory != request.key.directory or len(node.voters) == 1:
         _respond(node, token, VOTER_NOT_FOUND)
         return
-    _write(node, token, node.voters.without(request.key.id), node.now_ms + node.config.request_timeout_ms)
+    rest = node.voters.without(request.key.id)
+    if not _can_commit(node, rest):
+        _respond(node, token, REQUEST_TIMED_OUT)
+        return
+    _write(node, token, rest, node.now_ms + node.config.request_timeout_ms)
+
+
+def _can_commit(node: RaftReplica, voters: VoterSet) -> bool:
+    """Whether a majority of these voters fetches, and has all committed records.
+
+    The new voters count from the append on. Without their majority the removal is never committed, nor is any other
+    record, and no replica may be elected: of three voters, the leader removes one while another is down. Kafka does not
+    check this; etcd does (strict-reconfig-check). A voter that is gone can always be removed, because the leader needs
+    a majority of the others to stay the leader.
+    """
+    since_ms = node.now_ms - node.config.fetch_timeout_ms
+    progress = node.leader.progress.voters
+    current = [
+        voter.key.id == node.local.id
+        or (
+            progress[voter.key.id].last_fetch_ms > since_ms and progress[voter.key.id].end_offset >= node.high_watermark
+        )
+        for voter in voters
+    ]
+    return sum(current) >= voters.majority
 
 
 def _update(node: RaftReplica, token: Hashable, request: UpdateVoterRequest) -> None:
