@@ -202,7 +202,7 @@ def of_three() -> Leader:
     return leader
 
 
-def test_a_removal_waits_until_a_majority_of_the_rest_is_current() -> None:
+def test_a_removal_needs_a_majority_of_the_remaining_voters() -> None:
     """The leader of three voters removed the second while the third was down. Nothing was committed any more, and no
     voter could be elected once the leader stopped (simulated groups, seed 63)."""
     leader = of_three()
@@ -224,7 +224,7 @@ def test_a_voter_that_is_gone_can_be_removed() -> None:
     assert leader.answers["gone"] == m.NONE
 
 
-def test_a_leader_does_not_remove_itself_while_the_rest_lags() -> None:
+def test_a_leader_does_not_remove_itself_while_others_are_silent() -> None:
     leader = of_three()
     leader.now_ms += leader.node.config.fetch_timeout_ms
     leader.fetch(TWO)

@@ -280,7 +280,7 @@ def voter_change_to_wire(key: ApiKey, reply: VoterChangeReply, voters: VoterSet,
 
 _VOTER_CHANGE_ERRORS: Final = {
     INCONSISTENT_CLUSTER_ID: "the request names another cluster",
-    REQUEST_TIMED_OUT: "another change of the voters is not committed yet, or a replica that it needs is not current",
+    REQUEST_TIMED_OUT: "another change of the voters is not committed, or a replica that it needs lags or is silent",
     UNSUPPORTED_VERSION: "kraft.version is 0: the voters come from the configuration",
     DUPLICATE_VOTER: "a replica with this id is a voter",
     VOTER_NOT_FOUND: "that replica is not a voter, or it is the only voter",

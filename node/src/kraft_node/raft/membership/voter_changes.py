@@ -234,7 +234,7 @@ def _remove(node: RaftReplica, token: Hashable, request: RemoveVoterRequest) -> 
 
 
 def _can_commit(node: RaftReplica, voters: VoterSet) -> bool:
-    """Whether a majority of these voters fetches, and has all committed records.
+    """Whether a majority of these voters fetches.
 
     The new voters count from the append on. Without their majority the removal is never committed, nor is any other
     record, and no replica may be elected: of three voters, the leader removes one while another is down. Kafka does not
@@ -243,14 +243,8 @@ def _can_commit(node: RaftReplica, voters: VoterSet) -> bool:
     """
     since_ms = node.now_ms - node.config.fetch_timeout_ms
     progress = node.leader.progress.voters
-    current = [
-        voter.key.id == node.local.id
-        or (
-            progress[voter.key.id].last_fetch_ms > since_ms and progress[voter.key.id].end_offset >= node.high_watermark
-        )
-        for voter in voters
-    ]
-    return sum(current) >= voters.majority
+    present = (voter.key.id == node.local.id or progress[voter.key.id].last_fetch_ms > since_ms for voter in voters)
+    return sum(present) >= voters.majority
 
 
 def _update(node: RaftReplica, token: Hashable, request: UpdateVoterRequest) -> None:
