@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kraft_node.base.config import ConfigError, NodeConfig
@@ -28,21 +26,19 @@ def without(*names: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "draft", "release"),
+    ("name", "release"),
     [
-        ("initial.broker.registration.timeout.ms", 60_000, 60_000),
-        ("broker.heartbeat.interval.ms", 3_000, 2_000),
-        ("broker.session.timeout.ms", 18_000, 9_000),
-        ("controller.quorum.fetch.timeout.ms", None, 2_000),
-        ("controller.quorum.election.timeout.ms", None, 1_000),
-        ("controller.quorum.election.backoff.max.ms", None, 1_000),
-        ("controller.quorum.request.timeout.ms", None, 2_000),
-        ("controller.quorum.retry.backoff.ms", None, 20),
+        ("initial.broker.registration.timeout.ms", 60_000),
+        ("broker.heartbeat.interval.ms", 2_000),  # 3 s in the draft
+        ("broker.session.timeout.ms", 9_000),  # 18 s in the draft
+        ("controller.quorum.fetch.timeout.ms", 2_000),
+        ("controller.quorum.election.timeout.ms", 1_000),
+        ("controller.quorum.election.backoff.max.ms", 1_000),
+        ("controller.quorum.request.timeout.ms", 2_000),
+        ("controller.quorum.retry.backoff.ms", 20),
     ],
 )
-def test_timeouts_have_the_names_of_the_draft_and_the_defaults_of_the_release(
-    name: str, draft: Any, release: int
-) -> None:
+def test_timeouts_have_the_names_of_the_draft_and_the_defaults_of_the_release(name: str, release: int) -> None:
     assert NodeConfig.parse(BROKER).int(name) == release
 
 
@@ -119,8 +115,9 @@ def test_the_metadata_log_is_in_its_directory_or_the_first_log_directory() -> No
     assert "__cluster_metadata-0" not in cluster["b1"].disk.listdir(DIR)
 
 
-@pytest.mark.parametrize("name", ["control.plane.listener.name", "broker.id.generation.enable", "zookeeper.set.acl"])
+@pytest.mark.parametrize("name", ["control.plane.listener.name", "broker.id.generation.enable"])
 def test_deprecated_configurations_have_no_effect(name: str) -> None:
+    """The third, zookeeper.set.acl, acts in migrations from ZooKeeper (KIP-866)."""
     config = NodeConfig.parse({**BROKER, name: "true"})
     assert name in config.unknown
     assert any(name in warning for warning in config.warnings)

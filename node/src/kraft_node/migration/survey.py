@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from kraft_node.base.config.zookeeper import ACL_KEY, MIGRATION_KEY
 from kraft_node.base.env import Rng
 from kraft_node.metadata.features import METADATA_TRANSACTIONS_SUPPORTED, metadata_version, parse_metadata_version
 from kraft_node.migration.gates import LAST_OF_ZOOKEEPER, ZooKeeperView, look
@@ -28,13 +29,11 @@ PREPARATION: Final = "preparation"
 WARNING: Final = "warning"
 """The controllers need a setting, too, or something is not migrated."""
 
-MIGRATION_KEY: Final = "zookeeper.metadata.migration.enable"
 VERSION_KEY: Final = "inter.broker.protocol.version"
 VOTERS_KEY: Final = "controller.quorum.voters"
 CONTROLLER_LISTENERS_KEY: Final = "controller.listener.names"
 AUTHORIZER_KEY: Final = "authorizer.class.name"
 OLD_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
-ACL_KEY: Final = "zookeeper.set.acl"
 SECRETS: Final = {
     "password.encoder.secret": "broker configurations have encrypted passwords",
     "delegation.token.secret.key": "delegation tokens are signed with it",
