@@ -28,9 +28,9 @@ def owners() -> Ownership:
 
 def test_overlapping_tenures_of_two_members_break_the_law() -> None:
     own = owners()
-    own.told("a", [PARTITION], 100)
+    own.assigned_to("a", [PARTITION], 100)
     own.confirmed("a", 300)
-    own.told("b", [PARTITION], 200)
+    own.assigned_to("b", [PARTITION], 200)
     own.confirmed("b", 400)
     own.judge()
     assert [finding.law for finding in own.checker.findings] == ["owners"]
@@ -38,11 +38,11 @@ def test_overlapping_tenures_of_two_members_break_the_law() -> None:
 
 def test_a_tenure_ends_with_the_last_confirmation() -> None:
     own = owners()
-    own.told("a", [PARTITION], 100)
+    own.assigned_to("a", [PARTITION], 100)
     own.confirmed("a", 150)
-    own.told("b", [PARTITION], 200)
+    own.assigned_to("b", [PARTITION], 200)
     own.confirmed("b", 400)
-    own.told("a", [], 500)
+    own.assigned_to("a", [], 500)
     own.judge()
     assert own.checker.findings == []
     assert own.tenures == 2

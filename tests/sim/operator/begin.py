@@ -1,4 +1,5 @@
-"""From apply to settled in simulated time: `python -m tests.sim.operator.begin` prints the operator's waits.
+"""From apply to settled in simulated time: `python -m tests.sim.operator.begin [--plaintext]` prints the operator's
+waits.
 
 Nothing fails and nothing is slow here. Kubernetes and the nodes need the times below, and watches report every change
 at once. All other time is the operator's: pauses and back-offs that no change ends.
@@ -113,8 +114,9 @@ class QuietApi(SimApi):
 class Begin(Life):
     """One cluster from nothing to settled; then a change that restarts all nodes."""
 
-    def __init__(self, *, resync_s: float = 30.0) -> None:
+    def __init__(self, *, tls: bool = True, resync_s: float = 30.0) -> None:
         super().__init__(0)
+        self._tls = "Enabled" if tls else "Disabled"
         self.api: QuietApi = QuietApi(self.loop, Random(0))
         self._resync_s = resync_s
         self.took_s: dict[str, float] = {}
@@ -138,7 +140,7 @@ class Begin(Life):
 
         self.api.wake = wake
         tasks = [asyncio.create_task(self._world()), asyncio.create_task(queue.run())]
-        self.api.objects["KRaftCluster", *KEY] = resource("u0")
+        self.api.objects["KRaftCluster", *KEY] = resource("u0", security={"tls": self._tls})
         await self._timed("apply to ready", wake, self.ready)
         await self._timed("settles", lambda: None, self.settled)
         self.api.objects["KRaftCluster", *KEY]["spec"]["image"] = "x/y:2"
@@ -175,7 +177,7 @@ class Begin(Life):
 def main() -> int:
     if "-v" in sys.argv:
         logging.basicConfig(level=logging.INFO)
-    life = Begin()
+    life = Begin(tls="--plaintext" not in sys.argv)
     life.run()
     for what, seconds in life.took_s.items():
         cost = life.cost[what]

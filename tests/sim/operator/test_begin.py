@@ -4,25 +4,34 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
+
 from tests.sim.operator.begin import ROLL_S, WORLD_S, Begin
+
+both = pytest.mark.parametrize("tls", [False, True], ids=["plaintext", "tls"])
 
 
 @cache
-def _life() -> Begin:
-    life = Begin()
+def _life(tls: bool) -> Begin:
+    life = Begin(tls=tls)
     life.run()
     return life
 
 
-def test_from_apply_to_ready_the_operator_never_waits_in_vain() -> None:
-    assert _life().took_s["apply to ready"] < WORLD_S + 2.0
+@both
+def test_from_apply_to_ready_the_operator_never_waits_in_vain(tls: bool) -> None:
+    issuing_s = 1.0 if tls else 0.0  # authorities and certificates, before the first volume
+    assert _life(tls).took_s["apply to ready"] < WORLD_S + 2.0 + issuing_s
 
 
-def test_during_a_roll_the_operator_never_waits_in_vain() -> None:
-    assert _life().took_s["roll"] < ROLL_S + 6 * 2.5
+@both
+def test_during_a_roll_the_operator_never_waits_in_vain(tls: bool) -> None:
+    assert _life(tls).took_s["roll"] < ROLL_S + 6 * 2.5
 
 
-def test_requests_keep_to_the_number_of_changes() -> None:
-    life = _life()
+@both
+def test_requests_keep_to_the_number_of_changes(tls: bool) -> None:
+    life = _life(tls)
+    secrets = 3 if tls else 0  # a pass also reads the Secrets and the bundle of the authorities
     assert sum(life.cost["apply to ready"].values()) <= 9 * life.changes["apply to ready"]
-    assert sum(life.cost["roll"].values()) <= 16 * life.changes["roll"]
+    assert sum(life.cost["roll"].values()) <= (16 + secrets) * life.changes["roll"]
