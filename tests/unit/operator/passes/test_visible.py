@@ -203,7 +203,7 @@ def test_a_scheduled_pod_changes_the_report_but_no_step() -> None:
     one, other = _jobs_pod(), _jobs_pod()
     del one["spec"]["nodeName"]
     assert mark("pods", one).acts == mark("pods", other).acts
-    assert mark("pods", one).tells != mark("pods", other).tells
+    assert mark("pods", one).reports != mark("pods", other).reports
 
 
 def test_a_waiting_job_changes_the_report_and_its_end_the_steps() -> None:
@@ -212,5 +212,5 @@ def test_a_waiting_job_changes_the_report_and_its_end_the_steps() -> None:
         one["status"]["phase"] = "Pending"
         one["status"]["containerStatuses"][0]["state"] = state
     assert mark("pods", waits).acts == mark("pods", runs).acts
-    assert mark("pods", waits).tells != mark("pods", runs).tells
+    assert mark("pods", waits).reports != mark("pods", runs).reports
     assert mark("pods", runs).acts != mark("pods", _jobs_pod()).acts
