@@ -17,7 +17,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-bare test-random test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-groups sim-secured sim-transactions sim-operator sim-night planted planted-raft planted-migration planted-operator exhaustive bench bench-quick faults migration-faults soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-random test-slow test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-groups sim-secured sim-transactions sim-operator sim-night planted planted-raft planted-migration planted-operator exhaustive bench bench-quick faults migration-faults soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,6 +68,9 @@ ORDER ?= 1
 test-random: $(VENV)/.dev ## run the everyday tests, or PICK of them, in the random order ORDER=n: no test may need another test
 	$(BIN)/python -m pytest -p randomly --randomly-seed=$(ORDER) --randomly-dont-reset-seed -n $(JOBS) --dist loadgroup -m 'not slow' \
 		$(ON_SPARK:%=--ignore-glob='%') $(or $(PICK),tests)
+
+test-slow: $(VENV)/.dev ## run the tests that take minutes each, or PICK of them; those that bugs are planted for have their own targets
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow -rs --durations=15 --ignore=tests/sim/test_planted.py $(or $(PICK),tests)
 
 test-alone: $(VENV)/.dev ## run each of the everyday tests, or PICK of them, in a process of its own
 	$(BIN)/python -m pytest -p tests.alone -n $(JOBS) --dist loadgroup -m 'not slow' $(ON_SPARK:%=--ignore-glob='%') $(or $(PICK),tests)

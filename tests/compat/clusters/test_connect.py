@@ -163,8 +163,10 @@ class Reader:
 @pytest.mark.timeout(1800)  # two minutes on an idle machine
 @pytest.mark.parametrize(
     "brokers",
-    [("kraftcluster",) * 3, ("apache", "kraftcluster", "kraftcluster")],
-    ids=["kraftcluster", "beside-apache"],
+    [
+        pytest.param(("kraftcluster",) * 3, id="kraftcluster"),
+        pytest.param(("apache", "kraftcluster", "kraftcluster"), id="beside-apache", marks=pytest.mark.slow),
+    ],
 )
 def test_each_line_of_a_file_arrives_once_while_worker_and_brokers_are_killed(
     tmp_path: Path, brokers: tuple[str, ...]
