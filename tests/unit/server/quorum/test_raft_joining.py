@@ -9,6 +9,7 @@ from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.membership.voter_history import encode_kraft_version, encode_voters
 from kraft_node.raft.messages import BeginQuorumEpochRequest
 from kraft_node.server.quorum.driver import RaftDriver
+from kraft_node.server.quorum.peers import FIRST_BOOTSTRAP_ID
 from kraft_protocol.ids import Uuid
 from kraft_protocol.records.control import ControlType
 from kraft_protocol.wire import messages
@@ -48,6 +49,14 @@ def test_a_voter_of_the_log_without_a_quorum_state_has_never_voted() -> None:
     """Raft seed 5001354: a quorum never elected a leader again when a voter left it before two others had caught up."""
     local = Voter(ReplicaKey(1, DIRECTORY), {"CONTROLLER": ("host", 9091)})
     assert not replica(STATED.with_voter(local)).node.is_amnesiac
+
+
+def test_configured_servers_are_asked_beside_the_voters_of_the_log() -> None:
+    """All voters that a stopped controller knew had moved, and it never found the leader (simulated groups, seed
+    4300002)."""
+    driver = replica()
+    assert FIRST_BOOTSTRAP_ID in driver.node.bootstrap_ids
+    assert driver.peers.endpoint_of(FIRST_BOOTSTRAP_ID) == ("host", 9092)
 
 
 def vote_response(epoch: int, port: int) -> messages.VoteResponse:

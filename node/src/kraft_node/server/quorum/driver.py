@@ -87,7 +87,7 @@ class RaftDriver:
         """Create the driver.
 
         `peers(node_id)` returns the channel to another voter; None without a channel. `listener` is the name of the
-        other controllers' listener. `bootstrap_servers` get requests for the leader while no voters are known.
+        other controllers' listener. `bootstrap_servers` get requests for the leader, too.
         `guards_empty_disk`: a static voter that has never saved a quorum-state may have lost its disk
         (`raft.membership.amnesia`). `faults` gets fatal errors with their `place`.
         """
@@ -219,7 +219,8 @@ class RaftDriver:
             cluster_id=self.cluster_id,
             config=self.config,
             is_amnesiac=self._is_amnesiac(),
-            bootstrap_ids=None if len(self._voters) else self.peers.bootstrap_ids,
+            # Also beside known voters: since this node stopped, all of them may have moved.
+            bootstrap_ids=self.peers.bootstrap_ids or None,
             voter_sets=stated,
             kraft_version=self.kraft_version,
             own=self.own,

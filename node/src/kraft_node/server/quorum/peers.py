@@ -97,7 +97,7 @@ class RaftPeers:
 
     @property
     def bootstrap_ids(self) -> list[int]:
-        """The nodes that may know the leader, if no voter is known."""
+        """The nodes that may know the leader, besides the voters; empty without configured servers."""
         servers = [FIRST_BOOTSTRAP_ID - index for index in range(len(self._bootstrap))]
         return [*servers, *sorted(set(self._learned) - {self._driver.local.id})] if servers else []
 
