@@ -49,6 +49,8 @@ FAILED_ONCE = (
     1100425,
     # A voter was removed while another had moved and its disk was stalled: nobody could be elected. A fault of the law.
     720062,
+    # A registration arrived after its process had died and replaced the successor's, which stayed out for ever.
+    4110050,
 )
 """Seeds beyond the everyday ones that found a bug."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kraft_node.testing.checker import Checker
 from kraft_node.testing.groups.ownership import Ownership
 from kraft_node.testing.world import World
@@ -20,6 +22,12 @@ def test_no_law_is_broken() -> None:
         read += result.read
     assert acknowledged > 500, "producers got on"
     assert read > 3000, "members read"
+
+
+@pytest.mark.parametrize("seed", [63, 4300002])
+def test_seeds_that_failed_once(seed: int) -> None:
+    """The leader removed a voter that the rest needed; a controller found no leader because all voters had moved."""
+    checked(seed, KIND)
 
 
 def owners() -> Ownership:

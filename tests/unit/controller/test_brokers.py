@@ -82,6 +82,18 @@ def test_a_restarted_broker_with_the_same_directory_replaces_its_predecessor() -
     assert quorum.heartbeat(1).is_fenced is False
 
 
+def test_a_late_request_of_the_predecessor_does_not_replace_its_successor() -> None:
+    """It was under way when the process died. The successor got STALE_BROKER_EPOCH for ever (cluster seed 4110050)."""
+    quorum = Quorum()
+    quorum.start(1)
+    epoch = quorum.register(1, incarnation=2).response.broker_epoch
+    assert code_of(quorum.register(1)) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert quorum.epoch_of(1) == epoch
+    quorum.pass_time(10_000)
+    assert code_of(quorum.register(1)) == ErrorCode.DUPLICATE_BROKER_REGISTRATION, "also when the lease is over"
+    assert quorum.register(1, incarnation=3).response.error_code == 0
+
+
 def test_a_restarted_broker_waits_for_its_predecessors_lease_if_configured() -> None:
     """As in Apache Kafka."""
     quorum = Quorum(broker_session_replace_on_restart="false")

@@ -10,6 +10,7 @@ A process locks its log directories, so a process that has the directory id prov
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -50,17 +51,22 @@ LED_BLOCKS_MAX: Final = 1_000
 """How many blocks of partitions are searched for one that a broker leads. In more, unknown counts as leading: the
 broker then stops as one that leads."""
 
+REPLACED_MAX: Final = 8
+"""Incarnations of a broker that are remembered. A request is under way for seconds, so few processes end meanwhile."""
+
 
 class Brokers:
     """Answers requests of brokers about themselves, and fences silent brokers."""
 
-    __slots__ = ("_cluster", "_departures", "_leaders", "_migration", "on_snapshot_reported")
+    __slots__ = ("_cluster", "_departures", "_leaders", "_migration", "_replaced", "on_snapshot_reported")
 
     def __init__(self, cluster: ControllerState, leaders: Leaders, migration: ControllerMigration) -> None:
         self._cluster = cluster
         self._migration = migration
         self._leaders = leaders
         self._departures = Departures(cluster, leaders)
+        self._replaced: dict[int, deque[bytes]] = {}
+        """The last incarnations of each broker that others have replaced: their requests may still be under way."""
         self.on_snapshot_reported: Callable[[int, int | None], None] = lambda _broker_id, _end_offset: None
         """Called on each heartbeat with the end offset of that broker's latest metadata snapshot; None: not reported.
         """
@@ -138,6 +144,16 @@ class Brokers:
     def _check_incarnation(self, request: BrokerRegistrationRequest, existing: BrokerRegistration | None) -> None:
         if existing is None or existing.incarnation_id == request.incarnation_id:
             return
+        replaced = self._replaced.setdefault(existing.id, deque(maxlen=REPLACED_MAX))
+        if request.incarnation_id in replaced:
+            raise KafkaError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION, "A later process of that broker has registered meanwhile."
+            )
+        self._check_predecessor(request, existing)
+        if existing.incarnation_id not in replaced:
+            replaced.append(existing.incarnation_id)
+
+    def _check_predecessor(self, request: BrokerRegistrationRequest, existing: BrokerRegistration) -> None:
         if not self._cluster.sessions.is_valid(existing.id, existing.epoch, self._cluster.clock.monotonic_ms()):
             return
         if self._cluster.replaces_on_restart and set(request.log_dirs or ()) & set(existing.directories):
