@@ -184,6 +184,7 @@ class ClusterScenario(Scenario):
 
     def _process_ended(self, machine: SimMachine) -> Any:
         def ended(_how: str) -> None:
+            self.checker.ends += 1
             if machine.broken is not None:
                 self.checker.broken("alive", machine.name, machine.broken)
             elif self.troubles.over and machine is not self.troubles.rotten:
