@@ -49,7 +49,7 @@ FAILED_ONCE = (
     1100425,
     # A voter was removed while another had moved and its disk was stalled: nobody could be elected. A fault of the law.
     720062,
-    # A registration arrived after its process had died and replaced the successor's, which stayed out for ever.
+    # A registration of a dead process arrived late and replaced its successor's, whose heartbeats failed from then on.
     4110050,
     # Of two batches under way the older one was not known after a restart, as in Kafka: a fault of the law.
     4120085,

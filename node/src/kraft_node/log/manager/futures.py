@@ -235,9 +235,8 @@ class Futures:
         directory.sync_names(NEW_NAMES_SYNC_MS)
         source = manager.directory_of(topic, partition)
         if source is not None:
-            source.sync_names(
-                0
-            )  # a power loss must not leave the copy without a log: it would not be known as complete
+            # A power loss must not leave the copy without a log: the copy would not be known as complete.
+            source.sync_names(0)
         return log
 
     def delete(self, topic: str, partition: int) -> None:
