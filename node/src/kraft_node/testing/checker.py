@@ -112,6 +112,7 @@ class Loss:
     floors: dict[Partition, int]
 
     def could_take(self, partition: Partition, offset: int) -> bool:
+        """Whether this power loss could take the record at `offset`: it was at or beyond the log's durable offset."""
         return partition in self.floors and offset >= self.floors[partition]
 
 

@@ -146,10 +146,12 @@ class ClusterScenario(Scenario):
 
     @property
     def workers(self) -> list[Any]:
+        """The clients and operators so far; the scenario starts them together and stops them before the audit."""
         return [*super().workers, *self.operators]
 
     @property
     def faults_done(self) -> list[str]:
+        """The names of the faults so far, in their order, from `ClusterFaults`."""
         return self.troubles.done
 
     def _play(self) -> None:

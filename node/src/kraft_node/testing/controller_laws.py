@@ -110,6 +110,7 @@ class SlowTurns:
         self._delay_ms = delay_ms
 
     def add(self, step: Callable[[], bool]) -> None:
+        """Run `step` in `delay_ms` milliseconds, and again after each turn that returns True."""
         self._scheduler.call_later(self._delay_ms, self._run, step)
 
     def _run(self, step: Callable[[], bool]) -> None:

@@ -55,6 +55,7 @@ def _state_of_groups(shard: Shard) -> Any:
 
 
 def of_groups(loaded: Shard, live: Shard) -> tuple[Any, Any]:
+    """Offsets, pending offsets, and groups of both machines, for `States`; equal if the load restored everything."""
     return _state_of_groups(loaded), _state_of_groups(live)
 
 

@@ -52,6 +52,7 @@ class SimFile:
         return len(self.inode.data)
 
     def pread(self, position: int, length: int) -> bytes:
+        """Raises ColdRead in `no_wait` if the file is evicted. Unlike a write, a read works on a closed file."""
         self._disk.reach(self.path)
         if self._disk.eviction.is_cold(self.inode) and length:
             raise ColdRead(self.path, position, length)
@@ -60,6 +61,7 @@ class SimFile:
         return data
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """Write; on a `full` disk, write the part within the file's old length, then raise ENOSPC."""
         self._check()
         raw = b"".join(buffers)
         self._disk.about_to("write", self.path)
@@ -275,6 +277,7 @@ class SimDisk:
         return SimFile(self, path, inode)
 
     def exists(self, path: str) -> bool:
+        """Answers in a dead directory, too; `is_dir`, `size` and `mtime_ms` do the same."""
         self.spent.operations += 1
         return self._find(path) is not None
 
@@ -282,6 +285,7 @@ class SimDisk:
         return isinstance(self._find(path), Dir)
 
     def size(self, path: str) -> int:
+        """The length of a file in bytes; for a directory, NAME_BYTES for each name in it."""
         self.spent.operations += 1
         found = self._find(path)
         return NAME_BYTES * len(found.names) if isinstance(found, Dir) else len(self._inode(path).data)
@@ -346,6 +350,7 @@ class SimDisk:
         self._change((parent, name, None))
 
     def rmtree(self, path: str) -> None:
+        """Remove a file or a directory, each name as one operation: a crash may leave a part of the tree."""
         node = self._find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", _clean(path))
@@ -357,6 +362,7 @@ class SimDisk:
         self._change((parent, name, None))
 
     def fsync_dir(self, path: str) -> None:
+        """Make all changes of the directory's names durable; a rename then also in the other directory."""
         directory = self._dir(path)
         self.about_to("fsync_dir", _clean(path))
         rest = []
@@ -383,9 +389,11 @@ class SimDisk:
         return SimFileSystem(self, _clean(path))
 
     def identity(self, path: str) -> str:
+        """The normalized path: no simulated directory is ever a copy."""
         return _clean(path)
 
     def free_bytes(self, path: str) -> int:  # noqa: ARG002
+        """Half of `total_bytes`, less the bytes of all files and of removed files that are still open."""
         used = {id(node): len(node.data) for node in _below(self._root) if isinstance(node, Inode)}
         return DISK_BYTES // 2 - sum(used.values()) - sum(self.pinned().values())
 

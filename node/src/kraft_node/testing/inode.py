@@ -27,14 +27,17 @@ class Inode:
         self.mtime_ms = 0
 
     def write(self, position: int, raw: bytes) -> None:
+        """Write `raw` at byte `position` for the process; the bytes are pending until `sync`. A gap reads as zeros."""
         apply(self.data, position, raw)
         self.pending.append((position, raw))
 
     def truncate(self, size: int) -> None:
+        """Set the length to `size` bytes for the process, pending until `sync`. A larger size adds zeros."""
         apply(self.data, size, None)
         self.pending.append((size, None))
 
     def sync(self) -> None:
+        """Make all pending changes durable, in their order."""
         for position, raw in self.pending:
             apply(self.durable, position, raw)
         self.pending.clear()
@@ -59,6 +62,7 @@ class Inode:
 
 
 def apply(data: bytearray, position: int, raw: bytes | None) -> None:
+    """Write `raw` at `position`; without `raw`, set the length to `position`. Zeros fill a gap before it."""
     if len(data) < position:
         data.extend(bytes(position - len(data)))
     if raw is None:

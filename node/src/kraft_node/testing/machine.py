@@ -420,9 +420,10 @@ class StoryLog(logging.Handler):
         super().__init__(logging.INFO)
         self.world = world
         self.failures: list[str] = []
-        """Messages logged with a traceback, or as critical."""
+        """Messages logged with a traceback."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Add the message to the story, and to `failures` if it has a traceback."""
         host = self.world.running
         text = record.getMessage()
         self.world.note(host.name if host is not None else "-", f"{record.levelname.lower()}: {text}")

@@ -42,6 +42,7 @@ class SimNetwork:
         return SimNet(self, host)
 
     def port(self) -> int:
+        """An unused port number for a listener or for one end of a connection; each call returns the next number."""
         self._next_port += 1
         return self._next_port
 
@@ -98,6 +99,7 @@ class SimListener:
         self.accept = accept
 
     def close(self) -> None:
+        """Stop accepting; connections that were opened before stay."""
         self.network.listeners.pop((self.host.name, self.port), None)
 
 
@@ -125,10 +127,12 @@ class SimTransport:
 
     @property
     def peer(self) -> tuple[str, int]:
+        """Host name and port of the other end; a listening side sees the connection's own number as the port."""
         return self._peer
 
     @property
     def unsent_bytes(self) -> int:
+        """Bytes that were written and are still on their way. A cut link holds bytes back only after that."""
         leaving, now_ms = self._leaving, self.network.world.now_ms
         while leaving and leaving[0][0] <= now_ms + ROUNDING_MS:
             self._in_flight -= leaving.popleft()[1]
@@ -136,6 +140,7 @@ class SimTransport:
 
     @property
     def held_bytes(self) -> int:
+        """Equal to `unsent_bytes`: file slices are read when they are written."""
         return self.unsent_bytes
 
     def accepted(self, listener: SimListener) -> None:
@@ -145,6 +150,10 @@ class SimTransport:
             self.resume_delivery()
 
     def write(self, parts: Sequence[Outgoing]) -> None:
+        """Send the bytes of all parts now, or nothing if this end is closed.
+
+        If a file slice cannot be read, the stream ends for both sides.
+        """
         if self.closed or self.other is None:
             return
         try:
@@ -176,6 +185,7 @@ class SimTransport:
             self.receiver.drained()
 
     def arrive(self, _sender: SimTransport, raw: bytes | None) -> None:
+        """Take bytes from the network, None for the end of the stream, and deliver as far as possible."""
         if raw is None:
             self._ended = True
         else:
@@ -200,19 +210,23 @@ class SimTransport:
         return self.other is not None and not self.network.reaches(self.other.host.name, self.host.name)
 
     def pause_reading(self) -> None:
+        """Keep arriving bytes in the inbox; the end of the stream waits behind them."""
         self._reading = False
 
     def resume_reading(self) -> None:
+        """Deliver waiting bytes in an event of their own, never within this call."""
         self._reading = True
         self.network.world.at(0.0, self.resume_delivery, host=self.host)
 
     def close(self) -> None:
+        """Send the end of the stream behind all written bytes; `connection_lost` follows here in a later event."""
         if not self.closed:
             if self.other is not None:
                 self._send(None)
             self._lost_soon(None)
 
     def abort(self) -> None:
+        """Like `close`: bytes that were already written still arrive."""
         self.close()
 
     def _lost_soon(self, error: OSError | None) -> None:
@@ -257,6 +271,7 @@ class SimNet:
         self._host = host
 
     def listen(self, host: str, port: int, accept: Callable[[Transport], Receiver]) -> Listener:
+        """Listen on this host; `host` is only used in messages. Raises EADDRINUSE if the port is taken."""
         port = port or self._network.port()
         key = (self._host.name, port)
         if key in self._network.listeners:
@@ -271,6 +286,7 @@ class SimNet:
         connected: Callable[[Transport], Receiver],
         failed: Callable[[OSError], None],
     ) -> None:
+        """Connect after a random delay; refused without a listener there, or if either direction is cut."""
         world = self._network.world
         name = self._host.name if host in {"localhost", "127.0.0.1"} else host
         delay = world.rng.random() * self._network.delay_ms

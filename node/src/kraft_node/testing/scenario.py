@@ -77,6 +77,7 @@ class Result:
 
     @property
     def good(self) -> bool:
+        """Whether the seed broke no law."""
         return not self.findings
 
 
@@ -148,6 +149,7 @@ class Scenario:
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
+        """Topic and index of each partition of the scenario's own topics, without topics that administrators create."""
         return [(topic, index) for topic, (count, _) in self.topics.items() for index in range(count)]
 
     @property
@@ -157,6 +159,7 @@ class Scenario:
 
     @property
     def workers(self) -> list[Worker]:
+        """The clients so far; the scenario starts them together and stops them before the audit."""
         return [*self.producers, *self.consumers, *self.admins, *self.keyed]
 
     @property
@@ -167,6 +170,7 @@ class Scenario:
     # -- the run
 
     def run(self) -> Result:
+        """Play the scenario and judge it. An exception in the run becomes a finding of the law `alive`."""
         try:
             self._play()
         except Exception as e:

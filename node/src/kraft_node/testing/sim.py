@@ -99,6 +99,10 @@ def _run(one: tuple[int, str], nodes: int) -> Result:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the seeds that the arguments name (default: sys.argv) and print the result.
+
+    Returns the exit code: 1 if a seed broke a law. Wrong arguments raise SystemExit.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m kraft_node.testing.sim", description="Run whole nodes under seeds."
     )

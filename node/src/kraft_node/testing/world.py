@@ -75,6 +75,7 @@ class SimTimer:
         self.life = host.life if host is not None else 0
 
     def cancel(self) -> None:
+        """Drop the call; its place in the queue stays until its time."""
         self.function = None
 
 
@@ -211,9 +212,11 @@ class SimClock:
         self._host = host
 
     def monotonic_ms(self) -> int:
+        """Milliseconds since the world's start, at the rate of the host's clock."""
         return int(self._world.now_ms * self._host.rate)
 
     def wall_ms(self) -> int:
+        """Milliseconds since 1970: a fixed start, the host's monotonic time, and the offset of its calendar."""
         return START_WALL_MS + self._host.wall_shift_ms + self.monotonic_ms()
 
 
@@ -224,9 +227,11 @@ class SimRng:
         self._world = world
 
     def random_bytes(self, count: int) -> bytes:
+        """`count` bytes from the world's seed; each draw changes the rest of the run."""
         return self._world.rng.randbytes(count)
 
     def randrange(self, stop: int) -> int:
+        """A number from 0 to `stop` (excluded) from the world's seed; each draw changes the rest of the run."""
         return self._world.rng.randrange(stop)
 
 
@@ -238,9 +243,11 @@ class SimScheduler:
         self._host = host
 
     def call_soon(self, function: Callable[..., None], *args: Any) -> SimTimer:
+        """Queue the call for this moment, after the events already queued for it; dropped if the process ends."""
         return self._world.at(0.0, function, *args, host=self._host)
 
     def call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> SimTimer:
+        """Queue the call for `delay_ms` milliseconds of the host's clock from now; dropped if the process ends."""
         timer = self._world.at(delay_ms / self._host.rate, function, *args, host=self._host)
         timer.by_scheduler = True
         return timer
@@ -261,6 +268,10 @@ class SimBackground:
         self._reported_ms: dict[str, float] = {}
 
     def submit(self, lane: str, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        """Queue the job: it ends after a random time, a stall of the disk, and the write-back of dirty bytes.
+
+        If the process ends before, the job does not run, or its result is dropped.
+        """
         world = self._world
         begin = max(world.now_ms, self._free_at.get(lane, 0.0), self._host.stalled_until_ms)
         disk: Any = self._host.disk

@@ -54,6 +54,7 @@ class SimZooKeeper:
     _next_session: int = 1
 
     def session(self) -> SimSession:
+        """Begin a session. Raises NoAnswerError while the servers are `down`."""
         if self.down:
             raise NoAnswerError("no server answers")
         number = self._next_session
@@ -68,6 +69,7 @@ class SimZooKeeper:
             del self.nodes[path]
 
     def alive(self, session: int) -> bool:
+        """Whether the session with this number exists and has not ended."""
         return session in self._sessions
 
     def put(self, path: str, data: bytes = b"", *, owner: int = NO_SESSION) -> None:
@@ -90,6 +92,7 @@ class SimZooKeeper:
         return {path: node.data for path, node in sorted(self.nodes.items()) if path}
 
     def children(self, path: str) -> list[str]:
+        """The names of a znode's children, sorted; empty if the znode does not exist."""
         return sorted(self._children(self.nodes, path))
 
     @staticmethod
@@ -153,15 +156,18 @@ class SimSession:
         self.number = number
 
     def get(self, paths: Sequence[str]) -> list[Znode | None]:
+        """Reads all znodes at one moment. Raises NoAnswerError and ends the session if `lose_read` decides so."""
         self._read()
         found = (self._servers.nodes.get(path) for path in paths)
         return [None if node is None else Znode(node.data, node.version) for node in found]
 
     def children(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """Reads all znodes at one moment. Raises NoAnswerError and ends the session if `lose_read` decides so."""
         self._read()
         return [self._servers.children(path) if path in self._servers.nodes else None for path in paths]
 
     def commit(self, operations: Sequence[Operation]) -> None:
+        """If `lose_next` loses the answer: carry out or not, end the session, raise NoAnswerError."""
         self._require()
         is_lost, is_done = self._servers.lose_next()
         if not is_lost or is_done:
@@ -172,6 +178,7 @@ class SimSession:
             raise NoAnswerError("the connection was lost before the answer")
 
     def close(self) -> None:
+        """End the session; its ephemeral znodes are removed at once. Allowed while the servers are `down`."""
         self._servers.expire(self.number)
 
     def _read(self) -> None:

@@ -83,6 +83,7 @@ class Verdict:
 
     @property
     def good(self) -> bool:
+        """Whether the history breaks no law."""
         return not self.findings
 
     def count(self, law: str) -> int:
