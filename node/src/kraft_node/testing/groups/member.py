@@ -102,6 +102,7 @@ class GroupMember:
         self._due_ms = 0.0
 
     async def run(self) -> None:
+        """Live in the group until stopped, as a new member after each life that ends; leave at the end."""
         while not self.stopping:
             self._begin_life()
             try:

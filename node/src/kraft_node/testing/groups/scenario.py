@@ -55,6 +55,7 @@ class GroupScenario(ClusterScenario):
         self.members: list[GroupMember | ClassicMember] = []
 
     def more_overrides(self, seed: int) -> dict[str, str]:
+        """Short sessions, heartbeats and assignment intervals (KIP-848), drawn by a generator of its own."""
         rng = random.Random(f"groups of {seed}")
         return {
             "offsets.topic.num.partitions": str(rng.choice((1, 2))),
@@ -70,6 +71,7 @@ class GroupScenario(ClusterScenario):
 
     @property
     def workers(self) -> list[Any]:
+        """Producers, members of both protocols, and operators. There are no other consumers and no administrators."""
         return [*self.producers, *self.members, *self.operators]
 
     def _is_newest(self, node_id: int, group: str) -> bool:

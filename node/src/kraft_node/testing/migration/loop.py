@@ -22,6 +22,7 @@ class SimCall:
         self.args = args
 
     def cancel(self) -> None:
+        """Drop the call; time still passes up to its place in the queue."""
         self.function = None
 
 
@@ -35,6 +36,7 @@ class SimTime:
         self._numbers = itertools.count()
 
     def at(self, delay_ms: float, function: Callable[..., None], *args: Any) -> SimCall:
+        """Call `function` in `delay_ms` milliseconds, never negative; calls of one moment keep their order."""
         call = SimCall(function, args)
         heapq.heappush(self._queue, (self.now_ms + delay_ms, next(self._numbers), call))
         return call

@@ -41,6 +41,7 @@ def first_records() -> list[Any]:
 
 
 def registration(broker: int) -> RegisterBrokerRecord:
+    """The record of a broker of ZooKeeper that registers for the migration, unfenced, in a fixed incarnation."""
     feature = RegisterBrokerRecord.BrokerFeature("metadata.version", LEVEL, LEVEL)
     return RegisterBrokerRecord(
         broker_id=broker,

@@ -158,9 +158,11 @@ class Controller:
     # MigrationLog and BrokerLink
 
     def append(self, records: Sequence[Any], committed: Any) -> None:
+        """Hand the records to the quorum in this process's last epoch; they are lost if that epoch is over."""
         self.world.quorum.append(self.member, self.epoch, records, committed)
 
     def begin(self, held: ControllerClaim) -> None:
+        """Note the claim. Raises AssertionError if the brokers are begun a second time in its epoch."""
         assert held.epoch not in [one.epoch for one in self.begun], "steered: brokers are begun twice in one claim"
         self.begun.append(held)
 
@@ -199,6 +201,7 @@ class MigrationScenario:
 
     @property
     def is_kraft(self) -> bool:
+        """Whether the committed state is MIGRATION: KRaft leads, ZooKeeper gets a copy. False again in the end."""
         return self._mirror.image.zk_migration_state == MIGRATION
 
     def _prepare(self) -> None:

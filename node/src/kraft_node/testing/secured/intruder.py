@@ -46,6 +46,7 @@ class Wire:
         net.connect(host, port, self._connected, self._failed)
 
     def send(self, request: Any) -> None:
+        """Send a request in the version of `VERSIONS`, its API key as correlation id; dropped unless connected."""
         if self._transport is not None and not self.ended:
             key = request.SCHEMA.api_key
             parts = frames.encode_request(key, key, VERSIONS[key], "intruder", request)
@@ -53,9 +54,11 @@ class Wire:
 
     @property
     def is_open(self) -> bool:
+        """Whether the connection is established, and neither side has ended it."""
         return self._transport is not None and not self.ended
 
     def close(self) -> None:
+        """End the connection at once, if it is open; received frames stay in `frames`."""
         if self.is_open and self._transport is not None:
             self._transport.abort()
         self.ended = True
@@ -68,9 +71,11 @@ class Wire:
         self.ended = True
 
     def get_buffer(self, size_hint: int) -> memoryview:  # noqa: ARG002
+        """The same 64 KiB for every read."""
         return self._buffer
 
     def buffer_updated(self, count: int) -> None:
+        """Move complete frames into `frames`, without their lengths; the rest waits for more bytes."""
         self._got += self._buffer[:count]
         while len(self._got) >= frames.LENGTH_SIZE:
             end = frames.LENGTH_SIZE + int.from_bytes(self._got[: frames.LENGTH_SIZE], "big")
@@ -82,6 +87,7 @@ class Wire:
     def drained(self) -> None: ...
 
     def connection_lost(self, error: OSError | None) -> None:  # noqa: ARG002
+        """Note the end; the reason does not matter to an intruder."""
         self.ended = True
 
 
@@ -97,6 +103,7 @@ class Intruder:
         self._net = cluster.network.host(self.session.host)
 
     async def run(self) -> None:
+        """Try random ways at random brokers until stopped; each try has its own connection."""
         ways = (self._bare, self._wrong, self._unknown, self._late, self._other, self._twice)
         while not self.stopping:
             host, port = self._rng.choice(self._cluster.bootstrap)

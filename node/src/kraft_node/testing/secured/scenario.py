@@ -35,10 +35,12 @@ class SecuredScenario(ClusterScenario):
         self.intruders = [Intruder(self.cluster, self.checker, self.users, f"x{number}") for number in range(2)]
 
     def more_overrides(self, seed: int) -> dict[str, str]:
+        """SASL on all listeners, with sessions of one of the durations in SESSIONS_MS."""
         return settings(random.Random(f"sessions of {seed}").choice(SESSIONS_MS))
 
     @property
     def workers(self) -> list[Any]:
+        """The clients of a cluster, the client that changes the password, and the intruders."""
         return [*super().workers, self.rotator, *self.intruders]
 
     def _before_the_end(self) -> None:

@@ -60,6 +60,7 @@ class Users:
         return SaslLogin(PlainCredentials(*CLIENT), "host")
 
     def scram(self, password: str) -> Credentials:
+        """Credentials of the SCRAM user with this password, valid or not."""
         return ScramCredentials(MECHANISM, SCRAM_USER, password, self._world.rng.randbytes)
 
 
@@ -74,6 +75,7 @@ class Rotator:
         self._number = 0
 
     async def run(self) -> None:
+        """Change the password every 0.5 to 3 seconds until stopped."""
         while not self.stopping:
             await self.change()
             await self.session.sleep(500 + self._rng.random() * 2500)

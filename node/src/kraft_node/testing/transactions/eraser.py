@@ -28,6 +28,7 @@ class Eraser:
         self._rng = cluster.world.rng
 
     async def run(self) -> None:
+        """Delete records until stopped. The ledger gets the new start first: a request may take effect at any time."""
         topic, index = self._partition
         while not self.stopping:
             await self.session.sleep(PAUSE_MS + self._rng.random() * PAUSE_MAX_MS)

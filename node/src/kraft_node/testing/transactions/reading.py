@@ -112,6 +112,7 @@ class Follower:
         self._fetcher.ledger = ledger
 
     async def run(self) -> None:
+        """Fetch all partitions until stopped, at times from offset 0 again; the ledger judges what it reads."""
         fetcher, rng = self._fetcher, self._rng
         fetcher.assign(dict.fromkeys(self._partitions, 0))
         while not self.stopping:

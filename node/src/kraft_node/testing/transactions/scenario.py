@@ -81,6 +81,7 @@ class TransactionScenario(ClusterScenario):
         self.readers: list[GroupReader | Follower] = []
 
     def more_overrides(self, seed: int) -> dict[str, str]:
+        """Intervals and limits of the transaction coordinator, drawn by a generator of its own."""
         rng = random.Random(f"transactions of {seed}")
         expired = rng.random() < EXPIRED_SHARE
         return {
@@ -96,15 +97,18 @@ class TransactionScenario(ClusterScenario):
         }
 
     def features(self, seed: int) -> dict[str, int]:
+        """The transaction.version of the formatted disks, from VERSIONS."""
         return {TRANSACTION_VERSION: random.Random(f"transaction.version of {seed}").choice(VERSIONS)}
 
     @property
     def acknowledged(self) -> int:
+        """Batches acknowledged to all kinds of producers of this scenario."""
         producers: list[Any] = [*self.writers, *self.plain, *self.copiers, *self.group]
         return sum(one.acknowledged for one in producers)
 
     @property
     def workers(self) -> list[Any]:
+        """Writers, copiers, readers and operators; the clients of `ClusterScenario` are absent."""
         return [*self.writers, *self.plain, *self.copiers, *self.group, *self.readers, *self.operators]
 
     def _start_clients(self) -> None:

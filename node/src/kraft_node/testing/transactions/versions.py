@@ -20,6 +20,7 @@ class TransactionVersionOperator(FeaturesOperator):
         super().__init__(cluster, name, rng, 0)
 
     async def run(self) -> None:
+        """Request any supported level every 0.5 to 4.5 seconds until stopped; refusals are allowed."""
         rng = self._rng
         while not self.stopping:
             await self.session.sleep(500 + rng.random() * 4000)

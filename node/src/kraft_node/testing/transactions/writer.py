@@ -144,6 +144,7 @@ class PlainWriter:
         return self._producer.acknowledged
 
     async def run(self) -> None:
+        """Send batches until stopped, one round after another; if a batch gets no outcome, take a new producer id."""
         rng, producer = self._rng, self._producer
         await producer.initialize()
         while not self.stopping:

@@ -45,6 +45,7 @@ class Admin:
         self._many = len(cluster.machines) > 1
 
     async def run(self) -> None:
+        """Create, delete and look up random topics of its own until stopped; the checker gets each call."""
         rng = self._rng
         while not self.stopping:
             topic = rng.choice(self.topics)

@@ -30,6 +30,10 @@ class Auditor:
         self.done = False
 
     async def run(self, partitions: list[tuple[str, int]], groups: list[str]) -> None:
+        """Read each partition up to the end that its leader named first, then the committed offsets of all groups.
+
+        Retries without end: call it only when all faults are over.
+        """
         for partition in partitions:
             start = await self._offset(partition, EARLIEST)
             end = await self._offset(partition, LATEST)

@@ -54,6 +54,7 @@ class Consumer:
         self._coordinator = -1
 
     async def run(self) -> None:
+        """Be a member of the group until stopped, with a new member id after each failure; then leave."""
         session = self.session
         while not self.stopping:
             try:

@@ -34,6 +34,7 @@ class FeaturesOperator:
         self._level = level
 
     async def run(self) -> None:
+        """Request a change of a feature every 0.2 to 2.7 seconds until stopped; refusals are allowed."""
         rng = self._rng
         while not self.stopping:
             await self.session.sleep(200 + rng.random() * 2500)

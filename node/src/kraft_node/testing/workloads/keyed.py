@@ -74,6 +74,7 @@ class Keyed:
         self._number = 0
 
     async def run(self) -> None:
+        """Write or read, never both at once, until stopped; each read is judged."""
         while not self.stopping:
             if self._rng.random() < READ_SHARE:
                 await self.read()

@@ -28,6 +28,7 @@ class Operator:
         self._brokers = [machine.config.node_id for machine in cluster.brokers]
 
     async def run(self) -> None:
+        """Move random partitions, cancel moves, or elect preferred leaders until stopped."""
         rng = self._rng
         while not self.stopping:
             topic, index = rng.choice(self.partitions)

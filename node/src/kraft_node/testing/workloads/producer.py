@@ -78,6 +78,7 @@ class Producer:
         self._sequences: dict[tuple[str, int], int] = {}
 
     async def run(self) -> None:
+        """Send batches until stopped; an idempotent producer retries its last round to the end."""
         session, rng = self.session, self._rng
         while not self.stopping:
             if self.idempotent and self._producer_id < 0:

@@ -36,7 +36,9 @@ class Worker(Protocol):
     session: Session
     stopping: bool
 
-    async def run(self) -> None: ...
+    async def run(self) -> None:
+        """Work until `stopping` is set, end the step under way, and return. If it raises, the whole run fails."""
+        ...
 
 
 class Session:
@@ -56,9 +58,11 @@ class Session:
         self.topic_ids: dict[str, bytes] = {}
 
     def note(self, what: str) -> None:
+        """Add a line to the run's story under the client's name."""
         self.world.note(self.name, what)
 
     def sleep(self, duration_ms: float) -> Moment[None]:
+        """A moment to await, `duration_ms` milliseconds from now; later if the client's host is paused then."""
         return sleep(self.world, duration_ms, self.host)
 
     # -- asking

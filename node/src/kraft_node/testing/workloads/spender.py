@@ -36,6 +36,7 @@ class Spender:
         self.session = Session(cluster, name)
 
     async def run(self) -> None:
+        """Write until BATCHES batches are acknowledged (acks=1); a retry may write a batch twice."""
         session = self.session
         sent = 0
         while sent < BATCHES:

@@ -39,6 +39,7 @@ class VotersOperator:
         self._dynamic = cluster.dynamic
 
     async def run(self) -> None:
+        """Change voters until stopped; then until VOTERS_MIN voters or more have intact disks, or all are static."""
         rng = self._rng
         while not self.stopping:
             await self.session.sleep(500 + rng.random() * 3000)
