@@ -60,6 +60,7 @@ class DrivenReplica(Replica):
     # Life.
 
     def boot(self) -> None:
+        """Start a driver on the open disk. A defect during the start is raised; a failing disk ends the process."""
         sim = self.sim
         self._calls.clear()
         every = min(sim.snapshot_every, 1_000) * RECORD_BYTES
@@ -120,6 +121,7 @@ class DrivenReplica(Replica):
     # Called by the event loop.
 
     def is_timer(self, function: Callable[..., None]) -> bool:
+        """Whether the event loop runs it as a timer: only calls of `call_later` are timers."""
         return function == self.fire
 
     def fire(self, call: Call) -> None:
@@ -149,6 +151,7 @@ class DrivenReplica(Replica):
             raise self._defect
 
     def settle(self, node: Any, kind: int, count: int) -> None:
+        """Check a high watermark that has moved; then judge the step like a step of a bare core."""
         self._look()
         super().settle(node, kind, count)
 
@@ -325,9 +328,11 @@ class Ends(Faults):
         self._replica = replica
 
     def fatal(self, where: str, error: BaseException) -> None:
+        """End the process of the replica, or keep the defect, which `enter` then raises."""
         self._replica.ends(where, error)
 
     def count(self, where: str, error: BaseException) -> None:
+        """Raises AssertionError: nothing is refused in the simulator, so each counted defect ends the run."""
         raise AssertionError(f"law: nothing is refused here: {where}") from error
 
 
@@ -341,6 +346,7 @@ class Call:
         self.args = args
 
     def cancel(self) -> None:
+        """Drop the call; its place in the queue stays."""
         self.function = None
 
 
@@ -357,23 +363,29 @@ class Loop:
         return Env(self, self, self, missing, self, missing)
 
     def monotonic_ms(self) -> int:
+        """Milliseconds of the replica's own clock, which drifts and jumps."""
         return self._replica.local_us() // 1000
 
     def wall_ms(self) -> int:
+        """Milliseconds since 1970: a fixed start plus the machine's simulated calendar."""
         return 1_700_000_000_000 + self._replica.sim.wall_ms(self._replica)
 
     def randrange(self, stop: int) -> int:
+        """A number from 0 to `stop` (excluded) from the simulation's seed."""
         return self._replica.sim.randrange(stop)
 
     def random_bytes(self, count: int) -> bytes:
+        """`count` bytes from the simulation's seed."""
         return self._replica.sim.random_bytes(count)
 
     def call_soon(self, function: Callable[..., None], *args: Any) -> Call:
+        """Queue the call for this moment; dropped if the process ends."""
         call = Call(function, args)
         self._replica.later(0, self._replica.fire_soon, call)
         return call
 
     def call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> Call:
+        """Queue the call for `delay_ms` from now by the replica's clock; later changes of its rate do not move it."""
         call = Call(function, args)
         self._replica.later(int(delay_ms * 1_000_000) // self._replica.rate + 1, self._replica.fire, call)
         return call
@@ -405,6 +417,7 @@ class Way:
         self._node_id = node_id
 
     def send(self, request: Any, version: int | None, done: Callable[[Any], None], timeout_ms: int) -> None:  # noqa: ARG002
+        """Send in the newest version, whatever `version` says. `done` gets the response or the error."""
         self._replica.ask(self._node_id, request, done, timeout_ms)
 
 
@@ -422,6 +435,7 @@ class Context:
         self.listener = LISTENER
 
     def respond(self, response: Any) -> None:
+        """Answer over the simulated network, which may lose, delay or garble the response."""
         self._replica.respond(self.token, self._spec, self.api_version, response)
 
 

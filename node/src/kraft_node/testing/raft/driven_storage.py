@@ -45,23 +45,31 @@ class DrivenStorage:
 
     @property
     def start_offset(self) -> int:
+        """The first offset of the log in the process's view, which may be ahead of the durable log."""
         return self._disk.log.start
 
     @property
     def end_offset(self) -> int:
+        """The offset after the last record in the process's view, durable or not."""
         return self._disk.log.end
 
     @property
     def size_bytes(self) -> int:
+        """Bytes of all batches in the log, with the whole batch that holds the start offset."""
         return sum(len(self._bytes(entry)) for entry in self._disk.log.entries)
 
     def epochs(self) -> list[tuple[int, int]]:
+        """(epoch, first offset) pairs from the model's batches, ascending."""
         return self._disk.log.epochs()
 
     def _bytes(self, entry: Entry) -> bytes:
         return self._replica.sim.batches[entry.base, entry.chains[-1]]
 
     def append(self, batches: Sequence[Buffer]) -> None:
+        """Add the batches to the log, not yet durable. Raises DiskFailed if the disk is full.
+
+        Raises LawBroken if the batches leave a gap, or if a follower's bytes differ from the leader's.
+        """
         replica, log = self._replica, self._disk.log
         replica.check_disk()
         for some in batches:
@@ -84,6 +92,7 @@ class DrivenStorage:
                 replica.sim.laws.appended(replica, entry)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
+        """A random number of batches, at most BATCHES_A_READ, so that reads end at any batch."""
         log = self._disk.log
         index = log.index_of(offset)
         size = 0
@@ -97,12 +106,14 @@ class DrivenStorage:
         return b"".join(pieces)
 
     def truncate(self, offset: int) -> None:
+        """Remove the records from `offset` on, not yet durably. Raises DiskFailed if the disk is full."""
         self._replica.check_disk()
         self._replica.sim.laws.truncated(self._replica, offset)
         self._replica.voters_moved = self._replica.sim.is_dynamic or self._replica.sim.is_upgradable
         self._disk.truncate(offset)
 
     def begin_flush(self) -> Callable[[], object]:
+        """The work covers the writes up to this call; it raises OSError if the disk is full or its fsync fails."""
         disk, count = self._disk, len(self._disk.pending)
 
         def work() -> None:
@@ -117,11 +128,13 @@ class DrivenStorage:
             raise OSError("fsync failed")
 
     def delete_before(self, offset: int) -> int:
+        """Raise the start to exactly `offset`; records in the middle of a batch may go, unlike with real segments."""
         self._disk.delete_before(offset)
         self._replica.sim.laws.log_starts(self._replica, self._disk.log)
         return self._disk.log.start
 
     def reset_to(self, offset: int) -> None:
+        """Replace the log by the snapshot that ends at `offset`. Raises ValueError unless there is exactly one."""
         (snapshot,) = (kept for kept in self._disk.snapshots if kept.id.end_offset == offset)
         self._disk.reset(snapshot)
         self._replica.voters_moved = self._replica.sim.is_dynamic or self._replica.sim.is_upgradable
@@ -130,9 +143,11 @@ class DrivenStorage:
 
     @property
     def has_quorum_state(self) -> bool:
+        """Whether the model disk has a quorum-state; False after a wipe."""
         return self._disk.has_state
 
     def load_quorum_state(self) -> QuorumState:
+        """The last durable state."""
         return self._disk.state
 
     def begin_save_quorum_state(
@@ -141,6 +156,7 @@ class DrivenStorage:
         kraft_version: int,  # noqa: ARG002
         voter_ids: Sequence[int],  # noqa: ARG002
     ) -> Callable[[], object]:
+        """Note the state for the laws now; the work makes it durable. Version and voters are not modelled."""
         replica, disk = self._replica, self._disk
         replica.state = state
 
@@ -155,25 +171,32 @@ class DrivenStorage:
     # Snapshots.
 
     def snapshots(self) -> list[SnapshotFile]:
+        """The snapshots of the model disk in the order of ids; `mtime_ms` is by the machine's calendar."""
         return [SnapshotFile(kept.id, kept.size, kept.wall_ms) for kept in self._disk.snapshots]
 
     def snapshot_batches(self, snapshot: SnapshotId) -> Iterator[memoryview]:
+        """The whole file as one piece; empty if its bytes are missing."""
         yield memoryview(self._disk.files.get(snapshot, b""))
 
     def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> bytes:
+        """Bytes of the file from memory; KeyError if the snapshot was never written."""
         return self._disk.files[snapshot][position : position + max_bytes]
 
     def create_snapshot(self, snapshot: SnapshotId) -> DrivenWriter:
+        """Begin a snapshot. Raises LawBroken if it would cover records that are not committed."""
         return DrivenWriter(self._replica, snapshot, self._check_fsync)
 
     def remove_snapshot(self, snapshot: SnapshotId) -> None:
+        """Remove it, not durably: it may return after a power loss. Raises LawBroken if it does not exist."""
         require(self._disk.snapshot(snapshot) is not None, "only what exists is deleted", f"{self._replica.id}")
         self._disk.remove_snapshots([snapshot])
 
     def bootstrap_records(self) -> list[bytes]:
+        """Empty: the simulator formats disks with a bootstrap snapshot, or without."""
         return []
 
     def close(self) -> None:
+        """Make all pending writes durable, as a clean stop does."""
         self._disk.sync(len(self._disk.pending))
 
 
@@ -193,10 +216,12 @@ class DrivenWriter:
             require(chain == self._chain, "snapshots hold committed records only", f"{replica.id} takes {snapshot}")
 
     def append(self, data: Buffer) -> None:
+        """Keep the bytes in memory; nothing is on the disk before the finish. Raises DiskFailed if the disk is full."""
         self._replica.check_disk()
         self._parts.append(bytes(data))
 
     def begin_finish(self) -> Callable[[], object]:
+        """The work makes the snapshot exist with all its bytes at once; without it, nothing exists."""
         replica, disk, data = self._replica, self._replica.disk, b"".join(self._parts)
 
         def work() -> None:
@@ -208,6 +233,7 @@ class DrivenWriter:
         return work
 
     def abandon(self) -> None:
+        """Forget the bytes; the disk has none of them."""
         self._parts.clear()
 
 

@@ -62,4 +62,5 @@ def supported_versions() -> Any:
 
 
 def is_versions(spec: Any) -> bool:
+    """Whether a request is ApiVersions: the simulator answers it without the driver."""
     return spec.key is ApiKey.API_VERSIONS

@@ -79,11 +79,13 @@ class World:
         self.machines = Machines()
 
     def first(self, timeouts: int, crashes: int, proposals: int) -> State:
+        """The initial state: all machines have started on empty disks. The numbers are budgets for the whole search."""
         started = [self.machines.first(node_id) for node_id in IDS]
         sent = frozenset(number for outcome in started for number in outcome.sent)
         return State(tuple(one.after for one in started), sent, Promises(), timeouts, crashes, proposals)
 
     def choices(self, state: State) -> list[Choice]:
+        """All events that may happen next: a message arrives, or a machine does what its state and budgets allow."""
         found: list[Choice] = []
         for number in sorted(state.messages):
             message = self.machines.messages[number]
@@ -278,6 +280,7 @@ class Search:
         return "\n".join(reversed(lines))
 
     def result(self, *, complete: bool) -> Result:
+        """The statistics so far; `complete`: no state within the bounds is left."""
         core_steps = self.world.machines.core_steps
         return Result(len(self.seen), self.steps, complete, self.committed, self.depth, core_steps)
 

@@ -154,28 +154,33 @@ class Faults:
         return [voter.key for voter in node.voters if not any(voter.key.matches(key) for key in alive)]
 
     def is_lost(self, replica: Replica) -> bool:
+        """Whether the replica has no quorum-state: its disk has rotted, was wiped, or is still new."""
         return replica.disk.bad or not replica.disk.has_state
 
     # Effects.
 
     def kill(self) -> None:
+        """Kill a running process; its peers see the connections close."""
         replica = self._up()
         if replica is not None:
             self._sim.note(f"{replica.id} is killed")
             replica.die(loud=True)
 
     def kill_silently(self) -> None:
+        """Kill a running process; its peers notice only by their time-outs."""
         replica = self._up()
         if replica is not None:
             self._sim.note(f"{replica.id} is killed, and its connections hang")
             replica.die(loud=False)
 
     def kill_leader(self) -> None:
+        """Kill each replica that believes to lead."""
         for replica in self._sim.leaders:
             self._sim.note(f"{replica.id}, a leader, is killed")
             replica.die(loud=self._sim.rng.random() < 0.5)
 
     def lose_power(self) -> None:
+        """Cut the power of a running machine, or of all machines in a fifth of the cases."""
         rng = self._sim.rng
         victims = [self._up()] if rng.random() < 0.8 else list(self._sim.replicas.values())
         for replica in victims:
@@ -184,6 +189,7 @@ class Faults:
                 self._sim.note(f"{replica.id} loses power: {kept}")
 
     def restart(self) -> None:
+        """Start most stopped processes whose disks are readable; a full or failing disk is repaired first."""
         sim = self._sim
         for replica in sim.replicas.values():
             if replica.node is None and not replica.disk.bad and sim.rng.random() < 0.7:
@@ -192,6 +198,7 @@ class Faults:
                 replica.start()
 
     def isolate(self) -> None:
+        """Cut all links of a replica in both directions, or in one direction."""
         sim = self._sim
         replica = self._anyone()
         cut = sim.network.cut
@@ -205,22 +212,26 @@ class Faults:
                     cut.add((replica.id, other))
 
     def cut_one_way(self) -> None:
+        """Cut the link from a replica to another; the way back stays."""
         one, other = self._anyone(), self._anyone()
         if one is not other:
             self._sim.note(f"no message passes from {one.id} to {other.id}")
             self._sim.network.cut.add((one.id, other.id))
 
     def split(self) -> None:
+        """Divide the replicas into two random sides; an empty side is possible. Replaces all earlier cuts."""
         sim = self._sim
         side = {node_id for node_id in sim.replicas if sim.rng.random() < 0.5}
         sim.note(f"the network splits: {sorted(side)} and the others")
         sim.network.split(side)
 
     def reconnect(self) -> None:
+        """Restore all cut links; loss, delays and duplication stay."""
         self._sim.note("all links work again")
         self._sim.network.cut.clear()
 
     def close_connection(self) -> None:
+        """Break the connections of two running replicas in both directions; their requests under way end."""
         one, other = self._anyone(), self._anyone()
         if one is not other and one.node is not None and other.node is not None:
             self._sim.note(f"the connections between {one.id} and {other.id} break")
@@ -228,6 +239,7 @@ class Faults:
             self._sim.network.close(other, one)
 
     def pause(self) -> None:
+        """Pause a running process for up to 8 s; its events wait until `Simulation.thaw`."""
         replica = self._up()
         if replica is not None and not replica.is_paused:
             time_us = self._sim.rng.choice((300_000, 1_500_000, 8_000_000))
@@ -236,6 +248,7 @@ class Faults:
             self._sim.at(self._sim.rng.randrange(time_us), None, self._sim.thaw, replica, replica.life)
 
     def bad_network(self) -> None:
+        """Draw the loss, duplication, damage and delays of the whole network anew."""
         rng, network = self._sim.rng, self._sim.network
         network.loss = rng.choice((0.0, 0.0, 0.02, 0.1, 0.3))
         network.doubling = rng.choice((0.0, 0.05, 0.2))
@@ -245,6 +258,7 @@ class Faults:
         self._sim.note(f"the network loses {network.loss:.0%}, doubles {network.doubling:.0%}")
 
     def jump(self) -> None:
+        """Let the monotonic clock of a running process jump an hour ahead, and wake its core."""
         replica = self._up()
         if replica is not None:
             self._sim.note(f"the clock of {replica.id} jumps an hour ahead")
@@ -252,35 +266,45 @@ class Faults:
             replica.step(events.Tick())
 
     def jump_wall(self) -> None:
+        """Move the calendar of a machine by an hour, forward or back."""
         replica = self._anyone()
         hour_ms = HOUR_US // 1000 * self._sim.rng.choice((-1, 1))
         self.wall_jumps_ms[replica.id] = self.wall_jumps_ms.get(replica.id, 0) + hour_ms
 
     def drift(self) -> None:
+        """Change the rate of a machine's clock to 0.8 to 1.2 of real time."""
         self._anyone().set_clock(self._sim.rng.randint(800, 1200))
 
     def stall_disk(self) -> None:
+        """Make a disk slow, up to 2 s an operation, or fast again."""
         replica = self._anyone()
         replica.slow_disk = not replica.slow_disk
         self._sim.note(f"the disk of {replica.id} is {'slow' if replica.slow_disk else 'fast again'}")
 
     def fill_disk(self) -> None:
+        """Fill a disk until `restart` or `heal`: the next write ends the process."""
         replica = self._anyone()
         self._sim.note(f"the disk of {replica.id} is full")
         replica.full_disk = True
 
     def fail_fsync(self) -> None:
+        """Let all fsyncs of a machine fail until `restart` or `heal`: the next fsync ends the process."""
         replica = self._anyone()
         self._sim.note(f"fsyncs of {replica.id} fail from now on")
         replica.failing_fsync = True
 
     def rot(self) -> None:
+        """Let the disk of a stopped replica rot if the quorum survives the loss: it never opens again."""
         replica = self._anyone()
         if replica.node is None and replica.disk.durable.entries and self.may_lose_disk(replica):
             self._sim.note(f"bits rot on the disk of {replica.id}: it no longer opens")
             replica.disk.bad = True
 
     def wipe(self) -> None:
+        """Replace a disk by an empty disk, if the quorum survives the loss or the disk has rotted.
+
+        If a voter that has never taken part exists, the replica then reaches only that voter.
+        """
         replica = self._anyone()
         if self.may_lose_disk(replica) or replica.disk.bad:
             self._sim.note(f"the disk of {replica.id} is replaced by an empty one")
@@ -296,15 +320,19 @@ class Faults:
                 replica.start()
 
     def leave_behind(self) -> None:
+        """Play `Scenes.leave_behind`."""
         self.scenes.leave_behind()
 
     def vote_twice(self) -> None:
+        """Play `Scenes.vote_twice`."""
         self.scenes.vote_twice()
 
     def remove_itself(self) -> None:
+        """Play `Scenes.remove_itself`."""
         self.scenes.remove_itself()
 
     def resign(self) -> None:
+        """Let each leader resign that is not paused."""
         for replica in self._sim.leaders:
             if replica.node is not None and not replica.is_paused:
                 self._sim.note(f"{replica.id} is asked to resign")
@@ -336,6 +364,7 @@ class Faults:
         leader.step(events.Requested(Token(leader, -sim.tool_requests, request), request))
 
     def upgrade(self) -> None:
+        """Play `Scenes.upgrade`."""
         self.scenes.upgrade()
 
     def name_last_epoch(self) -> None:
@@ -356,6 +385,7 @@ class Faults:
         replica.step(events.Requested(Token(replica, -sim.tool_requests, request), request))
 
     def shut_down(self) -> None:
+        """Let a running process stop cleanly, unless it is paused."""
         replica = self._up()
         if replica is not None and not replica.is_paused:
             self._sim.note(f"{replica.id} shuts down")

@@ -49,6 +49,7 @@ class Laws:
         return len(self.committed) - 1
 
     def appended(self, replica: Replica, entry: Entry) -> None:
+        """Check log matching for a batch that a replica has just written."""
         if entry.voters is not None:
             self.voter_statements.add((entry.base, entry.epoch))
         written = self.written
@@ -62,6 +63,7 @@ class Laws:
                 )
 
     def voted(self, replica: Replica, epoch: int, candidate: int) -> None:
+        """Check a vote when the voter promises it: one candidate per epoch, and already on disk."""
         known, wipes = self.votes.setdefault((epoch, replica.voter_key), (candidate, replica.wipes))
         if known != candidate and wipes != replica.wipes and not replica.sim.counts_votes(known, epoch):
             # A vote lost with its disk can no longer be counted.
@@ -176,6 +178,7 @@ class Laws:
             )
 
     def truncated(self, replica: Replica, offset: int) -> None:
+        """Check a truncation before it happens: `offset` becomes the end of the log."""
         require(
             offset >= replica.high_watermark,
             "nothing below the high watermark is truncated",
@@ -190,6 +193,7 @@ class Laws:
             )
 
     def snapshot_taken(self, replica: Replica, offset: int, chain: int) -> None:
+        """Check that a snapshot of all records below `offset` holds exactly the committed records."""
         require(
             offset <= self.end and chain == self.committed[offset],
             "snapshots hold committed records only",
@@ -197,6 +201,7 @@ class Laws:
         )
 
     def log_starts(self, replica: Replica, log: ModelLog) -> None:
+        """Check that a snapshot on the replica's disk covers all records below the log's start."""
         require(
             log.start == 0 or any(kept.id.end_offset >= log.start for kept in replica.disk.snapshots),
             "a snapshot covers the records before the log's start",

@@ -33,6 +33,7 @@ class Network:
         self.cut = {(one, other) for one in everybody for other in everybody if (one in side) != (other in side)}
 
     def heal(self) -> None:
+        """Restore all links: short delays, and no message is lost, doubled or damaged."""
         self.cut.clear()
         self.loss = self.doubling = self.garbling = 0.0
         self.delay_us = 2_000
@@ -51,6 +52,7 @@ class Network:
         return not (self.loss and self._sim.rng.random() < self.loss)
 
     def request(self, sender: Replica, number: int, node_id: int, request: Any) -> None:
+        """Send the request `number` of the sender's core. A lost request gets no event: the core times out."""
         sim = self._sim
         receiver = sim.replicas.get(node_id)
         if receiver is None or (receiver.node is None and sim.rng.random() < 0.5):
@@ -74,6 +76,7 @@ class Network:
         receiver.step(events.Requested(token, token.request))
 
     def answer(self, sender: Replica, token: Token, reply: Any) -> None:
+        """Send a response to the process that asked; dropped if that process has ended, or for a tool's request."""
         asker = token.asker
         if token.number < 0:
             return

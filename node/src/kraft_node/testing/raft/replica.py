@@ -133,9 +133,11 @@ class Replica:
         return Voter(self.key, {"CONTROLLER": ("host", self.id)} if named else {})
 
     def local_us(self) -> int:
+        """The machine's own clock in microseconds: it drifts by `rate` and jumps, but never goes back."""
         return self.clock_us + (self.sim.now_us - self.clock_since_us) * self.rate // 1000
 
     def set_clock(self, rate: int, jump_us: int = 0) -> None:
+        """Change the clock's rate (thousandths) and let it jump ahead; timers that are already set do not move."""
         self.clock_us = self.local_us() + jump_us
         self.clock_since_us = self.sim.now_us
         self.rate = rate
@@ -200,6 +202,7 @@ class Replica:
         self.sim.network.process_died(self, loud=loud)
 
     def lose_power(self) -> str:
+        """End the process without notice to its peers. Returns in words how many unsynced writes survive."""
         self.die(loud=False)
         return self.disk.lose_power(self.sim.rng)
 
@@ -287,6 +290,7 @@ class Replica:
         self.sim.at(delay_us, self, function, *args)
 
     def io_us(self) -> int:
+        """The random duration of a disk operation in microseconds, up to 2 s on a slow disk."""
         rng = self.sim.rng
         if self.slow_disk:
             time_us = rng.randrange(2_000_000)
@@ -297,13 +301,14 @@ class Replica:
     # The disk.
 
     def check_disk(self) -> None:
+        """Raise DiskFailed if the disk is full: the process then ends (contract 10)."""
         if self.full_disk:
             raise DiskFailed("no space left on device")
 
     def save_state(self, state: QuorumState) -> None:
+        """Write the quorum state after earlier states, as a single thread does; `QuorumStateWritten` follows."""
         self.check_disk()
         self.state = state
-        # In order, as one thread writes them.
         now = self.sim.now_us
         self.state_lane_us = max(self.state_lane_us, now) + self.io_us()
         self.later(self.state_lane_us - now, self._state_written, state)
@@ -450,8 +455,7 @@ class Replica:
         self.promised.clear()
 
     def proposed(self, proposed: do.Proposed) -> None:
-        """Note a promise: once the high watermark has passed these offsets without a loss of leadership, the proposer
-        takes the records for committed."""
+        """Note a promise: if the high watermark passes these offsets in this leadership, the records are committed."""
         count = proposed.last_offset - proposed.first_offset + 1
         require(count == len(self._proposing), "each proposed record has an offset", f"{self.id}: {proposed}")
         self.promised.append((proposed.first_offset, self.announced_epoch, self._proposing))
@@ -470,6 +474,7 @@ class Replica:
             self.step(events.Tick())
 
     def shut_down(self) -> None:
+        """End the process in a following event, with all writes durable; in calm it starts again at once."""
         self.later(0, self._stopped)
 
     def _stopped(self) -> None:

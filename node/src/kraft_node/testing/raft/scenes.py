@@ -42,9 +42,11 @@ class Scenes:
 
     @property
     def is_playing(self) -> bool:
+        """Whether a scene runs; no other fault happens meanwhile."""
         return self._sim.now_us < self._until_us
 
     def stop(self) -> None:
+        """End the scene: its next steps are dropped, and what it has broken stays broken."""
         self._number += 1
         self._until_us = 0
 

@@ -100,9 +100,11 @@ class Simulation:
     # The core's environment.
 
     def randrange(self, stop: int) -> int:
+        """A number from 0 to `stop` (excluded) from the seed, for the cores."""
         return int(self.rng.random() * stop)
 
     def random_bytes(self, count: int) -> bytes:
+        """`count` bytes from the seed, for the cores."""
         return self.rng.randbytes(count)
 
     def make_node(self, replica: Replica, log: LogView) -> RaftNode:
@@ -150,6 +152,7 @@ class Simulation:
         return is_guarded and not replica.disk.has_state
 
     def has_had(self, key: ReplicaKey, offset: int, chain: int) -> bool:
+        """Whether the voter's disk, present or replaced, has the log below `offset` with this chain value."""
         return self.replicas[key.id].has_had(key.directory, offset, chain)
 
     def counts_votes(self, candidate: int, epoch: int) -> bool:
@@ -159,6 +162,7 @@ class Simulation:
         return counting or self.laws.leaders.get(epoch) == candidate
 
     def wall_ms(self, replica: Replica) -> int:
+        """The machine's calendar: milliseconds since the simulation's start and its jumps; may be negative."""
         return self.now_us // 1000 + self.faults.wall_jumps_ms.get(replica.id, 0)
 
     def note(self, what: str) -> None:

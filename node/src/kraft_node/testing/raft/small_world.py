@@ -41,9 +41,11 @@ class Fixed:
     """A constant in place of randomness: only the order of events varies."""
 
     def randrange(self, stop: int) -> int:  # noqa: ARG002
+        """Always 0."""
         return 0
 
     def random_bytes(self, count: int) -> bytes:
+        """`count` zeros."""
         return bytes(count)
 
 
@@ -109,6 +111,7 @@ class Machine:
         """The effects of the last event that concern other machines or the laws."""
 
     def boot(self) -> None:
+        """Start the process from its durable state; undurable records and held messages are gone."""
         self.log = self.durable
         self.writes = []
         self.flushing = None
@@ -129,45 +132,55 @@ class Machine:
         self.step(events.Started())
 
     def step(self, event: events.Event, wait_ms: int = 0) -> None:
+        """Give the core an event, `wait_ms` after the last one, and carry out the effects."""
         do.carry_out(self.node.step(event, self.node.now_ms + wait_ms), self)
 
     # Events.
 
     def asked(self, message: Asked) -> None:
+        """Deliver a request; the message itself is the token of its response."""
         self.step(events.Requested(message, message.request))
 
     def replied(self, message: Replied) -> None:
+        """Deliver a response if an equal request of this life is in flight; otherwise drop it."""
         asked = message.asked
         line = self.node.requests._lines.get((asked.receiver, type(asked.request)))
         if asked.life == self.life and line is not None and line.number and line.request == asked.request:
             self.step(events.Answered(line.number, message.reply))
 
     def write(self) -> None:
+        """End the oldest write of the quorum state."""
         self.state = self.writes.pop(0)
         self.step(events.QuorumStateWritten(self.state))
 
     def sync(self) -> None:
+        """End the fsync under way: the log as of its begin is durable."""
         assert self.flushing is not None
         offset, self.durable = self.flushing
         self.flushing = None
         self.step(events.Flushed(offset))
 
     def timeout(self) -> None:
+        """Advance the clock until every timer is due."""
         self.step(events.Tick(), LONG_MS)
 
     def crash(self) -> None:
+        """Kill the process and start it again; responses to its earlier requests no longer count."""
         self.life += 1
         self.boot()
 
     def propose(self) -> None:
+        """Give the leader a record with the value 1."""
         self.step(events.Propose(self.announced, [[b"1"]]))
 
     # The effects of a step.
 
     def save_state(self, state: QuorumState) -> None:
+        """Begin a write of the quorum state; `write` ends it."""
         self.writes.append(state)
 
     def append(self, batch: do.LogAppend) -> None:
+        """Add records to the log, not yet durable. For the laws, `Led` holds the log before the LeaderChange."""
         if isinstance(batch, do.AppendLeaderChange):
             self.done.append(Led(batch.epoch, self.log))
             self.log += ((batch.epoch, 0),)
@@ -179,13 +192,16 @@ class Machine:
             raise AssertionError(f"the voters stay the same here: {batch}")
 
     def truncate(self, offset: int) -> None:
+        """Remove the records from `offset` on. Raises LawBroken below the high watermark."""
         require(offset >= self.high_watermark, "nothing below the high watermark is truncated", f"{self.id}")
         self.log = self.log[:offset]
 
     def flush(self, offset: int) -> None:
+        """Begin an fsync of the present log; `sync` ends it."""
         self.flushing = (offset, self.log)
 
     def send(self, message: do.Message) -> None:
+        """Collect the message in `done`. Raises LawBroken while a quorum state is not yet on disk."""
         require(not self.writes, "vote and epoch are on disk before words leave (contract 2)", f"{self.id}")
         if isinstance(message, do.Send):
             self._ask(message)
@@ -217,14 +233,17 @@ class Machine:
         self.done.append(Replied(token, reply))
 
     def committed(self, offset: int) -> None:
+        """Collect the committed log for the laws. Raises LawBroken unless the high watermark grows."""
         require(offset > self.high_watermark, "the high watermark is monotonic", f"{self.id}")
         self.high_watermark = offset
         self.done.append(Committed(self.log[:offset]))
 
     def became_leader(self, epoch: int) -> None:
+        """Allow proposals in `epoch`."""
         self.announced = epoch
 
     def lost_leadership(self, epoch: int) -> None:  # noqa: ARG002
+        """Allow no more proposals."""
         self.announced = -1
 
     def _nothing(self, what: Any) -> None:
@@ -233,6 +252,7 @@ class Machine:
     proposed = leader_changed = set_timer = write_part = finish_snapshot = remove_snapshots = _nothing
 
     def shut_down(self) -> None:
+        """Raises AssertionError: no event of the search asks for a shutdown."""
         raise AssertionError("no node stops here")
 
     # State identity.

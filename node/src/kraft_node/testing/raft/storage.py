@@ -51,6 +51,7 @@ class ModelLog:
         self.bases: list[int] = []
 
     def copy(self) -> ModelLog:
+        """An independent log with the same batches; batches themselves are shared, since they never change."""
         twin = ModelLog()
         twin.start, twin.start_chain = self.start, self.start_chain
         twin.entries, twin.bases = list(self.entries), list(self.bases)
@@ -58,14 +59,17 @@ class ModelLog:
 
     @property
     def end(self) -> int:
+        """The offset after the last record."""
         return self.entries[-1].next if self.entries else self.start
 
     @property
     def last_chain(self) -> int:
+        """The chain value of the whole log, also of the records that were deleted before `start`."""
         return self.entries[-1].chains[-1] if self.entries else self.start_chain
 
     @property
     def last_epoch(self) -> int:
+        """The epoch of the last batch; -1 without a batch, also after a snapshot has replaced the log."""
         return self.entries[-1].epoch if self.entries else -1
 
     def chain_at(self, offset: int) -> int | None:
@@ -82,17 +86,20 @@ class ModelLog:
         return max(0, bisect_right(self.bases, offset) - 1)
 
     def append(self, entry: Entry) -> None:
+        """Add a batch that begins at the log's end."""
         assert entry.base == self.end, f"law: the log has no gaps ({entry.base} after {self.end})"
         self.entries.append(entry)
         self.bases.append(entry.base)
 
     def truncate(self, offset: int) -> None:
+        """Remove the batches from `offset` on, which must be the begin of a batch; no effect beyond the end."""
         while self.entries and self.entries[-1].next > offset:
             assert self.entries[-1].base >= offset, f"law: batches are truncated whole ({offset})"
             self.entries.pop()
             self.bases.pop()
 
     def delete_before(self, offset: int) -> None:
+        """Raise the start to `offset`; no effect if it is not above the start. A batch around it is kept whole."""
         if offset <= self.start:
             return
         chain = self.chain_at(offset)
@@ -104,6 +111,7 @@ class ModelLog:
         self.start, self.start_chain = offset, chain
 
     def reset(self, offset: int, chain: int) -> None:
+        """Empty the log; it continues at `offset`, after records with this chain value."""
         self.entries.clear()
         self.bases.clear()
         self.start, self.start_chain = offset, chain
@@ -113,6 +121,7 @@ class ModelLog:
         return [(entry.next - 1, entry.voters) for entry in self.entries if entry.voters is not None]
 
     def epochs(self) -> list[tuple[int, int]]:
+        """(epoch, first offset) pairs, ascending; no offset is below the log's start."""
         found: list[tuple[int, int]] = []
         for entry in self.entries:
             if not found or found[-1][0] != entry.epoch:
@@ -155,10 +164,12 @@ class ModelDisk:
         """Rot below the fsynced end: the disk never opens again."""
 
     def append(self, entry: Entry) -> None:
+        """Write a batch in the process's view; durable after a `sync` that covers it."""
         self.log.append(entry)
         self.pending.append(entry)
 
     def truncate(self, offset: int) -> None:
+        """Truncate in the process's view; durable after a `sync` that covers it."""
         self.log.truncate(offset)
         self.pending.append(offset)
 
@@ -174,6 +185,7 @@ class ModelDisk:
         self.pending.append(snapshot)
 
     def delete_before(self, offset: int) -> None:
+        """Delete in both views at once, unless the durable log does not hold the same records below `offset`."""
         self.log.delete_before(offset)
         if self.durable.chain_at(offset) == self.log.start_chain:
             self.durable.delete_before(offset)
@@ -203,13 +215,16 @@ class ModelDisk:
         self.durable = self.log.copy()
 
     def snapshot(self, identity: SnapshotId) -> Snapshot | None:
+        """The snapshot with this id; None if it does not exist, also if it may return after a power loss."""
         return next((kept for kept in self.snapshots if kept.id == identity), None)
 
     def remove_snapshots(self, doomed: Collection[SnapshotId]) -> None:
+        """Remove these snapshots, not durably; after a power loss each may return."""
         self.removed += [kept for kept in self.snapshots if kept.id in doomed]
         self.snapshots = [kept for kept in self.snapshots if kept.id not in doomed]
 
     def add_snapshot(self, snapshot: Snapshot) -> None:
+        """Add a durable snapshot, in the order of ids; no effect if its id exists."""
         if self.snapshot(snapshot.id) is None:
             self.snapshots.append(snapshot)
             self.snapshots.sort(key=lambda kept: kept.id)

@@ -29,6 +29,7 @@ class Story:
         self.lines: deque[str] = deque(maxlen=LINES_MAX)
 
     def say(self, sim: Simulation, what: str) -> None:
+        """Add a line on an event that is no step of a core: a fault, a restart, a phase."""
         self.lines.append(f"{sim.now_us / 1e6:9.4f} *** {what}")
 
     def add_step(self, replica: Replica, event: Event, ready: Ready) -> None:
