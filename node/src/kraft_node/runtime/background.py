@@ -29,6 +29,7 @@ class Completion:
         self._done(result)
 
     def callback_name(self) -> str:
+        """The lane and the callback as key=value pairs, for the log line of a slow completion."""
         return f"lane={self._lane} done={getattr(self._done, '__qualname__', type(self._done).__qualname__)}"
 
 

@@ -70,9 +70,11 @@ class RealFile:
         self._fd = fd
 
     def size(self) -> int:
+        """The length in bytes now, from fstat(2)."""
         return os.fstat(self._fd).st_size
 
     def pread(self, position: int, length: int) -> bytes:
+        """Repeat short reads. In `no_wait`, read the page cache only, and return a bytearray."""
         if _hurry.is_on:
             found = read_resident(self._fd, position, length)
             if found is None:
@@ -92,6 +94,7 @@ class RealFile:
         return b"".join(parts)
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """Write with pwritev(2), at most IOV_MAX buffers per call; complete a short write or raise its error."""
         if len(buffers) > IOV_MAX:
             for start in range(0, len(buffers), IOV_MAX):
                 some = buffers[start : start + IOV_MAX]
@@ -112,9 +115,11 @@ class RealFile:
             written += os.pwrite(self._fd, rest[written:], position + written)
 
     def truncate(self, size: int) -> None:
+        """Set the length with ftruncate(2); a longer file ends with zeros."""
         os.ftruncate(self._fd, size)
 
     def write_back(self) -> None:
+        """Write all dirty pages with sync_file_range(2) and wait; fdatasync(2) on systems other than Linux."""
         if _sync_range is None:
             _fdatasync(self._fd)
             return
@@ -125,12 +130,15 @@ class RealFile:
             raise OSError(number, os.strerror(number), self.path)
 
     def fsync(self) -> None:
+        """Run fdatasync(2), which covers data and size; fsync(2) on systems without it."""
         _fdatasync(self._fd)
 
     def fileno(self) -> int:
+        """The descriptor; -1 after `close`."""
         return self._fd
 
     def close(self) -> None:
+        """Close the descriptor; allowed if it is closed already."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -167,6 +175,7 @@ class RealLock:
             raise BlockingIOError(e.errno, "locked by another process", path) from None
 
     def release(self) -> None:
+        """Release both locks, by closing the file. The file stays; a second call does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -185,6 +194,7 @@ class RealFileSystem:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def sync(self) -> None:
+        """Run syncfs(2). It waits for all dirty data of the file system, so run it in a lane."""
         import ctypes  # noqa: PLC0415
 
         if self._syncfs(self._fd) != 0:
@@ -192,6 +202,7 @@ class RealFileSystem:
             raise OSError(number, os.strerror(number), self._path)
 
     def close(self) -> None:
+        """Close the directory; allowed if it is closed already. Later write errors go unnoticed."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -237,6 +248,7 @@ class RealDisk:
 
     @contextlib.contextmanager
     def may_wait(self) -> Iterator[None]:
+        """A context that suspends this thread's `no_wait`."""
         before, _hurry.is_on = _hurry.is_on, False
         try:
             yield
@@ -262,6 +274,7 @@ class RealDisk:
         return work()
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
+        """New files get mode 0644 minus the umask. If no descriptor is free, close idle files or wait."""
         flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0)
         try:
             return RealFile(path, os.open(path, flags, 0o644))
@@ -271,39 +284,50 @@ class RealDisk:
         return RealFile(path, self._relieved(lambda: os.open(path, flags, 0o644)))
 
     def exists(self, path: str) -> bool:
+        """As os.path.exists. False also for a broken link, and if the system call fails: no OSError."""
         return os.path.exists(path)
 
     def is_dir(self, path: str) -> bool:
+        """As os.path.isdir: links are followed. False also if the system call fails: no OSError."""
         return os.path.isdir(path)
 
     def size(self, path: str) -> int:
+        """The length in bytes, from stat(2): links are followed."""
         return os.stat(path).st_size
 
     def mtime_ms(self, path: str) -> int:
+        """The modification time from stat(2), rounded down to milliseconds."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def listdir(self, path: str) -> list[str]:
+        """Sorted as strings, without `.` and `..`. If no descriptor is free, close idle files or wait."""
         return sorted(self._relieved(lambda: os.listdir(path)))
 
     def mkdir(self, path: str, *, new: bool = False) -> None:
+        """Directories get mode 0777 minus the umask. Raises FileExistsError also if `path` is a file."""
         if new:
             os.mkdir(path)
         else:
             os.makedirs(path, exist_ok=True)
 
     def link(self, path: str, new: str) -> None:
+        """Create a hard link. Raises OSError if the file system has no links, or no more for this file."""
         os.link(path, new)
 
     def rename(self, old: str, new: str) -> None:
+        """Use rename(2). Raises OSError EXDEV if the paths are on different file systems."""
         os.replace(old, new)
 
     def remove(self, path: str) -> None:
+        """Use unlink(2); open files stay readable. Raises FileNotFoundError if the file is missing."""
         os.remove(path)
 
     def rmtree(self, path: str) -> None:
+        """Remove entry by entry. The first OSError ends it half-way."""
         shutil.rmtree(path)
 
     def fsync_dir(self, path: str) -> None:
+        """Run fsync(2) on the directory. If no descriptor is free, close idle files or wait."""
         fd = self._relieved(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         try:
             os.fsync(fd)
@@ -311,23 +335,29 @@ class RealDisk:
             os.close(fd)
 
     def lock(self, path: str) -> RealLock:
+        """A `RealLock`, which never waits. The lock file is never removed."""
         return RealLock(path)
 
     def file_system(self, path: str) -> RealFileSystem | None:
+        """None unless syncfs(2) reports write-back errors: Linux 5.8 and later."""
         syncfs = _find_syncfs()
         return None if syncfs is None else RealFileSystem(path, syncfs)
 
     def identity(self, path: str) -> str:
+        """Device and inode number from stat(2), as `device:inode`."""
         stat = os.stat(path)
         return f"{stat.st_dev}:{stat.st_ino}"
 
     def dirty_room(self) -> DirtyRoom | None:
+        """From /proc/vmstat and the control groups; None on systems without /proc/vmstat."""
         return self._dirty_pages.room()
 
     def free_bytes(self, path: str) -> int:
+        """Bytes that processes without privileges can still use (f_bavail of statvfs)."""
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
 
     def total_bytes(self, path: str) -> int:
+        """All bytes of the file system (f_blocks of statvfs), including the reserve for root."""
         stat = os.statvfs(path)
         return stat.f_blocks * stat.f_frsize

@@ -19,9 +19,11 @@ class RealClock:
     __slots__ = ()
 
     def monotonic_ms(self) -> int:
+        """CLOCK_MONOTONIC, rounded down. On Linux it stands still while the machine is suspended."""
         return time.monotonic_ns() // 1_000_000
 
     def wall_ms(self) -> int:
+        """The system's clock, rounded down; NTP and administrators can set it."""
         return time.time_ns() // 1_000_000
 
 
@@ -31,6 +33,7 @@ class RealRng:
     __slots__ = ()
 
     def random_bytes(self, count: int) -> bytes:
+        """Bytes from os.urandom, which are good enough for secrets."""
         return os.urandom(count)
 
     def randrange(self, stop: int) -> int:

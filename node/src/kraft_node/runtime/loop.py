@@ -43,6 +43,7 @@ class TimerHandle:
         self.args = args
 
     def cancel(self) -> None:
+        """Cancel the call and release its arguments at once; harmless if it has run already."""
         if self.function is not None:
             self.function = None
             self.args = ()
@@ -88,11 +89,13 @@ class Loop:
     # Calls
 
     def call_soon(self, function: Callable[..., None], *args: Any) -> TimerHandle:
+        """Run `function` after the current callback, in the order of the calls. Only for the loop's thread."""
         handle = TimerHandle(None, function, args)
         self._ready.append(handle)
         return handle
 
     def call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> TimerHandle:
+        """Run `function` in the first turn after `delay_ms` milliseconds. Only for the loop's thread."""
         handle = TimerHandle(self, function, args)
         self._sequence += 1
         heapq.heappush(self._heap, (time.monotonic() + delay_ms / 1000.0, self._sequence, handle))

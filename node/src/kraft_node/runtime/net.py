@@ -85,21 +85,17 @@ class SocketTransport:
         self._loop = loop
         self._background = background
         self._is_reading = False
-        self._warm_to = -1
-        # How far a lane has read ahead in the file of the first part.
+        self._warm_to = -1  # how far a lane has read ahead in the file of the first part
         self._sock: socket.socket | None = sock
         self._fd = sock.fileno()
         self._receiver: Receiver | None = None
         self.peer = peer
         self._out: deque[_Part] | None = None
-        self._has_waited = False
-        # For room in the socket or for the disk, since nothing was left to send: `drained` is owed.
+        self._has_waited = False  # `drained` is due: the queue has waited for the socket or the disk
         self._unsent = 0
-        # The part of it that uses memory.
-        self._held = 0
+        self._held = 0  # the part of it that uses memory
         self._mask = READABLE
-        # What the loop watches for: the mask, and READABLE although reading is paused, until bytes arrive.
-        self._armed = READABLE
+        self._armed = READABLE  # what the loop watches: the mask, plus READABLE in a pause until bytes arrive
         self._closing = False
 
     def start(self, receiver: Receiver) -> None:
@@ -154,9 +150,11 @@ class SocketTransport:
             self._lost(None)
 
     def pause_reading(self) -> None:
+        """Deliver no bytes. The loop watches until the next bytes arrive, which saves system calls."""
         self._watch(self._mask & ~READABLE)
 
     def resume_reading(self) -> None:
+        """Deliver bytes again; without effect after `close`."""
         if not self._closing:
             self._watch(self._mask | READABLE)
 
@@ -175,13 +173,16 @@ class SocketTransport:
 
     @property
     def unsent_bytes(self) -> int:
+        """Bytes that the socket has not accepted yet, including file slices; 0 once it is closed."""
         return self._unsent
 
     @property
     def held_bytes(self) -> int:
+        """The part of `unsent_bytes` in memory: without file slices."""
         return self._held
 
     def write(self, parts: Sequence[Outgoing]) -> None:
+        """Send what the socket accepts and queue the rest; ignored after `close`. Socket errors end the connection."""
         sock = self._sock
         if sock is None or self._closing:
             return
@@ -266,8 +267,7 @@ class SocketTransport:
         elif self._warm_to > position:
             length = min(length, self._warm_to - position)
         sent = os.sendfile(self._fd, fd, position, length)
-        if sent == 0:
-            # The promised bytes are gone (the file was truncated): the stream cannot continue.
+        if sent == 0:  # the promised bytes are gone (the file was truncated): the stream cannot continue
             raise OSError(errno.EIO, f"{part.file.path} ended at {part.position}, {part.length} bytes early")
         if sent == part.length:
             out.popleft()
@@ -277,9 +277,7 @@ class SocketTransport:
         return sent
 
     def _read_ahead(self, part: FileSlice, length: int) -> None:
-        """Let a lane read the beginning of the first part into memory, then send it; other connections are served
-        meanwhile.
-        """
+        """Let a lane read the start of the first part into memory, then send it. The loop does not wait."""
         file, position = part.file, part.position
         self._is_reading = True
 
@@ -323,9 +321,11 @@ class SocketTransport:
 
     @property
     def closed(self) -> bool:
+        """Whether the socket is gone; False while queued data is still being sent after `close`."""
         return self._sock is None
 
     def close(self) -> None:
+        """Stop reading and send the queued data, then close and report the loss."""
         if self._sock is None or self._closing:
             return
         self._closing = True
@@ -334,6 +334,7 @@ class SocketTransport:
             self._lost_soon(None)
 
     def abort(self) -> None:
+        """Close now and drop the queued data. The loss is reported in a later callback."""
         self._lost_soon(None)
 
     def _lost_soon(self, error: OSError | None) -> None:
@@ -408,6 +409,7 @@ class SocketListener:
             self._loop.rewatch(self._sock.fileno(), READABLE)
 
     def close(self) -> None:
+        """Stop accepting and free the port; allowed if it is closed already. Connections stay."""
         sock, self._sock = self._sock, None
         if sock is not None:
             self._loop.unwatch(sock.fileno())
@@ -417,8 +419,7 @@ class SocketListener:
 class SocketNet:
     """Listens and connects (`base.net.Net`).
 
-    `send_buffer` and `receive_buffer` are the kernel's buffer sizes per socket, in bytes; -1: the kernel chooses them
-    by the throughput of a connection.
+    `send_buffer` and `receive_buffer` are the kernel's bytes per socket; -1: the kernel adapts them to the throughput.
     """
 
     def __init__(self, loop: Loop, background: Background) -> None:
