@@ -254,6 +254,7 @@ class Broker:
 
     @property
     def state(self) -> BrokerState:
+        """The state of the lifecycle, for the metric BrokerState; NOT_RUNNING before `start`."""
         return BrokerState.NOT_RUNNING if self.lifecycle is None else self.lifecycle.state
 
     @property

@@ -108,6 +108,7 @@ class ClientQuotas:
         )
 
     def changed(self) -> None:
+        """Drop cached limits and update `is_active`. Measured rates stay while any quota of their kind exists."""
         for quota in (self._produced, self._fetched, self._requested):
             quota.changed()
         self.is_active = self._produced.is_set or self._fetched.is_set or self._requested.is_set

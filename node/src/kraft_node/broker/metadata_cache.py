@@ -59,6 +59,7 @@ class MetadataCache:
         return (broker for broker in self.image.brokers.values() if not broker.fenced)
 
     def is_live(self, broker_id: int) -> bool:
+        """Whether the broker is registered and not fenced; True also in a controlled shutdown."""
         broker = self.image.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
@@ -68,6 +69,7 @@ class MetadataCache:
         return None if broker is None or broker.fenced else broker.endpoint(listener)
 
     def rack(self, broker_id: int) -> str | None:
+        """The broker's rack, also while it is fenced; None if the broker is not registered or has no rack."""
         broker = self.image.brokers.get(broker_id)
         return None if broker is None else broker.rack
 
@@ -79,10 +81,12 @@ class MetadataCache:
         return next((broker.id for broker in self.live_brokers()), -1)
 
     def topic(self, key: TopicKey) -> TopicView | None:
+        """The topic with a name (str) or an id (bytes); None if it does not exist."""
         topics = self.image.topics
         return topics.by_name(key) if isinstance(key, str) else topics.by_id(Uuid(key))
 
     def partition(self, key: TopicKey, index: int) -> PartitionState | None:
+        """The state of a partition; None if the topic or the partition does not exist."""
         topic = self.topic(key)
         return None if topic is None else topic.partition(index)
 
@@ -101,5 +105,5 @@ class MetadataCache:
         return offline
 
     def configs(self, resource_type: int, name: str) -> dict[str, str]:
-        """The dynamic configuration of a resource; may be empty. Do not change it."""
+        """A copy of the dynamic configuration of a resource; may be empty."""
         return dict(self.image.configs.get((resource_type, name)) or NO_CONFIGS)

@@ -31,6 +31,7 @@ class Gate:
         self.config = config
 
     def exists(self, topic: str) -> bool:
+        """Whether the broker's image, which may lag behind the controller, has a topic of that name."""
         return self.image.topics.by_name(topic) is not None
 
     def name_of(self, topic_id: Uuid) -> str | None:

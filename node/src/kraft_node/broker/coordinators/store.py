@@ -64,6 +64,7 @@ class ReplicaStore:
         return leader
 
     def room(self, partition: int, leader_epoch: int) -> int:
+        """The smaller of max.message.bytes and segment.bytes. Raises KafkaError, like `append`."""
         leader = self._leader_in(partition, leader_epoch)
         if len(leader.isr) < leader.min_isr:
             raise KafkaError(
@@ -81,6 +82,7 @@ class ReplicaStore:
         now_ms: int,
         producer: TransactionalProducer | None = None,
     ) -> int:
+        """Build one batch and append it as the leader; `when_committed` reports its replication."""
         self._leader_in(partition, leader_epoch)
         batch = build_batch(
             records,
@@ -104,6 +106,7 @@ class ReplicaStore:
         commit: bool,
         coordinator_epoch: int,
     ) -> int:
+        """Append a control batch with one marker; `when_committed` reports its replication."""
         self._leader_in(partition, leader_epoch)
         marker = build_marker(
             commit=commit,
@@ -115,20 +118,25 @@ class ReplicaStore:
         return self._replicas.append_internal(self._topic, partition, marker)
 
     def start_offset(self, partition: int) -> int:
+        """The log start offset, from memory."""
         return int(self._leader(partition).log.start_offset)
 
     def end_offset(self, partition: int) -> int:
+        """The log end offset, from memory; records below it may not be committed yet."""
         return int(self._leader(partition).log.end_offset)
 
     def high_watermark(self, partition: int) -> int:
+        """The leader's high watermark, from memory; it never passes the end."""
         return int(self._leader(partition).log.high_watermark)
 
     def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
+        """Read up to the end of the log, also beyond the high watermark. May wait for the disk."""
         found = self._leader(partition).read(offset, max_bytes, READ_LOG_END, min_one=True).records
         data = found if isinstance(found, bytes | bytearray | memoryview) else found.read()
         return whole_batches(data, with_junk=True)
 
     def when_committed(self, partition: int, offset: int, done: Callable[[], None]) -> None:
+        """Wait as acks=all; `done` is called before this returns if the offset is committed."""
         leader = self._leader(partition)
         if leader.is_replicated(offset):
             done()
@@ -151,31 +159,38 @@ class ImageView:
         self._create = create
 
     def topic_id(self, name: str) -> Uuid | None:
+        """From the image's index of names; None if the topic does not exist."""
         topic = self._image.topics.by_name(name)
         return None if topic is None else topic.id
 
     def topic_name(self, topic_id: Uuid) -> str | None:
+        """From the image's index of ids; None if no topic has the id."""
         topic = self._image.topics.by_id(topic_id)
         return None if topic is None else topic.name
 
     def has_partition(self, name: str, partition: int) -> bool:
+        """Whether the image has the partition; False for negative numbers."""
         topic = self._image.topics.by_name(name)
         return topic is not None and 0 <= partition < len(topic)
 
     def partition_count(self, name: str) -> int | None:
+        """The topic's length in the image; None if the topic does not exist."""
         topic = self._image.topics.by_name(name)
         return None if topic is None else len(topic)
 
     def partition_racks(self, name: str) -> Iterator[list[str]]:
+        """From the registrations of the brokers; empty if the topic does not exist."""
         brokers, topic = self._image.brokers, self._image.topics.by_name(name)
         for _, state in () if topic is None else topic.partitions():
             registrations = [brokers.get(broker_id) for broker_id in state.replicas]
             yield [broker.rack for broker in registrations if broker is not None and broker.rack]
 
     def topic_names(self) -> list[str]:
+        """A new list; the cost is proportional to the number of topics."""
         return [topic.name for topic in self._image.topics]
 
     def metadata_offset(self) -> int:
+        """The offset of the image; -1 before the first record."""
         return self._image.offset
 
     def leader_endpoint(self, name: str, partition: int, listener: str) -> Endpoint | None:
@@ -192,6 +207,7 @@ class ImageView:
         return None if endpoint is None else Endpoint(broker.id, endpoint.host, endpoint.port)
 
     def marker_leader(self, name: str, partition: int) -> int:
+        """NO_LEADER also if the leader is fenced or shutting down; NO_PARTITION if the image lacks it."""
         topic = self._image.topics.by_name(name)
         if topic is None or partition >= len(topic):
             return NO_PARTITION
@@ -199,4 +215,5 @@ class ImageView:
         return NO_LEADER if broker is None or not broker.active else broker.id
 
     def create_internal_topic(self, name: str, context: RequestContext) -> None:
+        """Have the controller create the topic for the request of `context`; returns at once."""
         self._create(name, context)

@@ -104,11 +104,13 @@ class FetchPartition:
         self.owner.ready[self.key] = self
 
     def watch(self, partition: Partition, isolation: int) -> None:
+        """Have `partition` report its next news for this `isolation`, once. Ignored if watching or closed already."""
         if self.watched is None and not self.owner.is_closed:
             self.watched = partition
             partition.watch(self, isolation)
 
     def unwatch(self) -> None:
+        """Stop watching; allowed if nothing is watched."""
         if self.watched is not None:
             self.watched.unwatch(self)
             self.watched = None
@@ -199,6 +201,7 @@ class FetchSession:
                         del self.topics[name]
 
     def changed(self, partition: FetchPartition, appended_bytes: int) -> None:
+        """Put a partition with news into `ready`, and notify the waiting request of `appended_bytes`."""
         self.ready[partition.key] = partition
         if self.arrived is not None:
             self.arrived(partition, appended_bytes)

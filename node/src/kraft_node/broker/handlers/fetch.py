@@ -225,6 +225,7 @@ class FetchHandler:
         LargeFetch(self, fetch.ctx, fetch.session, rounds(fetch)).start(NOTHING)
 
     def superseded_response(self) -> Any:
+        """The answer to a request that a later request of its session replaces."""
         return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
     def config_changed(self) -> None:

@@ -29,6 +29,7 @@ class FollowerStates:
         registration forbids it."""
 
     def now_ms(self) -> int:
+        """Monotonic milliseconds, the time base of all follower clocks."""
         return self._clock.monotonic_ms()
 
     def clock_of(self, broker_id: int) -> FollowerClock:
@@ -39,17 +40,21 @@ class FollowerStates:
         return clock
 
     def may_join_isr(self, broker_id: int, broker_epoch: int) -> bool:
+        """Judge by the image, which may be behind: the controller checks again (KIP-841, KIP-903)."""
         broker = self._image.brokers.get(broker_id)
         return broker is not None and broker.active and broker_epoch in (-1, broker.epoch)
 
     def is_alive(self, broker_id: int) -> bool:
+        """Judge by the registration in the image."""
         broker = self._image.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
     def isr_proposed(self, partition: Partition) -> None:
+        """Hand the partition over for the next AlterPartition request (`IsrChanges.propose`)."""
         self._propose(partition)
 
     def joins_later(self, partition: Partition, broker_id: int) -> None:
+        """Remember the pair until `brokers_changed` names the broker."""
         self._joining.setdefault(broker_id, {})[partition] = None
 
     def brokers_changed(self, broker_ids: Iterable[int]) -> None:

@@ -50,6 +50,7 @@ class IsrChanges:
         self._later(0)
 
     def close(self) -> None:
+        """Send no further request. The answer to a request under way is still applied."""
         self._closed = True
 
     def _later(self, delay_ms: int) -> None:

@@ -39,6 +39,7 @@ class ReplicationQuota:
 
     @property
     def is_active(self) -> bool:
+        """Whether a limit is set; without a limit, bytes are not even counted."""
         return self.limit != UNLIMITED
 
     def holds(self, topic: str, index: int) -> bool:

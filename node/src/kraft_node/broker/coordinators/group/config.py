@@ -20,11 +20,17 @@ _KAFKAS_CLASSES: Final = {
 class SettingsView(Protocol):
     """The part of `base.config.NodeConfig` that is used here."""
 
-    def int(self, name: str, /) -> int: ...
+    def int(self, name: str, /) -> int:
+        """The value in force. Raises KeyError for an unknown name, TypeError for a key of another type."""
+        ...
 
-    def list(self, name: str, /) -> list[str]: ...
+    def list(self, name: str, /) -> list[str]:
+        """The entries of a comma-separated key, in order. Raises like `int`."""
+        ...
 
-    def string(self, name: str, /) -> str: ...
+    def string(self, name: str, /) -> str:
+        """The text of a key that is never null. Raises like `int`."""
+        ...
 
 
 @dataclass(slots=True)

@@ -169,6 +169,7 @@ class GroupCoordinator:
         return self.shard_of(group_id).membership
 
     def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch, for the timestamps of commits; may jump."""
         return self._clock.wall_ms()
 
     # -- membership requests

@@ -151,6 +151,7 @@ class OffsetTable:
         return (topic, partition) in self._open.get(group, {})
 
     def has_open_transactions(self, group: str) -> bool:
+        """Whether an open transaction holds offsets of the group; until it ends, the group must stay."""
         return group in self._open
 
     def keys(self, group: str) -> Iterator[Key]:

@@ -83,6 +83,7 @@ Change: TypeAlias = OffsetChange | GroupChange | ForeignChange | ConsumerChange
 
 
 def offset_key(group: str, topic: str, partition: int) -> bytes:
+    """The stored key of a committed offset: the record type as a big-endian int16, then the OffsetCommitKey."""
     return _INT16.pack(OFFSET_COMMIT) + codec.encode(OffsetCommitKey(group, topic, partition), 0)
 
 

@@ -88,14 +88,17 @@ class Shard:
 
     @property
     def partition(self) -> int:
+        """The number of the partition of `__consumer_offsets`."""
         return self.engine.partition
 
     @property
     def epoch(self) -> int:
+        """The leader epoch of the partition in which this state was loaded."""
         return self.engine.epoch
 
     @property
     def phase(self) -> Phase:
+        """The phase between election and resignation; only an ACTIVE shard answers requests."""
         return self.engine.phase
 
     # -- writing
@@ -132,12 +135,15 @@ class Shard:
     # -- the state machine
 
     def encode(self, record: Change, /) -> StoredRecord:
+        """The stored form of a change, by `records.encode_change`."""
         return records.encode_change(record)
 
     def decode(self, key: Buffer, value: Buffer | None, /) -> Change:
+        """The change in a record, by `records.decode_change`; groups of other types become ForeignChange."""
         return records.decode_change(key, value)
 
     def replay(self, offset: int, producer_id: int, _producer_epoch: int, record: Change, /) -> None:
+        """Apply a change; offsets of a transaction stay pending until it ends. An offset creates its group."""
         if isinstance(record, OffsetChange):
             value = record.value
             if value is not None:
@@ -194,17 +200,21 @@ class Shard:
         group.keys.add(change.key)
 
     def end_transaction(self, offset: int, producer_id: int, _producer_epoch: int, /, *, commit: bool) -> None:
+        """Commit or drop the producer's pending offsets: only offsets are written in transactions."""
         self.offsets.end_transaction(offset, producer_id, commit=commit)
 
     def committed_to(self, high_watermark: int, /) -> None:
+        """Show readers of committed offsets all writes below `high_watermark`."""
         self.offsets.committed_to(high_watermark)
 
     def loaded(self) -> None:
+        """Start the timers of members and rebalances, and the periodic expiry of offsets."""
         self.membership.rebalancer.resume()
         self.consumer_membership.resume()
         self._schedule_expiry()
 
     def unloaded(self) -> None:
+        """Drop groups and offsets; waiting requests of classic groups get NOT_COORDINATOR."""
         groups, self.groups = self.groups, {}
         self.consumers.clear()
         self.foreign.clear()
@@ -238,6 +248,7 @@ class Shard:
             answers.answer_all(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def create_group(self, group_id: str) -> ClassicGroup:
+        """Add an empty classic group in memory; nothing is written. The id must not be in use."""
         group = self.groups[group_id] = ClassicGroup(group_id, self.clock.wall_ms())
         return group
 

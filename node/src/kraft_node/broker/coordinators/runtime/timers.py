@@ -32,6 +32,7 @@ class ShardTimer:
             self._function(*self._args)
 
     def cancel(self) -> None:
+        """Cancel the call; harmless if it was made or cancelled before."""
         timers, self._timers = self._timers, None
         if timers is not None:
             timers.live.discard(self)
@@ -54,12 +55,14 @@ class ShardTimers:
         self._keyed: dict[Hashable, ShardTimer] = {}
 
     def call_soon(self, function: Callable[..., None], *args: Any) -> ShardTimer:
+        """Call `function` after the current callback of the loop, unless the shard ends first."""
         timer = ShardTimer(self, function, args)
         self.live.add(timer)
         timer.start(self._scheduler.call_soon(timer.fire))
         return timer
 
     def call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> ShardTimer:
+        """Call `function` no sooner than `delay_ms` milliseconds from now, unless the shard ends first."""
         timer = ShardTimer(self, function, args)
         self.live.add(timer)
         timer.start(self._scheduler.call_later(delay_ms, timer.fire))

@@ -9,9 +9,13 @@ from typing import Protocol
 class ReadableConfig(Protocol):
     """The part of `base.config.NodeConfig` that is used here."""
 
-    def int(self, name: str, /) -> int: ...
+    def int(self, name: str, /) -> int:
+        """The value in force. Raises KeyError for an unknown name, TypeError for a key of another type."""
+        ...
 
-    def boolean(self, name: str, /) -> bool: ...
+    def boolean(self, name: str, /) -> bool:
+        """The value in force. Raises like `int`."""
+        ...
 
 
 @dataclass(slots=True)

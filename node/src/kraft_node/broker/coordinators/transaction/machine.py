@@ -51,16 +51,19 @@ class TransactionMachine:
         self._unloaded = unloaded
 
     def encode(self, record: Change) -> StoredRecord:
+        """The stored form at the cluster's transaction.version; a tombstone if the id is removed."""
         values = record.values
         return encode_name(record.name), None if values is None else encode_values(values, self._version())
 
     def decode(self, key: Buffer, value: Buffer | None) -> Change:
+        """The change of a transactional id. Raises UnknownRecordTypeError for types of later releases."""
         try:
             return Change(*decode_record(key, value))
         except stored.UnknownRecordTypeError as error:
             raise UnknownRecordTypeError(str(error)) from error
 
     def replay(self, _offset: int, _producer_id: int, _producer_epoch: int, record: Change) -> None:
+        """Set or remove a transactional id: while loading, not for this broker's own writes."""
         if record.values is None:
             self.transactions.pop(record.name, None)
         else:
@@ -73,9 +76,11 @@ class TransactionMachine:
         """Changes are applied when their write has been committed."""
 
     def loaded(self) -> None:
+        """Let the coordinator continue the transactions once all loaded records are committed."""
         self._loaded(self)
 
     def unloaded(self) -> None:
+        """Let the coordinator drop the unsent markers of this shard, then forget all transactional ids."""
         self._unloaded(self)
         self.transactions.clear()
 

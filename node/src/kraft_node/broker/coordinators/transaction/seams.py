@@ -38,7 +38,9 @@ class ClusterView(Protocol):
     def partition_count(self, name: str) -> int | None:
         """The number of partitions; None if the topic does not exist."""
 
-    def has_partition(self, name: str, partition: int) -> bool: ...
+    def has_partition(self, name: str, partition: int) -> bool:
+        """Whether the topic exists and has the partition."""
+        ...
 
     def marker_leader(self, name: str, partition: int) -> int:
         """The partition's live leader, or NO_LEADER or NO_PARTITION."""

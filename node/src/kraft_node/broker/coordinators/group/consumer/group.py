@@ -171,6 +171,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> GroupState:
+        """The group's state in KIP-848, computed at the first read after a change."""
         if self._state is None:
             self._state = self._computed_state()
         return self._state

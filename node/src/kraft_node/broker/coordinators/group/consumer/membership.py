@@ -265,8 +265,10 @@ def _answer(ctx: RequestContext, response: ConsumerGroupHeartbeatResponse) -> Do
 
 
 def not_found(group_id: str, what: str = "Group") -> KafkaError:
+    """The GROUP_ID_NOT_FOUND for a group that does not exist, for the caller to raise; `what` begins its message."""
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
 
 
 def not_consumer(group_id: str) -> KafkaError:
+    """The GROUP_ID_NOT_FOUND for a group of another type, for the caller to raise."""
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")

@@ -21,11 +21,17 @@ FIRST_VERSION_WITH_MEMBER_ID_OF_CLIENT: Final = 1
 class TopicsView(Protocol):
     """The topics of the metadata image; calls cost O(1), but for racks and a topic's first hash."""
 
-    def topic_id(self, name: str) -> Uuid | None: ...
+    def topic_id(self, name: str) -> Uuid | None:
+        """The id of a topic; None if it does not exist."""
+        ...
 
-    def topic_name(self, topic_id: Uuid) -> str | None: ...
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """The name of the topic with the id; None if no topic has it."""
+        ...
 
-    def partition_count(self, name: str) -> int | None: ...
+    def partition_count(self, name: str) -> int | None:
+        """The number of partitions; None if the topic does not exist."""
+        ...
 
     def partition_racks(self, name: str) -> Iterable[Sequence[str]]:
         """The racks of the replicas of each partition."""
