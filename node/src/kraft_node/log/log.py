@@ -147,6 +147,7 @@ class Log(RestingLog):
 
     @property
     def index_interval_bytes(self) -> int:
+        """The value of index.interval.bytes, for the segments."""
         return self.config.index_interval_bytes
 
     # --- segments ---
@@ -446,9 +447,7 @@ class Log(RestingLog):
         return self._fail(error)
 
     def _fail(self, error: OSError | LogDirDamaged) -> KafkaError:
-        """The error for the caller, after an I/O error has taken the directory offline, or damage has ended this
-        replica.
-        """
+        """Take the directory offline (I/O error) or end this replica (damage). Returns the error for the caller."""
         return self.dir.damaged(self, error) if isinstance(error, LogDirDamaged) else self.dir.fail(error)
 
     # --- durability ---

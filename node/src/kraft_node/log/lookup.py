@@ -30,12 +30,18 @@ class ReadableLog(TimedLog, Protocol):
     max_timestamp_cache: tuple[tuple[int, int], tuple[int, int] | None] | None
 
     @property
-    def active(self) -> Segment: ...
+    def active(self) -> Segment:
+        """The segment for appends, which is the last."""
+        ...
 
     @property
-    def segment_bases(self) -> list[int]: ...
+    def segment_bases(self) -> list[int]:
+        """Base offsets of all segments, ascending; the last is the active segment's."""
+        ...
 
-    def segment(self, number: int) -> Segment: ...
+    def segment(self, number: int) -> Segment:
+        """The segment with that number in `segment_bases`."""
+        ...
 
 
 def read(log: ReadableLog, offset: int, max_bytes: int, limit: int, *, min_one: bool, waits: bool) -> FetchSlice:

@@ -49,6 +49,7 @@ _MARK: Final = Struct(">qI")
 
 
 def snapshot_name(snapshot: SnapshotId) -> str:
+    """The file name, as in Kafka: end offset (excluded) in 20 digits, epoch in 10, `.checkpoint`."""
     return f"{snapshot.end_offset:020d}-{snapshot.epoch:010d}{CHECKPOINT}"
 
 
@@ -198,10 +199,12 @@ class MetadataLog:
 
     @property
     def start_offset(self) -> int:
+        """The first offset of the log; snapshots contain all earlier records."""
         return self._log.start_offset
 
     @property
     def end_offset(self) -> int:
+        """The offset of the next append; records below it may not be fsynced yet."""
         return self._log.end_offset
 
     @property

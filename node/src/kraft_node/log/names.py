@@ -47,6 +47,7 @@ def parse_offset(name: str) -> int | None:
 
 
 def partition_dir(topic: str, partition: int) -> str:
+    """The usual name of a partition's directory, as in Kafka."""
     return f"{topic}-{partition}"
 
 

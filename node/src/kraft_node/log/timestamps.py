@@ -35,12 +35,18 @@ class TimedLog(Protocol):
     partial_times: Partial | None
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The partition as `topic-number`, for messages."""
+        ...
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """The directory with the log's files."""
+        ...
 
-    def segment_number(self, offset: int) -> int: ...
+    def segment_number(self, offset: int) -> int:
+        """The number of the segment that holds `offset`; 0 for offsets before all segments."""
+        ...
 
 
 class TimesUnread(KafkaError):  # noqa: N818 - a state, not a fault

@@ -101,5 +101,6 @@ class LeaderEpochs:
             self.dirty = True
 
     def clear(self) -> None:
+        """Remove all epochs, because the log restarts empty; `dirty` if there were any."""
         self.dirty = self.dirty or bool(self._epochs)
         self._epochs = self._starts = ()

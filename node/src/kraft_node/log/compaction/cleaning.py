@@ -341,6 +341,7 @@ class NewSegment(Segment):
         return self.path(names.TXN_INDEX + names.CLEANED)
 
     def write_indexes(self, put: Put | None = None) -> None:
+        """Write nothing before the swap: the names still belong to the old segment. Raises OSError."""
         if self.in_place:
             super().write_indexes(put)
 

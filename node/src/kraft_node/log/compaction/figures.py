@@ -35,10 +35,12 @@ class Figures:
 
     @property
     def max_clean_time_secs(self) -> int:
+        """Duration of the longest of the last passes in whole seconds, rounded down; 0 without a pass."""
         return max((each.took_ms for each in self.passes), default=0) // 1000
 
     @property
     def max_buffer_utilization_percent(self) -> int:
+        """The largest share of the memory for keys in one of the last passes, 0 to 100."""
         return int(100 * max((each.utilization for each in self.passes), default=0.0))
 
     @property

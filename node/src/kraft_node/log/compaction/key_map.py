@@ -87,6 +87,7 @@ class KeyMap:
 
     @property
     def is_full(self) -> bool:
+        """Whether the limit of keys is reached, so that the pass covers no further batches; with shards maybe early."""
         return len(self) >= self._keys_max
 
     @property

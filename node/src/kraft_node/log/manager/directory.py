@@ -151,6 +151,7 @@ class Directory(LogDir):
 
     @property
     def online(self) -> bool:
+        """Whether no disk failure has taken the directory offline."""
         return self.failed is None
 
     # --- logs that fail by themselves ---
@@ -351,8 +352,7 @@ class Directory(LogDir):
         self.changed(topic)
 
     def _forget_all_but(self, here: set[tuple[str, int]]) -> None:
-        """Partitions that a kill or an administrator has removed: a new log with the same name has not lost
-        records."""
+        """Forget partitions that a kill or an administrator removed: a new log of that name has not lost records."""
         for offsets in (self.recovery_points, self.start_offsets, self.high_watermarks, self.cleaner_offsets):
             for topic, of_topic in list(offsets.items()):
                 for partition in [partition for partition in of_topic if (topic, partition) not in here]:
@@ -437,8 +437,7 @@ class Directory(LogDir):
         return found
 
     def write_mark(self, broker_epoch: int, unproven: Sequence[tuple[str, int]]) -> None:
-        """Write the mark that every log here is closed and durable, except quarantined logs and `unproven` copies.
-        Raises OSError."""
+        """Mark all logs here as closed and durable, except quarantined logs and `unproven` copies. Raises OSError."""
         if self.quarantined or unproven:
             lines = "".join(f"{names.partition_dir(*log)}\n" for log in (*self.quarantined, *unproven))
             write_atomic(self.env.disk, f"{self.path}/{names.QUARANTINED}", lines.encode())
@@ -510,6 +509,7 @@ class Directory(LogDir):
 
     @property
     def directory_id(self) -> Uuid:
+        """The directory.id of meta.properties (KIP-858); ZERO_UUID until `take` has read it."""
         return Uuid(self.id) if self.id else ZERO_UUID
 
 

@@ -71,10 +71,12 @@ class Producer:
 
     @property
     def last_sequence(self) -> int:
+        """Sequence number of the last record in the newest stored batch; -1 without a stored batch."""
         return self.batches[-1].last_sequence if self.batches else NONE
 
     @property
     def last_offset(self) -> int:
+        """Offset of the last record in the newest stored batch; -1 without a stored batch."""
         return self.batches[-1].last_offset if self.batches else NONE
 
     @property
@@ -119,6 +121,7 @@ class Producers:
         return iter(self._by_id.values())
 
     def get(self, producer_id: int) -> Producer | None:
+        """The state of a producer; None if it has not written here or is forgotten."""
         return self._by_id.get(producer_id)
 
     def load(self, producer: Producer) -> None:

@@ -59,6 +59,7 @@ def take_snapshot(log: Log, offset: int, put: Put) -> None:
 
 
 def drop_snapshot(log: Log, offset: int) -> None:
+    """Remove the snapshot of the producers at `offset`; its file may be missing. Raises OSError."""
     log.producers.snapshots = tuple(at for at in log.producers.snapshots if at != offset)
     remove_if_there(log.dir.env.disk, f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}")
 

@@ -17,13 +17,19 @@ class Owner(Protocol):
     """The interface of a log for its segments."""
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """The directory with the log's files; a rename changes it."""
+        ...
 
     @property
-    def dir(self) -> LogDir: ...
+    def dir(self) -> LogDir:
+        """The log directory, with the environment and the cache of open files."""
+        ...
 
     @property
-    def index_interval_bytes(self) -> int: ...
+    def index_interval_bytes(self) -> int:
+        """The bytes of log after which a segment adds an index entry."""
+        ...
 
     def indexed(self, position: int) -> None:
         """The index entries are on disk up to the batch at `position`, the last batch in the segment."""

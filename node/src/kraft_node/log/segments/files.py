@@ -272,4 +272,5 @@ class LogDir:
             raise self.storage_error()
 
     def storage_error(self) -> KafkaError:
+        """The KAFKA_STORAGE_ERROR of a failed directory, for the caller to raise; names the failure."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.failed}")
