@@ -43,6 +43,7 @@ class BrokerRegistration(NamedTuple):
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener: str) -> Endpoint | None:
+        """The advertised address on a listener; None if the broker does not have the listener."""
         return self.endpoints.get(listener)
 
     def has_online_directory(self, directory: Uuid) -> bool:

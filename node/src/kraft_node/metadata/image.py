@@ -1,10 +1,6 @@
 """The committed metadata of the cluster, changed in place. There is one per process; only `loader` changes it.
 
-Reading interface (the same in `overlay.Overlay`): features name -> level; levels of 0 are absent. `metadata_level`,
-`feature_level(name)` brokers id -> BrokerRegistration controllers id -> ControllerRegistration topics by_name, by_id,
-partition(topic_id, number), led_by, assigned_to configs (resource type, name) -> {key: value}; types 2 topic, 4 broker,
-16 client-metrics, 32 group quotas entity -> {key: value} producer_ids `next_producer_id` acls id ->
-AccessControlEntryRecord scram (mechanism, user) -> UserScramCredentialRecord tokens token id -> DelegationTokenRecord
+`MetadataView` is the reading interface; `overlay.Overlay` has the same.
 """
 
 from __future__ import annotations
@@ -25,39 +21,63 @@ class MetadataView(Protocol):
     """The interface for controller and broker to read an image or an overlay."""
 
     @property
-    def features(self) -> SectionView[str, int]: ...
+    def features(self) -> SectionView[str, int]:
+        """Finalized level by feature name; features of level 0 are absent."""
+        ...
 
     @property
-    def brokers(self) -> SectionView[int, BrokerRegistration]: ...
+    def brokers(self) -> SectionView[int, BrokerRegistration]:
+        """Registrations by broker id, including fenced brokers."""
+        ...
 
     @property
-    def controllers(self) -> SectionView[int, ControllerRegistration]: ...
+    def controllers(self) -> SectionView[int, ControllerRegistration]:
+        """Registrations by controller id (KIP-919)."""
+        ...
 
     @property
-    def topics(self) -> TopicsView: ...
+    def topics(self) -> TopicsView:
+        """Topics by name and by id, with their partitions."""
+        ...
 
     @property
-    def configs(self) -> SectionView[tuple[int, str], Mapping[str, str]]: ...
+    def configs(self) -> SectionView[tuple[int, str], Mapping[str, str]]:
+        """{key: value} by (resource type, name); types: 2 topic, 4 broker, 16 client metrics, 32 group."""
+        ...
 
     @property
-    def quotas(self) -> SectionView[Entity, Mapping[str, float]]: ...
+    def quotas(self) -> SectionView[Entity, Mapping[str, float]]:
+        """{key: value} by entity (KIP-546)."""
+        ...
 
     @property
-    def acls(self) -> SectionView[Uuid, Any]: ...
+    def acls(self) -> SectionView[Uuid, Any]:
+        """AccessControlEntryRecord by entry id."""
+        ...
 
     @property
-    def scram(self) -> SectionView[tuple[int, str], Any]: ...
+    def scram(self) -> SectionView[tuple[int, str], Any]:
+        """UserScramCredentialRecord by (mechanism, user)."""
+        ...
 
     @property
-    def tokens(self) -> SectionView[str, Any]: ...
+    def tokens(self) -> SectionView[str, Any]:
+        """DelegationTokenRecord by token id."""
+        ...
 
     @property
-    def metadata_level(self) -> int: ...
+    def metadata_level(self) -> int:
+        """The finalized metadata.version; the oldest supported version before it is finalized."""
+        ...
 
     @property
-    def next_producer_id(self) -> int: ...
+    def next_producer_id(self) -> int:
+        """The first producer id that no broker has got yet."""
+        ...
 
-    def feature_level(self, name: str) -> int: ...
+    def feature_level(self, name: str) -> int:
+        """The finalized level of a feature; 0 if it is not finalized."""
+        ...
 
 
 class MetadataImage(MetadataStore):

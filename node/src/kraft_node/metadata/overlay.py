@@ -48,6 +48,7 @@ class Overlay(MetadataStore):
 
     @property
     def is_empty(self) -> bool:
+        """Whether the image below contains every applied record."""
         return not self._records
 
     def apply(self, first_offset: int, records: Sequence[Any]) -> None:

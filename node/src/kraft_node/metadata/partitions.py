@@ -73,14 +73,17 @@ class PartitionState:
 
     @property
     def is_reassigning(self) -> bool:
+        """Whether a reassignment adds or removes replicas (KIP-455)."""
         return bool(self.adding or self.removing)
 
     @property
     def preferred_leader(self) -> int:
+        """The first replica; -1 without replicas."""
         return self.replicas[0] if self.replicas else NO_LEADER
 
     @property
     def has_preferred_leader(self) -> bool:
+        """Whether the preferred leader leads now."""
         return self.leader == self.preferred_leader
 
     def directory(self, broker_id: int) -> Uuid:
@@ -245,11 +248,13 @@ class PartitionLists:
         self.extras: Interner[Extra] = Interner(NO_EXTRA)
 
     def pin(self) -> None:
+        """Keep the lists of released rows readable until `unpin`; pins are counted."""
         self.brokers.pin()
         self.directories.pin()
         self.extras.pin()
 
     def unpin(self) -> None:
+        """End a pin; the last one frees the lists that were released meanwhile."""
         self.brokers.unpin()
         self.directories.unpin()
         self.extras.unpin()
@@ -265,15 +270,21 @@ class TopicView(Protocol):
     """The interface of a topic for readers, committed or in an overlay."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name; a later topic may have the same name, with another id."""
+        ...
 
     @property
-    def id(self) -> Uuid: ...
+    def id(self) -> Uuid:
+        """The id, which is never used again (KIP-516)."""
+        ...
 
     def __len__(self) -> int:
         """The number of partitions."""
 
-    def partition(self, number: int) -> PartitionState | None: ...
+    def partition(self, number: int) -> PartitionState | None:
+        """The state of a partition; None if it does not exist."""
+        ...
 
     def leader(self, number: int) -> int:
         """The leader's broker id; -1 without a leader. Raises IndexError if the partition does not exist."""
@@ -327,23 +338,27 @@ class Topic:
         )
 
     def leader(self, number: int) -> int:
+        """Read one number of the row, without building the state. A hole in the numbers gives -1."""
         if number < 0:
             raise IndexError(number)
         return self.rows[number * WIDTH + _LEADER]
 
     def partitions(self) -> Iterator[tuple[int, PartitionState]]:
+        """Build each state when it is reached; holes in the numbers are skipped."""
         for number in range(len(self)):
             state = self.partition(number)
             if state is not None:
                 yield number, state
 
     def in_sync(self, broker_id: int, first: int, end: int) -> list[int]:
+        """Scan one column; `end` is excluded and may be beyond the last partition."""
         column = self.rows[first * WIDTH + _ISR : end * WIDTH : WIDTH]
         brokers = self.lists.brokers.values
         wanted = {number for number in set(column) if number >= 0 and broker_id in brokers[number]}
         return [number for number, isr in enumerate(column, first) if isr in wanted] if wanted else []
 
     def is_led_by(self, broker_id: int, first: int, end: int) -> bool:
+        """Scan two columns; `end` is excluded and may be beyond the last partition."""
         replicas, leaders = (self.rows[first * WIDTH + at : end * WIDTH : WIDTH] for at in (_REPLICAS, _LEADER))
         return (broker_id, True) in {(leader, at >= 0) for leader, at in zip(leaders, replicas, strict=True)}
 

@@ -17,7 +17,9 @@ V_co = TypeVar("V_co", covariant=True)
 class SectionView(Protocol[K, V_co]):
     """The interface of a section for readers, committed or in an overlay."""
 
-    def get(self, key: K) -> V_co | None: ...
+    def get(self, key: K) -> V_co | None:
+        """The value of a key; None if the key is missing."""
+        ...
 
     def __contains__(self, key: object) -> bool: ...
 
@@ -25,15 +27,21 @@ class SectionView(Protocol[K, V_co]):
 
     def __iter__(self) -> Iterator[K]: ...
 
-    def items(self) -> Iterator[tuple[K, V_co]]: ...
+    def items(self) -> Iterator[tuple[K, V_co]]:
+        """Every key with its value; the order means nothing."""
+        ...
 
-    def values(self) -> Iterator[V_co]: ...
+    def values(self) -> Iterator[V_co]:
+        """Every value, in the order of `items`."""
+        ...
 
 
 class Cells(SectionView[K, V], Protocol[K, V]):
     """The interface of a section for records, committed or in an overlay."""
 
-    def put(self, key: K, value: V) -> None: ...
+    def put(self, key: K, value: V) -> None:
+        """Fill the cell, or replace its value. A value must never change once it is in a cell."""
+        ...
 
     def remove(self, key: K) -> None:
         """Empty the cell; allowed if it is empty."""
@@ -51,6 +59,7 @@ class Section(Generic[K, V]):
         """The cells changed in the current delta, with their previous values (None: the cell was empty)."""
 
     def get(self, key: K) -> V | None:
+        """The committed value; None if the cell is empty."""
         return self._cells.get(key)
 
     def __contains__(self, key: object) -> bool:
@@ -63,12 +72,15 @@ class Section(Generic[K, V]):
         return iter(self._cells)
 
     def items(self) -> Iterator[tuple[K, V]]:
+        """The committed cells, without a copy: fill and empty no cell during the iteration."""
         return iter(self._cells.items())
 
     def values(self) -> Iterator[V]:
+        """The committed values, without a copy: fill and empty no cell during the iteration."""
         return iter(self._cells.values())
 
     def put(self, key: K, value: V) -> None:
+        """Fill the cell, or replace its value; the delta and frozen views keep the old value."""
         self._before(key)
         self._cells[key] = value
 
@@ -106,6 +118,7 @@ class Section(Generic[K, V]):
         return frozen
 
     def thaw(self, frozen: FrozenSection[K, V]) -> None:
+        """End a view, which must not be read any more; allowed if it has ended already."""
         if frozen in self._frozen:
             self._frozen.remove(frozen)
 
@@ -121,9 +134,11 @@ class FrozenSection(Generic[K, V]):
         self._kept: dict[K, V | None] = {}
 
     def keep(self, key: K, old: V | None) -> None:
+        """Take the value that a cell had (None: it was empty) at its first change since `freeze`."""
         self._kept.setdefault(key, old)
 
     def value(self, key: K) -> V:
+        """The value of one of `keys` at the time of `freeze`."""
         value = self._kept[key] if key in self._kept else self._section.get(key)
         assert value is not None, f"a frozen section lost its cell {key!r}"
         return value
@@ -148,6 +163,7 @@ class Touched:
         self.entries: list[tuple[int, dict[Any, tuple[int, Any]], Any]] = []
 
     def note(self, cells: dict[Any, tuple[int, Any]], key: Any) -> None:
+        """Note that the record at `offset` writes the cell `key` of `cells`."""
         self.entries.append((self.offset, cells, key))
 
     def expire(self, offset: int) -> None:
@@ -163,6 +179,7 @@ class Touched:
         del self.entries[:done]
 
     def clear(self) -> None:
+        """Empty all cells that the overlay has written, and forget them."""
         for _, cells, key in self.entries:
             cells.pop(key, None)
         self.entries.clear()
@@ -213,12 +230,15 @@ class OverlaySection(Generic[K, V]):
                 yield key, value
 
     def values(self) -> Iterator[V]:
+        """Values with the uncommitted changes; unchanged values come first."""
         return (value for _, value in self.items())
 
     def put(self, key: K, value: V) -> None:
+        """Set the value until the commit of the record puts it into the image below."""
         self._cells[key] = (self._touched.offset, value)
         self._touched.note(self._cells, key)
 
     def remove(self, key: K) -> None:
+        """Let the cell count as empty until the commit of the record; allowed if it is empty."""
         self._cells[key] = (self._touched.offset, GONE)
         self._touched.note(self._cells, key)

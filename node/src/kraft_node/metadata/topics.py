@@ -51,6 +51,7 @@ class TopicChange:
             self._some.update(range(first, end))
 
     def clear(self) -> None:
+        """Forget the noted partitions, because the topic is deleted."""
         self._below = 0
         self._some.clear()
 
@@ -63,25 +64,37 @@ class TopicsView(Protocol):
     """The interface of all topics for readers, committed or in an overlay."""
 
     @property
-    def partition_count(self) -> int: ...
+    def partition_count(self) -> int:
+        """The number of partitions of all topics."""
+        ...
 
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[TopicView]: ...
 
-    def by_name(self, name: str) -> TopicView | None: ...
+    def by_name(self, name: str) -> TopicView | None:
+        """The topic of that name; None if it does not exist."""
+        ...
 
-    def by_id(self, topic_id: Uuid) -> TopicView | None: ...
+    def by_id(self, topic_id: Uuid) -> TopicView | None:
+        """The topic with that id; None if it does not exist."""
+        ...
 
-    def partition(self, topic_id: Uuid, number: int) -> PartitionState | None: ...
+    def partition(self, topic_id: Uuid, number: int) -> PartitionState | None:
+        """The state of a partition; None if the topic or the partition does not exist."""
+        ...
 
 
 class TopicStore(TopicsView, Protocol):
     """The interface of all topics for records, committed or in an overlay. Methods raise MetadataError for misfits."""
 
-    def create(self, topic_id: Uuid, name: str) -> None: ...
+    def create(self, topic_id: Uuid, name: str) -> None:
+        """Add a topic without partitions. Raises MetadataError if its id or its name exists."""
+        ...
 
-    def put_partition(self, topic_id: Uuid, number: int, state: PartitionState) -> None: ...
+    def put_partition(self, topic_id: Uuid, number: int, state: PartitionState) -> None:
+        """Create or replace a partition. Raises MetadataError if the topic does not exist."""
+        ...
 
     def remove(self, topic_id: Uuid) -> str:
         """Delete a topic. Returns its name."""
@@ -107,12 +120,15 @@ class Topics:
         return iter(self._by_id.values())
 
     def by_name(self, name: str) -> Topic | None:
+        """The committed topic of that name; None if it does not exist."""
         return self._by_name.get(name)
 
     def by_id(self, topic_id: Uuid) -> Topic | None:
+        """The committed topic with that id; None if it does not exist."""
         return self._by_id.get(topic_id)
 
     def partition(self, topic_id: Uuid, number: int) -> PartitionState | None:
+        """The committed state; None if the topic or the partition does not exist."""
         topic = self._by_id.get(topic_id)
         return None if topic is None else topic.partition(number)
 
@@ -193,19 +209,21 @@ class Topics:
                 yield topic, number
 
     def freeze(self) -> FrozenTopics:
+        """A view of the present topics that stays readable while they change; end it with `thaw`."""
         self.lists.pin()
         frozen = FrozenTopics(self, list(self._by_id.values()))
         self._frozen.append(frozen)
         return frozen
 
     def thaw(self, frozen: FrozenTopics) -> None:
+        """End a view, which must not be read any more; allowed if it has ended already."""
         if frozen in self._frozen:
             self._frozen.remove(frozen)
             self.lists.unpin()
 
 
 class FrozenTopics:
-    """The topics at the time of `freeze`, and a copy of each topic that was changed since and not visited yet."""
+    """The topics at the time of `freeze`, and a copy of each topic that was changed since."""
 
     __slots__ = ("_kept", "topics")
 
@@ -215,10 +233,12 @@ class FrozenTopics:
         self._kept: dict[Uuid, Topic] = {}
 
     def keep(self, topic: Topic) -> None:
+        """Copy the topic as it was at `freeze`: called before each change, the first call counts."""
         if topic.id not in self._kept:
             self._kept[topic.id] = topic.copy()
 
     def topic(self, index: int) -> Topic:
+        """The topic at that index of `topics`, as it was at `freeze`."""
         topic = self.topics[index]
         return self._kept.get(topic.id, topic)
 
@@ -255,12 +275,14 @@ class OverlayTopic:
         return None if committed is None else committed.partition(number)
 
     def leader(self, number: int) -> int:
+        """The leader with the uncommitted changes. A hole in the numbers raises IndexError, too."""
         state = self.partition(number)
         if state is None:
             raise IndexError(number)
         return state.leader
 
     def partitions(self) -> Iterator[tuple[int, PartitionState]]:
+        """Every partition with the uncommitted changes, ascending; holes in the numbers are skipped."""
         for number in range(len(self)):
             state = self.partition(number)
             if state is not None:
@@ -308,6 +330,7 @@ class OverlayTopics:
 
     @property
     def partition_count(self) -> int:
+        """The number with the uncommitted changes; costs O(changed topics)."""
         count = self.base.partition_count
         for topic_id, (_, topic) in self._by_id.items():
             committed = self.base.by_id(topic_id)
@@ -339,16 +362,19 @@ class OverlayTopics:
         return None if committed is None else self.by_id(committed.id)
 
     def by_id(self, topic_id: Uuid) -> TopicView | None:
+        """The topic with the uncommitted changes; None if it does not exist."""
         cell = self._by_id.get(topic_id)
         if cell is not None:
             return None if cell[1] is _DELETED else cell[1]
         return self.base.by_id(topic_id)
 
     def partition(self, topic_id: Uuid, number: int) -> PartitionState | None:
+        """The state with the uncommitted changes; None if the topic or the partition does not exist."""
         topic = self.by_id(topic_id)
         return None if topic is None else topic.partition(number)
 
     def create(self, topic_id: Uuid, name: str) -> None:
+        """Add a topic in the overlay. Raises MetadataError if its id or its name exists."""
         if self.by_id(topic_id) is not None or self.by_name(name) is not None:
             raise MetadataError(f"topic {name} with id {uuid_text(topic_id)} is created a second time")
         self._set(topic_id, OverlayTopic(name, topic_id, self))

@@ -46,11 +46,17 @@ class TransactionMark(Enum):
 class PartitionFollower(Protocol):
     """The data that the controller derives from partitions. `topics`: the state before the replay."""
 
-    def partition_created(self, record: PartitionRecord) -> None: ...
+    def partition_created(self, record: PartitionRecord) -> None:
+        """A PartitionRecord creates the partition; its topic exists already."""
+        ...
 
-    def partition_changed(self, record: PartitionChangeRecord, topics: TopicsView) -> None: ...
+    def partition_changed(self, record: PartitionChangeRecord, topics: TopicsView) -> None:
+        """A PartitionChangeRecord changes the partition; `topics` has its state before."""
+        ...
 
-    def topic_removed(self, topic_id: Uuid, topics: TopicsView) -> None: ...
+    def topic_removed(self, topic_id: Uuid, topics: TopicsView) -> None:
+        """A RemoveTopicRecord removes the topic and its partitions, which `topics` still has."""
+        ...
 
     def elr_cleared(self, topic_name: str, topics: TopicsView) -> None:
         """An empty name means every topic."""
@@ -59,29 +65,45 @@ class PartitionFollower(Protocol):
 class NameFollower(Protocol):
     """The topic names that the controller stores."""
 
-    def add(self, name: str) -> None: ...
+    def add(self, name: str) -> None:
+        """A topic of that name is created."""
+        ...
 
-    def remove(self, name: str) -> None: ...
+    def remove(self, name: str) -> None:
+        """The topic of that name is removed."""
+        ...
 
 
 class EntryFollower(Protocol):
     """The access control entries that the controller keeps by resource."""
 
-    def put(self, record: AccessControlEntryRecord) -> None: ...
+    def put(self, record: AccessControlEntryRecord) -> None:
+        """An entry is created; its key is the record's id."""
+        ...
 
-    def remove(self, acl_id: Uuid) -> None: ...
+    def remove(self, acl_id: Uuid) -> None:
+        """The entry with that id is removed."""
+        ...
 
 
 class AppendFollower(Protocol):
     """The data that only the active controller keeps: leases of brokers, its own configuration."""
 
-    def broker_registered(self, record: RegisterBrokerRecord) -> None: ...
+    def broker_registered(self, record: RegisterBrokerRecord) -> None:
+        """A registration was appended: the lease of this broker epoch begins."""
+        ...
 
-    def broker_fenced(self, broker_id: int, *, fenced: bool) -> None: ...
+    def broker_fenced(self, broker_id: int, *, fenced: bool) -> None:
+        """The broker was fenced, or (`fenced` False) unfenced."""
+        ...
 
-    def broker_unregistered(self, broker_id: int) -> None: ...
+    def broker_unregistered(self, broker_id: int) -> None:
+        """The registration was removed: the lease ends."""
+        ...
 
-    def config_changed(self, resource_type: int, resource_name: str) -> None: ...
+    def config_changed(self, resource_type: int, resource_name: str) -> None:
+        """A key of the resource was set or removed; one call for each ConfigRecord."""
+        ...
 
 
 class Stale(NamedTuple):
