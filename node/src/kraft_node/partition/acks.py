@@ -23,6 +23,7 @@ Waiter: TypeAlias = "tuple[int, Done]"
 
 
 def offset_of(waiter: Waiter) -> int:
+    """The offset for which a callback waits: the sort key of the waiting list."""
     return waiter[0]
 
 
@@ -39,6 +40,7 @@ class Acks:
         return len(self._waiting)
 
     def add(self, offset: int, done: Done) -> None:
+        """Let `take` return `done` once the high watermark has reached `offset`, the end of the records."""
         insort(self._waiting, (offset, done), key=offset_of)  # nearly always behind all others
 
     def forget(self, done: Done) -> None:

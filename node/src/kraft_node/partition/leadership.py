@@ -97,6 +97,7 @@ class Leadership:
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
+        """The committed ISR, and the members that an unanswered proposal adds: commits wait for all of them."""
         return self._partition.isr if self.proposal is None else self.proposal.maximal_isr
 
     # --- progress of replicas ---

@@ -234,6 +234,7 @@ class Storage:
     # --- directories ---
 
     def directories(self) -> list[Directory]:
+        """All log directories of the configuration, also those that are offline."""
         return self._logs.directories
 
     def directory_of(self, topic: str, index: int) -> Directory | None:

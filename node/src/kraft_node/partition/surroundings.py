@@ -41,19 +41,25 @@ class Alone:
     lag_max_ms = 30_000
 
     def now_ms(self) -> int:
+        """Always 0: no follower can be late."""
         return 0
 
     def clock_of(self, broker_id: int) -> FollowerClock:  # noqa: ARG002
+        """A new clock for each call: no fetch of a follower ever sets it."""
         return FollowerClock()
 
     def may_join_isr(self, broker_id: int, broker_epoch: int) -> bool:  # noqa: ARG002
+        """Always False: the ISR never grows."""
         return False
 
     def is_alive(self, broker_id: int) -> bool:  # noqa: ARG002
+        """Always True: the low watermark waits for every follower."""
         return True
 
     def joins_later(self, partition: Partition, broker_id: int) -> None:  # noqa: ARG002
+        """Do nothing: registrations never change."""
         return
 
     def isr_proposed(self, partition: Partition) -> None:  # noqa: ARG002
+        """Do nothing: no controller answers, so a proposal stays pending."""
         return
