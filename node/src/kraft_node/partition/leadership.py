@@ -128,7 +128,7 @@ class Leadership:
         return follower.is_caught_up(leader_end, around.now_ms(), around.lag_max_ms) and self._may_join(follower)
 
     def low_watermark(self) -> int:
-        """The largest log start of the live replicas; -1 until all have reported theirs."""
+        """The smallest log start of the live replicas; -1 until all have reported theirs."""
         low = self._partition.log.start_offset
         for follower in self.followers.values():
             if follower.start_offset < low and self._surroundings.is_alive(follower.broker_id):
