@@ -107,6 +107,7 @@ class RequestContext:
 
     @property
     def answered(self) -> bool:
+        """Whether the request has ended: the handler has answered it or closed the connection."""
         return self._reply is None
 
     @property

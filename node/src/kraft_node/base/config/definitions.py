@@ -80,6 +80,7 @@ class ConfigKey:
 
     @property
     def importance(self) -> str:
+        """Kafka's importance of the key: `high`, `medium` or `low`. It has no effect."""
         return {"h": "high", "m": "medium", "l": "low"}[self._flags[0]]
 
     @property

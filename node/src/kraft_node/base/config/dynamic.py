@@ -228,6 +228,7 @@ class BrokerConfig(ConfigView):
         return broker_key(name).default
 
     def layers(self) -> Iterable[Mapping[str, ConfigValue]]:
+        """The dynamic values of this broker, then of all brokers, without empty layers; then the values of the file."""
         return self._layers
 
     def update(self, per_broker: Mapping[str, str], cluster: Mapping[str, str]) -> set[str]:

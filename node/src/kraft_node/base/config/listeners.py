@@ -32,6 +32,7 @@ class Endpoint:
 
     @property
     def security_protocol_id(self) -> int:
+        """The number of the security protocol, as registration records and requests have it."""
         return SECURITY_PROTOCOLS[self.security_protocol]
 
     def _key(self) -> tuple[str, str, str, int]:

@@ -70,10 +70,12 @@ class NodeConfig(ConfigView):
         return config
 
     def value(self, name: str) -> ConfigValue:
+        """The value in the file or an override, parsed; else the default. Raises KeyError for an unknown key."""
         value = self._values.get(name)
         return broker_key(name).default if value is None else value
 
     def layers(self) -> Iterable[Mapping[str, ConfigValue]]:
+        """A single layer: the values in the file and the overrides."""
         return (self._values,)
 
     def is_set(self, name: str) -> bool:
@@ -89,22 +91,27 @@ class NodeConfig(ConfigView):
 
     @property
     def node_id(self) -> int:
+        """`node.id`, or its older spelling `broker.id`."""
         return self.int("node.id")
 
     @cached_property
     def roles(self) -> frozenset[str]:
+        """The entries of `process.roles`: `broker`, `controller` or both."""
         return frozenset(self.list("process.roles"))
 
     @property
     def is_broker(self) -> bool:
+        """Whether the node has the role broker. A combined node has both roles."""
         return "broker" in self.roles
 
     @property
     def is_controller(self) -> bool:
+        """Whether the node has the role controller. A combined node has both roles."""
         return "controller" in self.roles
 
     @property
     def rack(self) -> str | None:
+        """`broker.rack`; None if it is not set."""
         return self.string_or_none("broker.rack")
 
     # Directories
@@ -130,6 +137,7 @@ class NodeConfig(ConfigView):
 
     @property
     def controller_listener_names(self) -> list[str]:
+        """`controller.listener.names`, spelled as in the file. Controllers connect to the first of them."""
         return self.list("controller.listener.names")
 
     @cached_property
@@ -213,6 +221,7 @@ class NodeConfig(ConfigView):
 
     @cached_property
     def inter_broker_security_protocol(self) -> str:
+        """The security protocol between brokers. A listener that the map lacks is named after its protocol."""
         return self.security_protocols.get(self.inter_broker_listener_name, self.inter_broker_listener_name)
 
     # The quorum
@@ -231,12 +240,14 @@ class NodeConfig(ConfigView):
 
     @property
     def log_roll_ms(self) -> int:
+        """The age in ms at which a segment is rolled: `log.roll.ms`, else `log.roll.hours`. Topics may override it."""
         value = self.topic_default("segment.ms")
         assert isinstance(value, int)
         return value
 
     @property
     def log_roll_jitter_ms(self) -> int:
+        """The maximum random part of that age in ms: `log.roll.jitter.ms`, else `log.roll.jitter.hours`."""
         value = self.topic_default("segment.jitter.ms")
         assert isinstance(value, int)
         return value

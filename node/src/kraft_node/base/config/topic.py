@@ -121,10 +121,12 @@ class TopicConfig:
 
     @property
     def compact(self) -> bool:
+        """Whether `cleanup.policy` contains `compact`. A topic may have both policies, or none."""
         return "compact" in self.cleanup_policy
 
     @property
     def delete(self) -> bool:
+        """Whether `cleanup.policy` contains `delete`: then the limits of time and size apply."""
         return "delete" in self.cleanup_policy
 
     @property

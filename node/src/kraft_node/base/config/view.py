@@ -41,25 +41,32 @@ class ConfigView:
         return value
 
     def int(self, name: str) -> int:
+        """The value of a key of type int, short or long."""
         return self._typed(name, int)
 
     def boolean(self, name: str) -> bool:
+        """The value of a key of type boolean."""
         return self._typed(name, bool)
 
     def double(self, name: str) -> float:
+        """The value of a key of type double."""
         return self._typed(name, float)
 
     def string(self, name: str) -> str:
+        """The value of a key of type string or class. Raises TypeError if the key is unset and its default is null."""
         return self._typed(name, str)
 
     def string_or_none(self, name: str) -> str | None:
+        """The value of a key of type string or class; None if the key is unset and its default is null."""
         return None if self.value(name) is None else self._typed(name, str)
 
     def list(self, name: str) -> list[str]:
+        """The entries of a key of type list, without blanks around them. Raises TypeError for null, as in `string`."""
         value: list[str] = self._typed(name, list)
         return value
 
     def password(self, name: str) -> Password | None:
+        """The value of a key of type password, which prints as `[hidden]`; None if the key is unset."""
         return None if self.value(name) is None else self._typed(name, Password)
 
     def topic_default(self, name: str) -> ConfigValue:
