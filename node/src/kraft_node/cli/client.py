@@ -46,6 +46,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        """Close the connection. A `with` block does this at its end."""
         self._connection.close()
 
     @property

@@ -24,6 +24,7 @@ _CONTROLLERS: Final = 2
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run one command. Returns the exit code 0; raises ToolError after a failure."""
     args = _parser().parse_args(arguments)
     result: int = args.command(args)
     return result
@@ -80,6 +81,7 @@ def _check(response: Any) -> None:
 
 
 def cluster_id(args: argparse.Namespace) -> int:
+    """Print the cluster's id, as text or JSON. Raises ToolError."""
     with _connect(args) as client:
         found = _describe(client, args).cluster_id
     print(json.dumps({"cluster.id": found}) if args.json else f"Cluster ID: {found}")
@@ -165,6 +167,7 @@ def _name(key: int) -> str:
 
 
 def entry() -> None:
+    """Run `kafka-cluster` with the arguments of the process, then exit."""
     run(main)
 
 

@@ -20,6 +20,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that exits with 1 for wrong arguments, as Kafka's programs do."""
 
     def error(self, message: str) -> NoReturn:
+        """Print the usage and the message to standard error, and exit with 1 (argparse: 2)."""
         self.print_usage(sys.stderr)
         self.exit(1, f"{self.prog}: error: {message}\n")
 

@@ -347,6 +347,7 @@ def _snapshot_crc(data: memoryview) -> int:
 
 
 def entry() -> None:
+    """Run `kafka-dump-log` with the arguments of the process, then exit."""
     run(main)
 
 

@@ -97,6 +97,7 @@ def greeting(host: str, port: int) -> str:
 
 
 def entry() -> None:
+    """Run the node of `make node` with the arguments of the process, then exit."""
     run(main)
 
 

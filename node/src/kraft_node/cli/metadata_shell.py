@@ -388,6 +388,7 @@ def _interact(shell: Shell) -> None:
 
 
 def entry() -> None:
+    """Run `kafka-metadata-shell` with the arguments of the process, then exit."""
     run(main)
 
 

@@ -37,6 +37,7 @@ class Source:
 
     @property
     def image(self) -> MetadataImage:
+        """The image after the last `refresh`. A later refresh may replace the object: do not keep it."""
         return self.loader.image
 
     def refresh(self) -> None:
@@ -136,6 +137,7 @@ class Controllers(Source):
         self.refresh()
 
     def close(self) -> None:
+        """Close the connection. The next `refresh` connects again."""
         if self._client is not None:
             self._client.close()
             self._client = None

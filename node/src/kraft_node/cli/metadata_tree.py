@@ -43,12 +43,15 @@ class Directory:
         self._child = child
 
     def names(self) -> list[str]:
+        """The names of the children, in alphabetical order. The children are not made."""
         return sorted(self._names())
 
     def child(self, name: str) -> Node | None:
+        """The child of this name, a directory or the text of a file; None if it does not exist."""
         return self._child(name)
 
     def children(self) -> Iterator[tuple[str, Node]]:
+        """Make the children one after another, in the order of `names`. A child that does not exist is left out."""
         for name in self.names():
             found = self._child(name)
             if found is not None:

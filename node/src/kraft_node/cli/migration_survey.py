@@ -59,6 +59,7 @@ NOT_IN_ZOOKEEPER: Final = frozenset(
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run one command and print its JSON object. Returns the exit code 0; raises ToolError, which names ZooKeeper."""
     args = _parser().parse_args(arguments)
     try:
         session = _session(args)

@@ -89,6 +89,7 @@ def _printable(text: str) -> str:
 
 
 def formatter(*, as_json: bool) -> logging.Formatter:
+    """The format of log lines: JSON objects, or text with time, level, logger and message."""
     return _Json() if as_json else _Lines()
 
 

@@ -27,17 +27,21 @@ class SystemRandom:
     """The operating system's random numbers as `base.env.Rng`."""
 
     def random_bytes(self, count: int) -> bytes:
+        """Read random bytes from the operating system. They are fit for ids and secrets."""
         return os.urandom(count)
 
     def randrange(self, stop: int) -> int:
+        """A number from 0 to `stop` - 1. Its bias is negligible, because 128 random bits are reduced."""
         return int.from_bytes(os.urandom(16), "big") % stop
 
 
 def new_uuid() -> Uuid:
+    """A random id for a cluster or a directory, from the operating system's random numbers."""
     return random_uuid(SystemRandom())
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run one command. Returns its exit code: 1 if `info` found a problem, else 0. Raises ToolError."""
     args = _parser().parse_args(arguments)
     result: int = args.command(args)
     return result
@@ -98,6 +102,7 @@ def _parser() -> Parser:
 
 
 def print_random_uuid(args: argparse.Namespace) -> int:
+    """Print a new random id of 22 characters, as text or JSON. Returns 0."""
     text = uuid_text(new_uuid())
     print(json.dumps({"uuid": text}) if args.json else text)
     return 0
@@ -237,6 +242,7 @@ def _print_nothing(text: str) -> None:
 
 
 def entry() -> None:
+    """Run `kafka-storage` with the arguments of the process, then exit."""
     run(main)
 
 
