@@ -146,12 +146,12 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
+        """Whether this node leads the quorum and `on_leader` was called for the epoch."""
         return self.epoch is not None
 
     def follow(self, loader: MetadataLoader) -> None:
         """Stay hot as a standby: follow committed records, so that becoming leader does not cost time for every
-        partition.
-        """
+        partition."""
         self.cluster.derived.is_followed = True
         self._build_anew()
         loader.followers.append(self._follow_committed)

@@ -59,6 +59,7 @@ class Bucket:
         return self._tokens
 
     def is_forgotten(self, now_ms: int) -> bool:
+        """Whether the bucket was not filled for `FORGOTTEN_MS`: a new, full bucket replaces it then."""
         return now_ms - self._at_ms >= FORGOTTEN_MS
 
 

@@ -38,6 +38,7 @@ class Periodic:
             self._arm(task, task.period_ms)
 
     def stop(self) -> None:
+        """Cancel all timers. A task that is running finishes its turn and is not scheduled again."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

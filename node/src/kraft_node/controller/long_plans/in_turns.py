@@ -28,7 +28,9 @@ class Writer(Protocol):
     def write(self, plan: Plan) -> None:
         """Append the plan's records. Raises KafkaError."""
 
-    def not_controller(self) -> KafkaError: ...
+    def not_controller(self) -> KafkaError:
+        """The error NOT_CONTROLLER for requests that the epoch's end has interrupted."""
+        ...
 
 
 class InTurns:

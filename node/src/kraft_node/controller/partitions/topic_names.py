@@ -32,6 +32,7 @@ def check_topic_name(name: str) -> None:
 
 
 def has_collision_characters(name: str) -> bool:
+    """Whether the name contains `.` or `_`. Other names cannot collide."""
     return "." in name or "_" in name
 
 

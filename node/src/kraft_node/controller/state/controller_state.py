@@ -172,12 +172,15 @@ class ControllerState:
         self.sessions.register(record.broker_id, record.broker_epoch, record.fenced, now)
 
     def broker_fenced(self, broker_id: int, *, fenced: bool) -> None:
+        """Store the fencing or unfencing in the broker's lease. Fencing ends its controlled shutdown."""
         self.sessions.set_fenced(broker_id, fenced)
 
     def broker_unregistered(self, broker_id: int) -> None:
+        """Forget the broker's lease."""
         self.sessions.remove(broker_id)
 
     def config_changed(self, resource_type: int, resource_name: str) -> None:
+        """Refresh this node's own configuration if the record concerns it or all brokers."""
         if resource_type == BROKER_RESOURCE and resource_name in {"", str(self.node_id)}:
             self.refresh_config()
 
@@ -202,11 +205,13 @@ class ControllerState:
 
     @property
     def elr_enabled(self) -> bool:
+        """Whether eligible leader replicas are in use: the feature and the metadata.version allow them (KIP-966)."""
         return self.view.feature_level(ELR_VERSION) > 0 and self.level >= ELR_SUPPORTED
 
     # Brokers
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
+        """The broker's registration, uncommitted records included; None if it is not registered."""
         return self.view.brokers.get(broker_id)
 
     def is_active(self, broker_id: int) -> bool:
@@ -264,9 +269,11 @@ class ControllerState:
         return self.topic_configs.resolve(self.view.configs.get((TOPIC_RESOURCE, name)) or {})
 
     def topic_named(self, name: str) -> TopicView | None:
+        """The topic, uncommitted records included; None if no topic has this name."""
         return self.view.topics.by_name(name)
 
     def topic_with(self, topic_id: Uuid) -> TopicView | None:
+        """The topic, uncommitted records included; None if no topic has this id, always None for the zero id."""
         return None if topic_id == ZERO_UUID else self.view.topics.by_id(topic_id)
 
     def min_isr(self, topic: TopicView) -> int:

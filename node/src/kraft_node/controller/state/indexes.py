@@ -2,9 +2,9 @@
 
 A failover must not scan all partitions.
 
-A standby follows each committed record. The active controller follows each record that it appends (`Cluster.apply`),
-and undoes uncommitted records if it loses leadership. After a snapshot, or at start, the data is rebuilt in slices
-between other work. If the node becomes leader meanwhile, the rest is built at once.
+A standby follows each committed record. The active controller follows each record that it appends
+(`ControllerState.apply`), and undoes uncommitted records if it loses leadership. After a snapshot, or at start, the
+data is rebuilt in slices between other work. If the node becomes leader meanwhile, the rest is built at once.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Indexes:
 
     @property
     def is_complete(self) -> bool:
+        """Whether `build` has nothing left to do: the indexes hold every topic and entry."""
         return not self._pending and not self._pending_entries
 
     def begin(self, image: MetadataImage) -> None:

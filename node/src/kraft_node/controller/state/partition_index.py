@@ -216,11 +216,13 @@ class PartitionIndex:
         self.renew(topic_id, None)
 
     def partition_created(self, record: PartitionRecord) -> None:
+        """Add a new partition to the sets of its brokers and states, from its record alone."""
         moving = record.adding_replicas or record.removing_replicas
         self._in_sync.add(record.topic_id, record.partition_id, record.isr)
         self._note(record.topic_id, 1 << record.partition_id, record, moving, record.eligible_leader_replicas)
 
     def partition_changed(self, record: PartitionChangeRecord, topics: TopicsView) -> None:
+        """Move a partition between sets. `topics` holds its state before the record; unknown ones are ignored."""
         old = topics.partition(record.topic_id, record.partition_id)
         if old is not None:
             self._changed(old, record, topics)

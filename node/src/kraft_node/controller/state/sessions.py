@@ -52,6 +52,7 @@ class ControlState(Enum):
 
     @property
     def fenced(self) -> bool:
+        """Whether the broker counts as fenced in this state. A broker in controlled shutdown does not."""
         return self in (ControlState.FENCED, ControlState.SHUTDOWN_NOW)
 
 
@@ -93,6 +94,7 @@ class Sessions:
         return self.timeout_ms, self.closed_timeout_ms
 
     def clear(self) -> None:
+        """Forget all leases: leadership has begun or ended."""
         self._brokers.clear()
 
     def register(self, broker_id: int, epoch: int, fenced: bool, now_ms: int | None) -> None:
@@ -105,6 +107,7 @@ class Sessions:
             lease.contact_ms = now_ms
 
     def remove(self, broker_id: int) -> None:
+        """Forget the lease of an unregistered broker; harmless if it has none."""
         self._brokers.pop(broker_id, None)
 
     def contact(self, broker_id: int, epoch: int, now_ms: int, link: Link | None = None) -> None:
@@ -147,6 +150,7 @@ class Sessions:
             lease.shutdown_offset = NO_OFFSET
 
     def set_fenced(self, broker_id: int, fenced: bool) -> None:
+        """Store whether the broker is fenced. Fencing ends its controlled shutdown. Ignored without a lease."""
         lease = self._brokers.get(broker_id)
         if lease is not None:
             self.touch(broker_id, fenced, lease.offset)
