@@ -83,6 +83,7 @@ def read_scram(path: str, user: str, mechanism: str, text: str) -> UserScramCred
 
 
 def scram_text(record: Any) -> str:
+    """The credential as Kafka writes it into the configuration of a user; inverse of `read_scram`."""
     salt, stored_key, server_key = (
         base64.b64encode(value).decode() for value in (record.salt, record.stored_key, record.server_key)
     )

@@ -44,18 +44,22 @@ def decoded_name(part: str) -> str | None:
 
 
 def topic(name: str) -> str:
+    """The znode with the assignments of a topic's partitions."""
     return f"{TOPICS}/{name}"
 
 
 def partitions(name: str) -> str:
+    """The folder of a topic's partitions, the parent of `partition`."""
     return f"{TOPICS}/{name}/partitions"
 
 
 def partition(name: str, number: int) -> str:
+    """The folder of a partition; its only child is `partition_state`."""
     return f"{TOPICS}/{name}/partitions/{number}"
 
 
 def partition_state(name: str, number: int) -> str:
+    """The znode with a partition's leader, epoch and ISR."""
     return f"{TOPICS}/{name}/partitions/{number}/state"
 
 
@@ -70,12 +74,15 @@ def acl_store(pattern: int) -> str:
 
 
 def acls(pattern: int, resource_type: int, name: str) -> str:
+    """The znode with the ACLs of one resource."""
     return f"{acl_store(pattern)}/{type_title(resource_type)}/{name}"
 
 
 def acl_change(pattern: int) -> str:
+    """The beginning of the path of the sequential znodes that announce changed ACLs of this pattern type."""
     return LITERAL_ACL_CHANGE if pattern == PatternType.LITERAL else EXTENDED_ACL_CHANGE
 
 
 def token(token_id: str) -> str:
+    """The znode of a delegation token."""
     return f"{TOKENS}/{token_id}"

@@ -186,14 +186,17 @@ def read_config(path: str, data: bytes) -> dict[str, str]:
 
 
 def config_data(values: Mapping[str, str]) -> bytes:
+    """The data of a configuration's znode, version 1; inverse of `read_config`."""
     return _text({"version": 1, "config": dict(values)})
 
 
 def config_change_data(entity_path: str) -> bytes:
+    """The data of a change of configuration, version 2. `entity_path` is as in `paths.config`."""
     return _text({"version": 2, "entity_path": entity_path})
 
 
 def read_broker(path: str, data: bytes) -> BrokerValue:
+    """Parse `/brokers/ids/ID`. Raises ZnodeError if the version is missing or a field is malformed."""
     fields = ZnodeFields(path, data)
     return BrokerValue(
         fields.get("version", int), tuple(fields.get("endpoints", list, [])), fields.get("features", dict, {})
@@ -201,6 +204,7 @@ def read_broker(path: str, data: bytes) -> BrokerValue:
 
 
 def read_controller(path: str, data: bytes) -> ControllerValue:
+    """Parse `/controller`; the KRaft epoch is -1 if the field is missing. Raises ZnodeError."""
     fields = ZnodeFields(path, data)
     return ControllerValue(fields.get("brokerid", int), fields.get("kraftControllerEpoch", int, -1))
 
@@ -218,6 +222,7 @@ def controller_data(controller: ControllerValue, now_ms: int) -> bytes:
 
 
 def read_epoch(path: str, data: bytes) -> int:
+    """Parse `/controller_epoch`, a decimal number without JSON. Raises ZnodeError."""
     try:
         return int(data)
     except ValueError:
@@ -252,6 +257,7 @@ def migration_data(migration: MigrationValue) -> bytes:
 
 
 def read_cluster_id(path: str, data: bytes) -> str:
+    """Parse `/cluster/id`. Returns the id as text; raises ZnodeError if it is missing."""
     return ZnodeFields(path, data).get("id", str)
 
 
@@ -264,11 +270,13 @@ class ProducerBlock(NamedTuple):
 
 
 def read_producer_block(path: str, data: bytes) -> ProducerBlock:
+    """Parse `/latest_producer_id_block`, whose ends are numbers in text. Raises ZnodeError."""
     fields = ZnodeFields(path, data)
     return ProducerBlock(fields.get("broker", int), fields.number("block_start"), fields.number("block_end"))
 
 
 def producer_block_data(block: ProducerBlock) -> bytes:
+    """The data of `/latest_producer_id_block`, version 1; inverse of `read_producer_block`."""
     return _text(
         {"version": 1, "broker": block.broker_id, "block_start": str(block.first), "block_end": str(block.last)}
     )
