@@ -44,6 +44,7 @@ class Accumulator:
 
     @property
     def is_empty(self) -> bool:
+        """Whether no append waits. `first_ms` has no meaning then."""
         return not self._batches
 
     def check(self, batches: Sequence[Sequence[bytes]]) -> None:

@@ -30,15 +30,18 @@ class Tally:
         self._answers: dict[int, bool | None] = dict.fromkeys(voters.ids)
 
     def grant(self, voter_id: int) -> None:
+        """Count a granted vote. A replica that is not a voter is ignored; a later refusal does not revoke the grant."""
         if voter_id in self._answers:
             self._answers[voter_id] = True
 
     def reject(self, voter_id: int) -> None:
+        """Count a refusal, unless the voter has granted its vote before. A replica that is not a voter is ignored."""
         if voter_id in self._answers and self._answers[voter_id] is None:
             self._answers[voter_id] = False
 
     @property
     def is_won(self) -> bool:
+        """Whether a majority of the voters has granted its vote."""
         return sum(answer is True for answer in self._answers.values()) >= self._voters.majority
 
     @property
@@ -48,6 +51,7 @@ class Tally:
         return possible < self._voters.majority
 
     def unanswered(self) -> list[int]:
+        """Ids of the voters that have neither granted nor refused, ascending. May include this replica."""
         return [voter_id for voter_id, answer in self._answers.items() if answer is None]
 
     def granting(self) -> tuple[ReplicaKey, ...]:

@@ -74,10 +74,12 @@ class LogView:
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
+        """The complete snapshot with the highest end offset; None if no snapshot counts."""
         return self.snapshots[-1] if self.snapshots else None
 
     @property
     def earliest_snapshot(self) -> SnapshotId | None:
+        """The complete snapshot with the lowest end offset, never below the log's start; None if no snapshot counts."""
         return self.snapshots[0] if self.snapshots else None
 
     @property
@@ -104,6 +106,7 @@ class LogView:
         self.end_offset = next_offset
 
     def flushed(self, offset: int) -> None:
+        """Note that a flush up to `offset` has ended. Records that were truncated meanwhile do not count."""
         self.flushed_offset = max(self.flushed_offset, min(offset, self.end_offset))
 
     def truncated(self, offset: int) -> None:

@@ -99,6 +99,7 @@ class Progress:
         return observer
 
     def expire_observers(self, now_ms: int) -> None:
+        """Forget observers that have not fetched for `OBSERVER_SESSION_MS`. Voters are never forgotten."""
         gone = [key for key, seen in self.observers.items() if now_ms - seen.last_fetch_ms >= OBSERVER_SESSION_MS]
         for key in gone:
             del self.observers[key]

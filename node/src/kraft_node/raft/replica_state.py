@@ -97,10 +97,12 @@ class ReplicaState:
 
     @property
     def epoch(self) -> int:
+        """The epoch of the current role. It never decreases."""
         return self.role.epoch
 
     @property
     def leader_id(self) -> int:
+        """The leader of the epoch, this replica included; -1 if unknown. A resigned leader still counts."""
         return self.role.leader_id
 
     @property
@@ -113,6 +115,7 @@ class ReplicaState:
 
     @property
     def is_voter(self) -> bool:
+        """Whether this replica, with its directory, is in the voter set in force; committed or not."""
         return self.voters.has(self.local)
 
     @property
@@ -126,6 +129,7 @@ class ReplicaState:
 
     @property
     def is_leader(self) -> bool:
+        """Whether this replica leads its epoch. Right after the election it may not accept appends yet (`leading`)."""
         return isinstance(self.role, Leader)
 
     @property
@@ -142,6 +146,7 @@ class ReplicaState:
 
     @property
     def is_quorum_state_durable(self) -> bool:
+        """Whether epoch and vote are on disk, so that messages may leave (contract 2)."""
         return self._durable_state == self.state
 
     @property

@@ -208,6 +208,7 @@ def error_response(request: Any, error: int) -> Any:
 
 
 def not_about_metadata(request: Any) -> Any:
+    """The answer INVALID_REQUEST for a request about anything but partition 0 of `__cluster_metadata`."""
     return error_response(request, INVALID_REQUEST)
 
 

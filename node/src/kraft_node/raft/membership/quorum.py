@@ -20,6 +20,7 @@ class ReplicaKey(NamedTuple):
     """ZERO_UUID if unknown: it matches any directory of the node."""
 
     def matches(self, other: ReplicaKey) -> bool:
+        """Whether both may be the same replica: equal ids, and equal directories unless a directory is unknown."""
         unknown = ZERO_UUID in (self.directory, other.directory)
         return self.id == other.id and (unknown or self.directory == other.directory)
 
@@ -56,6 +57,7 @@ class VoterSet:
     __hash__ = None  # type: ignore[assignment]
 
     def get(self, node_id: int) -> Voter | None:
+        """The voter with this node id, in whatever directory; None if the node is not a voter."""
         return self._by_id.get(node_id)
 
     def has(self, key: ReplicaKey) -> bool:
@@ -68,17 +70,21 @@ class VoterSet:
         return VoterSet((self._by_id | {voter.key.id: voter}).values())
 
     def without(self, node_id: int) -> VoterSet:
+        """A copy without the voter of this node id. The set itself does not change."""
         return VoterSet(voter for voter in self if voter.key.id != node_id)
 
     @property
     def ids(self) -> list[int]:
+        """The node ids of the voters, ascending."""
         return sorted(self._by_id)
 
     @property
     def majority(self) -> int:
+        """The number of voters that must agree: more than half of them."""
         return len(self._by_id) // 2 + 1
 
     def is_only(self, key: ReplicaKey) -> bool:
+        """Whether this replica is the only voter, so that it needs no other to win an election."""
         return len(self._by_id) == 1 and self.has(key)
 
 
@@ -91,4 +97,5 @@ class QuorumState(NamedTuple):
 
     @property
     def has_voted(self) -> bool:
+        """Whether the replica has voted in this epoch, for itself or for another replica."""
         return self.voted.id != NOBODY

@@ -73,6 +73,7 @@ class VoterSets:
 
     @property
     def current(self) -> VoterSet:
+        """The voters in force: those of the last record, even if it is not committed, else the first set."""
         return self._sets[-1][1]
 
     @property
@@ -89,9 +90,11 @@ class VoterSets:
         return self.kraft_version >= 1 and self.offset == NOT_STATED
 
     def stated(self, offset: int, voters: VoterSet) -> None:
+        """Note that the log states these voters in the record at `offset`."""
         self._sets.append((offset, voters))
 
     def truncated(self, offset: int) -> None:
+        """Return to the voters of the log below `offset`: everything from there on was removed."""
         while self._sets[-1][0] >= offset:
             self._sets.pop()
 

@@ -37,4 +37,5 @@ class Candidate(RoleState):
             election.request_votes(node, self.tally, pre_vote=False)
 
     def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
+        """The end of this election."""
         return [self.deadline]

@@ -45,6 +45,7 @@ class Follower(RoleState):
 
     @property
     def leader_id(self) -> int:
+        """The leader that this replica fetches from; always known."""
         return self._leader_id
 
     def alive(self, node: RaftReplica) -> None:
@@ -75,4 +76,5 @@ class Follower(RoleState):
         voter_changes.request_to_join(node, self)
 
     def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
+        """When the leader counts as lost, and when to request again to become a voter."""
         return [self.fetch_deadline_ms, self.join_ms]

@@ -54,6 +54,7 @@ class Leader(RoleState):
 
     @property
     def leader_id(self) -> int:
+        """This replica's own id."""
         return self.local_id
 
     def act(self, node: RaftReplica) -> None:

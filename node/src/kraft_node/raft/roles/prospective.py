@@ -29,6 +29,7 @@ class Prospective(RoleState):
 
     @property
     def leader_id(self) -> int:
+        """The leader that was lost, in the same epoch; -1 if unknown."""
         return self._leader_id
 
     def act(self, node: RaftReplica) -> None:
@@ -41,4 +42,5 @@ class Prospective(RoleState):
             election.request_votes(node, self.tally, pre_vote=True)
 
     def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
+        """The end of this pre-vote."""
         return [self.deadline]

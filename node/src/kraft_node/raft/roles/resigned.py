@@ -30,6 +30,7 @@ class Resigned(RoleState):
 
     @property
     def leader_id(self) -> int:
+        """This replica's own id: it was the leader of this epoch."""
         return self.local_id
 
     def act(self, node: RaftReplica) -> None:
@@ -49,4 +50,5 @@ class Resigned(RoleState):
             replication.fetch_from_anyone(node)
 
     def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
+        """When to begin a new epoch, or to end a shutdown although voters have not acknowledged."""
         return [self.deadline]

@@ -129,6 +129,7 @@ class RaftReplica(ReplicaState):
         return self.state.voted if epoch == self.state.epoch else ReplicaKey(NOBODY)
 
     def become_unattached(self, epoch: int, leader_id: int = NOBODY) -> None:
+        """Wait in `epoch` without following a leader. `leader_id`: its leader, if known. A vote is kept."""
         voted = self._voted_in(epoch)
         self._become(Unattached(epoch, self._election_deadline_ms(epoch), leader_id))
         self._remember(epoch, leader_id, voted)
@@ -215,6 +216,7 @@ class RaftReplica(ReplicaState):
             self.role.election_deadline_ms = self.now_ms + self.random_election_timeout_ms()
 
     def finish_shutdown(self) -> None:
+        """Report once that the shutdown is complete. The core gives no more work afterwards."""
         if not self._is_shut_down:
             self._is_shut_down = True
             self.ready.is_shut_down = True

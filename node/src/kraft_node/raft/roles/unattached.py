@@ -30,6 +30,7 @@ class Unattached(RoleState):
 
     @property
     def leader_id(self) -> int:
+        """The leader of this epoch if it is known but not followed; -1 if unknown."""
         return self._leader_id
 
     def act(self, node: RaftReplica) -> None:
@@ -46,4 +47,5 @@ class Unattached(RoleState):
             replication.fetch_from_anyone(node)
 
     def deadlines_ms(self, node: RaftReplica) -> list[int]:
+        """The end of the wait for a leader; observers never campaign, so they have none."""
         return [self.election_deadline_ms] if node.may_campaign else []
