@@ -70,6 +70,7 @@ class ControllerRegistration:
             self._register_if_due()
 
     def close(self) -> None:
+        """Send no further requests. A request that is under way is not cancelled."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

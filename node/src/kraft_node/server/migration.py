@@ -112,6 +112,7 @@ class NodeMigration:
 
     @property
     def is_active(self) -> bool:
+        """Whether this node is the active controller; others follow only the recorded state."""
         return self._controller.is_active
 
     def status(self) -> dict[str, Any]:

@@ -126,6 +126,7 @@ class Arrivals:
         return connection in self._waiting or connection in self._doomed
 
     def add(self, connection: Connection, rates: ConnectionRates) -> None:
+        """Stop reading a new connection until its turn. If it need not wait, its turn comes before this returns."""
         connection.transport.pause_reading()
         self._waiting[connection] = None
         if not self._held:

@@ -52,6 +52,7 @@ class ServedApi:
 
     @property
     def request(self) -> type[Message]:
+        """The class of the requests, made at the first use."""
         if self._request is None:
             self._request = self._spec.request
         return self._request

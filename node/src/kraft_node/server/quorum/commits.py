@@ -73,13 +73,16 @@ class Commits:
             self._hook_calls.append(entry)
 
     def note_leader(self, epoch: int) -> None:
+        """Call the hooks of `on_leader` after the commits before it."""
         self._hook_calls.append((self._notify_leadership, (0, epoch)))
 
     def note_lost(self, epoch: int) -> None:
+        """Forget undelivered own records, and call the hooks of `on_lost_leadership` after the commits before it."""
         self._own.clear()
         self._hook_calls.append((self._notify_leadership, (1, epoch)))
 
     def note_leader_changed(self, leader_id: int, epoch: int) -> None:
+        """Call the hooks of `on_leader_changed` in the order of events; -1: the leader is unknown."""
         self._hook_calls.append((self._notify_leader_changed, (leader_id, epoch)))
 
     # Calling the hooks.

@@ -166,6 +166,7 @@ class RaftDriver:
 
     @property
     def epoch(self) -> int:
+        """The epoch of the quorum as far as this node knows. It never decreases."""
         return self.node.epoch
 
     @property

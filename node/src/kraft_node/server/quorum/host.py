@@ -60,6 +60,7 @@ class RaftHost:
     # The log.
 
     def truncate(self, offset: int) -> None:
+        """Truncate the log in the storage, and forget the voters that it stated from there on."""
         driver = self._driver
         committed = driver.commits.committed
         law = f"law: committed records are never truncated (contract 7): to offset {offset}, below {committed}"
@@ -68,6 +69,7 @@ class RaftHost:
         self.history.truncated(offset)
 
     def append(self, batch: do.LogAppend) -> None:
+        """Encode the batch, unless it was fetched, and write it into the page cache."""
         _APPEND[type(batch)](self, batch)
 
     def _append_leader_change(self, batch: do.AppendLeaderChange) -> None:
@@ -103,6 +105,7 @@ class RaftHost:
         driver.snapshots.new_bytes += len(data)
 
     def flush(self, offset: int) -> None:
+        """Fsync the log in its lane; never blocks the loop."""
         driver = self._driver
         flushed = events.Flushed(offset)
         self._in_background(LOG_LANE, "flushing the log", driver.storage.begin_flush(), lambda: driver.step(flushed))
@@ -110,6 +113,7 @@ class RaftHost:
     # Snapshots.
 
     def write_part(self, part: do.SnapshotPart) -> None:
+        """Write to the `.part` file, on the loop. A new download abandons an unfinished one."""
         if part.position == 0:
             if self._download is not None:
                 self._download.abandon()
@@ -118,6 +122,7 @@ class RaftHost:
         self._download.append(part.data)
 
     def finish_snapshot(self, snapshot: SnapshotId) -> None:
+        """Fsync the download in its lane; then load it, empty the log and report it to the core."""
         assert self._download is not None, "law: only a fetched snapshot is finished"
         work = self._download.begin_finish()
         self._download = None
@@ -138,12 +143,14 @@ class RaftHost:
         driver.step(events.SnapshotStored(snapshot, self.history.voters))
 
     def remove_snapshots(self, snapshots: Sequence[SnapshotId]) -> None:
+        """Set the snapshots aside; the storage deletes their files later."""
         for snapshot in snapshots:
             self._driver.storage.remove_snapshot(snapshot)
 
     # Vote and epoch; messages.
 
     def save_state(self, state: QuorumState) -> None:
+        """Write the quorum-state file in its lane. Until then `send` must not be called."""
         driver = self._driver
         self._unsaved = state
         work = driver.storage.begin_save_quorum_state(state, self.history.kraft_version, driver.voters.ids)
@@ -155,6 +162,7 @@ class RaftHost:
         self._driver.step(events.QuorumStateWritten(state))
 
     def send(self, message: do.Message) -> None:
+        """Send now: a request to its peer, an answer to its connection. Answers read log and snapshots here."""
         assert self._unsaved is None, "law: vote and epoch are on disk before messages leave (contract 2)"
         _SEND[type(message)](self, message)
 
@@ -190,6 +198,7 @@ class RaftHost:
     # Reports of the core.
 
     def proposed(self, proposed: do.Proposed) -> None:
+        """Hand the prepared records to the image's delivery, which then need not read them from disk."""
         driver = self._driver
         prepared = driver.scheduling
         assert prepared is not None, "law: only prepared records are proposed"
@@ -202,18 +211,22 @@ class RaftHost:
         driver.commit_times.appended(proposed.last_offset, driver.env.clock.monotonic_ms())
 
     def committed(self, high_watermark: int) -> None:
+        """Deliver the commits after this step, and note their latencies."""
         driver = self._driver
         driver.commits.note_commit(high_watermark)
         driver.commit_times.advanced(high_watermark, driver.env.clock.monotonic_ms())
 
     def became_leader(self, epoch: int) -> None:
+        """Call the hooks of the driver after this step."""
         self._driver.commits.note_leader(epoch)
 
     def lost_leadership(self, epoch: int) -> None:
+        """Call the hooks of the driver after this step; pending records have no latency any more."""
         self._driver.commits.note_lost(epoch)
         self._driver.commit_times.lost()
 
     def leader_changed(self, changed: do.LeaderChanged) -> None:
+        """Call the hooks of the driver after this step."""
         self._driver.commits.note_leader_changed(changed.leader_id, changed.epoch)
 
     # The timer; the end.

@@ -35,6 +35,7 @@ class SnapshotKeeper:
         self._stopped = False
 
     def start(self, new_bytes: int) -> None:
+        """Look for due and old snapshots from now on, every minute. `new_bytes`: those since the last snapshot."""
         self.new_bytes = new_bytes
         self._last_ms = self._driver.env.clock.monotonic_ms()
         self._watch()

@@ -160,9 +160,11 @@ class TlsTransport:
     # Receiver of the raw transport
 
     def get_buffer(self, size_hint: int) -> memoryview:  # noqa: ARG002
+        """The buffer for ciphertext, which all TLS connections of the node share."""
         return self._handshakes.scratch
 
     def buffer_updated(self, count: int) -> None:
+        """Take ciphertext: the handshake continues in a lane, later data is decrypted and delivered now."""
         data = self._handshakes.scratch[:count]
         if self.is_established:
             self._deliver(data)
@@ -206,6 +208,7 @@ class TlsTransport:
         self._pump()
 
     def connection_lost(self, error: OSError | None) -> None:
+        """Pass the end on to the receiver. A close during the handshake becomes a ConnectionResetError."""
         self._handshakes.end(self.peer[0], self)
         if error is None and not self.is_established and not self._closing:
             error = ConnectionResetError(f"{self.peer[0]}:{self.peer[1]} closed the connection in the TLS handshake")
@@ -230,17 +233,21 @@ class TlsTransport:
 
     @property
     def unsent_bytes(self) -> int:
+        """Bytes that are not encrypted yet, and ciphertext that is not sent yet."""
         return self._unsent + self._raw.unsent_bytes
 
     @property
     def held_bytes(self) -> int:
+        """The part of `unsent_bytes` that uses memory; file slices use none until they are encrypted."""
         return self._held + self._raw.held_bytes
 
     def pause_reading(self) -> None:
+        """Deliver no more plaintext. Decrypted or received bytes wait in the session."""
         self._reading = False
         self._raw.pause_reading()
 
     def resume_reading(self) -> None:
+        """Deliver again; bytes that wait in the session come in a later turn of the loop. Ignored after `close`."""
         if self._reading or self._closing:
             return
         self._reading = True
@@ -258,6 +265,7 @@ class TlsTransport:
             self._raw.abort()
 
     def write(self, parts: Sequence[Outgoing]) -> None:
+        """Queue `parts` and encrypt what the raw transport can take. During the handshake they wait."""
         if self._closing:
             return
         for part in parts:
@@ -376,6 +384,7 @@ class TlsTransport:
     # The end
 
     def close(self) -> None:
+        """Send the written data and TLS's end, then close. During the handshake written data is dropped."""
         if self._closing:
             return
         self._closing = True
@@ -394,5 +403,6 @@ class TlsTransport:
         self._raw.close()
 
     def abort(self) -> None:
+        """Close the raw transport at once, without TLS's end."""
         self._closing = True
         self._raw.abort()
