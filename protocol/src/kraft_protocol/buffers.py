@@ -12,7 +12,9 @@ class SlicedFile(Protocol):
     """The open file of a slice. Every method may raise OSError."""
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """The path at the opening, for messages and for the choice of a lane. A rename does not change it."""
+        ...
 
     def pread(self, position: int, length: int) -> bytes:
         """The bytes at `position`; fewer than `length` only at the end of the file."""

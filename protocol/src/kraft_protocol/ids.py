@@ -50,7 +50,9 @@ def parse_uuid(text: str) -> Uuid:
 class RandomBytes(Protocol):
     """A source of randomness."""
 
-    def random_bytes(self, count: int) -> bytes: ...
+    def random_bytes(self, count: int) -> bytes:
+        """Exactly `count` bytes. Simulations derive them from their seed."""
+        ...
 
 
 def random_uuid(rng: RandomBytes) -> Uuid:

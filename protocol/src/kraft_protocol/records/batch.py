@@ -114,10 +114,12 @@ class BatchHeader:
 
     @property
     def last_offset(self) -> int:
+        """The last offset of the batch's range. Compaction may have removed the record there."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
+        """The offset after the batch's range: the fetch offset that continues after it."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -127,14 +129,17 @@ class BatchHeader:
 
     @property
     def timestamp_type(self) -> int:
+        """CREATE_TIME (0): the producer's timestamps; LOG_APPEND_TIME (1): `max_timestamp` is each record's time."""
         return (self.attributes & LOG_APPEND_TIME_BIT) >> 3
 
     @property
     def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction of its producer, as a record batch or as the final marker."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
+        """Whether the records are control records, which brokers write and consumers never see."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
@@ -164,8 +169,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`.
 
     Raises TruncatedBatch if the buffer ends before the batch, UnsupportedMagic, and CorruptBatch for an impossible
-    length. The CRC is not checked.
-    """
+    length. The CRC is not checked."""
     left = len(buffer) - position
     if left < _MIN_READABLE:
         raise TruncatedBatch(f"{left} bytes are too few for a batch header", position)
@@ -191,8 +195,7 @@ def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
 def whole_batches(records: Buffer, *, with_junk: bool = False) -> memoryview:
     """The whole batches at the start of `records`, without a batch that is cut off at the end.
 
-    They end at bytes that are not a batch; `with_junk` leaves these and all after them in, for a check that follows.
-    """
+    They end at bytes that are not a batch; `with_junk` leaves these and all after them in, for a check that follows."""
     view = memoryview(records)
     position = 0
     while position + LOG_OVERHEAD <= len(view):
@@ -208,8 +211,7 @@ def whole_batches(records: Buffer, *, with_junk: bool = False) -> memoryview:
 def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`, after checks of lengths, CRC, offsets and codec. Records are not decoded.
 
-    Raises CorruptBatch, TruncatedBatch, UnsupportedMagic, or InvalidBatch for a header with contradictory numbers.
-    """
+    Raises CorruptBatch, TruncatedBatch, UnsupportedMagic, or InvalidBatch for a header with contradictory numbers."""
     header = read_header(buffer, position)
     check_crc(buffer, header)
     if header.last_offset_delta < 0 or header.base_offset < 0:
@@ -246,8 +248,7 @@ def records_section(buffer: Buffer, header: BatchHeader, limit: int = DEFAULT_LI
 def iter_records(buffer: Buffer, header: BatchHeader | None = None, *, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
     """The records of the batch at `header` (default: the batch at the start of `buffer`).
 
-    Raises CorruptBatch if the records do not fill the batch exactly, DecompressionLimit beyond `limit` bytes.
-    """
+    Raises CorruptBatch if the records do not fill the batch exactly, DecompressionLimit beyond `limit` bytes."""
     if header is None:
         header = read_header(buffer)
     data = bytes(records_section(buffer, header, limit))
@@ -353,8 +354,7 @@ def build_batch(
 
     `timestamp` (ms) applies to pairs and to records without a timestamp. `append_time` sets LogAppendTime for the
     batch. Records with an offset keep it. `last_offset` extends the range beyond the last record, as compaction needs
-    it.
-    """
+    it."""
     body = bytearray()
     first_timestamp = max_timestamp = NO_TIMESTAMP
     count, delta = 0, -1
@@ -413,8 +413,7 @@ def thin_batch(
     """The batch of `header` with `count` of its records: offsets, sequences and codec are unchanged.
 
     `records` are encoded, with timestamps relative to the header's base timestamp, or to `delete_horizon_ms` if given:
-    the new batch states that horizon (KIP-534).
-    """
+    the new batch states that horizon (KIP-534)."""
     payload = compress(header.compression, records, compression_level) if header.compression else records
     attributes, base_timestamp = header.attributes, header.base_timestamp
     if delete_horizon_ms is not None:
@@ -437,8 +436,7 @@ def thin_batch(
 def thin_plain(batch: bytes, records: bytes, count: int, latest: int) -> tuple[bytes, int]:
     """As `thin_batch`, for an uncompressed batch, and faster: the result and its max timestamp.
 
-    `latest` is the largest timestamp of the `count` records, relative to the batch's base timestamp.
-    """
+    `latest` is the largest timestamp of the `count` records, relative to the batch's base timestamp."""
     base_timestamp, max_timestamp = _TIMES.unpack_from(batch, BASE_TIMESTAMP_POSITION)
     if not batch[ATTRIBUTES_POSITION + 1] & LOG_APPEND_TIME_BIT:
         max_timestamp = base_timestamp + latest

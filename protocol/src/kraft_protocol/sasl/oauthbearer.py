@@ -64,9 +64,11 @@ class OauthExchange:
         self._failure = ""
 
     def first(self) -> bytes:
+        """The message with the token."""
         return self._message
 
     def step(self, challenge: bytes) -> bytes | None:
+        """Acknowledge the server's error (RFC 7628, 3.2.3). The challenge after it raises SaslError with that error."""
         if not challenge:
             return None
         if self._failure:

@@ -88,6 +88,7 @@ class Compiler:
         return self.flexible and (field.flexible is None or self.version in field.flexible)
 
     def cls(self, struct: Struct) -> str:
+        """The name of the struct's class in the generated source. Calling it makes an object with defaults."""
         return self.src.constant("C", self.classes[struct.name])
 
     def bare(self, struct: Struct) -> str:
@@ -120,6 +121,7 @@ class Compiler:
         return SIZES[INTEGERS[field.type]]
 
     def where(self, struct: Struct, field: Field) -> str:
+        """The name of a field in errors: `Message.field`, or `Message.Struct.field` in a nested struct."""
         top = self.schema.name
         return f"{top}.{field.name}" if struct.name == top else f"{top}.{struct.name}.{field.name}"
 

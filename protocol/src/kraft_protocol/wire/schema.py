@@ -132,6 +132,7 @@ class Entry(NamedTuple):
 
     @property
     def kind(self) -> str:
+        """`request`, `response`, `header`, `data`, `metadata`, `coordinator-key` or `coordinator-value`."""
         return self.head.split(" ", 1)[0]
 
     @property
