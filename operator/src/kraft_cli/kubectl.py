@@ -88,7 +88,7 @@ class KubeTarget:
         return found
 
     def pods(self) -> list[dict[str, Any]]:
-        """Labels that select its nodes."""
+        """The pods of its nodes, as the API server has them."""
         selector = f"{INSTANCE}={self.name},app.kubernetes.io/name=kraftcluster"
         found: list[dict[str, Any]] = json.loads(self._kubectl.run("get", "pods", "-l", selector, "-o", "json"))[
             "items"
@@ -111,6 +111,7 @@ class KubeTarget:
         self.annotate({f"{REPLACE}{item['name']}": request_text(item)})
 
     def withdraw_replacement(self, name: str) -> None:
+        """Delete the annotation of the request; harmless if the operator has removed it already."""
         self._patch({"metadata": {"annotations": {f"{REPLACE}{name}": None}}})
 
     def _patch(self, body: Mapping[str, Any]) -> None:

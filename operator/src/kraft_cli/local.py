@@ -45,6 +45,7 @@ class LocalTarget:
 
     @property
     def name(self) -> str:
+        """The name of the cluster's folder, which is its `metadata.name`."""
         return self.folder.root.name
 
     def resource(self) -> dict[str, Any]:
@@ -75,6 +76,7 @@ class LocalTarget:
             setattr(requests, name, value)
 
     def request_replacement(self, item: Mapping[str, Any]) -> None:
+        """Add the request to `requests.json`, which the supervisor reads in each pass."""
         with self.folder.changing_requests() as requests:
             requests.replacements = [*requests.replacements, dict(item)]
 

@@ -34,12 +34,15 @@ class WhileRead:
         self._lost = lost
 
     def event(self, text: str) -> None:
+        """Show an event. After an OSError, this and all further output is dropped and `lost` is called once."""
         self._show(lambda shown: shown.event(text))
 
     def status(self, resource: dict[str, Any]) -> None:
+        """Show the status, with errors as in `event`."""
         self._show(lambda shown: shown.status(resource))
 
     def close(self) -> None:
+        """End the output, with errors as in `event`."""
         self._show(lambda shown: shown.close())
 
     def _show(self, show: Callable[[Lines], None]) -> None:
@@ -60,9 +63,11 @@ class Lines:
         self._blocked = ("", 0.0)
 
     def event(self, text: str) -> None:
+        """Print one indented line."""
         click.echo(f"  {text}")
 
     def status(self, resource: dict[str, Any]) -> None:
+        """Print the greeting once the cluster is ready, and each wait that lasts longer than `LASTS_S`."""
         ready = tables.condition(resource, "Ready")
         self._show_blocked(tables.condition(resource, "Degraded"))
         if ready.get("status") == "True" and not self._greeted:
@@ -96,9 +101,11 @@ class Screen(Lines):
         self._live.start()
 
     def event(self, text: str) -> None:
+        """Print a dim line above the tables."""
         self._console.print(f"  {text}", markup=False, style="dim")
 
     def status(self, resource: dict[str, Any]) -> None:
+        """Replace the tables. Prints the greeting once the cluster is ready, and waits as `Lines` does."""
         self._show_blocked(tables.condition(resource, "Degraded"))
         if tables.is_ready(resource) and not self._greeted:
             self._greeted = True
@@ -106,4 +113,5 @@ class Screen(Lines):
         self._live.update(tables.summary(resource), refresh=True)
 
     def close(self) -> None:
+        """Remove the tables. Printed lines stay."""
         self._live.stop()

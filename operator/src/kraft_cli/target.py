@@ -40,7 +40,9 @@ class Target(Protocol):
     """A cluster. Methods raise click.ClickException if it cannot be reached."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The cluster's `metadata.name`."""
+        ...
 
     def resource(self) -> dict[str, Any]:
         """The resource with its newest status."""
@@ -50,15 +52,21 @@ class Target(Protocol):
         """Raise click.ClickException if no supervisor would handle a request."""
         ...
 
-    def annotate(self, values: Mapping[str, str]) -> None: ...
+    def annotate(self, values: Mapping[str, str]) -> None:
+        """Set these annotations of the resource; others stay."""
+        ...
 
     def flag(self, name: str, value: bool) -> None:
         """Set the field `paused` or `hibernated`."""
         ...
 
-    def request_replacement(self, item: Mapping[str, Any]) -> None: ...
+    def request_replacement(self, item: Mapping[str, Any]) -> None:
+        """Request the replacement of a node, without waiting. `item` is an entry of `spec.replacements`."""
+        ...
 
-    def withdraw_replacement(self, name: str) -> None: ...
+    def withdraw_replacement(self, name: str) -> None:
+        """Withdraw the request of this name; harmless if it does not exist."""
+        ...
 
     def log(self, node: Mapping[str, Any], lines: int, follow: bool) -> Iterator[str]:
         """Lines of a node's log, with line ends. `node` is an entry of the status."""

@@ -57,6 +57,7 @@ def write(path: str, text: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
+    """Become COMMAND as the holder of the lock; exit with BUSY if another process holds it. WHAT is a JSON object."""
     folder, what, *command = arguments
     handle = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT, 0o644)
     with contextlib.suppress(BlockingIOError):

@@ -12,9 +12,13 @@ from kraft_protocol.client.aio import Address
 class Display(Protocol):
     """Shows events and the status to the user."""
 
-    def event(self, text: str) -> None: ...
+    def event(self, text: str) -> None:
+        """Show an event as it happens. The text may have several lines."""
+        ...
 
-    def status(self, resource: dict[str, Any]) -> None: ...
+    def status(self, resource: dict[str, Any]) -> None:
+        """Show the resource with its newest status. Called at the end of each pass."""
+        ...
 
 
 class ViewSource(Protocol):
@@ -25,15 +29,25 @@ class ViewSource(Protocol):
         controllers: Mapping[int, Address],
         brokers: Mapping[int, Address],
         statuses: Mapping[int, Address] | None = None,
-    ) -> None: ...
+    ) -> None:
+        """Refresh `quorum` and `metadata`. Without an answer, the former view stays. Addresses are by node id."""
+        ...
 
-    async def look_at_disks(self, brokers: Mapping[int, Address], name_of: Callable[[str], str]) -> None: ...
-
-    @property
-    def quorum(self) -> Aged[Quorum]: ...
-
-    @property
-    def metadata(self) -> Aged[Metadata]: ...
+    async def look_at_disks(self, brokers: Mapping[int, Address], name_of: Callable[[str], str]) -> None:
+        """Refresh `disks` from these brokers. `name_of` returns the volume of a path."""
+        ...
 
     @property
-    def disks(self) -> dict[int, Aged[Disks]]: ...
+    def quorum(self) -> Aged[Quorum]:
+        """The last view of the quorum, with its age; no value before the first answer."""
+        ...
+
+    @property
+    def metadata(self) -> Aged[Metadata]:
+        """The last view of the metadata, with its age; no value before the first answer."""
+        ...
+
+    @property
+    def disks(self) -> dict[int, Aged[Disks]]:
+        """Log directories by broker, for the brokers that answered the last request."""
+        ...

@@ -118,8 +118,7 @@ class Supervisor:
     def load(self, *, at_once: bool = True) -> None:
         """Read the file and put it in force. If it is invalid, raises BadResourceError; the former file stays in force.
 
-        Unless `at_once`, the file must be the same in two passes, because an editor may be writing it.
-        """
+        Unless `at_once`, the file must be the same in two passes, because an editor may be writing it."""
         text = read(self.file)
         if text == self._text:
             self._newer = text
@@ -188,6 +187,7 @@ class Supervisor:
 
     @property
     def name(self) -> str:
+        """The name of the cluster's folder, which its file must have as `metadata.name`."""
         return self.folder.root.name
 
     @property
@@ -240,6 +240,7 @@ class Supervisor:
         self._pods = pods
 
     def address(self, node_id: int, listener: str) -> Address | None:
+        """The address of a node's listener on this machine; None if the node has no port for the listener."""
         port = self.memory.ports.get(key(node_id, listener))
         return None if port is None else Address(HOST, port)
 
@@ -478,8 +479,7 @@ class Supervisor:
         """Stop all nodes, brokers first, because their clean stop needs the controllers.
 
         Setting `at_once` kills the remaining nodes; so does the end of their grace period. Returns whether all running
-        nodes stopped cleanly.
-        """
+        nodes stopped cleanly."""
         cluster = self.cluster
         running = [*self._alive(True), *self._alive(False)]
         for brokers in (True, False):

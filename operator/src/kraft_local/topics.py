@@ -83,10 +83,12 @@ class LocalTopics:
             self._folder.remember(self._memory)
 
     async def gone(self, claims: Collection[Claim]) -> set[str]:
+        """All topics of the claims: a KRaftTopic that is not in the file is certainly gone. Announces each deletion."""
         for claim in claims:
             self._show(f"topic {claim.topic} is deleted: KRaftTopic {claim.resource} has left the file")
         return {claim.topic for claim in claims}
 
     async def kept(self, claims: Collection[Claim]) -> None:
+        """Announce each topic that stays although its KRaftTopic has left the file."""
         for claim in claims:
             self._show(f"topic {claim.topic} stays, although its KRaftTopic has left the file")

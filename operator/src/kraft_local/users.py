@@ -186,6 +186,7 @@ class LocalUsers:
         return (self._folder.security(name) / file).read_text()
 
     async def passwords(self, resources: Collection[str]) -> Mapping[str, str]:
+        """The passwords of the credentials in force, by resource. Resources without credentials are left out."""
         return {name: self._issued[name].text("password") for name in resources if name in self._issued}
 
     async def report_states(self, states: Mapping[str, UserState]) -> None:
@@ -209,6 +210,7 @@ class LocalUsers:
         return {"issued": issued.at, "rotation": issued.rotation, **expires}
 
     async def gone(self, claims: Collection[UserClaim]) -> set[str]:
+        """All users of the claims, announced. Deletes their folders with credentials and client configurations."""
         for claim in claims:
             self._show(f"user {claim.user} is deleted with its password, ACLs and quotas: KRaftUser {claim.resource}")
             shutil.rmtree(self._folder.user(claim.resource), ignore_errors=True)

@@ -68,9 +68,14 @@ class Works(Protocol):
     def wake_pipeline(self, key: Key) -> None:
         """Note a change of a pipeline: a pass is due."""
 
-    async def start(self) -> None: ...
+    async def start(self) -> None:
+        """Begin the operator's work in the background. kopf calls it before the first event."""
+        ...
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        """Let the current steps end. kopf calls it when the process is to end."""
+        ...
+
     def health(self) -> Mapping[str, Any]:
         """The state for the liveness probe. Raises RuntimeError if only a restart of the process can help."""
 

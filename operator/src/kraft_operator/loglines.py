@@ -15,6 +15,7 @@ class Lines(logging.Formatter):
     converter = staticmethod(time.gmtime)
 
     def format(self, record: logging.LogRecord) -> str:
+        """The line, followed by the lines of an exception's trace. Times are UTC with milliseconds."""
         seconds = self.formatTime(record, "%Y-%m-%dT%H:%M:%S")
         name = record.name.removeprefix("kraft_operator.")
         text = f"{seconds}.{int(record.msecs):03d}Z {record.levelname:<5} {name} {record.getMessage()}"

@@ -50,6 +50,7 @@ class Controller(NamedTuple):
 
     @property
     def voter(self) -> str:
+        """The controller as an entry of `controller.quorum.voters`: `ID@HOST:PORT`."""
         return f"{self.id}@{self.host}:{self.port}"
 
 

@@ -102,6 +102,7 @@ def _by_name(items: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(roots: Sequence[str]) -> None:
+    """Write the files below each of `roots`; below the working directory if `roots` is empty."""
     for root in map(Path, roots or (".",)):
         for folder in FOLDERS:
             (root / folder).mkdir(parents=True, exist_ok=True)
