@@ -96,6 +96,7 @@ class Connection:
         return cls(connected)
 
     def fileno(self) -> int:
+        """The socket's descriptor, for a selector."""
         return self.socket.fileno()
 
     def send(self) -> None:
@@ -149,6 +150,7 @@ class Connection:
         return self._answer[5:]
 
     def close(self) -> None:
+        """Close the socket, without waiting for a call under way."""
         self.socket.close()
 
 

@@ -184,6 +184,7 @@ class Wire:
         return self._read(size)
 
     def close(self) -> None:
+        """Close the socket; a failure of the system is ignored."""
         with suppress(OSError):
             self._socket.close()
 

@@ -35,6 +35,7 @@ CONTROLLER = "controller-"
 
 
 def request(key: ApiKey, version: int, message: object) -> bytes:
+    """The frame of a request, ready to send. The correlation id is always 1."""
     return b"".join(bytes(part) for part in encode_request(1, key, version, "hostile", message))  # type: ignore[arg-type]
 
 
@@ -46,15 +47,18 @@ def bomb() -> bytes:
 
 
 def api_versions() -> bytes:
+    """10,000 small requests in a row, each with a larger answer."""
     return request(ApiKey.API_VERSIONS, 0, ApiVersionsRequest()) * 10_000
 
 
 def configs() -> bytes:
+    """A request for all configurations of one topic, 20,000 times."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(TOPIC_RESOURCE, "victim", None)
     return request(ApiKey.DESCRIBE_CONFIGS, 1, DescribeConfigsRequest(resources=[resource] * 20_000))
 
 
 def metadata() -> bytes:
+    """A request for 100,000 topics that do not exist. The attack does not read the answers."""
     topics = [MetadataRequest.MetadataRequestTopic(name=f"missing-{i}") for i in range(100_000)]
     return request(ApiKey.METADATA, 4, MetadataRequest(topics=topics, allow_auto_topic_creation=False))
 
@@ -127,6 +131,7 @@ def attacked_port(target: Ours, name: str) -> int:
 
 
 def measure(name: str, folder: Path) -> None:
+    """Measure one input on a fresh node below `folder`, and print the honest client's waits in milliseconds."""
     target = Ours("kraftcluster", folder / name).start()
     try:
         create(target, ["honest", "victim"])
@@ -149,6 +154,7 @@ def measure(name: str, folder: Path) -> None:
 
 
 def main() -> None:
+    """Measure the inputs that the arguments name, or all."""
     with tempfile.TemporaryDirectory() as folder:
         for name in sys.argv[1:] or INPUTS:
             measure(name, Path(folder))

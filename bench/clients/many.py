@@ -12,7 +12,9 @@ from typing import Protocol
 class OneAtATime(Protocol):
     """A connection that sends the same request repeatedly."""
 
-    def fileno(self) -> int: ...
+    def fileno(self) -> int:
+        """The socket's descriptor, for a selector."""
+        ...
 
     def send(self) -> None:
         """Send the next request."""

@@ -75,6 +75,7 @@ NOW_MS: Final = 1_700_000_000_000
 
 
 def make_log(folder: Path) -> Log:
+    """An empty compacted log below `folder`, with a clock that stands still and no work in the background."""
     (folder / "t-0").mkdir(parents=True)
     disk = RealDisk()
 
@@ -142,6 +143,7 @@ class Figures(NamedTuple):
 
 
 def compact(log: Log) -> Figures:
+    """Compact the log in one pass, as the cleaner does, and measure the pass."""
     longest = 0.0
     begin = time.process_time()
     cleaning = Timed(log, 0, NOW_MS, 1 << 30)
@@ -173,6 +175,7 @@ def measure(shape: Shape, log_bytes: int, rounds: int) -> str:
 
 
 def main() -> int:
+    """Print the line of each selected shape. Returns 0."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("words", nargs="*", help="measure shapes whose name has one of these")
     parser.add_argument("--mib", type=int, default=LOG_MIB, help="size of the records of each log")

@@ -43,6 +43,7 @@ WAIT_S = 600.0
 
 
 def fresh(kind: str, folder: Path, **overrides: str) -> Target:
+    """A running node in `folder`; `kind` is `kraftcluster` or `apache`, `overrides` are properties."""
     return (Apache if kind == "apache" else Ours)(kind, folder, overrides).start()
 
 
@@ -74,6 +75,7 @@ def forget_pages(folder: Path) -> None:
 
 
 def p99(waits: list[float]) -> float:
+    """The 99th percentile, in the unit of `waits`. Needs at least two values."""
     return statistics.quantiles(waits, n=100)[98]
 
 
@@ -115,6 +117,7 @@ def read_all(target: Target, topic: str) -> None:
 
 
 def cold(kind: str, folder: Path, options: argparse.Namespace) -> str:
+    """The row of a cold read: writes the data, drops it from the page cache, reads it beside the honest producer."""
     target = fresh(kind, folder)
     try:
         fill(target, "cold", int(options.gigabytes * (1 << 30)), LARGE_BATCH)
@@ -127,6 +130,7 @@ def cold(kind: str, folder: Path, options: argparse.Namespace) -> str:
 
 
 def kill(kind: str, folder: Path, options: argparse.Namespace) -> str:
+    """The row of a recovery: the seconds from the restart until the node takes a record for the partition."""
     target = fresh(kind, folder)
     try:
         fill(target, "small", int(options.gigabytes * (1 << 30)), SMALL_BATCH)
@@ -140,6 +144,7 @@ def kill(kind: str, folder: Path, options: argparse.Namespace) -> str:
 
 
 def resident_kib(target: Target) -> int:
+    """The resident memory of the node's process, in KiB (VmRSS)."""
     assert target.process is not None
     text = Path(f"/proc/{target.process.pid}/status").read_text()
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS"))
@@ -161,6 +166,7 @@ def to_each(target: Target, topic: str, partitions: int) -> float:
 
 
 def partitions(kind: str, folder: Path, options: argparse.Namespace) -> str:
+    """The row of many partitions: times in seconds, memory in bytes per partition. Restarts the node in order."""
     target = fresh(kind, folder)
     try:
         until_produced(target, "first", time.monotonic())
@@ -188,6 +194,7 @@ def partitions(kind: str, folder: Path, options: argparse.Namespace) -> str:
 
 
 def retention(kind: str, folder: Path, options: argparse.Namespace) -> str:
+    """The row of retention. After a restart, old file times and a small limit make nearly all segments expire."""
     limits = {"log.segment.bytes": str(SEGMENT_BYTES), "log.retention.check.interval.ms": "1000"}
     target = fresh(kind, folder, **limits, **{"log.retention.ms": "3600000", "log.initial.task.delay.ms": "1000"})
     old = bytearray(LARGE_BATCH)
@@ -219,6 +226,7 @@ ROWS = {"cold": cold, "kill": kill, "partitions": partitions, "retention": reten
 
 
 def main() -> None:
+    """Print the figures of each selected row, for this node and perhaps Apache Kafka."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.measurements.disk_pressure", description="Nodes with much data."
     )

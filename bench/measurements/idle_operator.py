@@ -98,6 +98,7 @@ class Nodes:
         self._servers: list[asyncio.Server] = []
 
     async def start(self, cluster: Cluster, node: int) -> str:
+        """Serve Kafka's protocol and `/status` for a node, unless it is served already. Returns its address."""
         host = f"{NET}.{cluster.number}.{node}"
         if node not in cluster.nodes:
             for port in (CONTROLLER_PORT if node < 100 else PORT, METRICS):
@@ -108,6 +109,7 @@ class Nodes:
         return host
 
     async def driver(self, number: int) -> str:
+        """Serve the status of a table's driver. Returns its address."""
         host = f"{NET}.{200 + number // 200}.{number % 200 + 1}"
         body = {"name": f"t{number}", "rows": 5, "deadLetters": 0, "lag": 0}
         serve = lambda r, w: self._http(body, r, w)  # noqa: E731
@@ -166,6 +168,7 @@ class World:
         )
 
     async def work(self) -> None:
+        """Do the work of kubelet, scheduler and controllers every `TICK_S` seconds, until the task is cancelled."""
         while True:
             for (kind, _, name), one in list(self.server.objects.items()):
                 if kind == "PersistentVolumeClaim" and "status" not in one:
@@ -227,6 +230,7 @@ def _used(pid: int) -> tuple[float, float]:
 
 
 async def measure(clusters: int, pipelines: int, seconds: float, settle_s: float) -> int:
+    """Run the operator and print its cost. Returns 1 if something is not ready after `settle_s` seconds, else 0."""
     server = ApiServer()
     world = World(server, clusters, pipelines)
     world.declare()
@@ -287,6 +291,7 @@ async def _measured(server: ApiServer, world: World, pid: int, wanted: int, seco
 
 
 def main() -> int:
+    """Measure with the sizes of the arguments. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.measurements.idle_operator", description=__doc__)
     parser.add_argument("--clusters", type=int, default=100)
     parser.add_argument("--pipelines", type=int, default=20)

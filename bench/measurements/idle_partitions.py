@@ -28,6 +28,7 @@ class Fewer(Step):
     topics = 0
 
     def size(self, full: T, quick: T) -> T:
+        """`topics` in place of the scenario's number of topics; any other size as the scenario has it."""
         return type(full)(self.topics) if full == FULL_TOPICS else super().size(full, quick)  # type: ignore[call-arg]
 
 

@@ -58,10 +58,12 @@ def topic_records(number: int, partitions: int, directories: list[Uuid]) -> list
 
 
 def directories() -> list[Uuid]:
+    """A directory id for each broker, at the index of the broker's id."""
     return [Uuid(broker.to_bytes(2, "big") * 8) for broker in range(1, BROKERS + 1)]
 
 
 def filled(topics: int, partitions: int) -> MetadataLoader:
+    """A loader with an image of `topics` topics, each of `partitions` partitions. It has no brokers."""
     loader = MetadataLoader()
     known = directories()
     for number in range(topics):
@@ -102,6 +104,7 @@ def topic_cost() -> dict[str, float]:
 
 
 def measure_cost() -> bool:
+    """Print the cost of one more topic. Returns whether the ratio is within its bound."""
     cost = topic_cost()
     print("one topic of 10 partitions, planned, committed, removed again:")
     print(f"  beside   1,000 topics  {cost['small_us']:8.1f} us")
@@ -110,6 +113,7 @@ def measure_cost() -> bool:
 
 
 def measure_memory(partitions: int) -> bool:
+    """Print the bytes per partition of three shapes. Returns whether all are within the bound."""
     good = True
     print("kept for each partition, everything included:")
     for each in (1000, 100, 10):
@@ -128,6 +132,7 @@ def measure_memory(partitions: int) -> bool:
 
 
 def measure_snapshot(partitions: int) -> None:
+    """Print the seconds of a snapshot of this many partitions, and its longest slice. It has no bound."""
     loader = filled(partitions // 100, 100)
     times = []
     start = time.perf_counter()
@@ -233,6 +238,7 @@ def beside_many(partitions: int = 1_000_000) -> dict[str, float]:
 
 
 def main() -> int:
+    """Print all figures. Returns 1 if a bound is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--partitions", type=int, default=200_000)
     arguments = parser.parse_args()

@@ -28,6 +28,7 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
 def uvarint(number: int) -> bytes:
+    """The unsigned varint of a number >= 0: seven bits a byte, the lowest first."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -36,6 +37,7 @@ def uvarint(number: int) -> bytes:
 
 
 def varint(number: int) -> bytes:
+    """The zig-zag varint of a 64-bit number, as in records."""
     return uvarint((number << 1) ^ (number >> 63))
 
 

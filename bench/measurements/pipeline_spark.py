@@ -76,10 +76,12 @@ class Row:
 
     @property
     def ratios(self) -> list[float]:
+        """The connector's figure divided by ours, of each round, ascending. Above 1, ours is cheaper."""
         return sorted(theirs / ours for ours, theirs in self.pairs)
 
     @property
     def reached(self) -> bool:
+        """Whether the median ratio reaches the aim; False if nothing was measured."""
         return bool(self.pairs) and statistics.median(self.ratios) >= self.aim
 
     def cells(self) -> list[str]:

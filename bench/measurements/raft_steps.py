@@ -39,9 +39,11 @@ class Host:
         self.handle(events.Started())
 
     def randrange(self, stop: int) -> int:  # noqa: ARG002
+        """Always 0, so that election time-outs are the shortest and runs are alike."""
         return 0
 
     def random_bytes(self, count: int) -> bytes:
+        """Always zeros."""
         return bytes(count)
 
     def handle(self, event: events.Event) -> None:
@@ -61,12 +63,15 @@ class Host:
         return [one for one in sent if isinstance(one, do.Send) and isinstance(one.request, kind)]
 
     def save_state(self, state: QuorumState) -> None:
+        """Report the state as durable at once."""
         self.handle(events.QuorumStateWritten(state))
 
     def flush(self, offset: int) -> None:
+        """Report the flush as ended at once."""
         self.handle(events.Flushed(offset))
 
     def send(self, message: Any) -> None:
+        """Keep the message for `requests`."""
         self.sent.append(message)
 
     def _nothing(self, _: Any = None) -> None:

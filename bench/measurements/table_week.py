@@ -41,6 +41,7 @@ class Fed(InlineEngine):
     """Tasks decode records from memory instead of fetching them."""
 
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
+        """Make, decode and write the records of each range, one range after another."""
         found = []
         for wanted in ranges:
             records = [(b"k", b"x" * 100) for _ in range(wanted.start, wanted.end)]
@@ -104,6 +105,7 @@ def week(kind: str, folder: Path, day: int, days: int) -> float:
 
 
 def main() -> None:
+    """Print the figures of each kind, and what a batch of the last day costs in relation to the first day."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--day", type=int, default=1440, help="batches a day (%(default)s)")
     parser.add_argument("--days", type=int, default=7, help="(%(default)s)")
