@@ -45,6 +45,7 @@ def of(metric: str, more: str = "") -> str:
 
 
 def rate(metric: str, more: str = "") -> str:
+    """The increase of a counter of the chosen cluster, per second."""
     return f"rate({of(metric, more)}[$__rate_interval])"
 
 
@@ -265,6 +266,7 @@ def files() -> dict[str, str]:
 
 
 def main() -> None:
+    """Write the dashboards. Files of removed dashboards stay."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, text in files().items():
         (FOLDER / name).write_text(text)

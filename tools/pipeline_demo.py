@@ -72,6 +72,7 @@ class Demo:
             print(f"  {path}  {what}")
 
     def command(self, *words: str) -> None:
+        """Print a command and run it in the repository's root. Raises CalledProcessError if it fails."""
         print(f"\n$ {shlex.join(words)}", flush=True)
         program = Path(sys.executable).with_name(words[0])
         env = {**os.environ, "COLUMNS": os.environ.get("COLUMNS", "120")}
@@ -156,6 +157,7 @@ spec:
 
 
 def main() -> int:
+    """Run the demo. Returns 1 if a command failed, 2 if the folder is not a demo's, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / ".kraft" / "demo", help="folder of the results")
     parser.add_argument("--port", type=int, default=9092, help="of the first broker")

@@ -38,6 +38,7 @@ class Box(NamedTuple):
 
     @property
     def center(self) -> tuple[float, float]:
+        """The point in the middle, as (x, y)."""
         return self.x + self.width / 2, self.y + self.height / 2
 
     def edge(self, to: tuple[float, float], shift: tuple[float, float] = (0, 0)) -> tuple[float, float]:

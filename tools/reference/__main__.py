@@ -21,6 +21,7 @@ def stale(root: Path = ROOT) -> list[str]:
 
 
 def main() -> int:
+    """Print the names of stale pages, and write them unless `--check` is given. Returns 1 if `--check` found any."""
     parser = argparse.ArgumentParser(prog="python -m tools.reference", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page would change")
     options = parser.parse_args()

@@ -83,6 +83,7 @@ STEPS: Final[dict[str, Callable[[], None]]] = {
 
 
 def main() -> int:
+    """Run one step. Returns 1 after an expected failure, with its reason on standard error; else 0."""
     parser = argparse.ArgumentParser(prog="python -m tools.release", description="A release, step by step.")
     commands = parser.add_subparsers(dest="step", required=True, metavar="STEP")
     for name, step in STEPS.items():
