@@ -17,7 +17,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-bare test-random test-slow test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-groups sim-secured sim-transactions sim-operator sim-night planted planted-raft planted-migration planted-operator exhaustive bench bench-quick faults migration-faults soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-random test-slow test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-groups sim-secured sim-transactions sim-operator sim-night planted planted-raft planted-migration planted-operator detection exhaustive bench bench-quick faults migration-faults soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -146,6 +146,10 @@ planted-migration: $(VENV)/.dev ## plant known bugs into copies of the migration
 
 planted-operator: $(VENV)/.dev ## plant known bugs into copies of the operator: the tests must find each
 	$(BIN)/python -m tools.planted tests/sim/operator/planted
+
+detection: $(VENV)/.dev ## hunt random mutants of the cores with random seeds, and write docs/detection; takes many hours
+	$(BIN)/python -m tools.mutants run
+	$(BIN)/python -m tools.mutants page
 
 sim-operator: $(VENV)/.dev ## simulate the operator's planner over real Raft cores under SEEDS=n seeds: chaos, then deaths after every write
 	$(BIN)/python -m tests.sim.operator --seeds $(SEEDS)

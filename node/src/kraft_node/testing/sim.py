@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m kraft_node.testing.sim", description="Run whole nodes under seeds."
     )
-    parser.add_argument("--seeds", type=int, default=DEFAULT_SEEDS, metavar="N", help="how many seeds to run")
+    parser.add_argument("--seeds", type=int, default=DEFAULT_SEEDS, metavar="N", help="how many; 0: until Ctrl-C")
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first of them")
     parser.add_argument("--seed", type=int, metavar="S", help="run this one only")
     parser.add_argument("--story", action="store_true", help="with --seed: print the events")
@@ -116,9 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     options = parser.parse_args(arguments)
-    for count in ("seeds", "nodes", "jobs"):
-        if getattr(options, count) < 1:
-            parser.error(f"--{count}: at least 1")
+    for count, least in (("seeds", 0), ("nodes", 1), ("jobs", 1)):
+        if getattr(options, count) < least:
+            parser.error(f"--{count}: at least {least}")
     if options.seed is not None:
         return _one(options.seed, options.nodes, options.scenario, story=options.story, as_json=options.json)
     begun = time.perf_counter()
@@ -215,7 +215,7 @@ def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Score, float], N
         TextColumn("[red]{task.fields[broken]}"), console=Console(stderr=True), transient=True,
     )  # fmt: skip
     with bar:
-        task = bar.add_task("", total=total, rate="", broken="")
+        task = bar.add_task("", total=total or None, rate="", broken="")
 
         def advance(score: Score, seconds: float) -> None:
             broken = f"{len(score.failures)} broken" if score.failures else ""

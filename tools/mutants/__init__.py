@@ -1,0 +1,15 @@
+"""Mutants: small wrong changes, drawn at random from the cores, that the simulators must find.
+
+Planted bugs show that a simulator finds the faults that somebody thought of. Mutants show how much it finds of the
+faults that nobody chose. Each mutant runs under random seeds until a law is broken or its budget is used up; no seed is
+known to find it. Survivors are left to the unit tests of the core. What survives these, too, is read by a person.
+
+    python -m tools.mutants run [--core raft ...] [--sample 40] [--seed N] [--jobs 2]
+    python -m tools.mutants list CORE                 the names of all mutants
+    python -m tools.mutants show NAME                 the change, as a diff
+    python -m tools.mutants hunt NAME [--first SEED]  hunt one, to refute or confirm a line of the report
+    python -m tools.mutants page [--check]            write docs/detection from the files of runs
+
+The operators are our own, because libraries for mutation (cosmic-ray, mutmut) drive a test suite instead of seeds, and
+do not delete statements, which is the mutation that says most about a core with state.
+"""
