@@ -6,10 +6,10 @@ FILE ?= deploy/samples/kraftcluster.yaml
 DATA ?= .kraft
 NODE_DATA ?= .kraft/data
 SEEDS ?= 200
-SEED_FROM ?= 100000
 JOBS ?= 4
 RERUNS ?= 0
 MINUTES ?= 10
+BUDGET ?= 8h
 PICK ?=
 PORT ?= 9092
 
@@ -155,10 +155,8 @@ sim-operator: $(VENV)/.dev ## simulate the operator's planner over real Raft cor
 	$(BIN)/python -m tests.sim.operator --seeds $(SEEDS)
 	$(BIN)/python -m tests.sim.operator --seeds 3 --crashes
 
-sim-night: $(VENV)/.dev ## simulate seeds of the raft core, of nodes and of clusters without end, from SEED_FROM on; Ctrl-C stops it
-	@$(BIN)/python -m kraft_node.testing.raft --seeds 0 --seed-from $(SEED_FROM) & raft=$$!; \
-	trap 'kill $$raft 2>/dev/null' INT TERM EXIT; \
-	$(BIN)/python -m kraft_node.testing.sim --scenario both --seeds 0 --first $(SEED_FROM) --jobs 1
+sim-night: $(VENV)/.dev ## simulate seeds that have not run before for BUDGET=8h, and record them in docs/detection/nights
+	$(BIN)/python -m tools.nights run --budget $(BUDGET); status=$$?; $(BIN)/python -m tools.nights page; exit $$status
 
 peers: $(VENV)/.dev ## fetch Apache Kafka (4.3.1, and 3.9.2 with ZooKeeper), Connect, Spark's connector, a Spark with Delta and Iceberg, Azurite and sslyze into .peers; needs Java, Maven, npm
 	$(BIN)/python tools/peers.py install 4.3.1 3.9.2

@@ -124,7 +124,7 @@ def _page(runs: Sequence[Run], lines: dict[str, list[Line]], judged: dict[str, s
 def _survivors(lines: dict[str, list[Line]], judged: dict[str, str]) -> list[str]:
     left = [line for found in lines.values() for line in found if line.outcome in (SURVIVED, TESTS)]
     if not left:
-        return ["Every mutant was found by seeds."]
+        return ["Every mutant was found by seeds." if lines else "Nothing has been hunted yet."]
     out = [
         "## What seeds did not find",
         "",
