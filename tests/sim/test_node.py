@@ -104,7 +104,7 @@ def test_a_seed_prints_its_story(capsys: pytest.CaptureFixture[str]) -> None:
     assert "seed 3:" in text
 
 
-@pytest.mark.parametrize("count", ["--seeds", "--nodes", "--jobs"])
+@pytest.mark.parametrize("count", ["--nodes", "--jobs"])
 def test_an_empty_run_is_refused(count: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An empty run would break no law."""
     with pytest.raises(SystemExit) as stopped:

@@ -25,3 +25,9 @@ def test_less_than_no_seeds_are_refused(capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit):
         sim.main(["--seeds", "-1"])
     assert "--seeds: at least 0" in capsys.readouterr().err
+
+
+def test_one_seed_of_both_scenarios_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        sim.main(["--seed", "3", "--scenario", "both"])
+    assert "--seed: one seed needs one scenario" in capsys.readouterr().err

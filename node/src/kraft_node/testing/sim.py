@@ -119,6 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for count, least in (("seeds", 0), ("nodes", 1), ("jobs", 1)):
         if getattr(options, count) < least:
             parser.error(f"--{count}: at least {least}")
+    if options.seed is not None and options.scenario == BOTH:
+        parser.error("--seed: one seed needs one scenario, not both")
     if options.seed is not None:
         return _one(options.seed, options.nodes, options.scenario, story=options.story, as_json=options.json)
     begun = time.perf_counter()
