@@ -185,7 +185,12 @@ class SimTransport:
             self.receiver.drained()
 
     def arrive(self, _sender: SimTransport, raw: bytes | None) -> None:
-        """Take bytes from the network, None for the end of the stream, and deliver as far as possible."""
+        """Take bytes from the network, None for the end of the stream, and deliver as far as possible.
+
+        Bytes that a reset has overtaken are lost, like those before them.
+        """
+        if self._error is not None:
+            return
         if raw is None:
             self._ended = True
         else:

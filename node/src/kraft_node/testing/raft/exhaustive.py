@@ -219,6 +219,8 @@ class Search:
         self.seen = {hash(first)}
         self.steps = self.committed = self.depth = 0
         self._random = Random(1).random
+        self._tried: tuple[Node, Choice] | None = None
+        """The last event, and the state in which it happened."""
         self._stacks: deque[list[Node]] = deque([[Node(first, world.choices(first), None, None)]])
 
     def run(self, states_max: int) -> bool:
@@ -246,6 +248,7 @@ class Search:
             choice, choices[chosen] = choices[chosen], choices[-1]
             choices.pop()
             self.steps += 1
+            self._tried = node, choice
             after = world.after(node.state, choice)
             if after is None:
                 continue
@@ -271,9 +274,11 @@ class Search:
                 self._stacks.append([beside])
 
     def story(self) -> str:
-        """The events that led to the last visited state."""
-        node: Node | None = self._stacks[0][-1]
-        lines = []
+        """The events up to the last one, which broke the law if one is broken."""
+        if self._tried is None:
+            return ""
+        node: Node | None = self._tried[0]
+        lines = [self.world.describe(self._tried[1])]
         while node is not None and node.choice is not None:
             lines.append(self.world.describe(node.choice))
             node = node.before
