@@ -371,7 +371,7 @@ class Log(RestingLog):
         try:
             return lookup.read(self, offset, max_bytes, limit, min_one=min_one, waits=waits)
         except (OSError, LogDirDamaged) as e:
-            raise self._fail(e) from e
+            raise self.unreadable(e) from e
 
     def offset_for_timestamp(self, timestamp: int, unread_max: int | None = None) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record not older than `timestamp` (ms); None if all records are older.
@@ -384,7 +384,7 @@ class Log(RestingLog):
         try:
             return lookup.offset_for_timestamp(self, timestamp, unread_max)
         except (OSError, LogDirDamaged) as e:
-            raise self._fail(e) from e
+            raise self.unreadable(e) from e
         except BatchError as e:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {e}") from e
 
@@ -441,12 +441,12 @@ class Log(RestingLog):
             raise self._fail_half_done(e) from e
 
     def _fail_half_done(self, error: OSError | LogDirDamaged) -> KafkaError:
-        """Like `_fail`, for changes: without a free descriptor the change is abandoned half-way."""
+        """Like `unreadable`, for changes: without a free descriptor the change is abandoned half-way."""
         if is_shortage(error):
             self.dir.unsettled(self)
-        return self._fail(error)
+        return self.unreadable(error)
 
-    def _fail(self, error: OSError | LogDirDamaged) -> KafkaError:
+    def unreadable(self, error: OSError | LogDirDamaged) -> KafkaError:
         """Take the directory offline (I/O error) or end this replica (damage). Returns the error for the caller."""
         return self.dir.damaged(self, error) if isinstance(error, LogDirDamaged) else self.dir.fail(error)
 

@@ -8,6 +8,7 @@ segment, of possibly thousands of segments. A look-up that needs more than `UNRE
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol
 
 from kraft_node.log.errors import LogDirDamaged
@@ -48,6 +49,10 @@ class TimedLog(Protocol):
         """The number of the segment that holds `offset`; 0 for offsets before all segments."""
         ...
 
+    def unreadable(self, error: OSError | LogDirDamaged) -> KafkaError:
+        """A lane could not read a segment: take the directory offline, or end this replica if it is damaged."""
+        ...
+
 
 class TimesUnread(KafkaError):  # noqa: N818 - a state, not a fault
     """The timestamps of many segments must be read first: see `read_times`."""
@@ -60,7 +65,7 @@ class TimesUnread(KafkaError):  # noqa: N818 - a state, not a fault
 
 
 class _Unreadable(Exception):  # noqa: N818
-    """The indexes of a segment must be rebuilt first, which only the loop does."""
+    """The indexes of a segment must be rebuilt, which only the loop does; until then its batches are read."""
 
 
 class _Apart:
@@ -116,10 +121,36 @@ def partial_of(segment: Segment, start_offset: int, known: Partial | None) -> Pa
     return Partial(segment.base, start_offset, segment.size, largest)
 
 
+@dataclass
+class _Found:
+    """What a lane has read."""
+
+    times: dict[int, int]
+    """The largest timestamps, by the base of their segments."""
+    errors: dict[int, OSError | LogDirDamaged]
+    """Failures, by base."""
+    part: Partial | None = None
+
+
+def _largest_in(segment: Segment) -> int:
+    """The largest timestamp of a segment, from its indexes or else from its batches. Raises OSError, LogDirDamaged."""
+    try:
+        segment.load_index()
+    except _Unreadable:
+        return _partial_without_index(segment, segment.base).largest
+    return segment.max_timestamp
+
+
+def _partial_without_index(segment: Segment, start_offset: int) -> Partial:
+    """Like `partial_of`, from the first batch of the segment on."""
+    return partial_of(segment, start_offset, Partial(segment.base, start_offset, 0, -1))
+
+
 def read_times(log: TimedLog, done: Callable[[], None]) -> None:
     """Read the timestamps that look-ups in `log` need in a lane, then call `done` on the loop.
 
-    Unreadable timestamps (of a damaged or removed segment) stay unknown: the next look-up reads them on the loop.
+    Without usable indexes the batches are read. Damage ends the replica. What was found about files that compaction or
+    a truncation has replaced meanwhile is dropped: the next look-up has it read again.
     """
     first = log.segment_number(log.start_offset)
     unread = log.segments.unread(first)
@@ -127,34 +158,38 @@ def read_times(log: TimedLog, done: Callable[[], None]) -> None:
     base, size, start = log.segments.base_at(first), log.segments.size_at(first), log.start_offset
     known = log.partial_times
 
-    def work() -> tuple[dict[int, int], Partial | None]:
-        found: dict[int, int] = {}
-        part = None
+    def work() -> _Found:
+        found = _Found({}, {})
         for at, length in unread:
             segment = _Reading(apart, at, length)
             try:
-                segment.load_index()
-            except (OSError, LogDirDamaged, _Unreadable):
-                continue
+                found.times[at] = _largest_in(segment)
+            except (OSError, LogDirDamaged) as e:
+                found.errors[at] = e
             finally:
                 segment.release()
-            found[at] = segment.max_timestamp
         if base < start:
             segment = _Reading(apart, base, size)
             try:
-                part = partial_of(segment, start, known)
-            except (OSError, LogDirDamaged, _Unreadable):
-                part = None
+                found.part = partial_of(segment, start, known)
+            except _Unreadable:
+                found.part = _partial_without_index(segment, start)
+            except (OSError, LogDirDamaged) as e:
+                found.errors[base] = e
             finally:
                 segment.release()
-        return found, part
+        return found
 
-    def finished(result: tuple[dict[int, int], Partial | None] | BaseException) -> None:
-        if not isinstance(result, BaseException):
-            log.segments.learn_times(result[0])
-            if result[1] is not None and log.start_offset == start and log.truncations == truncations:
-                log.partial_times = result[1]
+    def finished(found: _Found | BaseException) -> None:
+        if not isinstance(found, BaseException) and log.segments.files_mark is mark and log.truncations == truncations:
+            log.segments.learn_times(found.times)
+            if found.part is not None and log.start_offset == start:
+                log.partial_times = found.part
+            listed = log.segments.bases
+            for at, error in found.errors.items():
+                if at in listed:  # retention has not removed it
+                    log.unreadable(error)
         done()
 
-    truncations = log.truncations
+    truncations, mark = log.truncations, log.segments.files_mark
     log.dir.env.background.submit(f"lookup:{log.dir.path}", work, finished)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from typing import Any
+
+import pytest
 
 from kraft_node.log.checkpoints.offsets import CheckpointText, parse_offsets
 from kraft_node.log.config import make_config
@@ -127,6 +131,77 @@ def test_a_segment_that_a_lane_cannot_read_is_read_on_the_loop() -> None:
     read_times(log, lambda: None)
     world.rest()
     assert log.offset_for_timestamp(NOW + 7, UNREAD_MAX) == (NOW + 7, 7)
+
+
+def test_segments_without_indexes_are_read_in_the_lane() -> None:
+    """They stayed unread, and look-ups were answered with "try again" for ever."""
+    world = LogWorld()
+    filled(world.open(TINY)).close()
+    for base in range(0, SEGMENTS, 2):
+        world.disk.remove(f"/data/t-0/{base:020d}.timeindex")
+    log = world.open(TINY)
+    read_times(log, lambda: None)
+    world.rest()
+    assert log.offset_for_timestamp(NOW + 250, UNREAD_MAX) == (NOW + 250, 250)
+
+
+def test_the_first_segment_is_read_without_its_index() -> None:
+    world = LogWorld()
+    log = world.open()
+    for number in range(10):
+        log.append_as_leader(batch(b"v", timestamp=NOW + number), 0, NOW)
+    log.high_watermark = log.end_offset
+    log.roll(log.end_offset)
+    log.close()
+    world.disk.remove("/data/t-0/00000000000000000000.index")
+    log = world.open(start_offset=3)
+    read_times(log, lambda: None)
+    world.rest()
+    assert log.partial_times is not None
+    assert log.partial_times.largest == NOW + 9
+
+
+def test_damage_that_a_lane_finds_ends_the_replica() -> None:
+    world = LogWorld()
+    filled(world.open(TINY)).close()
+    for base in range(0, SEGMENTS, 2):
+        world.disk.remove(f"/data/t-0/{base:020d}.timeindex")
+        world.disk.flip(f"/data/t-0/{base:020d}.log", 16, 7)  # the format of the batch
+    log = world.open(TINY)
+    read_times(log, lambda: None)
+    world.rest()
+    assert log.dir.failed is not None
+    assert "no batch" in str(log.dir.failed)
+
+
+class _Lane:
+    """Background work that a test finishes."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Any] = []
+
+    def submit(self, _lane: str, work: Any, done: Any) -> None:
+        self.jobs.append((work, done))
+
+
+def test_times_of_files_that_compaction_replaced_meanwhile_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merged segment got the largest timestamp of its first part: look-ups passed over newer records."""
+    world = LogWorld()
+    filled(world.open(TINY)).close()
+    log = world.open(TINY)
+    lane = _Lane()
+    env = log.dir.env
+    monkeypatch.setattr(log.dir, "env", dataclasses.replace(env, background=lane))
+    read_times(log, lambda: None)
+    monkeypatch.setattr(log.dir, "env", env)
+    ((work, done),) = lane.jobs
+    found = work()
+    parts = [world.disk.open(f"/data/t-0/{base:020d}.log") for base in (4, 5)]
+    cleaned = world.disk.open("/data/t-0/merged.cleaned", create=True)
+    cleaned.pwrite(0, [part.pread(0, part.size()) for part in parts])
+    log.segments.replace([4, 5], cleaned.size(), "/data/t-0/merged.cleaned")
+    done(found)
+    assert log.offset_for_timestamp(NOW + 5) == (NOW + 5, 5)
 
 
 def made(manager: LogManager, count: int) -> list[Log]:

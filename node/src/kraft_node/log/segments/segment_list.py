@@ -120,6 +120,11 @@ class SegmentList:
                 self._largest = None
         return known
 
+    @property
+    def files_mark(self) -> object:
+        """An object that a replacement of files exchanges: a lane's findings about older files are stale."""
+        return self._bases
+
     def unread(self, first: int) -> list[tuple[int, int]]:
         """(base, size) of the closed segments from number `first` on with unknown largest timestamps."""
         times = self._times
@@ -255,7 +260,7 @@ class SegmentList:
             disk.rename(index + names.SWAP, index)
             owner.txn_bases = tuple(sorted((*owner.txn_bases, base)))
         disk.rename(path + names.SWAP, path)
-        self._bases[at : at + len(group)] = [base]
+        self._bases = [*self._bases[: at + 1], *self._bases[at + len(group) :]]  # a new object: see `files_mark`
         self._sizes[at : at + len(group)] = [size]
         self._times[at : at + len(group)] = [UNKNOWN]
         self._largest = None
