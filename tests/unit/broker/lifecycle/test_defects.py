@@ -99,6 +99,20 @@ def test_isr_changes_are_proposed_again_after_a_failure() -> None:
     assert len(controller.sent) == 1
 
 
+def test_isr_changes_behind_many_outdated_ones_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They waited until another change was proposed, and the high watermark with them."""
+    monkeypatch.setattr("kraft_node.broker.replication.isr_changes.REQUEST_MAX", 2)
+    controller, loop = Controller(), Loop()
+    changes, partition = isr_changes(controller, loop)
+    outdated = [Partition(partition.lead.proposal) for _ in range(4)]
+    for each in (*outdated, partition):
+        changes.propose(each)  # type: ignore[arg-type]
+    for each in outdated:
+        each.lead = None
+    loop.run(60_000)
+    assert len(controller.sent) == 1
+
+
 def test_a_fetcher_fetches_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     controller, loop = Controller(), Loop()
     names = ("wait_ms", "min_bytes", "max_bytes", "response_max_bytes", "timeout_ms", "backoff_ms")

@@ -95,6 +95,7 @@ class IsrChanges:
             topics.setdefault(partition.topic_id, []).append(row)
         if not sent or self._closed:
             self._under_way = False
+            self._again((), 0)  # all of these were outdated; the others still count
             return
         request = Request(
             broker_id=self._node_id,
