@@ -42,13 +42,17 @@ class ThreadBackground:
         self._threads: list[threading.Thread] = []
 
     def submit(self, lane: str, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Run `work` after the lane's earlier jobs, then `done(result or exception)` on the loop."""
+        """Run `work` after the lane's earlier jobs, then `done(result or exception)` on the loop.
+
+        Raises RuntimeError if the lane's thread cannot start.
+        """
         queue = self._lanes.get(lane)
         if queue is None:
-            queue = self._lanes[lane] = SimpleQueue()
+            queue = SimpleQueue()
             thread = threading.Thread(target=self._run, args=(lane, queue), name=f"lane-{lane}", daemon=True)
+            thread.start()  # may raise, at a limit of threads: then there is no lane, and the next job tries again
             self._threads.append(thread)
-            thread.start()
+            self._lanes[lane] = queue
         queue.put((work, done))
 
     def close(self, wait_s: float) -> None:

@@ -31,14 +31,14 @@ _Address: TypeAlias = "tuple[int, tuple[str, int]]"
 
 
 class Connecting:
-    """Calls `made` with the socket of the first address that answers, or `failed` if no address answers."""
+    """Calls `made` with the socket of the first address that answers and the peer's address, or `failed`."""
 
     def __init__(
         self,
         loop: Loop,
         background: Background,
         where: tuple[str, int],
-        made: Callable[[socket.socket], None],
+        made: Callable[[socket.socket, tuple[str, int]], None],
         failed: Callable[[OSError], None],
     ) -> None:
         self._loop = loop
@@ -89,18 +89,14 @@ class Connecting:
     def _go_on(self) -> None:
         """Try the next address; fail after the last address if no attempt is pending."""
         while self._next:
-            family, address = self._next.pop(0)
-            sock = socket.socket(family, socket.SOCK_STREAM)
-            sock.setblocking(False)
-            if TCP_SYNCNT is not None:
-                sock.setsockopt(socket.IPPROTO_TCP, TCP_SYNCNT, SYN_AGAIN)
-            code = sock.connect_ex(address)
-            if code in (0, errno.EINPROGRESS):
-                self._waiting.append(sock)
-                self._loop.watch(sock.fileno(), WRITABLE, partial(self._ready, sock))
-                break
-            sock.close()
-            self._error = OSError(code, os.strerror(code))
+            try:
+                sock = _begin(*self._next.pop(0))
+            except OSError as e:  # also without a free descriptor, or without IPv6
+                self._error = e
+                continue
+            self._waiting.append(sock)
+            self._loop.watch(sock.fileno(), WRITABLE, partial(self._ready, sock))
+            break
         if self._waiting:
             if self._alone is not None:
                 self._alone.cancel()
@@ -118,14 +114,17 @@ class Connecting:
     def _ready(self, sock: socket.socket, _events: int) -> None:
         self._loop.unwatch(sock.fileno())
         self._waiting.remove(sock)
-        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
+        try:
+            if code := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                raise OSError(code, os.strerror(code))
+            peer = sock.getpeername()  # raises if the peer has closed the connection already
+        except OSError as e:
             sock.close()
-            self._error = OSError(code, os.strerror(code))
+            self._error = e
             self._go_on()
         else:
             self._stop()
-            self._made(sock)
+            self._made(sock, peer)
 
     def _stop(self) -> None:
         self._is_over = True
@@ -134,6 +133,22 @@ class Connecting:
         for sock in self._waiting:
             self._loop.unwatch(sock.fileno())
             sock.close()
+
+
+def _begin(family: int, address: tuple[str, int]) -> socket.socket:
+    """A socket that is connecting. Raises OSError."""
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        if TCP_SYNCNT is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, TCP_SYNCNT, SYN_AGAIN)
+        code = sock.connect_ex(address)
+        if code not in (0, errno.EINPROGRESS):
+            raise OSError(code, os.strerror(code))
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 def _numeric_family(host: str) -> int | None:

@@ -385,9 +385,8 @@ class SocketListener:
         self._loop.watch(sock.fileno(), READABLE, self._ready)
 
     def _ready(self, _events: int) -> None:
-        sock = self._sock
         for _ in range(ACCEPTS_MAX):
-            if sock is None:
+            if (sock := self._sock) is None:  # `accept` may close the listener
                 return
             try:
                 connection, address = sock.accept()
@@ -471,14 +470,14 @@ class SocketNet:
     ) -> None:
         """Resolve the name in the background, connect, then call `connected` or `failed`."""
 
-        def made(sock: socket.socket) -> None:
-            name = sock.getpeername()
-            self.adopt(sock, (name[0], name[1]), connected)
+        def made(sock: socket.socket, name: tuple[str, int]) -> None:
+            if not self.adopt(sock, (name[0], name[1]), connected):
+                failed(OSError(errno.ECONNRESET, f"{host}:{port} closed the connection at once"))
 
         Connecting(self.loop, self._background, (host, port), made, failed).start()
 
-    def adopt(self, sock: socket.socket, peer: tuple[str, int], accept: Callable[[Transport], Receiver]) -> None:
-        """Make a transport of a connected socket."""
+    def adopt(self, sock: socket.socket, peer: tuple[str, int], accept: Callable[[Transport], Receiver]) -> bool:
+        """Make a transport of a connected socket. Returns False if it is closed already, or was refused."""
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -488,7 +487,7 @@ class SocketNet:
         except OSError as e:
             log.debug("connection closed before it was adopted peer=%s:%d error=%s", *peer, e)
             sock.close()
-            return
+            return False
         host = peer[0].removeprefix("::ffff:")  # an IPv4 peer on a dual-stack socket
         transport = SocketTransport(self.loop, self._background, sock, (host, peer[1]))
         try:
@@ -496,5 +495,6 @@ class SocketNet:
         except Exception:
             log.exception("connection refused after a failure peer=%s:%d", *peer)
             sock.close()
-            return
+            return False
         transport.start(receiver)
+        return True
