@@ -183,3 +183,23 @@ def test_reads_wait_if_the_file_system_cannot_report_residency(tmp_path: Path, m
     file = DISK.open(str(tmp_path / "f"))
     with DISK.no_wait:
         assert file.pread(2, 100) == b"23456789"
+
+
+def test_a_path_that_cannot_be_examined_is_not_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was: a flush left it out, and a deleted segment kept its name."""
+    file = tmp_path / "file"
+    file.touch()
+    assert DISK.exists(str(file))
+    assert DISK.is_dir(str(tmp_path))
+    assert not DISK.is_dir(str(file))
+    for missing in (tmp_path / "none", file / "below"):
+        assert not DISK.exists(str(missing))
+        assert not DISK.is_dir(str(missing))
+
+    def broken(*_: object) -> os.stat_result:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(os, "stat", broken)
+    for look in (DISK.exists, DISK.is_dir):
+        with pytest.raises(OSError, match="input/output error"):
+            look(str(file))

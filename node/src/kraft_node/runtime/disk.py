@@ -9,6 +9,7 @@ import os
 import re
 import resource
 import shutil
+import stat
 import sys
 import threading
 import time
@@ -235,6 +236,17 @@ def _libc_sync_range() -> Callable[[int, int, int, int], int]:
 _sync_range = _libc_sync_range if sys.platform == "linux" else None
 
 
+def _mode(path: str) -> int | None:
+    """The type and rights of a file; None if it does not exist.
+
+    `os.path.exists` takes a file that cannot be examined for one that does not exist. Raises OSError.
+    """
+    try:
+        return os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 class RealDisk:
     """The file systems of this machine. The loop's thread must create it."""
 
@@ -284,12 +296,13 @@ class RealDisk:
         return RealFile(path, self._relieved(lambda: os.open(path, flags, 0o644)))
 
     def exists(self, path: str) -> bool:
-        """As os.path.exists. False also for a broken link, and if the system call fails: no OSError."""
-        return os.path.exists(path)
+        """Whether a file or directory is there; False for a broken link. A path that cannot be examined is an error."""
+        return _mode(path) is not None
 
     def is_dir(self, path: str) -> bool:
-        """As os.path.isdir: links are followed. False also if the system call fails: no OSError."""
-        return os.path.isdir(path)
+        """Whether a directory is there; links are followed. A path that cannot be examined is an error."""
+        mode = _mode(path)
+        return mode is not None and stat.S_ISDIR(mode)
 
     def size(self, path: str) -> int:
         """The length in bytes, from stat(2): links are followed."""
@@ -345,8 +358,8 @@ class RealDisk:
 
     def identity(self, path: str) -> str:
         """Device and inode number from stat(2), as `device:inode`."""
-        stat = os.stat(path)
-        return f"{stat.st_dev}:{stat.st_ino}"
+        found = os.stat(path)
+        return f"{found.st_dev}:{found.st_ino}"
 
     def dirty_room(self) -> DirtyRoom | None:
         """From /proc/vmstat and the control groups; None on systems without /proc/vmstat."""
@@ -354,10 +367,10 @@ class RealDisk:
 
     def free_bytes(self, path: str) -> int:
         """Bytes that processes without privileges can still use (f_bavail of statvfs)."""
-        stat = os.statvfs(path)
-        return stat.f_bavail * stat.f_frsize
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
 
     def total_bytes(self, path: str) -> int:
         """All bytes of the file system (f_blocks of statvfs), including the reserve for root."""
-        stat = os.statvfs(path)
-        return stat.f_blocks * stat.f_frsize
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize
