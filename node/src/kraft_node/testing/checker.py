@@ -32,6 +32,7 @@ The laws, by the name that a finding carries:
 - `loop`       no event exceeds the limits for disk operations and bytes on the loop; no event waits there for a durable
   offset checkpoint
 - `grain`      a damaged replica ends neither its node nor its log directory
+- `idle`       once all clients have ended, a node holds nothing for their requests (`leftovers`)
 - `alive`      an undamaged node starts by itself, and clients make progress when all faults are over
 """
 

@@ -178,6 +178,7 @@ class ClusterScenario(Scenario):
             self._finish(script)
         self._until_settled()
         self._audit()
+        self._judge_leftovers()
         self.laws.judge()
         judge_history(self.checker)
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kraft_node.testing.checker import NO_POLICY, Checker, Finding
 from kraft_node.testing.faults import Faults
+from kraft_node.testing.leftovers import left_in
 from kraft_node.testing.machine import SimCluster, SimMachine, StoryLog
 from kraft_node.testing.script import Script
 from kraft_node.testing.workloads.admin import Admin
@@ -39,6 +40,8 @@ DONE_MAX_MS: Final = 120_000.0
 """When all faults are over, every client finishes within this time."""
 SETTLED_MS: Final = 3_000.0
 """After the clients have stopped, every broker has caught up with the metadata within this time."""
+IDLE_MAX_MS: Final = 60_000.0
+"""Longer than the time-outs of requests."""
 FREED_MAX_MS: Final = 40_000.0
 """Retention starts at most `log.initial.task.delay.ms` after a node's start."""
 SHORT_SHARE: Final = 0.25
@@ -218,6 +221,17 @@ class Scenario:
         if self.world.rng.random() < 0.5:
             self.faults.restart(self.cluster.machines[0])
         self._audit()
+        self._judge_leftovers()
+
+    def _judge_leftovers(self) -> None:
+        """The law `idle`: nodes have IDLE_MAX_MS to end what goes on without clients."""
+        machines = self.cluster.machines
+        until_ms = self.world.now_ms + IDLE_MAX_MS
+        while any(left_in(machine, len(machines)) for machine in machines) and self.world.now_ms < until_ms:
+            self.world.rest(SETTLED_MS)
+        for machine in machines:
+            for what in left_in(machine, len(machines)):
+                self.checker.broken("idle", machine.name, f"{IDLE_MAX_MS / 1000:.0f} s after the last request: {what}")
 
     def _compact_some(self, maker: Admin) -> None:
         """In some seeds, add a compacted topic and its client."""
