@@ -28,8 +28,8 @@ def test_a_node_that_only_replicates_is_idle() -> None:
 
 
 def test_what_requests_left_behind_is_named() -> None:
-    left = left_in(_machine(fetches=[2, -1], produces={1}, turns=[1, 2], deferred=[1], plans=1, lent=LENT_A_LINK + 5), 1)
-    assert left == [
+    kept = {"fetches": [2, -1], "produces": {1}, "turns": [1, 2], "deferred": [1], "plans": 1, "lent": LENT_A_LINK + 5}
+    assert left_in(_machine(**kept), 1) == [
         "1 produce requests that wait",
         "1 fetches of clients that wait",
         "2 jobs of the broker",

@@ -278,20 +278,20 @@ class SimDisk:
 
     def exists(self, path: str) -> bool:
         """Answers in a dead directory, too; `is_dir`, `size` and `mtime_ms` do the same."""
-        self.spent.operations += 1
+        self.reach(path)
         return self._find(path) is not None
 
     def is_dir(self, path: str) -> bool:
-        return isinstance(self._find(path), Dir)
+        return self.exists(path) and isinstance(self._find(path), Dir)
 
     def size(self, path: str) -> int:
         """The length of a file in bytes; for a directory, NAME_BYTES for each name in it."""
-        self.spent.operations += 1
+        self.reach(path)
         found = self._find(path)
         return NAME_BYTES * len(found.names) if isinstance(found, Dir) else len(self._inode(path).data)
 
     def mtime_ms(self, path: str) -> int:
-        self.spent.operations += 1
+        self.reach(path)
         return self._inode(path).mtime_ms
 
     def _take_descriptor(self, path: str) -> None:
