@@ -17,7 +17,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-bare test-random test-slow test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-groups sim-secured sim-transactions sim-operator sim-night planted planted-raft planted-migration planted-operator detection exhaustive bench bench-quick faults migration-faults soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-random test-slow test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-groups sim-secured sim-transactions sim-operator sim-night planted planted-raft planted-migration planted-operator detection exhaustive bench bench-quick faults migration-faults crash-points soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -168,6 +168,11 @@ peers: $(VENV)/.dev ## fetch Apache Kafka (4.3.1, and 3.9.2 with ZooKeeper), Con
 
 faults: $(VENV)/.dev ## run real processes under real faults for MINUTES=n
 	$(BIN)/python -m tests.faults --minutes $(MINUTES)
+
+POINTS ?= 500
+
+crash-points: $(VENV)/.dev ## cut the power of a node on a real file system POINTS=500 times; needs fuse3
+	$(BIN)/python -m tests.crash --points $(POINTS)
 
 RUNS ?= 1
 SEED ?= 1
