@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+import cramjam
 from fastcrc import crc32
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS = 0, 1, 2, 3, 19
@@ -19,6 +20,8 @@ FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 10, 22, 24,
 GROUP, TRANSACTION = 0, 1
 """Kinds of coordinators."""
 NO_PRODUCER = (-1, -1, -1)
+CODECS = {"lz4": (3, cramjam.lz4), "zstd": (4, cramjam.zstd)}
+"""Codec -> attribute of a batch, and its module."""
 TRANSACTIONAL = 0x10
 """The attribute of a batch."""
 
@@ -63,6 +66,16 @@ def batch(
         body = b"\x00\x00" + _varint(i) + b"\x01" + _varint(value_size) + value + b"\x00"
         records += _varint(len(body)) + body
     return _sealed(count, timestamp_ms, records, producer or NO_PRODUCER, TRANSACTIONAL if transactional else 0)
+
+
+def compressed_batch(values: Sequence[bytes], codec: str) -> bytes:
+    """A batch of these values without keys, compressed by `lz4` or `zstd` at the default level."""
+    number, module = CODECS[codec]
+    records = bytearray()
+    for i, value in enumerate(values):
+        body = b"\x00\x00" + _varint(i) + b"\x01" + _varint(len(value)) + value + b"\x00"
+        records += _varint(len(body)) + body
+    return _sealed(len(values), time.time_ns() // 1_000_000, bytes(module.compress(records)), attributes=number)
 
 
 def keyed_batch(pairs: Sequence[tuple[bytes, bytes]]) -> bytes:

@@ -1,4 +1,4 @@
-"""The load generators in C, compiled on first use: `load.c` with ready-made frames, `rdkafka.c` and
+"""The load generators in C, compiled on first use: `load.c` and `many.c` with ready-made frames, `rdkafka.c` and
 `transactions.c` with librdkafka."""
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ def send(
     command += [] if fetch_at is None else ["--fetch-at", str(fetch_at)]
     command += ["--rewind"] if rewind else []
     return _result(command, target, b"".join(requests))
+
+
+def from_many(target: Target, connections: int, request: bytes, seconds: float) -> dict[str, Any]:
+    """Send the same frame over many connections, one at a time on each; see many.c."""
+    command = [str(program("many")), str(connections), str(seconds), "127.0.0.1", str(target.port)]
+    return _result(command, target, request)
 
 
 def _command(target: Target, count: float, seconds: float, inflight: int) -> list[str]:

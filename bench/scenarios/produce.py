@@ -42,13 +42,12 @@ def _names(shape: str, *, validated: bool) -> tuple[str, str]:
 
 
 class Bulk:
-    """One shape of batches for one topic of a server."""
+    """One batch of `records` records, sent again and again to one topic of a server."""
 
-    def __init__(self, target: Target, shape: str, topic: str) -> None:
-        self.records, size, _aim = SHAPES[shape]
+    def __init__(self, target: Target, topic: str, batch: bytes, records: int) -> None:
+        self.records = records
         self._target, self._topic = target, topic
-        self._batch = frames.batch(self.records, size)
-        self._request = frames.produce(topic, 0, self._batch)
+        self._request = frames.produce(topic, 0, batch)
 
     def send(self, **bounds: float) -> dict[str, Any]:
         """Send batches; see `load.send`."""
@@ -81,8 +80,9 @@ def produce(step: Step) -> Iterator[Life]:
         asking.create(target, [READ], configs={**asking.BOUNDED, **VALIDATED})
         for topic in (TOPIC, READ):
             asking.until_accepted(target, frames.produce(topic, 0, frames.batch(1, 10)), topic)
-        bulks = {shape: Bulk(target, shape, TOPIC) for shape in SHAPES}
-        read = {shape: Bulk(target, shape, READ) for shape in SHAPES} if is_ours else {}
+        batches = {shape: (frames.batch(records, size), records) for shape, (records, size, _aim) in SHAPES.items()}
+        bulks = {shape: Bulk(target, TOPIC, *batch) for shape, batch in batches.items()}
+        read = {shape: Bulk(target, READ, *batch) for shape, batch in batches.items()} if is_ours else {}
         loads: dict[str, Any] = {shape: bulk.series for shape, bulk in bulks.items()}
         loads |= {f"{shape}, read": bulk.series for shape, bulk in read.items()}
         yield Life(partial(_round, step, target, bulks, read), steady.warmed(step, loads))
