@@ -18,10 +18,12 @@ from kraft_node.runtime.env import RealRng
 from kraft_node.testing.zookeeper import SimZooKeeper
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire.stored import (
+    AccessControlEntryRecord,
     ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -266,3 +268,47 @@ def test_a_release_leaves_a_broker_the_controller() -> None:
     assert release(session)
     assert "/controller" in servers.data()
     assert "/migration" not in servers.data()
+
+
+def acl(number: int, name: str) -> AccessControlEntryRecord:
+    """Read access to a group for everybody."""
+    return AccessControlEntryRecord(topic_id(number), 3, name, 3, "User:*", "*", 3, 3)
+
+
+def acls_read(servers: SimZooKeeper) -> list[str]:
+    return sorted(r.resource_name for batch in read(servers) for r in batch if isinstance(r, AccessControlEntryRecord))
+
+
+def test_acls_of_names_with_slashes_are_written_read_and_deleted() -> None:
+    """Their empty parent was taken for a resource without valid ACLs: nothing was written any more, after a fail-over
+    for ever."""
+    servers = zookeeper()
+    image = image_of([])
+    writer = synchronized(servers, image)
+    follow(writer, image, acl(1, "team/app"))
+    assert servers.data()["/kafka-acl/Group/team"] == b""
+    follow(writer, image, acl(2, "team"))
+    assert acls_read(servers) == ["team", "team/app"]
+    follow(writer, image, RemoveAccessControlEntryRecord(topic_id(2)))
+    assert acls_read(servers) == ["team/app"]
+    follow(writer, image, RemoveAccessControlEntryRecord(topic_id(1)))
+    assert "/kafka-acl/Group/team/app" not in servers.data()
+    assert acls_read(servers) == []
+
+
+def test_acls_of_names_with_slashes_that_are_gone_leave_zookeeper_with_the_first_synchronization() -> None:
+    servers = zookeeper()
+    writer = synchronized(servers, image_of([acl(1, "team/app")]))
+    entities = of_image(image_of([]))
+    entities.update(writer.existing())
+    writer.write(ImageReader(image_of([])).wanted(entities), None)
+    assert acls_read(servers) == []
+
+
+@pytest.mark.parametrize("name", [".", "..", "a//b", "a/", "/a", "a\x01b"])
+def test_acls_of_names_that_zookeeper_refuses_do_not_stop_the_others(name: str) -> None:
+    servers = zookeeper()
+    image = image_of([])
+    writer = synchronized(servers, image)
+    follow(writer, image, acl(1, name), acl(2, "other"))
+    assert acls_read(servers) == ["other"]

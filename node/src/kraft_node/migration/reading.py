@@ -24,7 +24,7 @@ from kraft_node.migration.tree.values import (
     read_producer_block,
     read_topic,
 )
-from kraft_node.migration.zookeeper import ZooKeeper
+from kraft_node.migration.zookeeper import ZooKeeper, names_below
 from kraft_node.security.names import PatternType
 from kraft_protocol.ids import random_uuid
 from kraft_protocol.wire.stored import (
@@ -189,8 +189,11 @@ class MetadataReader:
         for pattern in PatternType:
             folder = paths.acl_store(pattern)
             kinds = [name for name in self._names(folder) if name in RESOURCE_TYPES]
-            found = self._children([f"{folder}/{kind}" for kind in kinds])
-            keys = [(RESOURCE_TYPES[kind], name) for kind, names in zip(kinds, found, strict=True) for name in names]
+            keys = [
+                (RESOURCE_TYPES[kind], name)
+                for kind in kinds
+                for name in names_below(self._zookeeper, f"{folder}/{kind}")
+            ]
             for some in _chunks(keys, PATHS_AT_ONCE):
                 wanted = [paths.acls(pattern, *key) for key in some]
                 for (kind, name), path, znode in zip(some, wanted, self._zookeeper.get(wanted), strict=True):

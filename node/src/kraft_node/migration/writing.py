@@ -38,7 +38,16 @@ from kraft_node.migration.tree.values import (
     read_topic,
     topic_data,
 )
-from kraft_node.migration.zookeeper import Check, Create, Delete, Operation, SetData, Znode, ZooKeeper
+from kraft_node.migration.zookeeper import (
+    Check,
+    Create,
+    Delete,
+    Operation,
+    SetData,
+    Znode,
+    ZooKeeper,
+    names_below,
+)
 from kraft_node.security.names import PatternType
 
 log = logging.getLogger(__name__)
@@ -97,7 +106,7 @@ class ZnodeWriter:
         for pattern in PatternType:
             for kind in self._names(paths.acl_store(pattern)):
                 if kind in RESOURCE_TYPES:
-                    names = self._names(f"{paths.acl_store(pattern)}/{kind}")
+                    names = names_below(self._zookeeper, f"{paths.acl_store(pattern)}/{kind}")
                     found.resources |= {(int(pattern), RESOURCE_TYPES[kind], name) for name in names}
         found.tokens |= set(self._names(paths.TOKENS))
         return found
@@ -210,14 +219,25 @@ class ZnodeWriter:
     # ACLs and tokens
 
     def _acls(self, acls: Mapping[Resource, Any]) -> Iterator[Operation]:
-        resources = sorted(acls)
+        resources = []
+        for resource in sorted(acls):
+            path = paths.acls(*resource)
+            if paths.is_usable(path):
+                resources.append(resource)
+            else:
+                log.error("ZooKeeper cannot have these ACLs path=%r", path)
         places = [paths.acls(*resource) for resource in resources]
         for resource, path, znode in zip(resources, places, self._zookeeper.get(places), strict=True):
             entries = acls[resource]
             before = frozenset() if znode is None else read_acls(path, znode.data)
             if before == entries:
                 continue
-            yield Delete(path) if not entries else _put(path, znode, acls_data(entries))
+            if entries:
+                yield _put(path, znode, acls_data(entries))
+            elif self._names(path):
+                yield SetData(path, b"")  # the parent of a resource whose name contains `/`
+            else:
+                yield Delete(path)
             yield Create(paths.acl_change(resource[0]), acl_change_data(*resource), sequential=True)
 
     def _tokens(self, tokens: Mapping[str, Any]) -> Iterator[Operation]:

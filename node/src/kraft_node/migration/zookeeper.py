@@ -99,5 +99,19 @@ class ZooKeeper(Protocol):
         """End the session."""
 
 
+def names_below(zookeeper: ZooKeeper, folder: str) -> list[str]:
+    """The paths of all znodes below a folder, relative to it: a name that contains `/` lies several levels deep.
+
+    Raises NoAnswerError.
+    """
+    found: list[str] = []
+    level = [""]
+    while level:
+        below = zookeeper.children([folder + path for path in level])
+        level = [f"{path}/{name}" for path, names in zip(level, below, strict=True) for name in names or ()]
+        found += level
+    return [path[1:] for path in found]
+
+
 Connect: TypeAlias = Callable[[], ZooKeeper]
 """Begins a session. Raises NoAnswerError."""

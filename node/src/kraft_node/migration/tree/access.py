@@ -35,8 +35,13 @@ _PERMISSION_NAMES: Final = {number: name for name, number in _PERMISSIONS.items(
 
 
 def read_acls(path: str, data: bytes) -> frozenset[AclEntry]:
-    """Parse the ACLs of one resource. Raises ZnodeError for an entry with unknown or missing fields."""
-    found = set()
+    """Parse the ACLs of one resource. Raises ZnodeError for an entry with unknown or missing fields.
+
+    A znode without data has none: it is the parent of a resource whose name contains `/`.
+    """
+    found: set[AclEntry] = set()
+    if not data:
+        return frozenset()
     for item in ZnodeFields(path, data).get("acls", list):
         try:
             operation, permission = _OPERATIONS[item["operation"]], _PERMISSIONS[item["permissionType"]]

@@ -6,6 +6,7 @@ Names of users, client ids and addresses are percent-encoded in paths; names of 
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -31,6 +32,15 @@ EXTENDED_ACL_CHANGE: Final = "/kafka-acl-extended-changes/acl_changes_"
 DEFAULT: Final = "<default>"
 LITERAL_ACLS: Final = "/kafka-acl"
 PREFIXED_ACLS: Final = "/kafka-acl-extended/prefixed"
+
+
+_UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+"""Characters that ZooKeeper refuses in paths (its PathUtils)."""
+
+
+def is_usable(path: str) -> bool:
+    """Whether ZooKeeper accepts the path: a resource of ACLs may have any name, such as `..` or `a//b`."""
+    return not any(part in ("", ".", "..") for part in path.split("/")[1:]) and not _UNUSABLE.search(path)
 
 
 def encoded_name(name: str | None) -> str:
