@@ -90,25 +90,37 @@ INPUTS |= {CONTROLLER + name: INPUTS[name] for name in hostile_messages.TO_CONTR
 
 
 def attack(port: int, name: str) -> None:
-    """Send one input over its connections until this process is killed."""
+    """Send one input over its connections until this process is killed. A closed connection is opened again."""
     make, count, reads = INPUTS[name]
     data = make()
-    connections = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
-    for connection in connections:
-        connection.setblocking(False)
+    connections = [_attacker(port) for _ in range(count)]
     sent = [0] * count
     while True:
         for number, connection in enumerate(connections):
-            with suppress(BlockingIOError):
-                sent[number] = (sent[number] + connection.send(memoryview(data)[sent[number] :])) % len(data)
-            with suppress(BlockingIOError):
-                if reads:
-                    connection.recv(1 << 20)
+            try:
+                with suppress(BlockingIOError):
+                    sent[number] = (sent[number] + connection.send(memoryview(data)[sent[number] :])) % len(data)
+                with suppress(BlockingIOError):
+                    if reads and not connection.recv(1 << 20):
+                        raise ConnectionResetError  # noqa: TRY301 - an end counts as a reset
+            except OSError:
+                connection.close()
+                with suppress(OSError):  # the node may be busy: then in the next round
+                    connections[number], sent[number] = _attacker(port), 0
         time.sleep(0.001)
 
 
+def _attacker(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.setblocking(False)
+    return connection
+
+
 def honest(port: int, seconds: float, patience_s: float = 120) -> list[float]:
-    """Milliseconds to each record's acknowledgement. Raises TimeoutError after `patience_s` without a response."""
+    """Milliseconds to each record's acknowledgement.
+
+    Raises TimeoutError after `patience_s` without a response, ConnectionError if the node closes the connection.
+    """
     record = frames.produce("honest", 0, frames.batch(1, 100), acks=1)
     waits = []
     with socket.create_connection(("127.0.0.1", port), timeout=patience_s) as connection:
@@ -117,12 +129,17 @@ def honest(port: int, seconds: float, patience_s: float = 120) -> list[float]:
         while time.monotonic() < end:
             begun = time.monotonic()
             connection.sendall(record)
-            left = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
-            while left:
-                left -= len(connection.recv(left))
+            _receive(connection, int.from_bytes(_receive(connection, 4), "big"))
             waits.append((time.monotonic() - begun) * 1000)
             time.sleep(INTERVAL_S)
     return waits
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    found = connection.recv(size, socket.MSG_WAITALL)
+    if len(found) < size:
+        raise ConnectionError("the node closed an honest connection")
+    return found
 
 
 def attacked_port(target: Ours, name: str) -> int:
@@ -142,6 +159,7 @@ def measure(name: str, folder: Path) -> None:
         attacker.start()
         time.sleep(1.0)
         beside = honest(target.port, SECONDS)
+        assert attacker.is_alive(), "the attack has ended by itself"
         attacker.kill()
         attacker.join()
     finally:

@@ -148,6 +148,13 @@ def test_the_shell_replays_the_log_into_nodes_in_memory(tmp_path: Path) -> None:
     assert said == ["1000"]
 
 
+def test_a_log_that_begins_behind_its_snapshots_is_refused(tmp_path: Path) -> None:
+    """The shell showed a tree that lacked the records between."""
+    (tmp_path / "00000000000000000007.log").write_bytes(b"")
+    with pytest.raises(ToolError, match="the log begins at 7, snapshots end at 0: records are missing"):
+        LogDirectory(str(tmp_path))
+
+
 def test_the_metadata_of_a_running_cluster_is_read_from_its_controllers(members: Any, live: Any) -> None:
     shell, said = live
     members.create("first", 2, 1)

@@ -21,13 +21,16 @@ BUSY = 75
 
 
 def started(pid: int) -> str:
-    """The start time of a process, as a text that is unique for its process id; empty if it has ended."""
+    """The start time of a process, as a text that is unique for its process id; empty if it has ended.
+
+    Raises OSError if that cannot be known now, for example without a free descriptor.
+    """
     try:
         with open(f"/proc/{pid}/stat") as file:
             # The name in parentheses may contain anything. Then follow the state (3rd field) and the start in ticks
             # since boot (22nd field).
             words = file.read().rpartition(")")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return _started_elsewhere(pid) if not os.path.exists("/proc/self/stat") else ""
     return "" if words[0] in "ZX" else f"{_boot()}/{words[19]}"
 
@@ -36,7 +39,7 @@ def _boot() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()
-    except OSError:
+    except FileNotFoundError:
         return ""
 
 

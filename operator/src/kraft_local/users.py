@@ -211,9 +211,11 @@ class LocalUsers:
 
     async def gone(self, claims: Collection[UserClaim]) -> set[str]:
         """All users of the claims, announced. Deletes their folders with credentials and client configurations."""
+        names = {one["metadata"]["name"] for one in self.resources}
         for claim in claims:
             self._show(f"user {claim.user} is deleted with its password, ACLs and quotas: KRaftUser {claim.resource}")
-            shutil.rmtree(self._folder.user(claim.resource), ignore_errors=True)
+            if claim.resource not in names:  # else the folder has the credentials of the resource's new user
+                shutil.rmtree(self._folder.user(claim.resource), ignore_errors=True)
         return {claim.user for claim in claims}
 
 

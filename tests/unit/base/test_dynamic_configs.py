@@ -98,3 +98,12 @@ def test_a_change_at_run_time_takes_effect(name: str) -> None:
         config.update({}, {})
         topics.broker_changed()
         assert getattr(topics.resolve({}), attribute(topic)) == before
+
+
+def test_a_dynamic_value_does_not_hide_another_spelling_in_the_file() -> None:
+    """`log.retention.hours` was shown as its default as soon as any key had a dynamic value."""
+    config = BrokerConfig(NodeConfig.parse({**CONFIG, "log.retention.ms": "1000", "log.retention.hours": "24"}))
+    config.update({"log.cleaner.threads": "2"}, {})
+    assert config.int("log.retention.hours") == 24
+    config.update({"log.retention.ms": "5000"}, {})
+    assert config.int("log.retention.hours") == 168, "hidden by the higher layer"

@@ -117,6 +117,9 @@ class LogDirectory(Source):
         if snapshots:
             start, epoch = snapshot_name(snapshots[-1])
             self._load(decode_batches(_read(os.path.join(folder, snapshots[-1]))), start, epoch)
+        if logs and int(logs[0].partition(".")[0]) > start:
+            first = int(logs[0].partition(".")[0])
+            raise ToolError(f"{folder}: the log begins at {first}, snapshots end at {start}: records are missing")
         for name in logs:
             data = whole_batches(_read(os.path.join(folder, name)))
             start = self._apply((b for b in decode_batches(data) if b.last_offset >= start), start, 1 << 62)

@@ -30,6 +30,7 @@ from kraft_node.migration.tree import paths
 from kraft_node.migration.tree.values import ZnodeError, read_controller
 from kraft_node.migration.zookeeper import ZooKeeper, ZooKeeperError
 from kraft_protocol.client.security import ClientSecurity
+from kraft_protocol.records.batch import whole_batches
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import DescribeConfigsRequest
 
@@ -173,7 +174,9 @@ def _unwritten(folder: str, offset: int) -> list[str]:
         raise ToolError(
             f"{folder}: the log begins at {files[0].stem}, after offset {offset} in ZooKeeper: records are unknown"
         )
-    records = (one for path in files for batch in decode_batches(path.read_bytes()) for one in batch.records)
+    # A batch that is cut off at the end was never acknowledged: the controller was killed while it wrote it.
+    wholes = (whole_batches(path.read_bytes()) for path in files)
+    records = (one for whole in wholes for batch in decode_batches(whole) for one in batch.records)
     names = ((at, type(record).__name__) for at, record in records)
     return [f"{at} {name}" for at, name in names if at > offset and name not in NOT_IN_ZOOKEEPER]
 

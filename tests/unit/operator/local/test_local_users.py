@@ -11,6 +11,7 @@ import pytest
 from kraft_local.folder import Folder, Memory
 from kraft_local.users import CREDENTIALS, LocalUsers
 from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import Credential, DesiredUser
 from kraft_operator.specs.cluster import NamedCluster
 from tests.unit.operator.reconciling import new_resource
@@ -50,3 +51,17 @@ def test_a_given_password_that_is_not_text_is_named_and_not_shown(tmp_path: Path
     found = credential(folder, passwordFrom={"secret": "given", "key": "password"})
     assert found.reason == "PasswordNotUsable"
     assert found.message == f"the password in {path}: it is not UTF-8"
+
+
+def test_credentials_of_a_new_user_of_the_same_resource_stay(tmp_path: Path) -> None:
+    """A resource that was removed and added again with another user name lost its new password."""
+    folder = Folder(tmp_path)
+    path = folder.user("shop") / CREDENTIALS
+    credential(folder)
+    spec = {"cluster": "sample", "userName": "other"}
+    users = LocalUsers(folder, Memory(users={"shop": {"spec": spec, "annotations": {}}}), print, lambda _: "h:1")
+    assert asyncio.run(users.gone([UserClaim("shop", "shop")])) == {"shop"}
+    assert path.exists()
+    empty = LocalUsers(folder, Memory(), print, lambda _: "h:1")
+    asyncio.run(empty.gone([UserClaim("other", "shop")]))
+    assert not path.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -119,3 +120,14 @@ def test_a_lock_has_one_holder_until_it_is_released(tmp_path: Path) -> None:
     assert other.holder() is None
     assert other.take()
     other.release()
+
+
+def test_a_process_that_cannot_be_examined_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a free descriptor a running node counted as ended, and the supervisor waited for its end for ever."""
+
+    def none_free(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr("builtins.open", none_free)
+    with pytest.raises(OSError, match="too many open files"):
+        launch.started(os.getpid())

@@ -220,11 +220,11 @@ class BrokerConfig(ConfigView):
         if names is None or len(self._layers) == 1:
             names = (name,)
         for layer in self._layers:
-            for synonym in names:
-                value = layer.get(synonym)
-                if value is not None:
-                    # Another spelling in a higher layer hides this key, which then has its default.
-                    return value if synonym == name else broker_key(name).default
+            value = layer.get(name)
+            if value is not None:
+                return value
+            if any(layer.get(synonym) is not None for synonym in names):
+                break  # another spelling in a higher layer hides this key, which then has its default
         return broker_key(name).default
 
     def layers(self) -> Iterable[Mapping[str, ConfigValue]]:
