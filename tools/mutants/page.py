@@ -104,8 +104,8 @@ def _page(runs: Sequence[Run], lines: dict[str, list[Line]], judged: dict[str, s
         seeds = sorted(line.seeds for line in found if line.outcome == LAW)
         low, high = wilson(count[LAW] + ended, len(found))
         out.append(
-            f"| {name} | {sites[name]:,} | {len(found)} | {count[LAW]} | {ended} | {count[TESTS]} | {count[SURVIVED]} | "
-            f"{low:.0%} to {high:.0%} | {_quantiles(seeds)} |"
+            f"| {name} | {sites[name]:,} | {len(found)} | {count[LAW]} | {ended} | {count[TESTS]} | "
+            f"{count[SURVIVED]} | {low:.0%} to {high:.0%} | {_quantiles(seeds)} |"
         )
     out += ["", "![Share of the mutants that are found, by the number of seeds](seeds.svg)", ""]
     out += _survivors(lines, judged)
