@@ -118,7 +118,7 @@ def follower_us() -> float:
     for offset in range(APPENDS):
         host.now_ms += 1
         fetch = host.requests(m.FetchRequest)[-1]
-        batches = (m.Batch(offset, offset + 1, 1),)
+        batches = (m.FetchedBatch(offset, offset + 1, 1),)
         host.handle(
             events.Answered(fetch.number, m.FetchReply(m.NONE, 1, 1, offset, 0, batches=batches, records=RECORD))
         )

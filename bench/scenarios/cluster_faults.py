@@ -14,7 +14,7 @@ from bench.clients import asking
 from bench.runs.row import Figures, Life, Measured, Row, Scenario, Step
 from bench.servers import members
 from bench.servers.quorum import until_caught_up
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import ElectLeadersRequest
 from tests.compat.members import Members
@@ -35,7 +35,7 @@ def faults(step: Step) -> Iterator[Life]:
     count = step.size(1000, 20)
     with step.server.cluster(step.folder) as cluster:
         members.start(cluster)
-        with Client("127.0.0.1", cluster.nodes[cluster.broker_ids[1]].port, 120) as client:
+        with NodeClient("127.0.0.1", cluster.nodes[cluster.broker_ids[1]].port, 120) as client:
             members.create(client, [members.assigned("led", cluster.broker_ids, count)])
         numbers = itertools.count()
         yield Life(lambda: _round(step, cluster, count, next(numbers)))
@@ -57,12 +57,12 @@ def _brokers(cluster: Members, count: int, signals: dict[str, signal.Signals]) -
     def wait(what: str, law: Callable[[Any], bool], pause_s: float = 0.1) -> None:
         asking.until(what, lambda: members.all_are(cluster, second, "led", count, law), pause_s)
 
-    def back(client: Client) -> None:
+    def back(client: NodeClient) -> None:
         wait("all in sync", lambda p: len(p.isr_nodes) == 3)
         client.request(ApiKey.ELECT_LEADERS, ElectLeadersRequest(0, None, 60_000))
         wait("preferred leaders", lambda p: p.leader_id == first)
 
-    with Client("127.0.0.1", cluster.nodes[second].port, 120) as client:
+    with NodeClient("127.0.0.1", cluster.nodes[second].port, 120) as client:
         back(client)
         for row, number in signals.items():
             process = node.process
@@ -84,7 +84,7 @@ def _moved(cluster: Members, count: int, topic: str) -> float:
     """Seconds until a new topic's partitions have all moved from the first broker to the third."""
     first, second, third = cluster.broker_ids
     are = members.all_are
-    with Client("127.0.0.1", cluster.nodes[second].port, 120) as client:
+    with NodeClient("127.0.0.1", cluster.nodes[second].port, 120) as client:
         members.create(client, [members.assigned(topic, [first, second], count)])
         asking.until("all in sync", lambda: are(cluster, second, topic, count, lambda p: len(p.isr_nodes) == 2), 0.1)
         moved = members.reassigned(client, topic, [second, third], count)

@@ -18,7 +18,7 @@ from bench.runs import steady
 from bench.runs.row import Figures, Life, Measured, Row, Scenario, Step
 from bench.servers import members
 from bench.servers.process import MIB, cpu_s, settle, warm_memory
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.frames import encode_request
 from kraft_protocol.wire.messages import CreateTopicsRequest, DeleteTopicsRequest
@@ -83,7 +83,7 @@ def _active_port(made: Members) -> int:
 def _commits_of_one(made: Members, seconds: float) -> list[float]:
     """Milliseconds of each commit, one after another."""
     taken: list[float] = []
-    with Client("127.0.0.1", _active_port(made)) as client:
+    with NodeClient("127.0.0.1", _active_port(made)) as client:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             begun = time.monotonic()
@@ -151,7 +151,7 @@ class _Bulk:
         topic.configs = [
             CreateTopicsRequest.CreatableTopicConfig(name, value) for name, value in asking.BOUNDED.items()
         ]
-        with Client("127.0.0.1", made.nodes[made.broker_ids[0]].port, 120) as client:
+        with NodeClient("127.0.0.1", made.nodes[made.broker_ids[0]].port, 120) as client:
             members.create(client, [topic])
         port = asking.until("a leader", lambda: members.leader_port(made, "bulk", create=False))
         self._leader: Target = next(node for node in made.nodes.values() if node.port == port)
@@ -170,7 +170,7 @@ def _caught_up(step: Step, made: Members) -> Figures:
     first, second = (made.nodes[broker_id] for broker_id in made.broker_ids[:2])
     batch = frames.batch(8, 131_000)
     bytes_each = step.size(1024, 32) * MIB
-    with Client("127.0.0.1", first.port, 120) as client:
+    with NodeClient("127.0.0.1", first.port, 120) as client:
         members.create(client, [members.assigned(topic, [made.broker_ids[0]], 1)])
         request = frames.produce(topic, 0, batch)
         asking.until("a produce", partial(members.accepted, first.port, request), 0.05)

@@ -15,7 +15,7 @@ from bench.runs import steady
 from bench.runs.row import Figures, Life, Measured, Row, Scenario, Step
 from bench.scenarios.transactions import SECTION
 from bench.servers.process import cpu_s
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import ConsumerGroupDescribeRequest
 from tests.compat.targets import Target
@@ -90,7 +90,7 @@ def _one_leaves(members: Members, partitions: int) -> Figures:
 
 def _check_described(target: Target, group: str, count: int) -> None:
     """The server agrees. Raises AssertionError if it does not."""
-    with Client("127.0.0.1", target.port, 60) as client:
+    with NodeClient("127.0.0.1", target.port, 60) as client:
         request = ConsumerGroupDescribeRequest(group_ids=[group])
         found = client.request(ApiKey.CONSUMER_GROUP_DESCRIBE, request).groups[0]
     assert (found.error_code, found.group_state) == (0, "Stable"), f"{group} is {found.group_state}"

@@ -20,7 +20,7 @@ from bench.runs.row import Life, Measured, Row, Scenario, Step
 from bench.servers import members
 from bench.servers.process import live_mib, rss_mib
 from bench.servers.quorum import until_caught_up
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_node.cli.common import ToolError
 from kraft_node.log.checkpoints import quorum_state
 from kraft_node.metadata.log_batches import data_batch, encode_values, snapshot_footer_batch, snapshot_header_batch
@@ -206,7 +206,7 @@ def _commits(target: Target, step: Step) -> tuple[float, list[float], list[float
     beside: list[float] = []
     first = last = 0.0
     deadline = time.monotonic() + asking.WAIT_S
-    with Client("127.0.0.1", target.controller_port) as client:
+    with NodeClient("127.0.0.1", target.controller_port) as client:
         for number in range(1 << 60):
             names = {file.name for file in log.iterdir()}
             writing = any(name.endswith(".part") for name in names)

@@ -13,7 +13,7 @@ from bench.clients.open_transactions import Coordinated
 from bench.runs.row import Figures, Life, Measured, Row, Scenario, Step
 from bench.scenarios.cluster_faults import CLOSED
 from bench.servers import members
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import ElectLeadersRequest
 from tests.compat.members import Members
@@ -36,7 +36,7 @@ def failover(step: Step) -> Iterator[Life]:
             node.overrides.update(SETTINGS)
         members.start(cluster)
         _, second, third = cluster.broker_ids
-        with Client("127.0.0.1", cluster.nodes[second].port, 120) as client:
+        with NodeClient("127.0.0.1", cluster.nodes[second].port, 120) as client:
             members.create(client, [members.assigned(TOPIC, [second, third], PARTITIONS)])
         for node in cluster.nodes.values():
             if node.port and "broker" in node.overrides["process.roles"]:
@@ -90,7 +90,7 @@ def _settle(cluster: Members) -> None:
 
     for topic, count, replicas in ((STATE, STATE_PARTITIONS, 3), (TOPIC, PARTITIONS, 2)):
         asking.until(f"{topic} in sync", lambda: all_in_sync(topic, count, replicas), 0.1)  # noqa: B023
-    with Client("127.0.0.1", cluster.nodes[second].port, 120) as client:
+    with NodeClient("127.0.0.1", cluster.nodes[second].port, 120) as client:
         client.request(ApiKey.ELECT_LEADERS, ElectLeadersRequest(0, None, 60_000))
     for topic, count in ((STATE, STATE_PARTITIONS), (TOPIC, PARTITIONS)):
         asking.until(

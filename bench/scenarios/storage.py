@@ -15,7 +15,7 @@ from typing import Any
 from bench.clients import asking, frames, hostile, load
 from bench.runs.row import Life, Measured, Row, Scenario, Step
 from bench.servers.process import MIB, settle, warm_memory
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import IncrementalAlterConfigsRequest
 from tests.compat.targets import Target
@@ -130,7 +130,7 @@ def altered(target: Target, topic: str, configs: dict[str, str]) -> None:
     kind = IncrementalAlterConfigsRequest
     changes = [kind.AlterableConfig(name, 0, value) for name, value in configs.items()]
     resource = kind.AlterConfigsResource(2, topic, changes)
-    with Client("127.0.0.1", target.port) as client:
+    with NodeClient("127.0.0.1", target.port) as client:
         answer = client.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, kind(resources=[resource]))
     assert answer.responses[0].error_code == 0, answer
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.clients import asking, frames
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import (
@@ -62,7 +62,7 @@ def start(cluster: Members) -> None:
     cluster._wait_until_all_may_vote()
 
 
-def create(client: Client, topics: list[Any]) -> None:
+def create(client: NodeClient, topics: list[Any]) -> None:
     """Create topics. Raises AssertionError if one is refused."""
     answer = client.request(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics, timeout_ms=60_000))
     codes = {ErrorCode(t.error_code) for t in answer.topics}
@@ -78,7 +78,7 @@ def assigned(name: str, replicas: list[int], count: int) -> Any:
 
 def created(port: int, topic: str, timeout_ms: int = 2_000) -> bool:
     """Whether the topic is created now, or was created by an earlier unanswered request."""
-    with Client("127.0.0.1", port, 10) as client:
+    with NodeClient("127.0.0.1", port, 10) as client:
         wanted = CreateTopicsRequest.CreatableTopic(topic, 1, 3)
         answer = client.request(ApiKey.CREATE_TOPICS, CreateTopicsRequest([wanted], timeout_ms=timeout_ms))
         return answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -91,7 +91,7 @@ def all_are(cluster: Members, node_id: int, topic: str, count: int, law: Callabl
     return len(partitions) == count and all(law(p) for p in partitions)
 
 
-def reassigned(client: Client, topic: str, replicas: list[int], count: int) -> float:
+def reassigned(client: NodeClient, topic: str, replicas: list[int], count: int) -> float:
     """Seconds until the topic's partitions have exactly these replicas."""
     kind = AlterPartitionReassignmentsRequest
     partitions = [kind.ReassignablePartition(p, replicas) for p in range(count)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_node.cli.common import ToolError
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import DescribeQuorumRequest
@@ -21,7 +21,7 @@ def until_caught_up(active: Target) -> None:
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         try:
-            with Client("127.0.0.1", active.controller_port) as client:
+            with NodeClient("127.0.0.1", active.controller_port) as client:
                 found = client.request(ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest(topics)).topics[0].partitions[0]
         except (OSError, ToolError):
             time.sleep(0.2)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import CreateTopicsRequest, DescribeQuorumRequest, MetadataRequest
 from tests.compat.targets import Apache, Ours, Target, free_ports
@@ -153,7 +153,7 @@ class Members:
         """The response of one node, over its client port; over the controller port if it has no other."""
         node = self.nodes[node_id]
         port = node.port if node_id in self.broker_ids else node.controller_port
-        with Client("127.0.0.1", port, timeout_s) as client:
+        with NodeClient("127.0.0.1", port, timeout_s) as client:
             return client.request(key, request)
 
     def quorum(self, node_id: int | None = None) -> Any:

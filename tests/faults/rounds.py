@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_node.cli.common import ToolError
 from kraft_node.testing.histories.linearizability import topic_model, violations
 from kraft_node.testing.histories.logs import Verdict, judge
@@ -190,7 +190,7 @@ def _quorum_is_whole(cluster: Cluster) -> bool:
     asked = DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])
     for member in cluster.controllers:
         try:
-            with Client("127.0.0.1", member.port, 5) as client:
+            with NodeClient("127.0.0.1", member.port, 5) as client:
                 answer = client.request(ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest([asked]))
         except ToolError:
             return False

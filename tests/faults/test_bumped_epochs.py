@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kraft_node.testing.histories.logs import Outcome, Sent
+from kraft_node.testing.histories.logs import RecordOutcome, Sent
 from kraft_protocol.wire.api import ApiKey
 from tests.compat.targets import Target
 from tests.faults.epochs import Batch, Copy, Forgiveness, ProducerLog, batches_of, producer_logger
@@ -59,7 +59,7 @@ def test_librdkafka_repeats_a_stored_batch_after_an_error_in_another_partition(t
     assert [error.code() for error in refused] == [KafkaError.MSG_SIZE_TOO_LARGE]
     assert stored(target.data, "a") == [(0, 0, 1), (0, 1, 1), (1, 0, 1)]
     assert stored(target.data, "b") == [(0, 0, 1), (1, 0, 1)]
-    record = Sent("p", A, 1, "x", Outcome.ACKNOWLEDGED, 2)
+    record = Sent("p", A, 1, "x", RecordOutcome.ACKNOWLEDGED, 2)
     has_repeated = Forgiveness({"p": log}, batches_of(target.data, "a", 1))
     assert has_repeated(record, [1, 2])
     assert not has_repeated(record, [0, 1])

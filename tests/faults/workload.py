@@ -26,9 +26,9 @@ from kraft_node.testing.histories.linearizability import (
     EXISTS,
     NEVER,
     UNKNOWN,
-    Operation,
+    HistoryOperation,
 )  # fmt: skip
-from kraft_node.testing.histories.logs import Outcome, Read, Sent
+from kraft_node.testing.histories.logs import Read, RecordOutcome, Sent
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire import messages
 from kraft_protocol.wire.api import ApiKey
@@ -138,7 +138,7 @@ class Producing:
             self._sequence[partition] += 1
             value = f"{name}/{partition}/{sequence}/" + "x" * self._rng.randrange(100)
             with self._lock:
-                self._open[value] = Sent(name, (self._topic, partition), sequence, value, Outcome.UNKNOWN)
+                self._open[value] = Sent(name, (self._topic, partition), sequence, value, RecordOutcome.UNKNOWN)
             try:
                 producer.produce(self._topic, value.encode(), partition=partition, on_delivery=self._delivered)
             except BufferError:
@@ -157,16 +157,16 @@ class Producing:
             if error is None:
                 # The broker acknowledges a retry that it already knows without the record's offset.
                 given = message.offset()
-                outcome, offset = Outcome.ACKNOWLEDGED, -1 if given is None else given
+                outcome, offset = RecordOutcome.ACKNOWLEDGED, -1 if given is None else given
             else:
-                outcome, offset = (Outcome.REFUSED if error.code() in REFUSALS else Outcome.UNKNOWN), -1
+                outcome, offset = (RecordOutcome.REFUSED if error.code() in REFUSALS else RecordOutcome.UNKNOWN), -1
             self.sent.append(Sent(record.producer, record.partition, record.sequence, record.value, outcome, offset))
 
     @property
     def acknowledged(self) -> int:
         """The number of acknowledged records."""
         with self._lock:
-            return sum(1 for record in self.sent if record.outcome is Outcome.ACKNOWLEDGED)
+            return sum(1 for record in self.sent if record.outcome is RecordOutcome.ACKNOWLEDGED)
 
 
 class Consuming:
@@ -249,7 +249,7 @@ class Administering:
     """One administrator of a few topics that asks the controllers directly, once for each change."""
 
     def __init__(self, clients: Clients, name: str, ports: list[int], topics: list[str], pause_s: float) -> None:
-        self.history: list[Operation] = []
+        self.history: list[HistoryOperation] = []
         self.unexpected: Counter[str] = Counter()
         """Answers that leave the outcome open, for people to look at."""
         self._clients = clients
@@ -286,7 +286,7 @@ class Administering:
             returned, result = time.monotonic(), _RESULTS[code] or _DONE[action]
         elif code is not None:
             self.unexpected[f"{action}: {code.name}"] += 1
-        self.history.append(Operation(self._name, topic, called, returned, action, argument, result))
+        self.history.append(HistoryOperation(self._name, topic, called, returned, action, argument, result))
 
     def _find(self) -> bool:
         """Move to the next controller; returns whether it reports that it is active."""

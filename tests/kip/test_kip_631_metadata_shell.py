@@ -14,7 +14,7 @@ import pytest
 from kraft_node.cli import metadata_shell
 from kraft_node.cli.common import ToolError
 from kraft_node.cli.metadata_shell import Shell, columns
-from kraft_node.cli.metadata_source import Controllers, LogDirectory, SnapshotFile
+from kraft_node.cli.metadata_source import Controllers, LogDirectory, SnapshotSource
 from kraft_node.cli.metadata_tree import java_double
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.testing.machine import DIR
@@ -214,7 +214,7 @@ def live(members: Any) -> Any:
 
 def shell_of(snapshot: Path) -> tuple[Shell, list[str]]:
     said: list[str] = []
-    return Shell(SnapshotFile(str(snapshot)), said.append, interactive=True), said
+    return Shell(SnapshotSource(str(snapshot)), said.append, interactive=True), said
 
 
 SESSION = [

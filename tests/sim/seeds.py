@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kraft_node.testing import sim
-from kraft_node.testing.scenario import Result, run
+from kraft_node.testing.scenario import SeedResult, run
 
 
-def checked(seed: int, kind: str = sim.NODE) -> Result:
+def checked(seed: int, kind: str = sim.NODE) -> SeedResult:
     """Run a seed. Raises AssertionError, with the end of the story and the command that replays it, if it broke a
     law."""
     result = run(seed, kind=kind)

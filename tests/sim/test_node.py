@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from kraft_node.testing import sim
-from kraft_node.testing.scenario import Result, run
+from kraft_node.testing.scenario import SeedResult, run
 from tests.sim.seeds import checked
 
 SEEDS = 100
@@ -84,7 +84,7 @@ def test_a_seed_does_the_same_in_every_process() -> None:
 def test_a_failing_seed_prints_the_replay_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(seed: int, nodes: int, kind: str) -> Result:
+    def broken(seed: int, nodes: int, kind: str) -> SeedResult:
         result = run(seed, nodes, kind)
         result.findings.append(sim.Finding("lost", "t-0", "a record"))
         return result

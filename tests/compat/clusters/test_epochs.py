@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_node.log.checkpoints import quorum_state
 from kraft_node.raft import wire_form
 from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, VoterSet
@@ -39,7 +39,7 @@ def members(tmp_path: Path) -> Iterator[Members]:
 
 def _error(members: Members, node_id: int, key: ApiKey, request: Request) -> int:
     message = wire_form.request_to_wire(request, ReplicaKey(HOSTILE), VoterSet(()))
-    with Client("127.0.0.1", members.nodes[node_id].controller_port) as client:
+    with NodeClient("127.0.0.1", members.nodes[node_id].controller_port) as client:
         response: Any = client.request(key, message)
     return int(response.topics[0].partitions[0].error_code)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_node.cli.common import ToolError
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import CreateTopicsRequest, DescribeQuorumRequest, MetadataRequest
@@ -101,7 +101,7 @@ class Started:
         """The first answer of any broker; None if no broker answers."""
         for number in range(3):
             try:
-                with Client("localhost", self.port + 100 * number, 10) as client:
+                with NodeClient("localhost", self.port + 100 * number, 10) as client:
                     return client.request(key, request)
             except ToolError:
                 continue

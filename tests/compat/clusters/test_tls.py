@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kraft_protocol.client.blocking import Connection
+from kraft_protocol.client.blocking import BlockingConnection
 from kraft_protocol.client.security import ClientSecurity
 from kraft_protocol.client.session import Software
 from kraft_protocol.tls.contexts import make_contexts
@@ -130,8 +130,8 @@ def test_a_certificate_is_exchanged_without_losing_a_connection(tmp_path: Path) 
         class Tls:
             client_context = contexts.client
 
-        def connect() -> Connection:
-            return Connection(
+        def connect() -> BlockingConnection:
+            return BlockingConnection(
                 "127.0.0.1", ports[1], software=Software("t", "test", "1"), versions=None, connect_s=30, request_s=30,
                 security=ClientSecurity("SSL", tls=Tls()),
             )  # fmt: skip

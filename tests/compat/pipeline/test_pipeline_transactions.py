@@ -17,7 +17,7 @@ from kraft_pipeline.sinks.options import SinkOptions, parse_sink
 from kraft_pipeline.sinks.transactions import Unit, write_once
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.errors import BrokerError
-from kraft_protocol.client.transactions import Transaction
+from kraft_protocol.client.transactions import ClientTransaction
 from tests.compat.pipeline.test_pipeline_client import create
 from tests.compat.targets import Target
 
@@ -104,14 +104,14 @@ def test_an_attempt_that_dies_leaves_no_row(cluster: Target, name: str, monkeypa
         write(options, dying(), unit)
     for method, before in (("store", True), ("commit", True), ("commit", False)):
         with monkeypatch.context() as patch:
-            real = getattr(Transaction, method)
+            real = getattr(ClientTransaction, method)
 
-            def die(self: Transaction, *given: Any, real: Any = real, before: bool = before) -> None:
+            def die(self: ClientTransaction, *given: Any, real: Any = real, before: bool = before) -> None:
                 if not before:
                     real(self, *given)
                 raise Died
 
-            patch.setattr(Transaction, method, die)
+            patch.setattr(ClientTransaction, method, die)
             with pytest.raises(Died):
                 write(options, rows(0, 10), unit)
     for _ in range(2):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kraft_protocol.client.blocking import Connection
+from kraft_protocol.client.blocking import BlockingConnection
 from kraft_protocol.client.errors import AuthenticationError
 from kraft_protocol.client.properties import client_security
 from kraft_protocol.client.session import Software
@@ -26,7 +26,7 @@ PREFIX = "kafka_server_socket_server_metrics_"
 SOFTWARE = Software("metrics", "metrics-test", "1.5")
 
 
-def connection(server: Secured, authority: Authority, password: str) -> Connection:
+def connection(server: Secured, authority: Authority, password: str) -> BlockingConnection:
     security = client_security(
         {
             "security.protocol": "SASL_SSL",
@@ -36,7 +36,7 @@ def connection(server: Secured, authority: Authority, password: str) -> Connecti
             "ssl.truststore.location": str(authority.path),
         }
     )
-    return Connection(
+    return BlockingConnection(
         "127.0.0.1", server.sasl_port, software=SOFTWARE, versions=None, connect_s=30, request_s=30, security=security
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kraft_protocol.client.blocking import Connection
+from kraft_protocol.client.blocking import BlockingConnection
 from kraft_protocol.client.properties import client_security
 from kraft_protocol.client.session import Software
 from kraft_protocol.wire.messages import MetadataRequest
@@ -42,8 +42,8 @@ class Served:
             "ssl.truststore.location": str(self.authority.path),
         }
 
-    def connect(self) -> Connection:
-        return Connection(
+    def connect(self) -> BlockingConnection:
+        return BlockingConnection(
             "127.0.0.1", self.secured.sasl_port, software=Software("t", "test", "1"), versions=None,
             connect_s=30, request_s=30, security=client_security(self.properties()),
         )  # fmt: skip

@@ -84,7 +84,7 @@ def test_kcat_authenticates_by_its_ticket(realm: Path, server: Secured) -> None:
 
 
 def test_our_client_authenticates_by_a_keytab(realm: Path, server: Secured) -> None:
-    from kraft_protocol.client.blocking import Connection
+    from kraft_protocol.client.blocking import BlockingConnection
     from kraft_protocol.client.security import ClientSecurity
     from kraft_protocol.client.session import Software
     from kraft_protocol.sasl.gssapi import GssapiCredentials
@@ -93,7 +93,7 @@ def test_our_client_authenticates_by_a_keytab(realm: Path, server: Secured) -> N
 
     options = {"principal": f"eve@{REALM}", "useKeyTab": "true", "keyTab": str(realm / "eve.keytab")}
     credentials = GssapiCredentials("kafka", options)
-    connection = Connection(
+    connection = BlockingConnection(
         "localhost",
         server.sasl_port,
         software=Software("t", "test", "1"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_protocol.sasl.properties import MODULES
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import DescribeConfigsRequest, IncrementalAlterConfigsRequest
@@ -24,7 +24,7 @@ def test_passwords_are_in_no_answer_and_no_line_of_the_log(tmp_path: Path) -> No
     server.target.start()
     try:
         broker = DescribeConfigsRequest.DescribeConfigsResource(4, "1", None)
-        with Client("127.0.0.1", server.target.port, 30) as client:
+        with NodeClient("127.0.0.1", server.target.port, 30) as client:
             (result,) = client.request(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest([broker], True, True)).results
         options = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.username=ann")
         words = [part for word in (*options, "sasl.password=planted-wrong") for part in ("-X", word)]
@@ -50,7 +50,7 @@ def test_passwords_are_in_no_output_of_a_command_line(tmp_path: Path) -> None:
         row = [iac.AlterableConfig("listener.name.external.ssl.key.password", 0, "planted-key")]
         unknown = [iac.AlterableConfig("own.plugin.secret", 0, "planted-plugin")]
         resources = [iac.AlterConfigsResource(4, "1", row), iac.AlterConfigsResource(4, "", unknown)]
-        with Client("127.0.0.1", server.target.port, 30) as connection:
+        with NodeClient("127.0.0.1", server.target.port, 30) as connection:
             done = connection.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, iac(resources, False))
         assert [one.error_code for one in done.responses] == [0, 0]
         controller = f"127.0.0.1:{server.target.controller_port}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import AlterReplicaLogDirsRequest
 from tests.compat.rough.test_rough_disk import SeveralDirectories, admin_of, create, format_both, until
@@ -121,7 +121,7 @@ def test_a_move_closes_the_segments_in_the_former_directory(node: Ours, tmp_path
     after = tmp_path / ("b" if before.name == "a" else "a")
     topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t", [0])
     wanted = AlterReplicaLogDirsRequest([AlterReplicaLogDirsRequest.AlterReplicaLogDir(str(after), [topic])])
-    with Client("127.0.0.1", node.port, 10) as client:
+    with NodeClient("127.0.0.1", node.port, 10) as client:
         answer = client.request(ApiKey.ALTER_REPLICA_LOG_DIRS, wanted)
     assert answer.results[0].partitions[0].error_code == 0
     until(lambda: (after / "t-0").is_dir() and not list(before.glob("t-0*")), "the move")

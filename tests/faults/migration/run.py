@@ -122,13 +122,13 @@ class Migration:
         return self._is_dual() and self.cluster.migration().get("state") == "MIGRATION_FINISHED"
 
     def _in_sync(self) -> bool:
-        from kraft_node.cli.client import Client
+        from kraft_node.cli.client import NodeClient
         from kraft_node.cli.common import ToolError
         from kraft_protocol.wire.api import ApiKey
         from kraft_protocol.wire.messages import MetadataRequest
 
         try:
-            with Client("127.0.0.1", self.cluster.nodes[3].port) as client:
+            with NodeClient("127.0.0.1", self.cluster.nodes[3].port) as client:
                 topics = client.request(ApiKey.METADATA, MetadataRequest(topics=None)).topics
         except ToolError:
             return False

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kraft_node.security.names import Operation, PatternType, Permission, ResourceType
-from kraft_protocol.client.blocking import Connection
+from kraft_protocol.client.blocking import BlockingConnection
 from kraft_protocol.client.properties import client_security
 from kraft_protocol.client.session import Software
 from kraft_protocol.wire import messages as m
@@ -111,7 +111,7 @@ class User(Side):
                     "sasl.jaas.config": jaas(mechanism, username=self.user, password=password(self.user)),
                 }
                 port = self._ports["controller" if self.is_controller else "sasl"]
-            opened = Connection(
+            opened = BlockingConnection(
                 "127.0.0.1", port, software=Software("parity", "parity", "1"), versions=None,
                 connect_s=self.timeout_s, request_s=self.timeout_s, security=client_security(properties),
             )  # fmt: skip

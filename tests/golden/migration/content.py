@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Any, Final
 
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import (
     AlterClientQuotasRequest,
@@ -43,7 +43,7 @@ class Admin:
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.partition(",")[0].rpartition(":")
-        self._client = Client(host, int(port))
+        self._client = NodeClient(host, int(port))
 
     def __enter__(self) -> Admin:
         return self

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_protocol.configs.properties import parse_properties
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import MetadataRequest
@@ -114,7 +114,7 @@ class Operator:
             shutil.rmtree(node.data)
 
     def topics(self) -> set[str]:
-        with Client("127.0.0.1", self.broker.port) as client:
+        with NodeClient("127.0.0.1", self.broker.port) as client:
             topics = client.request(ApiKey.METADATA, MetadataRequest(topics=None)).topics
         return {topic.name for topic in topics if not topic.is_internal}
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_node.metadata.log_batches import decode_batches
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import (
@@ -116,7 +116,7 @@ def migrated(cluster: OldCluster) -> bool:
 
 
 def topics_at(cluster: OldCluster, broker: int) -> dict[str, Any]:
-    with Client("127.0.0.1", cluster.nodes[broker].port) as client:
+    with NodeClient("127.0.0.1", cluster.nodes[broker].port) as client:
         return {topic.name: topic for topic in client.request(ApiKey.METADATA, MetadataRequest(topics=None)).topics}
 
 

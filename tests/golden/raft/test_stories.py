@@ -110,7 +110,9 @@ def _vote_reply(plain: list[str], o: dict[str, str]) -> m.VoteReply:
 
 
 def _fetch_reply(plain: list[str], o: dict[str, str]) -> m.FetchReply:
-    batches = tuple(m.Batch(*(int(n) for n in part.split("-"))) for part in o.get("batches", "").split(",") if part)
+    batches = tuple(
+        m.FetchedBatch(*(int(n) for n in part.split("-"))) for part in o.get("batches", "").split(",") if part
+    )
     return m.FetchReply(
         _error(o),
         int(o["epoch"]),

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from kraft_node.server.faults import Faults
+from kraft_node.server.faults import FaultHandler
 from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, Uuid
 from kraft_protocol.wire import codec
 from kraft_protocol.wire.api import API, ApiKey
@@ -72,7 +72,7 @@ def test_no_request_to_the_quorum_ends_a_voter(seed: int) -> None:
     reasons: list[str] = []
     drivers = [member.driver for member in quorum.members.values() if member.driver is not None]
     for driver in drivers:
-        driver.faults = Faults(reasons.append)
+        driver.faults = FaultHandler(reasons.append)
     for _ in range(80):
         driver = rng.choice(drivers)
 

@@ -10,7 +10,7 @@ import pytest
 from kraft_node.log.compaction import cleaning
 from kraft_node.log.compaction.batch_filter import BatchFilter
 from kraft_node.log.compaction.cleaning import STOPPED, Cleaning
-from kraft_node.log.compaction.transactions import Transactions
+from kraft_node.log.compaction.transactions import ScannedTransactions
 from kraft_node.log.log import Log
 from kraft_protocol.records.batch import BatchHeader, NewRecord, Record, build_batch, iter_records
 from kraft_protocol.records.control import build_marker
@@ -183,13 +183,13 @@ class Model:
 
 
 def plant_early_markers(monkeypatch: pytest.MonkeyPatch) -> None:
-    met = Transactions.met_marker
+    met = ScannedTransactions.met_marker
 
-    def needless(self: Transactions, header: BatchHeader, batch: Any) -> bool:
+    def needless(self: ScannedTransactions, header: BatchHeader, batch: Any) -> bool:
         met(self, header, batch)
         return True
 
-    monkeypatch.setattr(Transactions, "met_marker", needless)
+    monkeypatch.setattr(ScannedTransactions, "met_marker", needless)
 
 
 def plant_early_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def plant_early_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plant_visible_aborts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Transactions, "met_batch", lambda _self, _header: False)
+    monkeypatch.setattr(ScannedTransactions, "met_batch", lambda _self, _header: False)
 
 
 @pytest.mark.parametrize("plant", [plant_early_markers, plant_early_tombstones, plant_visible_aborts])

@@ -14,7 +14,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from kraft_pipeline.codec import Decoder, scan
 from kraft_pipeline.codec.decode import HEADER_TYPE
 from kraft_pipeline.codec.encode import encode
-from kraft_protocol.client.idempotence import SEQUENCES, Identity
+from kraft_protocol.client.idempotence import SEQUENCES, ProducerSequence
 from kraft_protocol.records.batch import check_batch, iter_records
 
 HEADERS = st.none() | st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=200)), max_size=3)
@@ -45,7 +45,7 @@ def batches(rows: list[Any], **options: Any) -> list[Any]:
 def test_any_rows_are_encoded_readably(rows: list[Any], codec: int, batch_bytes: int, sequence: int) -> None:
     found = []
     at = 0
-    for batch in batches(rows, codec=codec, batch_bytes=batch_bytes, identity=Identity(9, 3, sequence)):
+    for batch in batches(rows, codec=codec, batch_bytes=batch_bytes, identity=ProducerSequence(9, 3, sequence)):
         data = batch.data
         header = check_batch(data)
         assert (header.producer_id, header.producer_epoch) == (9, 3)
@@ -98,9 +98,9 @@ def test_empty_rows_make_no_batch_and_null_header_keys_are_refused() -> None:
 
 
 def test_sequences_wrap_after_the_last() -> None:
-    identity = Identity(7, 2, SEQUENCES - 2)
+    identity = ProducerSequence(7, 2, SEQUENCES - 2)
     assert identity.after(1).sequence == SEQUENCES - 1
     assert identity.after(3).sequence == 1
-    assert Identity().after(5) == Identity(-1, -1, -1)
+    assert ProducerSequence().after(5) == ProducerSequence(-1, -1, -1)
     (header,) = scan(batches([(None, b"v", 0, None)], identity=identity)[0].data)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, SEQUENCES - 2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kraft_node.log.metadata_log import MetadataLog
 from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
-from kraft_node.server.faults import Faults
+from kraft_node.server.faults import FaultHandler
 from kraft_node.server.quorum.driver import RaftDriver
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import SimHost, World
@@ -41,7 +41,7 @@ class Life:
             cluster_id="c",
             policy=SnapshotPolicy(max_new_record_bytes=3000, retention_bytes=6000),
         )
-        self.driver.faults = Faults(self.fatal.append)
+        self.driver.faults = FaultHandler(self.fatal.append)
         self.driver.on_leader.append(self.epochs.append)
         self.driver.on_commit.append(self._commit)
         self.driver.metadata_level = lambda: 30

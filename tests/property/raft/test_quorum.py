@@ -19,7 +19,7 @@ from kraft_node.raft import events
 from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import LogView
 from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
-from kraft_node.raft.messages import Batch
+from kraft_node.raft.messages import FetchedBatch
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_protocol.ids import Uuid
 
@@ -133,7 +133,7 @@ class Replica:
 
     def read_log(self, effect: do.ReadLog) -> None:
         entries = self.log[effect.offset : effect.offset + self.sim.rng.randint(1, 5)]
-        batches = tuple(Batch(n, n + 1, epoch) for n, (epoch, _) in enumerate(entries, effect.offset))
+        batches = tuple(FetchedBatch(n, n + 1, epoch) for n, (epoch, _) in enumerate(entries, effect.offset))
         reply = effect.reply._replace(batches=batches, records=entries)  # type: ignore[call-arg]
         self.respond(do.Respond(effect.token, reply))
 

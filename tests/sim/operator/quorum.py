@@ -15,8 +15,8 @@ from kraft_node.raft.membership.quorum import ReplicaKey as Key
 from kraft_node.raft.membership.quorum import Voter, VoterSet
 from kraft_node.raft.messages import AddVoterRequest, RemoveVoterRequest
 from kraft_node.raft.roles.states import Role
-from kraft_node.testing.raft.faults import Faults
-from kraft_node.testing.raft.replica import Replica, Token
+from kraft_node.testing.raft.faults import RaftFaults
+from kraft_node.testing.raft.replica import PendingRequest, Replica
 from kraft_node.testing.raft.scenes import _can_upgrade
 from kraft_node.testing.raft.simulation import Simulation
 from kraft_operator.observe.kafka import Commits
@@ -42,7 +42,7 @@ class Quorum(Simulation):
         self.voters = VoterSet(())
         self.snapshot_every = self.rng.choice((20, 60, 1_000_000))
         self.propose_us = self.rng.choice((200_000, 1_000_000))
-        self.faults = Faults(self)
+        self.faults = RaftFaults(self)
         self.commits = Commits()
         self.at(self.propose_us, None, self._propose)
 
@@ -112,7 +112,7 @@ class Quorum(Simulation):
         leader = self.leading()
         if leader is not None:
             self.tool_requests += 1
-            leader.step(events.Requested(Token(leader, -self.tool_requests, request), request))
+            leader.step(events.Requested(PendingRequest(leader, -self.tool_requests, request), request))
 
     def add_voter(self, node_id: int) -> None:
         self.ask(AddVoterRequest(self.replica(node_id).own, VOTER_TIMEOUT_MS, True))

@@ -6,10 +6,10 @@ import pytest
 
 from kraft_node.raft.election import Tally
 from kraft_node.raft.node import RaftNode
-from kraft_node.testing.raft.exhaustive import Result, search
+from kraft_node.testing.raft.exhaustive import SearchResult, search
 
 
-def _search(states: int) -> Result:
+def _search(states: int) -> SearchResult:
     return search(states, say=lambda _text: None)
 
 

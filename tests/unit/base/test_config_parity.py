@@ -17,7 +17,7 @@ from kraft_node.base.config import (
     TOPIC,
     ConfigDef,
     ConfigError,
-    Endpoint,
+    ConfiguredListener,
     NodeConfig,
     check_topic_overrides,
     parse_properties,
@@ -143,7 +143,7 @@ def node_result(texts: dict[str, str]) -> dict[str, Any]:
         name: value_text(getattr(defaults, attribute(name))) for name in TOPIC if config.topic_default(name) is not None
     }
 
-    def shown(endpoints: list[Endpoint]) -> list[str]:
+    def shown(endpoints: list[ConfiguredListener]) -> list[str]:
         return [f"{e.name}|{e.security_protocol}|{e.host}|{e.port}" for e in endpoints]
 
     values["broker.id"] = str(config.node_id)

@@ -18,7 +18,7 @@ from kraft_node.base.config.describe import (
     describe_topic,
 )
 from kraft_node.base.config.dynamic import BrokerConfig
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import CreateTopicsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from tests.compat.targets import Apache
@@ -46,7 +46,7 @@ GROUP_OVERRIDES = {"consumer.session.timeout.ms": "55000", "share.auto.offset.re
 METRICS_OVERRIDES = {"interval.ms": "5000", "metrics": "a.b,c"}
 
 
-def alter(client: Client, kind: int, name: str, values: dict[str, str]) -> None:
+def alter(client: NodeClient, kind: int, name: str, values: dict[str, str]) -> None:
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
         resource_type=kind,
         resource_name=name,
@@ -60,7 +60,7 @@ def alter(client: Client, kind: int, name: str, values: dict[str, str]) -> None:
         assert response.error_code == 0, response
 
 
-def described(client: Client, kind: int, name: str) -> dict[str, tuple[Any, ...]]:
+def described(client: NodeClient, kind: int, name: str) -> dict[str, tuple[Any, ...]]:
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=None
     )
@@ -107,7 +107,7 @@ def test_every_entry_is_described_as_by_kafka(tmp_path: Path) -> None:
     kafka.start()
     try:
         host, port = kafka.bootstrap.split(":")
-        with Client(host, int(port)) as client:
+        with NodeClient(host, int(port)) as client:
             topics = [
                 CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
                 for name in ("plain", "overridden")

@@ -12,7 +12,7 @@ from kraft_node.base.env import Env
 from kraft_node.base.turns import Turns
 from kraft_node.broker.coordinators.group.config import GroupConfig
 from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
-from kraft_node.broker.coordinators.group.seams import Endpoint
+from kraft_node.broker.coordinators.group.seams import ClientEndpoint
 from kraft_node.broker.coordinators.runtime.machine import TransactionalProducer
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import Uuid
@@ -92,8 +92,8 @@ class Topics:
     def partition_count(self, name: str) -> int | None:
         return self.counts.get(name)
 
-    def leader_endpoint(self, name: str, partition: int, listener: str) -> Endpoint | None:
-        return Endpoint(7, f"{listener.lower()}.example", 9092)
+    def leader_endpoint(self, name: str, partition: int, listener: str) -> ClientEndpoint | None:
+        return ClientEndpoint(7, f"{listener.lower()}.example", 9092)
 
     def create_internal_topic(self, name: str, context: Any) -> None:
         self.created.append(name)

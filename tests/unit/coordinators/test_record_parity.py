@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kraft_node.broker.coordinators.group import records
-from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
-from kraft_node.broker.coordinators.group.member import Member
+from kraft_node.broker.coordinators.group.classic import ClassicGroup, ClassicState
+from kraft_node.broker.coordinators.group.member import ClassicGroupMember
 from kraft_node.broker.coordinators.group.offsets import CommittedOffset
 from kraft_protocol.ids import ZERO_UUID, Uuid, uuid_text
 from kraft_protocol.records.batch import iter_records
@@ -59,9 +59,9 @@ def test_records_equal_those_of_kafka():
             f"{value.commit_ms} {expire} {uuid_text(value.topic_id)}"
         )
     for instance in (None, "static-1"):
-        group_object = ClassicGroup("g", 1_700_000_000_000, state=State.EMPTY, generation=7)
+        group_object = ClassicGroup("g", 1_700_000_000_000, state=ClassicState.EMPTY, generation=7)
         group_object.add(
-            Member(
+            ClassicGroupMember(
                 "member-1",
                 instance_id=instance,
                 client_id="client",

@@ -22,7 +22,7 @@ from kraft_node.partition.listed_offsets import (
     READ_LOG_END,
     READ_UNCOMMITTED,
 )
-from kraft_node.partition.partition import EpochEnd, Partition
+from kraft_node.partition.partition import Partition, ReplicaEpochEnd
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import NewRecord, build_batch
 from kraft_protocol.records.control import build_marker
@@ -143,13 +143,13 @@ def test_ends_of_epochs_are_found(tmp_path: Path) -> None:
     rig.append(NOW_MS, NOW_MS)
     rig.partition.follow(state(epoch=4))
     rig.append(NOW_MS)
-    assert rig.partition.epoch_end(0) == EpochEnd(0, 2)
-    assert rig.partition.epoch_end(3) == EpochEnd(0, 2)
-    assert rig.partition.epoch_end(4) == EpochEnd(4, 3)
-    assert rig.partition.epoch_end(5) == EpochEnd(-1, -1)
+    assert rig.partition.epoch_end(0) == ReplicaEpochEnd(0, 2)
+    assert rig.partition.epoch_end(3) == ReplicaEpochEnd(0, 2)
+    assert rig.partition.epoch_end(4) == ReplicaEpochEnd(4, 3)
+    assert rig.partition.epoch_end(5) == ReplicaEpochEnd(-1, -1)
     assert rig.partition.diverging(2, 0) is None
-    assert rig.partition.diverging(3, 0) == EpochEnd(0, 2)
-    assert rig.partition.diverging(3, 2) == EpochEnd(0, 2)
+    assert rig.partition.diverging(3, 0) == ReplicaEpochEnd(0, 2)
+    assert rig.partition.diverging(3, 2) == ReplicaEpochEnd(0, 2)
     with pytest.raises(KafkaError) as error:
         rig.partition.diverging(3, 9)
     assert error.value.code == ErrorCode.OFFSET_OUT_OF_RANGE

@@ -232,13 +232,13 @@ def test_the_keys_are_those_of_apache_kafkas_clients(tmp_path: Path) -> None:
 
 def test_basic_credentials_are_encoded_only_if_the_key_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     from kraft_protocol.sasl import token_endpoint
-    from kraft_protocol.sasl.oauthbearer import Token
+    from kraft_protocol.sasl.oauthbearer import OAuthToken
 
     seen: list[tuple[str, str] | None] = []
 
-    def fetch(url: str, form: object, *, basic: tuple[str, str] | None = None, **_: object) -> Token:
+    def fetch(url: str, form: object, *, basic: tuple[str, str] | None = None, **_: object) -> OAuthToken:
         seen.append(basic)
-        return Token("h." + base64.urlsafe_b64encode(b'{"sub":"x"}').decode() + ".s", 1e12)
+        return OAuthToken("h." + base64.urlsafe_b64encode(b'{"sub":"x"}').decode() + ".s", 1e12)
 
     monkeypatch.setattr(token_endpoint, "fetch", fetch)
     for encode in ("false", "true"):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kraft_protocol.client.fetch_session import EPOCH_MAX, INITIAL_EPOCH, NO_SESSION, FetchSession
+from kraft_protocol.client.fetch_session import EPOCH_MAX, INITIAL_EPOCH, NO_SESSION, ClientFetchSession
 
 
-def _open(session_id: int = 7) -> FetchSession[str]:
-    session: FetchSession[str] = FetchSession()
+def _open(session_id: int = 7) -> ClientFetchSession[str]:
+    session: ClientFetchSession[str] = ClientFetchSession()
     session.answered(session_id)
     session.known = {"a", "b"}
     return session
@@ -28,7 +28,7 @@ def test_every_request_is_full_if_the_leader_has_no_room_for_sessions() -> None:
 
 
 def test_after_its_leader_ends_a_session_a_full_request_names_it() -> None:
-    for restart in (FetchSession.restart, lambda session: session.answered(NO_SESSION)):
+    for restart in (ClientFetchSession.restart, lambda session: session.answered(NO_SESSION)):
         session = _open()
         restart(session)
         assert (session.id, session.is_full, session.known) == (7, True, set())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraft_protocol.client import idempotence
-from kraft_protocol.client.idempotence import IN_FLIGHT_MAX, SEQUENCES, Identity, Unacknowledged
+from kraft_protocol.client.idempotence import IN_FLIGHT_MAX, SEQUENCES, ProducerSequence, Unacknowledged
 from kraft_protocol.client.requests import ProduceAnswer
 
 S, T = ("t", 0), ("t", 1)
@@ -25,8 +25,8 @@ def _known(*keys: tuple[str, int]) -> Unacknowledged:
 
 
 def test_sequence_numbers_wrap_after_the_last() -> None:
-    assert Identity(7, 0, SEQUENCES - 2).after(3) == Identity(7, 0, 1)
-    assert Identity().after(3) == Identity()
+    assert ProducerSequence(7, 0, SEQUENCES - 2).after(3) == ProducerSequence(7, 0, 1)
+    assert ProducerSequence().after(3) == ProducerSequence()
 
 
 def test_the_first_batch_of_a_partition_is_sent_alone() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kraft_protocol.client.errors import RETRIABLE, BrokerError
-from kraft_protocol.client.requests import Broker, CoordinatorAnswer, MetadataAnswer, PartitionInfo, TopicInfo
+from kraft_protocol.client.requests import BrokerListener, CoordinatorAnswer, MetadataAnswer, PartitionInfo, TopicInfo
 from kraft_protocol.client.topology import Topology, by_leader, epoch_of, leader_of
 
-ONE, TWO = Broker(1, "a", 1), Broker(2, "b", 2)
+ONE, TWO = BrokerListener(1, "a", 1), BrokerListener(2, "b", 2)
 
 
 def _topic(name: str, *leaders: int, error: int = 0) -> TopicInfo:
@@ -16,7 +16,7 @@ def _topic(name: str, *leaders: int, error: int = 0) -> TopicInfo:
     return TopicInfo(error, name, bytes(16), False, partitions)
 
 
-def _answer(*topics: TopicInfo, brokers: tuple[Broker, ...] = (ONE, TWO)) -> MetadataAnswer:
+def _answer(*topics: TopicInfo, brokers: tuple[BrokerListener, ...] = (ONE, TWO)) -> MetadataAnswer:
     return MetadataAnswer(list(brokers), "c", list(topics))
 
 

@@ -9,7 +9,7 @@ from kraft_node.raft import messages as m
 from kraft_node.raft.epochs import EPOCH_MAX, FREE_MAX, LEAP_MAX, LEAP_PAUSE_MS, EpochGuard, EpochsExhausted, follows
 from kraft_node.raft.log_view import LogView
 from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
-from kraft_node.raft.messages import Batch
+from kraft_node.raft.messages import FetchedBatch
 from kraft_node.raft.node import RaftNode
 from tests.unit.raft.test_voter_changes import Chance
 
@@ -67,14 +67,14 @@ def test_a_request_with_the_last_epoch_changes_nothing(request_: m.Request) -> N
 @pytest.mark.parametrize(
     "batches",
     [
-        [Batch(0, 2, 4)],
-        [Batch(0, 2, 2), Batch(2, 3, 1)],
-        [Batch(1, 2, 3)],
-        [Batch(0, 2, 3), Batch(3, 4, 3)],
-        [Batch(0, 0, 3)],
+        [FetchedBatch(0, 2, 4)],
+        [FetchedBatch(0, 2, 2), FetchedBatch(2, 3, 1)],
+        [FetchedBatch(1, 2, 3)],
+        [FetchedBatch(0, 2, 3), FetchedBatch(3, 4, 3)],
+        [FetchedBatch(0, 0, 3)],
     ],
     ids=["epoch-above-the-leaders", "epoch-goes-back", "not-at-the-end", "gap", "empty"],
 )
-def test_gaps_and_wrong_epochs_do_not_follow_the_log(batches: list[Batch]) -> None:
+def test_gaps_and_wrong_epochs_do_not_follow_the_log(batches: list[FetchedBatch]) -> None:
     assert not follows(LogView(), batches, 3)
-    assert follows(LogView(), [Batch(0, 2, 1), Batch(2, 5, 3)], 3)
+    assert follows(LogView(), [FetchedBatch(0, 2, 1), FetchedBatch(2, 5, 3)], 3)

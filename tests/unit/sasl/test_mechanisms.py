@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from kraft_node.security.sasl.exchange import InvalidCredentials, PlainUsers, Refused, ServerExchange
+from kraft_node.security.sasl.exchange import InvalidCredentials, PlainUsers, SaslRefused, ServerExchange
 from kraft_node.security.sasl.oauthbearer import OauthBearer, UnsecuredTokens
-from kraft_node.security.sasl.scram import ScramUsers, Token
+from kraft_node.security.sasl.scram import KnownToken, ScramUsers
 from kraft_protocol.sasl.client import Exchange, PlainCredentials, SaslError
-from kraft_protocol.sasl.oauthbearer import Token as Bearer
+from kraft_protocol.sasl.oauthbearer import KnownToken as Bearer
 from kraft_protocol.sasl.oauthbearer import unsecured_token
 from kraft_protocol.sasl.scram import ALGORITHMS, NUMBERS, ScramCredentials, keys, salted_password
 from kraft_protocol.sasl.token_endpoint import OauthCredentials
@@ -140,7 +140,7 @@ def test_a_token_authenticates_its_owner_until_it_expires() -> None:
     users = ScramUsers(
         "SCRAM-SHA-512",
         SimpleNamespace(scram={}),  # type: ignore[arg-type]
-        {"id": Token("User:owner", hmac, 5000)}.get,
+        {"id": KnownToken("User:owner", hmac, 5000)}.get,
         lambda count: b"7" * count,
     )
     for _ in range(2):
@@ -158,7 +158,7 @@ def test_only_the_first_login_by_a_token_is_slow() -> None:
     users = ScramUsers(
         "SCRAM-SHA-256",
         SimpleNamespace(scram={}),  # type: ignore[arg-type]
-        {"id": Token("User:owner", b"x", 5000)}.get,
+        {"id": KnownToken("User:owner", b"x", 5000)}.get,
         lambda count: b"7" * count,
     )
     first = users.exchange()
@@ -197,7 +197,7 @@ def test_plain_admits_the_user_with_the_password(name: str, password: str) -> No
 )
 def test_plain_refuses_in_kafkas_words(message: bytes, text: str) -> None:
     server = USERS.exchange()
-    with pytest.raises(Refused, match=text):
+    with pytest.raises(SaslRefused, match=text):
         server.respond(message)
     assert server.identity is None
 
@@ -244,7 +244,7 @@ def test_a_token_that_is_not_valid_is_refused_in_two_steps(
         assert server.identity is not None
         return
     assert json.loads(challenge) == answer
-    with pytest.raises(Refused, match="status"):
+    with pytest.raises(SaslRefused, match="status"):
         server.respond(b"\x01")
     assert server.identity is None
 
@@ -259,7 +259,7 @@ def test_malformed_oauthbearer_messages_are_invalid_credentials(message: bytes) 
 
 
 def test_another_authorization_id_than_the_tokens_subject_is_refused() -> None:
-    with pytest.raises(Refused, match="different from the token's principal name"):
+    with pytest.raises(SaslRefused, match="different from the token's principal name"):
         bearer().exchange().respond(sent({"sub": "eve", "exp": 2000}, "bob"))
 
 

@@ -17,7 +17,7 @@ from kraft_node.testing.histories.linearizability import (
     EXISTS,
     NEVER,
     UNKNOWN,
-    Operation,
+    HistoryOperation,
     TooHard,
     topic_model,
     violations,
@@ -26,11 +26,11 @@ from kraft_node.testing.histories.linearizability import (
 
 def _op(
     called: float, returned: float, action: str, result: Any = None, argument: Any = None, key: str = "t"
-) -> Operation:
-    return Operation("p", key, called, returned, action, argument, result)
+) -> HistoryOperation:
+    return HistoryOperation("p", key, called, returned, action, argument, result)
 
 
-def _good(*operations: Operation) -> bool:
+def _good(*operations: HistoryOperation) -> bool:
     return not violations(operations, topic_model)
 
 
@@ -106,7 +106,7 @@ def test_a_history_with_a_long_silence_is_checked() -> None:
     assert not _good(*silent, _op(100, 101, "get", (4, None)))
 
 
-def _tried(operations: Sequence[Operation]) -> bool:
+def _tried(operations: Sequence[HistoryOperation]) -> bool:
     """The same by a search of every order and every choice of the unknown calls."""
     known = [o for o in operations if o.returned != NEVER]
     unknown = [o for o in operations if o.returned == NEVER]
@@ -117,7 +117,7 @@ def _tried(operations: Sequence[Operation]) -> bool:
     return False
 
 
-def _allowed(order: Sequence[Operation]) -> bool:
+def _allowed(order: Sequence[HistoryOperation]) -> bool:
     if any(later.returned < earlier.called for i, earlier in enumerate(order) for later in order[i + 1 :]):
         return False
     state: Hashable = None

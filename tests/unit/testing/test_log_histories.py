@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from kraft_node.testing.histories.logs import Outcome, Read, Sent, Verdict, judge
+from kraft_node.testing.histories.logs import Read, RecordOutcome, Sent, Verdict, judge
 
 P = ("t", 0)
-ACK, REFUSED, UNKNOWN = Outcome.ACKNOWLEDGED, Outcome.REFUSED, Outcome.UNKNOWN
+ACK, REFUSED, UNKNOWN = RecordOutcome.ACKNOWLEDGED, RecordOutcome.REFUSED, RecordOutcome.UNKNOWN
 
 
-def _sent(values: str, outcome: Outcome = ACK, producer: str = "p", idempotent: bool = True) -> list[Sent]:
+def _sent(values: str, outcome: RecordOutcome = ACK, producer: str = "p", idempotent: bool = True) -> list[Sent]:
     return [Sent(producer, P, i, v, outcome, i if outcome is ACK else -1, idempotent) for i, v in enumerate(values)]
 
 
@@ -53,7 +53,7 @@ def test_a_record_at_another_offset_than_acknowledged_is_found() -> None:
 
 
 @pytest.mark.parametrize("outcome", [ACK, UNKNOWN])
-def test_a_record_without_a_sender_is_a_phantom(outcome: Outcome) -> None:
+def test_a_record_without_a_sender_is_a_phantom(outcome: RecordOutcome) -> None:
     assert _laws(judge(_sent("a", outcome), [], _log("az"))) == ["phantom"]
 
 

@@ -45,7 +45,7 @@ from kraft_node.broker.handlers.metadata import MetadataHandler
 from kraft_node.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from kraft_node.broker.handlers.produce import ProduceHandler
 from kraft_node.broker.handlers.telemetry import get_telemetry_subscriptions, push_telemetry
-from kraft_node.broker.lifecycle import BrokerState, Identity, Lifecycle
+from kraft_node.broker.lifecycle import BrokerIdentity, BrokerState, Lifecycle
 from kraft_node.broker.log_dir_moves import LogDirMoves
 from kraft_node.broker.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache
 from kraft_node.broker.pieces import in_pieces
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from kraft_node.base.env import Env
     from kraft_node.base.request import Handler
     from kraft_node.broker.controller_link import ControllerLink
-    from kraft_node.broker.coordinators.transaction.rules import Producer
+    from kraft_node.broker.coordinators.transaction.rules import ProducerEpoch
     from kraft_node.log.errors import LogDirDamaged
     from kraft_node.log.manager.log_manager import LogManager
     from kraft_node.metadata.delta import MetadataDelta
@@ -207,7 +207,7 @@ class Broker:
         )
         return coordinator, TopicLeadership(TRANSACTION_STATE, self.node_id, self.metadata, coordinator)
 
-    def _verify_here(self, name: str, producer: Producer, partitions: Sequence[tuple[str, int]]) -> Errors:
+    def _verify_here(self, name: str, producer: ProducerEpoch, partitions: Sequence[tuple[str, int]]) -> Errors:
         return self.transactions.verify(name, producer, partitions)
 
     def _table(self, controller_apis: frozenset[ApiKey], authorizer: Authorizer | None) -> dict[ApiKey, Handler]:
@@ -283,7 +283,7 @@ class Broker:
         `endpoints`: (listener, host, port, security protocol number) as advertised. `previous_epoch`: the broker epoch
         of the last clean shutdown, from the log directories. `on_failure` gets the reason if registration is given up.
         """
-        identity = Identity(
+        identity = BrokerIdentity(
             self.node_id,
             self.cluster_id,
             endpoints,

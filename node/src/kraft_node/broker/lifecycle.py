@@ -47,7 +47,7 @@ class BrokerState(IntEnum):
     SHUTTING_DOWN = 7
 
 
-class Identity:
+class BrokerIdentity:
     """The data of a broker in its registration."""
 
     __slots__ = ("cluster_id", "directories", "endpoints", "features", "node_id", "previous_epoch", "rack")
@@ -81,7 +81,7 @@ class Lifecycle:
         self,
         env: Env,
         config: BrokerConfig,
-        identity: Identity,
+        identity: BrokerIdentity,
         controller: ControllerLink,
         metadata_offset: Callable[[], int],
         offline_directories: Callable[[], list[Uuid]],

@@ -49,7 +49,7 @@ ASKS_ANEW: Final = frozenset((ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUP
 """After a push was refused with these codes, a client may request its subscription before the next interval."""
 
 
-class Subscription:
+class MetricsSubscription:
     """One client-metrics resource."""
 
     __slots__ = ("interval_ms", "match", "metrics")
@@ -71,7 +71,7 @@ class Subscription:
         )
 
 
-class Client:
+class TelemetryClient:
     """A client instance: its subscription, and its last request and push. None: never."""
 
     __slots__ = (
@@ -106,7 +106,7 @@ class Client:
         self.last_error = ErrorCode.NONE
         self.terminating = False
 
-    def subscribe(self, subscriptions: Iterable[Subscription]) -> None:
+    def subscribe(self, subscriptions: Iterable[MetricsSubscription]) -> None:
         """Take the union of the matching subscriptions, with the shortest interval."""
         metrics: set[str] = set()
         for subscription in subscriptions:
@@ -147,9 +147,9 @@ class Telemetry:
         self._rng = rng
         self.bytes_max = bytes_max
         """`telemetry.max.bytes`: the limit of one push, compressed and decompressed."""
-        self._subscriptions: dict[str, Subscription] = {}
+        self._subscriptions: dict[str, MetricsSubscription] = {}
         self._version = 0
-        self._clients: OrderedDict[Uuid, Client] = OrderedDict()
+        self._clients: OrderedDict[Uuid, TelemetryClient] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -161,7 +161,7 @@ class Telemetry:
                 return
         else:
             try:
-                self._subscriptions[name] = Subscription(overrides)
+                self._subscriptions[name] = MetricsSubscription(overrides)
             except ConfigError as e:  # written by a controller that reads patterns like Java
                 self._subscriptions.pop(name, None)
                 log.warning("client metrics subscription is invalid and ignored name=%s error=%s", name, e)
@@ -173,7 +173,7 @@ class Telemetry:
         for name in {**self._subscriptions, **overrides}:
             self.configs_changed(name, overrides.get(name))
 
-    def subscribe(self, ctx: RequestContext, asked_as: Uuid) -> Client:
+    def subscribe(self, ctx: RequestContext, asked_as: Uuid) -> TelemetryClient:
         """The client's subscription, under a new id if the client has no id yet.
 
         Raises KafkaError THROTTLING_QUOTA_EXCEEDED for a second request within its interval.
@@ -201,7 +201,7 @@ class Telemetry:
             client.last_error = e.code
             raise
 
-    def _check(self, client: Client, request: Any) -> None:
+    def _check(self, client: TelemetryClient, request: Any) -> None:
         left, client.terminating = client.terminating, request.terminating
         if left:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"client {uuid_text(client.id)} has taken its leave before")
@@ -223,7 +223,7 @@ class Telemetry:
             except (CorruptBatch, DecompressionLimit) as e:
                 raise KafkaError(ErrorCode.INVALID_RECORD, str(e)) from None
 
-    def _client(self, ctx: RequestContext, client_id: Uuid) -> Client:
+    def _client(self, ctx: RequestContext, client_id: Uuid) -> TelemetryClient:
         """The known client, or a new client, or the client with its present subscriptions."""
         now_ms = self._clock.monotonic_ms()
         clients = self._clients
@@ -232,7 +232,7 @@ class Telemetry:
             client = None
         if client is None or client.version != self._version:
             attributes = _attributes(ctx, client_id) if client is None else client.attributes
-            client = Client(client_id, attributes, ctx.connection, self._version, now_ms)
+            client = TelemetryClient(client_id, attributes, ctx.connection, self._version, now_ms)
             client.subscribe(self._subscriptions.values())
             while clients and (len(clients) >= CLIENTS_MAX or next(iter(clients.values())).is_gone(now_ms)):
                 clients.popitem(last=False)
@@ -256,7 +256,7 @@ def _attributes(ctx: RequestContext, client_id: Uuid) -> dict[str, str | None]:
     }
 
 
-def _early(client: Client) -> KafkaError:
+def _early(client: TelemetryClient) -> KafkaError:
     return KafkaError(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"client {uuid_text(client.id)} asks again within {client.interval_ms} ms"
     )

@@ -7,7 +7,7 @@ from typing import Any, Final
 from kraft_node.base.config.listeners import parse_host_port
 from kraft_node.base.version import VERSION
 from kraft_node.cli.common import ToolError
-from kraft_protocol.client.blocking import Connection
+from kraft_protocol.client.blocking import BlockingConnection
 from kraft_protocol.client.errors import ClientError
 from kraft_protocol.client.security import NO_SECURITY, ClientSecurity
 from kraft_protocol.client.session import Software, Versions
@@ -17,7 +17,7 @@ TIMEOUT_S: Final = 30.0
 SOFTWARE: Final = Software("kraftcluster-cli", "kraftcluster", VERSION)
 
 
-class Client:
+class NodeClient:
     """A connection to one node. Raises ToolError if the node cannot be reached or answers wrongly."""
 
     def __init__(
@@ -25,7 +25,7 @@ class Client:
     ) -> None:
         self.address = f"{host}:{port}"
         try:
-            self._connection = Connection(
+            self._connection = BlockingConnection(
                 host,
                 port,
                 software=SOFTWARE,
@@ -39,7 +39,7 @@ class Client:
         except ClientError as e:
             raise ToolError(str(e)) from None
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> NodeClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -81,7 +81,7 @@ def security_in(properties: str | None) -> ClientSecurity:
         raise ToolError(str(e)) from None
 
 
-def connect(servers: str, security: ClientSecurity = NO_SECURITY) -> Client:
+def connect(servers: str, security: ClientSecurity = NO_SECURITY) -> NodeClient:
     """A connection to the first reachable server of `servers` (`host:port,…`). Raises ToolError."""
     failure = ToolError("no server is given")
     for text in servers.split(","):
@@ -89,7 +89,7 @@ def connect(servers: str, security: ClientSecurity = NO_SECURITY) -> Client:
         if host_port is None:
             raise ToolError(f"{text.strip()!r} does not have the form host:port")
         try:
-            return Client(*host_port, security=security)
+            return NodeClient(*host_port, security=security)
         except ToolError as e:
             failure = e
     raise failure

@@ -15,7 +15,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kraft_node.cli.client import Client, connect, security_in
+from kraft_node.cli.client import NodeClient, connect, security_in
 from kraft_node.cli.common import Parser, ToolError, program, run
 from kraft_protocol.wire.api import API, ApiKey
 
@@ -55,11 +55,11 @@ def _parser() -> Parser:
     return parser
 
 
-def _connect(args: argparse.Namespace) -> Client:
+def _connect(args: argparse.Namespace) -> NodeClient:
     return connect(args.bootstrap_server or args.bootstrap_controller, security_in(args.command_config))
 
 
-def _describe(client: Client, args: argparse.Namespace, *, fenced: bool = False) -> Any:
+def _describe(client: NodeClient, args: argparse.Namespace, *, fenced: bool = False) -> Any:
     from kraft_protocol.wire.messages import DescribeClusterRequest
 
     kind = _BROKERS if args.bootstrap_server else _CONTROLLERS
@@ -100,7 +100,7 @@ def unregister(args: argparse.Namespace) -> int:
             leader = [node for node in described.brokers if node.broker_id == described.controller_id]
             if not leader:
                 raise ToolError("no controller is active")
-            target = Client(leader[0].host, leader[0].port, security=security_in(args.command_config))
+            target = NodeClient(leader[0].host, leader[0].port, security=security_in(args.command_config))
         with target:
             _check(target.request(ApiKey.UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=args.id)))
     print(json.dumps({"unregistered": args.id}) if args.json else f"Broker {args.id} is no longer registered.")

@@ -26,8 +26,8 @@ from typing import Final, NoReturn
 
 from kraft_node.cli.client import security_in
 from kraft_node.cli.common import Parser, ToolError, message, program, read_text, run
-from kraft_node.cli.metadata_source import Controllers, LogDirectory, SnapshotFile, Source
-from kraft_node.cli.metadata_tree import Directory, Node, root
+from kraft_node.cli.metadata_source import Controllers, ImageSource, LogDirectory, SnapshotSource
+from kraft_node.cli.metadata_tree import Node, ShellDirectory, root
 
 PROMPT: Final = ">> "
 INDENT: Final = "  "
@@ -65,7 +65,7 @@ class Shell:
     """One session: an image, a working directory and an output."""
 
     def __init__(
-        self, source: Source, say: Callable[[str], None], *, interactive: bool, width: int | None = None
+        self, source: ImageSource, say: Callable[[str], None], *, interactive: bool, width: int | None = None
     ) -> None:
         self._source = source
         self._say = say
@@ -93,7 +93,7 @@ class Shell:
             pattern = glob(part)
             below: list[tuple[tuple[str, ...], Node]] = []
             for where, node in level:
-                if not isinstance(node, Directory):
+                if not isinstance(node, ShellDirectory):
                     continue
                 names = [part] if pattern is None else [name for name in node.names() if pattern.fullmatch(name)]
                 children = ((name, node.child(name)) for name in names)
@@ -107,9 +107,9 @@ class Shell:
         at = self.nodes(folder + slash if folder or slash else ".")
         found = []
         for _, node in at:
-            if isinstance(node, Directory):
+            if isinstance(node, ShellDirectory):
                 found += [
-                    f"{folder}{slash}{name}" + ("/" if isinstance(child, Directory) else "")
+                    f"{folder}{slash}{name}" + ("/" if isinstance(child, ShellDirectory) else "")
                     for name, child in node.children()
                     if name.startswith(start)
                 ]
@@ -142,7 +142,7 @@ class Shell:
         for target in targets:
             found = self.nodes(target)
             for _, node in found:
-                self._say(f"cat: {target}: Is a directory" if isinstance(node, Directory) else node)
+                self._say(f"cat: {target}: Is a directory" if isinstance(node, ShellDirectory) else node)
             if not found:
                 self._say(f"cat: {target}: No such file or directory.")
 
@@ -155,7 +155,7 @@ class Shell:
                 self._say(f"tree: {target}: No such file or directory.")
 
     def _print(self, node: Node, level: int) -> None:
-        if not isinstance(node, Directory):
+        if not isinstance(node, ShellDirectory):
             self._say(INDENT * level + node)
             return
         for name, child in node.children():
@@ -172,18 +172,18 @@ class Shell:
 
     def _walk(self, path: str, node: Node) -> None:
         self._say(path)
-        if isinstance(node, Directory):
+        if isinstance(node, ShellDirectory):
             for name, child in node.children():
                 self._walk(f"/{name}" if path == "/" else f"{path}/{name}", child)
 
     def _ls(self, targets: Sequence[str]) -> None:
         files: list[str] = []
-        directories: list[tuple[str, Directory]] = []
+        directories: list[tuple[str, ShellDirectory]] = []
         for target in [target for target in targets if target] or ["."]:
             found = self.nodes(target)
             for where, node in found:
                 name = where[-1] if where else "/"
-                if isinstance(node, Directory):
+                if isinstance(node, ShellDirectory):
                     directories.append((name, node))
                 else:
                     files.append(name)
@@ -209,7 +209,7 @@ class Shell:
         target = arguments[0] if arguments else "/"
         found = self.nodes(target)
         for where, node in found:
-            if isinstance(node, Directory):
+            if isinstance(node, ShellDirectory):
                 self.here = where
             else:
                 self._say(f"cd: {target}: not a directory.")
@@ -325,9 +325,9 @@ def _parser() -> Parser:
     return parser
 
 
-def _source(args: argparse.Namespace) -> Source:
+def _source(args: argparse.Namespace) -> ImageSource:
     if args.snapshot is not None:
-        return SnapshotFile(args.snapshot)
+        return SnapshotSource(args.snapshot)
     if args.directory is not None:
         return LogDirectory(args.directory)
     if args.controllers:

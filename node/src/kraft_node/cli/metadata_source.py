@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kraft_node.cli.client import Client
+from kraft_node.cli.client import NodeClient
 from kraft_node.cli.common import ToolError
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
@@ -29,7 +29,7 @@ NOT_LEADER_CODES: Final = frozenset({6, 74, 75})
 """NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH: the answer names leader and epoch."""
 
 
-class Source:
+class ImageSource:
     """An image and its updates."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ def snapshot_name(path: str) -> tuple[int, int]:
     return (int(offset), int(epoch)) if offset.isdigit() and epoch.isdigit() else (0, 0)
 
 
-class SnapshotFile(Source):
+class SnapshotSource(ImageSource):
     """One snapshot file."""
 
     def __init__(self, path: str) -> None:
@@ -98,7 +98,7 @@ class SnapshotFile(Source):
         self._load(batches, end or count, epoch)
 
 
-class LogDirectory(Source):
+class LogDirectory(ImageSource):
     """The latest snapshot of a log directory, and the log after it to its end.
 
     No file has the committed end of the log, so uncommitted records may be included.
@@ -125,7 +125,7 @@ class LogDirectory(Source):
             start = self._apply((b for b in decode_batches(data) if b.last_offset >= start), start, 1 << 62)
 
 
-class Controllers(Source):
+class Controllers(ImageSource):
     """The quorum of a running cluster."""
 
     def __init__(self, servers: str, security: ClientSecurity = NO_SECURITY) -> None:
@@ -133,7 +133,7 @@ class Controllers(Source):
         super().__init__()
         self._security = security
         self._servers = [text.strip().rpartition("@")[2] for text in servers.split(",")]
-        self._client: Client | None = None
+        self._client: NodeClient | None = None
         self._epoch = 0  # Apache Kafka refuses a request without an epoch; the answer names the present one
         self._next = 0
         self._last_epoch = 0
@@ -161,7 +161,7 @@ class Controllers(Source):
                 time.sleep(TRY_PAUSE_S)
         raise failure
 
-    def _connected(self) -> Client:
+    def _connected(self) -> NodeClient:
         from kraft_node.cli.client import connect
 
         if self._client is None:
@@ -219,7 +219,7 @@ class Controllers(Source):
             where = f"{leader[0].host}:{leader[0].port}"
             if self._client is None or self._client.address != where:
                 self.close()
-                self._client = Client(leader[0].host, leader[0].port, security=self._security)
+                self._client = NodeClient(leader[0].host, leader[0].port, security=self._security)
         elif found.error_code == 6:
             # The answer does not name the leader: send the request to the next controller.
             self._servers.append(self._servers.pop(0))

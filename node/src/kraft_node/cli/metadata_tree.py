@@ -19,7 +19,7 @@ from kraft_node.migration.gates import controller_blockers, registration_blocker
 from kraft_node.migration.states import visible_state
 from kraft_protocol.ids import Uuid, parse_uuid, uuid_text
 
-Node: TypeAlias = "Directory | str"
+Node: TypeAlias = "ShellDirectory | str"
 
 RESOURCES: Final = {2: "TOPIC", 4: "BROKER", 16: "CLIENT_METRICS", 32: "GROUP"}
 PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
@@ -33,7 +33,7 @@ ACL_OPERATIONS: Final = (
 ACL_PERMISSIONS: Final = ("UNKNOWN", "ANY", "DENY", "ALLOW")
 
 
-class Directory:
+class ShellDirectory:
     """A node with children: their names, and a function that returns a child by name."""
 
     __slots__ = ("_child", "_names")
@@ -58,12 +58,12 @@ class Directory:
                 yield name, found
 
 
-def fixed(**entries: Callable[[], Node]) -> Directory:
+def fixed(**entries: Callable[[], Node]) -> ShellDirectory:
     """A directory with a few fixed children."""
-    return Directory(lambda: entries, lambda name: entries[name]() if name in entries else None)
+    return ShellDirectory(lambda: entries, lambda name: entries[name]() if name in entries else None)
 
 
-def root(image: MetadataImage) -> Directory:
+def root(image: MetadataImage) -> ShellDirectory:
     """The tree of an image."""
     return fixed(
         image=lambda: _image(image),
@@ -72,7 +72,7 @@ def root(image: MetadataImage) -> Directory:
     )
 
 
-def _migration(image: MetadataImage) -> Directory:
+def _migration(image: MetadataImage) -> ShellDirectory:
     """The migration from ZooKeeper (KIP-866), as far as the metadata log knows it; not in Apache Kafka's shell.
 
     `blockers`: controllers and registered brokers that are not ready. Only the active controller looks at ZooKeeper.
@@ -89,7 +89,7 @@ def _migration(image: MetadataImage) -> Directory:
     )
 
 
-def _image(image: MetadataImage) -> Directory:
+def _image(image: MetadataImage) -> ShellDirectory:
     return fixed(
         acls=lambda: fixed(byId=lambda: _by_id(image.acls, _acl)),
         clientQuotas=lambda: _quotas(image),
@@ -107,24 +107,24 @@ def _image(image: MetadataImage) -> Directory:
     )
 
 
-def _leaves(entries: dict[str, str]) -> Directory:
-    return Directory(lambda: entries, entries.get)
+def _leaves(entries: dict[str, str]) -> ShellDirectory:
+    return ShellDirectory(lambda: entries, entries.get)
 
 
-def _by_number(section: Any, show: Callable[[Any], str]) -> Directory:
+def _by_number(section: Any, show: Callable[[Any], str]) -> ShellDirectory:
     def child(name: str) -> str | None:
         found = section.get(int(name)) if name.isdigit() else None
         return None if found is None else show(found)
 
-    return Directory(lambda: [str(number) for number, _ in section.items()], child)
+    return ShellDirectory(lambda: [str(number) for number, _ in section.items()], child)
 
 
-def _by_id(section: Any, show: Callable[[Any], str]) -> Directory:
+def _by_id(section: Any, show: Callable[[Any], str]) -> ShellDirectory:
     def child(name: str) -> str | None:
         found = _find_id(section.get, name)
         return None if found is None else show(found)
 
-    return Directory(lambda: [uuid_text(key) for key, _ in section.items()], child)
+    return ShellDirectory(lambda: [uuid_text(key) for key, _ in section.items()], child)
 
 
 def _find_id(find: Callable[[Uuid], Any], text: str) -> Any:
@@ -194,7 +194,7 @@ def _controller(controller: Any) -> str:
     )
 
 
-def _features(image: MetadataImage) -> Directory:
+def _features(image: MetadataImage) -> ShellDirectory:
     prefix = "finalized_"
 
     def child(name: str) -> str | None:
@@ -208,7 +208,7 @@ def _features(image: MetadataImage) -> Directory:
     def names() -> list[str]:
         return ["metadataVersion", *(prefix + name for name, _ in image.features.items() if name != METADATA_VERSION)]
 
-    return Directory(names, child)
+    return ShellDirectory(names, child)
 
 
 def _provenance(image: MetadataImage) -> str:
@@ -220,23 +220,23 @@ def _provenance(image: MetadataImage) -> str:
 # Topics
 
 
-def _topics_by_name(image: MetadataImage) -> Directory:
-    def child(name: str) -> Directory | None:
+def _topics_by_name(image: MetadataImage) -> ShellDirectory:
+    def child(name: str) -> ShellDirectory | None:
         topic = image.topics.by_name(name)
         return None if topic is None else _topic(topic)
 
-    return Directory(lambda: [topic.name for topic in image.topics], child)
+    return ShellDirectory(lambda: [topic.name for topic in image.topics], child)
 
 
-def _topics_by_id(image: MetadataImage) -> Directory:
-    def child(name: str) -> Directory | None:
+def _topics_by_id(image: MetadataImage) -> ShellDirectory:
+    def child(name: str) -> ShellDirectory | None:
         topic = _find_id(image.topics.by_id, name)
         return None if topic is None else _topic(topic)
 
-    return Directory(lambda: [uuid_text(topic.id) for topic in image.topics], child)
+    return ShellDirectory(lambda: [uuid_text(topic.id) for topic in image.topics], child)
 
 
-def _topic(topic: Any) -> Directory:
+def _topic(topic: Any) -> ShellDirectory:
     def child(name: str) -> str | None:
         if name == "name":
             return str(topic.name)
@@ -245,7 +245,7 @@ def _topic(topic: Any) -> Directory:
         state = topic.partition(int(name)) if name.isdigit() else None
         return None if state is None else _partition(state)
 
-    return Directory(lambda: ["name", "id", *(str(number) for number, _ in topic.partitions())], child)
+    return ShellDirectory(lambda: ["name", "id", *(str(number) for number, _ in topic.partitions())], child)
 
 
 def _partition(state: Any) -> str:
@@ -262,20 +262,20 @@ def _partition(state: Any) -> str:
 # Configurations, quotas, secrets
 
 
-def _configs(image: MetadataImage) -> Directory:
+def _configs(image: MetadataImage) -> ShellDirectory:
     entries: dict[str, Any] = {}
     for (kind, name), values in image.configs.items():
         resource = RESOURCES.get(kind, str(kind))
         shown = {key: redacted(kind, key, value) for key, value in values.items()}
         entries[f"{resource}:{name}" if name else resource] = shown
-    return Directory(lambda: entries, lambda name: _leaves(dict(entries[name])) if name in entries else None)
+    return ShellDirectory(lambda: entries, lambda name: _leaves(dict(entries[name])) if name in entries else None)
 
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
 
 
-def _quotas(image: MetadataImage) -> Directory:
+def _quotas(image: MetadataImage) -> ShellDirectory:
     labels = {"client-id": "clientId", "ip": "ip", "user": "user"}
     entries: dict[str, Any] = {}
     for entity, values in image.quotas.items():
@@ -283,20 +283,20 @@ def _quotas(image: MetadataImage) -> Directory:
         # A default entity has no name; Apache's shell leaves it out.
         entries["_".join(f"{label}({_escaped(name or '')})" for label, name in parts)] = values
 
-    def child(name: str) -> Directory | None:
+    def child(name: str) -> ShellDirectory | None:
         values = entries.get(name)
         return None if values is None else _leaves({key: java_double(value) for key, value in values.items()})
 
-    return Directory(lambda: entries, child)
+    return ShellDirectory(lambda: entries, child)
 
 
-def _scram(image: MetadataImage) -> Directory:
-    def users(number: int) -> Directory:
+def _scram(image: MetadataImage) -> ShellDirectory:
+    def users(number: int) -> ShellDirectory:
         found = {user: entry for (mechanism, user), entry in image.scram.items() if mechanism == number}
         return _leaves({user: _credential(entry) for user, entry in found.items()})
 
     numbers = {name: number for number, name in MECHANISMS.items()}
-    return Directory(lambda: numbers, lambda name: users(numbers[name]) if name in numbers else None)
+    return ShellDirectory(lambda: numbers, lambda name: users(numbers[name]) if name in numbers else None)
 
 
 def _credential(entry: Any) -> str:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from kraft_node.base.config import ConfigError, NodeConfig
 from kraft_node.base.config.listeners import parse_host_port
 from kraft_node.base.config.zookeeper import CONNECT_KEY, MIGRATION_KEY, SESSION_KEY, zookeeper_settings
-from kraft_node.cli.client import Client, security_in
+from kraft_node.cli.client import NodeClient, security_in
 from kraft_node.cli.common import Parser, ToolError, program, read_text, run
 from kraft_node.cli.storage import SystemRandom
 from kraft_node.metadata.log_batches import decode_batches
@@ -123,14 +123,14 @@ def _facts(broker: int, found: Survey, security: ClientSecurity) -> BrokerFacts:
             problems.append(f"{endpoint} is no address")
             continue
         try:
-            with Client(*address, timeout_s=BROKER_S, security=security) as client:
+            with NodeClient(*address, timeout_s=BROKER_S, security=security) as client:
                 return _described(broker, client)
         except ToolError as e:
             problems.append(str(e))
     return BrokerFacts(problem="; ".join(problems) or "it has no listener in ZooKeeper")
 
 
-def _described(broker: int, client: Client) -> BrokerFacts:
+def _described(broker: int, client: NodeClient) -> BrokerFacts:
     resource = DescribeConfigsRequest.DescribeConfigsResource(BROKER_RESOURCE, str(broker), None)
     (answer,) = client.request(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest([resource])).results
     if answer.error_code:

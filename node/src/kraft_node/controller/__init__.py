@@ -38,7 +38,7 @@ alter-config policies (Java plug-ins).
 
 from __future__ import annotations
 
-from kraft_node.controller.controller import Controller, MetadataLog
+from kraft_node.controller.controller import Controller, ControllerLog
 from kraft_node.controller.plan import Plan
 
-__all__ = ["Controller", "MetadataLog", "Plan"]
+__all__ = ["Controller", "ControllerLog", "Plan"]

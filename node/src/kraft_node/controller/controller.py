@@ -35,7 +35,7 @@ from kraft_node.controller.partitions.isr import Isr
 from kraft_node.controller.partitions.leaders import Leaders
 from kraft_node.controller.partitions.reassignments import Reassignments
 from kraft_node.controller.partitions.topics import TopicManager
-from kraft_node.controller.periodic import Periodic, Task
+from kraft_node.controller.periodic import Periodic, PeriodicTask
 from kraft_node.controller.plan import Plan, Steps, next_plan, steps_of
 from kraft_node.controller.producer_ids import allocate
 from kraft_node.controller.settings import loggers
@@ -65,7 +65,7 @@ STALE_CHECKS_PER_SESSION: Final = 8
 """How often per session time-out the controller looks for silent brokers."""
 
 
-class MetadataLog(Protocol):
+class ControllerLog(Protocol):
     """The interface of the metadata log for the active controller; `server.quorum.driver.RaftDriver` implements it."""
 
     @property
@@ -96,7 +96,7 @@ class Controller:
         config: NodeConfig,
         cluster_id: str,
         image: MetadataImage,
-        metadata_log: MetadataLog,
+        metadata_log: ControllerLog,
         bootstrap: Sequence[Any] = (),
     ) -> None:
         self.leader_id = -1
@@ -397,20 +397,20 @@ class Controller:
 
     # Periodic work
 
-    def _tasks(self) -> list[Task]:
+    def _tasks(self) -> list[PeriodicTask]:
         config = self._config
         balance_s = config.int("leader.imbalance.check.interval.seconds")
         stale_ms = max(1, self.cluster.sessions.timeout_ms // STALE_CHECKS_PER_SESSION)
         tasks = [
-            Task("fence stale brokers", stale_ms, self._fence_stale),
-            Task("write no-op", config.int("metadata.max.idle.interval.ms"), self._write_no_op),
-            Task("remove expired tokens", self.tokens.period_ms, self._sweep_tokens),
-            Task(
+            PeriodicTask("fence stale brokers", stale_ms, self._fence_stale),
+            PeriodicTask("write no-op", config.int("metadata.max.idle.interval.ms"), self._write_no_op),
+            PeriodicTask("remove expired tokens", self.tokens.period_ms, self._sweep_tokens),
+            PeriodicTask(
                 "elect preferred leaders",
                 balance_s * 1000 if config.boolean("auto.leader.rebalance.enable") else 0,
                 self._sweeper(lambda: steps_of(self.leaders.elect_preferred())),
             ),
-            Task(
+            PeriodicTask(
                 "elect unclean leaders",
                 config.int("unclean.leader.election.interval.ms"),
                 self._sweeper(lambda: steps_of(self.leaders.elect_unclean())),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kraft_node.base.env import Clock, Scheduler, Timer
 
 
-class Task(NamedTuple):
+class PeriodicTask(NamedTuple):
     """A periodic task. `run` gets its delay in milliseconds and returns whether to run again at once."""
 
     name: str
@@ -25,7 +25,7 @@ class Periodic:
 
     __slots__ = ("_clock", "_scheduler", "_tasks", "_timers")
 
-    def __init__(self, clock: Clock, scheduler: Scheduler, tasks: list[Task]) -> None:
+    def __init__(self, clock: Clock, scheduler: Scheduler, tasks: list[PeriodicTask]) -> None:
         self._clock = clock
         self._scheduler = scheduler
         self._tasks = [task for task in tasks if task.period_ms > 0]
@@ -43,11 +43,11 @@ class Periodic:
             timer.cancel()
         self._timers.clear()
 
-    def _arm(self, task: Task, delay_ms: int) -> None:
+    def _arm(self, task: PeriodicTask, delay_ms: int) -> None:
         due_ms = self._clock.monotonic_ms() + delay_ms
         self._timers[task.name] = self._scheduler.call_later(delay_ms, self._run, task, due_ms)
 
-    def _run(self, task: Task, due_ms: int) -> None:
+    def _run(self, task: PeriodicTask, due_ms: int) -> None:
         if task.name not in self._timers:
             return  # stopped after this call was scheduled
         again = task.run(max(0, self._clock.monotonic_ms() - due_ms))

@@ -52,7 +52,7 @@ class FollowerClock:
         return self.unseen > 0 and now_ms < self.expected_until_ms
 
 
-class Follower:
+class FollowerState:
     """A follower according to its fetches. `end_offset` -1: it has not fetched in this leader epoch."""
 
     __slots__ = (
@@ -123,4 +123,4 @@ class Follower:
         return self.end_offset == leader_end or now_ms - self.caught_up_ms <= lag_max_ms
 
     def __repr__(self) -> str:
-        return f"Follower({self.broker_id} at {self.end_offset}, broker epoch {self.broker_epoch})"
+        return f"FollowerState({self.broker_id} at {self.end_offset}, broker epoch {self.broker_epoch})"

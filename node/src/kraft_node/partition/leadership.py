@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.partition.followers import UNKNOWN, Follower
+from kraft_node.partition.followers import UNKNOWN, FollowerState
 from kraft_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Leadership:
     def __init__(self, partition: Partition, surroundings: Surroundings) -> None:
         self._partition = partition
         self._surroundings = surroundings
-        self.followers: dict[int, Follower] = {}
+        self.followers: dict[int, FollowerState] = {}
         self.proposal: Proposal | None = None
         self.any_at_end = False
         """Whether a follower must be notified of the next append (`left_behind`)."""
@@ -91,7 +91,7 @@ class Leadership:
             self.followers.pop(broker_id).forget()
         for broker_id in state.replicas:
             if broker_id != own and broker_id not in self.followers:
-                follower = Follower(broker_id, self._surroundings.clock_of(broker_id))
+                follower = FollowerState(broker_id, self._surroundings.clock_of(broker_id))
                 self.followers[broker_id] = follower
                 follower.begin(now_ms, in_sync=broker_id in state.isr)
 
@@ -123,7 +123,7 @@ class Leadership:
                 end = follower.end_offset
         return end
 
-    def _is_about_to_join(self, follower: Follower, leader_end: int) -> bool:
+    def _is_about_to_join(self, follower: FollowerState, leader_end: int) -> bool:
         around = self._surroundings
         return follower.is_caught_up(leader_end, around.now_ms(), around.lag_max_ms) and self._may_join(follower)
 
@@ -137,10 +137,10 @@ class Leadership:
 
     # --- the ISR ---
 
-    def _may_join(self, follower: Follower) -> bool:
+    def _may_join(self, follower: FollowerState) -> bool:
         return self._surroundings.may_join_isr(follower.broker_id, follower.broker_epoch)
 
-    def consider_joining(self, follower: Follower) -> None:
+    def consider_joining(self, follower: FollowerState) -> None:
         """Propose a follower that has caught up."""
         partition = self._partition
         end = follower.end_offset

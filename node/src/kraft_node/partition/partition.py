@@ -44,7 +44,7 @@ UNKNOWN_EPOCH: Final = -1
 _ALONE: Final = Alone()
 
 
-class EpochEnd(NamedTuple):
+class ReplicaEpochEnd(NamedTuple):
     """The end of the largest epoch at or below the requested epoch; both -1 without an epoch there."""
 
     epoch: int
@@ -506,7 +506,7 @@ class Partition:
         """
         return self.log.read(offset, max_bytes, min_one=min_one, limit_offset=self.readable_end(isolation), waits=waits)
 
-    def diverging(self, offset: int, last_fetched_epoch: int) -> EpochEnd | None:
+    def diverging(self, offset: int, last_fetched_epoch: int) -> ReplicaEpochEnd | None:
         """Where the reader's log and this log diverge; None if the reader's record before `offset` can be in this log.
 
         Raises OFFSET_OUT_OF_RANGE if this log has neither that epoch nor an earlier epoch.
@@ -523,12 +523,12 @@ class Partition:
             return end
         return None
 
-    def epoch_end(self, epoch: int) -> EpochEnd:
+    def epoch_end(self, epoch: int) -> ReplicaEpochEnd:
         """The end offset of the largest epoch at or below `epoch`."""
         if epoch == self.log.leader_epochs.latest_epoch:
-            return EpochEnd(epoch, self.log.end_offset)
+            return ReplicaEpochEnd(epoch, self.log.end_offset)
         found_epoch, end_offset = self.log.leader_epochs.end_offset_for(epoch, self.log.end_offset)
-        return EpochEnd(found_epoch, end_offset)
+        return ReplicaEpochEnd(found_epoch, end_offset)
 
     def offset_for(self, timestamp: int, isolation: int) -> TimestampOffset:
         """ListOffsets; see `listed_offsets.offset_for`."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kraft_node.raft.log_view import LogView
-    from kraft_node.raft.messages import Batch
+    from kraft_node.raft.messages import FetchedBatch
 
 EPOCH_MAX: Final = 2**31 - 2
 """The highest epoch that a replica accepts or begins."""
@@ -67,7 +67,7 @@ class EpochGuard:
         return True
 
 
-def follows(log: LogView, batches: Sequence[Batch], epoch: int) -> bool:
+def follows(log: LogView, batches: Sequence[FetchedBatch], epoch: int) -> bool:
     """Whether fetched batches continue the log, with epochs that the leader of `epoch` can have.
 
     The CRC of a batch does not cover its leader epoch, so a damaged epoch would stay in the log.

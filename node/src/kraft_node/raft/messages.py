@@ -99,7 +99,7 @@ class FetchRequest(NamedTuple):
     cluster_id: str | None = None
 
 
-class Batch(NamedTuple):
+class FetchedBatch(NamedTuple):
     """The facts about a fetched batch that the core needs."""
 
     base_offset: int
@@ -119,7 +119,7 @@ class FetchReply(NamedTuple):
     log_start_offset: int = -1
     diverging: EpochEnd | None = None
     snapshot: SnapshotId | None = None
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[FetchedBatch, ...] = ()
     records: Any = b""
     """The bytes of `batches`. In answers to others the driver reads them (`ReadLog`)."""
 

@@ -16,7 +16,7 @@ from kraft_node.raft.membership.quorum import NOBODY, QuorumState, ReplicaKey, V
 from kraft_node.raft.membership.voter_changes import VoterSets
 from kraft_node.raft.messages import Request
 from kraft_node.raft.ready import LogAppend, Message, Ready, Send
-from kraft_node.raft.replication import WaitingFetch
+from kraft_node.raft.replication import WaitingRaftFetch
 from kraft_node.raft.requests import Requests
 from kraft_node.raft.roles.follower import Follower
 from kraft_node.raft.roles.leader import Leader
@@ -74,7 +74,7 @@ class ReplicaState:
         self.is_amnesiac = is_amnesiac
         self.requests = Requests(self.config)
         self.epochs = EpochGuard()
-        self.waiting: dict[Hashable, WaitingFetch] = {}
+        self.waiting: dict[Hashable, WaitingRaftFetch] = {}
         self.role: RoleState = Unattached(state.epoch, 0)
         self.now_ms = 0
         self.high_watermark = -1

@@ -25,7 +25,7 @@ WAITING_FETCHES_MAX: Final = 10_000
 again."""
 
 
-class WaitingFetch:
+class WaitingRaftFetch:
     """A Fetch without an answer so far."""
 
     __slots__ = ("deadline_ms", "request", "token")
@@ -55,7 +55,7 @@ def answer_fetch(node: RaftReplica, token: Hashable, request: FetchRequest) -> N
 def _may_wait(node: RaftReplica, token: Hashable, request: FetchRequest) -> bool:
     if request.max_wait_ms <= 0 or len(node.waiting) >= WAITING_FETCHES_MAX:
         return False
-    node.waiting[token] = WaitingFetch(token, request, node.now_ms + request.max_wait_ms)
+    node.waiting[token] = WaitingRaftFetch(token, request, node.now_ms + request.max_wait_ms)
     return True
 
 

@@ -22,11 +22,11 @@ from kraft_node.raft.messages import (
     UNSUPPORTED_VERSION,
     VOTER_NOT_FOUND,
     AddVoterRequest,
-    Batch,
     BeginQuorumEpochReply,
     BeginQuorumEpochRequest,
     EndQuorumEpochReply,
     EndQuorumEpochRequest,
+    FetchedBatch,
     FetchReply,
     FetchRequest,
     FetchSnapshotReply,
@@ -459,13 +459,13 @@ def _current_leader(partition: Any) -> tuple[int, int]:
     return (-1, NOBODY) if leader is None else (leader.leader_epoch, leader.leader_id)
 
 
-def _batches(records: bytes) -> Iterable[Batch]:
+def _batches(records: bytes) -> Iterable[FetchedBatch]:
     """The fetched batches. The CRC of each batch is checked before its content is used."""
     position = 0
     while position < len(records):
         header = check_batch(records, position)
         voters = _stated_voters(records, header) if header.is_control else None
-        yield Batch(header.base_offset, header.next_offset, header.partition_leader_epoch, voters)
+        yield FetchedBatch(header.base_offset, header.next_offset, header.partition_leader_epoch, voters)
         position += header.length
 
 

@@ -32,7 +32,7 @@ RETRY_MAX_MS: Final = 120_000
 """Pauses after refusals double from the first to this maximum; Kafka's values."""
 
 
-class ControllerRegistration:
+class ControllerRegistrar:
     """Keeps this controller registered. Call `moved` after every change of the image, `close` at the end."""
 
     def __init__(

@@ -28,7 +28,7 @@ FROM_OUTSIDE: Final = (OSError, ValueError, MetadataError)
 logged with a traceback."""
 
 
-class Faults:
+class FaultHandler:
     """Separates fatal from counted failures. `end(reason)` ends the node; it is called once."""
 
     __slots__ = ("_end", "counted", "reason")

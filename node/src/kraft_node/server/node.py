@@ -29,8 +29,8 @@ from kraft_node.server.channels.local_channel import LOOPBACK, LocalChannel
 from kraft_node.server.connections.api_versions import with_connection_apis
 from kraft_node.server.connections.buffers import BufferPool
 from kraft_node.server.connections.listener import NO_QUOTAS, ConnectionLimiter, ServerListener
-from kraft_node.server.controller_registration import ControllerRegistration
-from kraft_node.server.faults import Faults, raising
+from kraft_node.server.controller_registration import ControllerRegistrar
+from kraft_node.server.faults import FaultHandler, raising
 from kraft_node.server.monitoring.metrics import MetricsRegistry, RequestMetrics
 from kraft_node.server.monitoring.monitoring_server import HttpServer
 from kraft_node.server.monitoring.node_metrics import NodeMetrics
@@ -55,7 +55,7 @@ from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
-    from kraft_node.base.config.listeners import Endpoint
+    from kraft_node.base.config.listeners import ConfiguredListener
     from kraft_node.base.config.zookeeper import ZooKeeperSettings
     from kraft_node.base.env import Env, Timer
     from kraft_node.base.request import Handler
@@ -104,7 +104,7 @@ class Node:
         """Begins sessions of ZooKeeper, for a controller that migrates."""
         self.config = config
         self.host_name = host_name
-        self.faults = Faults(on_fatal or raising)
+        self.faults = FaultHandler(on_fatal or raising)
         """Handles failures that end the node or are counted."""
         self.storage: NodeStorage | None = None
         self.authorizer: Authorizer | None = None
@@ -120,7 +120,7 @@ class Node:
         self.http: HttpServer | None = None
         self.link: ActiveControllerLink | None = None
         """The link to the active controller."""
-        self.registration: ControllerRegistration | None = None
+        self.registration: ControllerRegistrar | None = None
         self.migration: NodeMigration | None = None
         """For a controller that migrates a cluster from ZooKeeper."""
         self.peers: Channels | None = None
@@ -315,10 +315,10 @@ class Node:
     def _make_registration(self, raft: RaftDriver, link: ActiveControllerLink) -> None:
         endpoints = self._addressed(self.config.advertised_controller_listeners)
         is_ready = self.migration is not None
-        self.registration = ControllerRegistration(self.env, self.config.node_id, raft.image, link, endpoints, is_ready)
+        self.registration = ControllerRegistrar(self.env, self.config.node_id, raft.image, link, endpoints, is_ready)
         raft.loader.publishers.append(self.registration.moved)
 
-    def _addressed(self, endpoints: list[Endpoint]) -> list[tuple[str, str, int, int]]:
+    def _addressed(self, endpoints: list[ConfiguredListener]) -> list[tuple[str, str, int, int]]:
         """Name, host, port and security protocol of listeners, as others reach them."""
         return [
             (e.name, e.host or self.host_name, e.port or self.ports[e.name], e.security_protocol_id) for e in endpoints
@@ -408,7 +408,7 @@ class Node:
     def _open_controller_listeners(self, controller: Controller) -> None:
         for endpoint in self.config.controller_listeners:
             is_late = not self._is_early(endpoint.name, default=True)
-            listener = self._listen(endpoint, controller.handlers, held=is_late)
+            listener = self._listen(endpoint, controller.handlers, None, held=is_late)
             if is_late:
                 self._late_listeners.append(listener)
 
@@ -420,11 +420,11 @@ class Node:
 
     def _open_broker_listeners(self, broker: Broker) -> None:
         for endpoint in self.config.broker_listeners:
-            listener = self._listen(endpoint, broker.handlers, held=True, quotas=broker.quotas)
+            listener = self._listen(endpoint, broker.handlers, broker.quotas, held=True)
             self._broker_listeners.append(listener)
 
     def _listen(
-        self, endpoint: Endpoint, handlers: dict[ApiKey, Handler], *, held: bool, quotas: ClientQuotas | None = None
+        self, endpoint: ConfiguredListener, handlers: dict[ApiKey, Handler], quotas: ClientQuotas | None, *, held: bool
     ) -> ServerListener:
         """Bind a listener; `quotas` apply to a broker's clients."""
         raft = self.raft

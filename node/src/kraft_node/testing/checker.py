@@ -49,7 +49,7 @@ from kraft_node.testing.histories.linearizability import (
     DELETED,
     EXISTS,
     UNKNOWN,
-    Operation,
+    HistoryOperation,
     topic_model,
     violations,
 )
@@ -85,7 +85,7 @@ class Finding:
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class ProducedBatch:
     """A batch that a producer sends to one partition."""
 
     session: str
@@ -128,7 +128,7 @@ class CommittedRead:
 
 @dataclass(slots=True)
 class _Partition:
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[ProducedBatch] = field(default_factory=list)
     floor: int = 0
     """All records below it are durable."""
     facts: dict[int, tuple[str, int]] = field(default_factory=dict)
@@ -162,7 +162,7 @@ class Checker:
         """The number of processes that have ended."""
         self._offsets_are_durable = offsets_are_durable
         self._of: dict[Partition, _Partition] = defaultdict(_Partition)
-        self._sent: dict[str, Batch] = {}
+        self._sent: dict[str, ProducedBatch] = {}
         self._session_era: dict[str, int] = {}
         self._watermarks: dict[tuple[str, Partition, int], tuple[int, int]] = {}
         self._commits_sent: dict[tuple[str, Partition], set[int]] = defaultdict(set)
@@ -170,7 +170,7 @@ class Checker:
         self._go_back: set[Partition] = set()
         """Partitions with readers that had to start again: a group may commit a lower offset than before."""
         self._producer_ids: set[tuple[int, int]] = set()
-        self._operations: list[Operation] = []
+        self._operations: list[HistoryOperation] = []
         self._audited: Partition | None = None
 
     def now(self) -> int:
@@ -230,9 +230,9 @@ class Checker:
 
     def sending(
         self, session: str, partition: Partition, values: Sequence[str], raw: bytes, *, idempotent: bool, acks: int
-    ) -> Batch:
+    ) -> ProducedBatch:
         """A batch is about to be sent."""
-        batch = Batch(session, partition, values, raw, idempotent, acks, self.now(), self.ends)
+        batch = ProducedBatch(session, partition, values, raw, idempotent, acks, self.now(), self.ends)
         self._of[partition].batches.append(batch)
         self._session_era.setdefault(session, self.now())
         for value in values:
@@ -240,7 +240,7 @@ class Checker:
             self._sent[value] = batch
         return batch
 
-    def acknowledged(self, batch: Batch, offset: int) -> None:
+    def acknowledged(self, batch: ProducedBatch, offset: int) -> None:
         """Note that the batch is in the log from `offset` on; -1: at an unknown offset."""
         batch.acknowledged, batch.offset, batch.heard_era = True, offset, self.now()
         if offset < 0:
@@ -252,11 +252,11 @@ class Checker:
         if batch.era == self.now():
             state.floor = max(state.floor, offset + len(batch.values) - (flushed_by - 1))
 
-    def refused(self, batch: Batch, why: str) -> None:
+    def refused(self, batch: ProducedBatch, why: str) -> None:
         """Note that the batch is certainly in no log."""
         batch.refused = why
 
-    def session_refused(self, batch: Batch, why: str) -> None:
+    def session_refused(self, batch: ProducedBatch, why: str) -> None:
         """Note that an idempotent producer's first unacknowledged batch was refused with `why`."""
         if self._session_era[batch.session] == self.now():
             self.broken("session", batch.partition, f"{batch.values[0]} was refused: {why}")
@@ -365,7 +365,7 @@ class Checker:
 
     # -- topics
 
-    def operation(self, operation: Operation) -> None:
+    def operation(self, operation: HistoryOperation) -> None:
         """Note an administrator's call that has ended."""
         self._operations.append(operation)
 
@@ -388,7 +388,7 @@ class Checker:
         """The audited logs."""
         return {partition: state.final for partition, state in self._of.items() if state.audited}
 
-    def batches(self, partition: Partition) -> list[Batch]:
+    def batches(self, partition: Partition) -> list[ProducedBatch]:
         """All batches sent to a partition."""
         return self._of[partition].batches
 
@@ -454,4 +454,4 @@ def _at_least_once(state: Hashable, action: str, argument: Any) -> Iterable[tupl
             yield EXISTS if result == CREATED else UNKNOWN, after
 
 
-__all__ = ["NO_POLICY", "Batch", "Checker", "CommittedRead", "Finding", "Loss"]
+__all__ = ["NO_POLICY", "Checker", "CommittedRead", "Finding", "Loss", "ProducedBatch"]

@@ -25,7 +25,7 @@ from kraft_node.testing.workloads.auditor import Auditor
 from kraft_node.testing.workloads.consumer import Consumer
 from kraft_node.testing.workloads.features import FeaturesOperator
 from kraft_node.testing.workloads.operator import Operator
-from kraft_node.testing.workloads.producer import Producer
+from kraft_node.testing.workloads.producer import WorkloadProducer
 from kraft_node.testing.workloads.voters import VotersOperator
 from kraft_node.testing.world import World
 
@@ -114,7 +114,7 @@ class ClusterScenario(Scenario):
         rotten = {machine.config.node_id: machine for machine in self.cluster.brokers}
         self.checker.is_rotten = lambda node_id: rotten[node_id].rotten
         self.scripts: list[Script] = []
-        self.producers: list[Producer] = []
+        self.producers: list[WorkloadProducer] = []
         self.consumers: list[Consumer] = []
         self.admins: list[Admin] = []
         self.keyed = []
@@ -212,7 +212,7 @@ class ClusterScenario(Scenario):
             idempotent = number == 0
             how: dict[str, Any] = {"acks": -1 if number < 2 else 1, "idempotent": idempotent}
             how["by_id"] = rng.random() < 0.5
-            self.producers.append(Producer(cluster, checker, f"p{number}", self.partitions, **how))
+            self.producers.append(WorkloadProducer(cluster, checker, f"p{number}", self.partitions, **how))
         counts = {topic: count for topic, (count, _) in self.topics.items()}
         for number in range(rng.randint(1, 2)):
             self.consumers.append(Consumer(cluster, checker, f"c{number}", "g0", counts, sessions=rng.random() < 0.5))

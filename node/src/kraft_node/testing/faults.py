@@ -27,7 +27,7 @@ FLUSHED_MAX_MS: Final = 4_000.0
 """A producer has written to a topic with flushes by count after this long, or does not come to it."""
 
 
-class Faults(FaultInjector):
+class WorldFaults(FaultInjector):
     """Injects faults into a cluster."""
 
     def __init__(self, cluster: SimCluster, checker: Checker) -> None:

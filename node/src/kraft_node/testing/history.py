@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraft_node.testing.histories.logs import Outcome, Read, Sent, judge
+from kraft_node.testing.histories.logs import Read, RecordOutcome, Sent, judge
 
 if TYPE_CHECKING:
-    from kraft_node.testing.checker import Batch, Checker
+    from kraft_node.testing.checker import Checker, ProducedBatch
 
 ACKS_ALL = -1
 
@@ -25,12 +25,12 @@ def judge_history(checker: Checker) -> None:
         checker.broken(finding.law, finding.partition, f"in the history: {finding.text}")
 
 
-def _records(batch: Batch) -> list[Sent]:
-    outcome = Outcome.UNKNOWN
+def _records(batch: ProducedBatch) -> list[Sent]:
+    outcome = RecordOutcome.UNKNOWN
     if batch.acknowledged and batch.acks == ACKS_ALL:
-        outcome = Outcome.ACKNOWLEDGED
+        outcome = RecordOutcome.ACKNOWLEDGED
     elif batch.refused and batch.attempts == 1:
-        outcome = Outcome.REFUSED
+        outcome = RecordOutcome.REFUSED
     return [
         Sent(
             batch.session,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kraft_node.testing.checker import NO_POLICY, Checker, Finding
-from kraft_node.testing.faults import Faults
+from kraft_node.testing.faults import WorldFaults
 from kraft_node.testing.leftovers import left_in
 from kraft_node.testing.machine import SimCluster, SimMachine, StoryLog
 from kraft_node.testing.script import Script
@@ -27,7 +27,7 @@ from kraft_node.testing.workloads.consumer import Consumer
 from kraft_node.testing.workloads.flooder import Flooder, flood_bytes
 from kraft_node.testing.workloads.keyed import TOPIC as KEYED
 from kraft_node.testing.workloads.keyed import Keyed, topic_configs
-from kraft_node.testing.workloads.producer import Producer
+from kraft_node.testing.workloads.producer import WorkloadProducer
 from kraft_node.testing.workloads.session import Worker
 from kraft_node.testing.workloads.sleeper import CLEANED_MS, SLEEPING, sleep
 from kraft_node.testing.workloads.sleeper import CONFIGS as SLEEPING_CONFIGS
@@ -63,7 +63,7 @@ KINDS: Final = {
 
 
 @dataclass
-class Result:
+class SeedResult:
     """The outcome of one seed."""
 
     seed: int
@@ -84,7 +84,7 @@ class Result:
         return not self.findings
 
 
-def run(seed: int, nodes: int = 1, kind: str = "node") -> Result:
+def run(seed: int, nodes: int = 1, kind: str = "node") -> SeedResult:
     """Run one seed of `kind`: "node" (`nodes` combined nodes, each with its own records) or one of `KINDS`."""
     world = World(seed)
     story = StoryLog(world)
@@ -98,7 +98,7 @@ def run(seed: int, nodes: int = 1, kind: str = "node") -> Result:
             return Scenario(world, story, nodes).run()
         module, _, name = KINDS[kind].partition(":")
         scenario: Any = getattr(importlib.import_module(module), name)  # they build on this one
-        result: Result = scenario(world, story).run()
+        result: SeedResult = scenario(world, story).run()
         return result
     finally:
         logger.removeHandler(story)
@@ -143,9 +143,9 @@ class Scenario:
                 configs["flush.ms"] = "500"
             self.topics[name] = (rng.randint(1, 2), configs)
             self.checker.policies[name] = min(flushed, flush_all) if flushed == NO_POLICY else flushed
-        self.faults = Faults(self.cluster, self.checker)
+        self.faults = WorldFaults(self.cluster, self.checker)
         self.scripts: list[Script] = []
-        self.producers: list[Producer] = []
+        self.producers: list[WorkloadProducer] = []
         self.consumers: list[Consumer] = []
         self.admins: list[Admin] = []
         self.keyed: list[Keyed] = []
@@ -172,7 +172,7 @@ class Scenario:
 
     # -- the run
 
-    def run(self) -> Result:
+    def run(self) -> SeedResult:
         """Play the scenario and judge it. An exception in the run becomes a finding of the law `alive`."""
         try:
             self._play()
@@ -185,7 +185,7 @@ class Scenario:
             self.checker.broken("alive", "log", failure)
         world = self.world
         findings = self.checker.judge() if not self.checker.findings else self.checker.findings
-        return Result(
+        return SeedResult(
             world.seed,
             len(self.cluster.machines),
             self.kind,
@@ -280,7 +280,7 @@ class Scenario:
             idempotent = number == 0 or (number == 2 and rng.random() < 0.5)
             acks = -1 if idempotent else rng.choice((0, 1, -1, -1))
             how: dict[str, Any] = {"acks": acks, "idempotent": idempotent, "by_id": rng.random() < 0.5}
-            self.producers.append(Producer(cluster, checker, f"p{number}", self.partitions, **how))
+            self.producers.append(WorkloadProducer(cluster, checker, f"p{number}", self.partitions, **how))
         counts = {topic: count for topic, (count, _) in self.topics.items()}
         for number in range(rng.randint(1, 3)):
             group = "g0" if number < 2 else "g1"

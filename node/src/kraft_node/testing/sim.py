@@ -26,7 +26,7 @@ from multiprocessing.pool import AsyncResult
 from typing import Any, Final
 
 from kraft_node.testing.checker import Finding
-from kraft_node.testing.scenario import KINDS, Result, run
+from kraft_node.testing.scenario import KINDS, SeedResult, run
 
 DEFAULT_SEEDS: Final = 200
 NODE, CLUSTER, BOTH = "node", "cluster", "both"
@@ -49,11 +49,11 @@ class Score:
     acknowledged: int = 0
     read: int = 0
     faults: Counter[str] = field(default_factory=Counter)
-    failures: list[Result] = field(default_factory=list)
+    failures: list[SeedResult] = field(default_factory=list)
     traces: dict[int, str] = field(default_factory=dict)
     """Hashes by seed."""
 
-    def add(self, result: Result) -> None:
+    def add(self, result: SeedResult) -> None:
         """Add a result."""
         self.seeds += 1
         self.events += result.events
@@ -74,7 +74,7 @@ def replay_line(seed: int, nodes: int = 1, kind: str = NODE) -> str:
     return f"replay: python -m kraft_node.testing.sim --seed {seed}{of_many} --story"
 
 
-def sweep(first: int, count: int, *, nodes: int = 1, kind: str = NODE, jobs: int = 1) -> Iterator[Result]:
+def sweep(first: int, count: int, *, nodes: int = 1, kind: str = NODE, jobs: int = 1) -> Iterator[SeedResult]:
     """Run seeds and yield results as they finish; `count` 0: without end."""
     seeds = range(first, first + count) if count else itertools.count(first)
     kinds = (NODE, CLUSTER) if kind == BOTH else (kind,)
@@ -84,7 +84,7 @@ def sweep(first: int, count: int, *, nodes: int = 1, kind: str = NODE, jobs: int
         return
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         # One by one: a pool consumes an endless generator before it starts.
-        waiting: deque[AsyncResult[Result]] = deque()
+        waiting: deque[AsyncResult[SeedResult]] = deque()
         for one in runs:
             waiting.append(pool.apply_async(_run, (one, nodes)))
             if len(waiting) >= jobs * WAITING_PER_JOB:
@@ -93,7 +93,7 @@ def sweep(first: int, count: int, *, nodes: int = 1, kind: str = NODE, jobs: int
             yield waiting.popleft().get()
 
 
-def _run(one: tuple[int, str], nodes: int) -> Result:
+def _run(one: tuple[int, str], nodes: int) -> SeedResult:
     seed, kind = one
     return run(seed, nodes, kind)
 

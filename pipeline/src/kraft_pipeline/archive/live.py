@@ -16,7 +16,7 @@ import pyarrow as pa
 from kraft_pipeline.archive.changes import Decoder
 from kraft_pipeline.archive.errors import ArchiveError
 from kraft_pipeline.codec.errors import CodecError
-from kraft_protocol.client.blocking import Connection
+from kraft_protocol.client.blocking import BlockingConnection
 from kraft_protocol.client.cluster import Patience, Settings
 from kraft_protocol.client.errors import BrokerError, ClientError
 from kraft_protocol.client.fetch_session import FINAL_EPOCH
@@ -72,7 +72,7 @@ class Controllers:
         self._of_controllers = replace(settings, security=controllers_security or settings.security)
         self._servers = settings.servers()
         self._of_brokers = of_brokers
-        self._connection: Connection | None = None
+        self._connection: BlockingConnection | None = None
         self._epoch = 0  # a response has the true epoch
         self._decoder = Decoder()
         self.cluster_id = ""
@@ -150,7 +150,7 @@ class Controllers:
     def _patience(self) -> Patience:
         return Patience(f"the metadata log of {self._settings.bootstrap}", self._settings.retry_s)
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> BlockingConnection:
         if self._of_brokers:
             self._servers = self._ask_brokers()
             self._of_brokers = False
@@ -258,7 +258,7 @@ def _read_quorum(answer: m.DescribeQuorumResponse) -> list[tuple[str, int]]:
     return found
 
 
-def _cluster_id(connection: Connection) -> str:
+def _cluster_id(connection: BlockingConnection) -> str:
     answer: m.DescribeClusterResponse = connection.request(m.DescribeClusterRequest(endpoint_type=CONTROLLERS_ENDPOINT))
     if answer.error_code:
         raise BrokerError(answer.error_code, "the cluster")

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from kraft_pipeline.codec.arrays import lists
 from kraft_pipeline.codec.varints import Ints, sizes, write
-from kraft_protocol.client.idempotence import Identity
+from kraft_protocol.client.idempotence import ProducerSequence
 from kraft_protocol.records.batch import NO_LEADER_EPOCH, TRANSACTIONAL_BIT, seal
 from kraft_protocol.records.compression import compress
 
@@ -44,7 +44,7 @@ def encode(
     *,
     codec: int = 0,
     batch_bytes: int = BATCH_BYTES,
-    identity: Identity = Identity(),  # noqa: B008
+    identity: ProducerSequence = ProducerSequence(),  # noqa: B008
     transactional: bool = False,
 ) -> Iterator[Encoded]:
     """Encode the records of a partition to batches of at most `batch_bytes` before compression, from `identity` on.

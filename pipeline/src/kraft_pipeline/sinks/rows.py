@@ -17,9 +17,9 @@ from kraft_pipeline.codec.partitioning import of_keys
 from kraft_pipeline.codec.varints import Ints
 from kraft_pipeline.sinks.options import SinkOptions
 from kraft_protocol.client.cluster import Cluster
-from kraft_protocol.client.idempotence import Identity
+from kraft_protocol.client.idempotence import ProducerSequence
 from kraft_protocol.client.produce import Producer
-from kraft_protocol.client.transactions import Transaction
+from kraft_protocol.client.transactions import ClientTransaction
 
 WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of queued batches from which a task flushes: some windows of requests."""
@@ -28,10 +28,10 @@ WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
 class RowWriter:
     """Writes Arrow batches; call `close` at the end. Methods raise ValueError for rows that cannot be records."""
 
-    def __init__(self, cluster: Cluster, options: SinkOptions, transaction: Transaction | None = None) -> None:
+    def __init__(self, cluster: Cluster, options: SinkOptions, transaction: ClientTransaction | None = None) -> None:
         self._cluster, self._options, self._is_transactional = cluster, options, transaction is not None
         self._producer = Producer(cluster, timeout_ms=options.timeout_ms, transaction=transaction)
-        self._identities: dict[tuple[str, int], Identity] = {}
+        self._identities: dict[tuple[str, int], ProducerSequence] = {}
         self._turn = time.time_ns() >> 10  # tasks begin at different partitions
         self.rows = 0
         self.topic = ""
@@ -61,7 +61,7 @@ class RowWriter:
         self._producer.flush()
 
     def _encode(self, topic: str, number: int, keys: pa.Array, values: pa.Array, headers: pa.Array | None) -> None:
-        first = self._identities.get((topic, number)) or Identity(self._producer.id, self._producer.epoch, 0)
+        first = self._identities.get((topic, number)) or ProducerSequence(self._producer.id, self._producer.epoch, 0)
         # All records of an Arrow batch get the current time.
         now = np.full(len(values), time.time_ns() // 1_000_000, np.int64)
         options = self._options

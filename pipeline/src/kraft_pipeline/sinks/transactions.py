@@ -23,7 +23,7 @@ from kraft_pipeline.sinks.options import SinkOptions
 from kraft_pipeline.sinks.rows import RowWriter
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.errors import BrokerError, ClientError
-from kraft_protocol.client.transactions import FENCED, StoredOffset, Transaction, stored_offsets
+from kraft_protocol.client.transactions import FENCED, ClientTransaction, StoredOffset, stored_offsets
 
 OTHER_S: Final = 60.0
 """Maximum seconds that a fenced attempt of a task waits for the attempt that has fenced it."""
@@ -49,7 +49,7 @@ def write_once(cluster: Cluster, options: SinkOptions, batches: Iterator[pa.Reco
     if first is None:
         return 0  # without a transaction: most tasks of a small batch have no rows
     name = f"{options.transactional_id}-{unit.task}"
-    transaction = Transaction(cluster, name, timeout_ms=options.transaction_ms)
+    transaction = ClientTransaction(cluster, name, timeout_ms=options.transaction_ms)
     written = _written(cluster, name, unit)
     if written is not None:
         return _same(unit, written, first.num_rows + sum(batch.num_rows for batch in batches))
@@ -73,7 +73,7 @@ def write_once(cluster: Cluster, options: SinkOptions, batches: Iterator[pa.Reco
     return writer.rows
 
 
-def _abort(transaction: Transaction) -> None:
+def _abort(transaction: ClientTransaction) -> None:
     """Abort so that readers need not wait; otherwise the next attempt or the coordinator's timeout aborts."""
     with suppress(ClientError):
         transaction.abort()

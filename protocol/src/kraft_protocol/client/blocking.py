@@ -20,7 +20,7 @@ def _is_refusal(error: OSError) -> bool:
     return isinstance(error, ssl.SSLError) and not isinstance(error, broken)
 
 
-class Connection:
+class BlockingConnection:
     """Methods raise OSError (also if the connection closes within a response), and ClientError on protocol errors."""
 
     def __init__(

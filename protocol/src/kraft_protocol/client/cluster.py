@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from kraft_protocol.client import requests as m
 from kraft_protocol.client.backoff import Backoff
-from kraft_protocol.client.blocking import Connection
+from kraft_protocol.client.blocking import BlockingConnection
 from kraft_protocol.client.errors import RETRIABLE, BrokerError, ClientError
 from kraft_protocol.client.security import NO_SECURITY, ClientSecurity
 from kraft_protocol.client.session import Software, Versions
@@ -53,10 +53,10 @@ class Settings:
             found.append((host.strip("[]"), int(port)))
         return found
 
-    def connect(self, host: str, port: int, versions: Versions = m.VERSIONS) -> Connection:
+    def connect(self, host: str, port: int, versions: Versions = m.VERSIONS) -> BlockingConnection:
         """Open a connection to a broker that serves `versions`. Raises OSError, and ClientError."""
         software = Software(self.client_id, *self.software)
-        return Connection(
+        return BlockingConnection(
             host,
             port,
             software=software,
@@ -92,7 +92,7 @@ class Cluster:
         self.settings = settings
         self.topology = Topology()
         self._bootstrap = settings.servers()
-        self._connections: dict[tuple[str, int], Connection] = {}
+        self._connections: dict[tuple[str, int], BlockingConnection] = {}
 
     def __enter__(self) -> Cluster:
         return self
@@ -250,7 +250,7 @@ class Cluster:
         """The leader's node id in the last metadata. Raises BrokerError if the partition has no leader."""
         return leader_of(self.topic(topic), partition)
 
-    def coordinator(self, name: str, *, transactional: bool = False) -> Connection:
+    def coordinator(self, name: str, *, transactional: bool = False) -> BlockingConnection:
         """A connection to the coordinator of a group or a transactional id. Raises OSError, and BrokerError."""
         with self.dropping(self.any_connection()) as connection:
             body = m.find_coordinator(name, transactional=transactional)
@@ -280,12 +280,12 @@ class Cluster:
         """Hosts and ports of the brokers in the last metadata."""
         return self.topology.addresses()
 
-    def connection(self, node: int) -> Connection:
+    def connection(self, node: int) -> BlockingConnection:
         """A connection to a broker, reused if one is open. Raises OSError, and BrokerError for an unknown broker."""
         broker = self.topology.broker(node)
         return self._connect(broker.host, broker.port)
 
-    def any_connection(self) -> Connection:
+    def any_connection(self) -> BlockingConnection:
         """A connection to any reachable broker. Raises OSError."""
         error: OSError = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached")
         for host, port in self._addresses():
@@ -295,7 +295,7 @@ class Cluster:
                 error = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached: {host}:{port}: {e}")
         raise error
 
-    def drop(self, connection: Connection) -> None:
+    def drop(self, connection: BlockingConnection) -> None:
         """Close a connection after a failure, or if its responses are not needed."""
         connection.close()
         self._connections = {at: c for at, c in self._connections.items() if c is not connection}
@@ -328,7 +328,7 @@ class Cluster:
             mending = True
 
     @contextmanager
-    def dropping(self, connection: Connection) -> Iterator[Connection]:
+    def dropping(self, connection: BlockingConnection) -> Iterator[BlockingConnection]:
         """A context that drops the connection on any error, because a response may still be in flight."""
         try:
             yield connection
@@ -354,7 +354,7 @@ class Cluster:
     def _addresses(self) -> list[tuple[str, int]]:
         return list(dict.fromkeys([*self.topology.addresses(), *self._bootstrap]))
 
-    def _connect(self, host: str, port: int) -> Connection:
+    def _connect(self, host: str, port: int) -> BlockingConnection:
         connection = self._connections.get((host, port))
         if connection is not None and connection.waiting:
             self.drop(connection)

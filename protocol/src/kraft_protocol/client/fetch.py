@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kraft_protocol.client import requests as m
-from kraft_protocol.client.blocking import Connection
+from kraft_protocol.client.blocking import BlockingConnection
 from kraft_protocol.client.cluster import Cluster, Patience
 from kraft_protocol.client.errors import (
     GONE,
@@ -100,7 +100,7 @@ class _Fetcher:
         self._cluster, self._range, self._report = cluster, wanted, lost
         self._committed, self._max_bytes = committed, max_bytes
         self._at, self._until = wanted.start, wanted.end
-        self._connection: Connection | None = None
+        self._connection: BlockingConnection | None = None
         self._mended = False
         self._rack = cluster.settings.rack
         self._replica: int | None = None

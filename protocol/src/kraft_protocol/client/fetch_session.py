@@ -22,7 +22,7 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
-class FetchSession(Generic[Key]):
+class ClientFetchSession(Generic[Key]):
     """The session fields of the next request, and the partitions in the leader's session."""
 
     __slots__ = ("epoch", "id", "known")

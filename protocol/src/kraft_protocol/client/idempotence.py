@@ -23,14 +23,14 @@ SEQUENCES: Final = 1 << 31
 _STORED: Final = frozenset({0, int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)})
 
 
-class Identity(NamedTuple):
+class ProducerSequence(NamedTuple):
     """An idempotent producer, and the sequence number of the first record; all -1 for a producer without."""
 
     producer_id: int = -1
     epoch: int = -1
     sequence: int = -1
 
-    def after(self, records: int) -> Identity:
+    def after(self, records: int) -> ProducerSequence:
         """The identity after the next `records` records."""
         if self.sequence < 0:
             return self

@@ -12,7 +12,7 @@ from kraft_protocol.client.cluster import Cluster, Patience
 from kraft_protocol.client.errors import RETRIABLE, BrokerError
 from kraft_protocol.client.idempotence import Unacknowledged
 from kraft_protocol.client.topology import by_leader
-from kraft_protocol.client.transactions import Transaction
+from kraft_protocol.client.transactions import ClientTransaction
 
 ALL: Final = -1
 
@@ -20,7 +20,9 @@ ALL: Final = -1
 class Producer:
     """Sends batches that are encoded with the producer's `id` and `epoch`. One thread only."""
 
-    def __init__(self, cluster: Cluster, *, timeout_ms: int = 30_000, transaction: Transaction | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, *, timeout_ms: int = 30_000, transaction: ClientTransaction | None = None
+    ) -> None:
         """With `transaction`, batches must be encoded as transactional, and belong to it."""
         self._cluster, self._timeout_ms, self._transaction = cluster, timeout_ms, transaction
         if transaction is None:

@@ -44,7 +44,7 @@ Key = tuple[str, int]
 """Topic and partition."""
 
 
-class Broker(NamedTuple):
+class BrokerListener(NamedTuple):
     """A broker's id and its listener."""
 
     node: int
@@ -75,7 +75,7 @@ class TopicInfo(NamedTuple):
 class MetadataAnswer(NamedTuple):
     """A Metadata response: all brokers, the cluster's id, and the requested topics."""
 
-    brokers: list[Broker]
+    brokers: list[BrokerListener]
     cluster_id: str
     topics: list[TopicInfo]
 
@@ -88,7 +88,7 @@ class OffsetAnswer(NamedTuple):
     epoch: int = -1
 
 
-class EpochEnd(NamedTuple):
+class LeaderEpochEnd(NamedTuple):
     """End offset of a leader epoch in the leader's log; -1 if the leader does not know the epoch."""
 
     error: int
@@ -138,7 +138,7 @@ def metadata(topics: Sequence[str] | None, *, create: bool = False) -> w.Metadat
 
 def read_metadata(answer: w.MetadataResponse) -> MetadataAnswer:
     """Brokers and topics of a response."""
-    brokers = [Broker(one.node_id, one.host, one.port) for one in answer.brokers]
+    brokers = [BrokerListener(one.node_id, one.host, one.port) for one in answer.brokers]
     topics = [
         TopicInfo(
             topic.error_code,
@@ -191,10 +191,10 @@ def offset_for_leader_epoch(wanted: Mapping[Key, tuple[int, int]]) -> w.OffsetFo
     return w.OffsetForLeaderEpochRequest(-1, topics)
 
 
-def read_offset_for_leader_epoch(answer: w.OffsetForLeaderEpochResponse) -> dict[Key, EpochEnd]:
+def read_offset_for_leader_epoch(answer: w.OffsetForLeaderEpochResponse) -> dict[Key, LeaderEpochEnd]:
     """Ends of epochs by topic and partition."""
     return {
-        (topic.topic, one.partition): EpochEnd(one.error_code, one.end_offset)
+        (topic.topic, one.partition): LeaderEpochEnd(one.error_code, one.end_offset)
         for topic in answer.topics
         for one in topic.partitions
     }

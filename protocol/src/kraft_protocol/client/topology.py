@@ -6,7 +6,14 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from kraft_protocol.client.errors import RETRIABLE, BrokerError
-from kraft_protocol.client.requests import Broker, CoordinatorAnswer, Key, MetadataAnswer, PartitionInfo, TopicInfo
+from kraft_protocol.client.requests import (
+    BrokerListener,
+    CoordinatorAnswer,
+    Key,
+    MetadataAnswer,
+    PartitionInfo,
+    TopicInfo,
+)
 from kraft_protocol.errors import ErrorCode
 
 UNKNOWN_TOPIC: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -20,7 +27,7 @@ class Topology:
 
     def __init__(self) -> None:
         self.cluster_id = ""
-        self.brokers: dict[int, Broker] = {}
+        self.brokers: dict[int, BrokerListener] = {}
         """By node id."""
         self.topics: dict[str, TopicInfo] = {}
 
@@ -47,7 +54,7 @@ class Topology:
             self.topics.pop(missing, None)
         return found
 
-    def broker(self, node: int) -> Broker:
+    def broker(self, node: int) -> BrokerListener:
         """A broker by its id. Raises BrokerError, which is retriable, if it is unknown."""
         broker = self.brokers.get(node)
         if broker is None:
@@ -58,7 +65,7 @@ class Topology:
         """Hosts and ports of the brokers."""
         return [(broker.host, broker.port) for broker in self.brokers.values()]
 
-    def coordinator(self, answer: CoordinatorAnswer, what: str) -> Broker:
+    def coordinator(self, answer: CoordinatorAnswer, what: str) -> BrokerListener:
         """The coordinator of `what` that a FindCoordinator response names. Raises BrokerError."""
         if answer.error:
             raise BrokerError(answer.error, f"coordinator of {what}")

@@ -27,7 +27,7 @@ class StoredOffset(NamedTuple):
     metadata: str
 
 
-class Transaction:
+class ClientTransaction:
     """Begins with its construction, which fences older producers of the id and aborts their transactions.
 
     One thread only. Methods raise BrokerError, with a code of FENCED if a newer producer has the id, and ClientError if

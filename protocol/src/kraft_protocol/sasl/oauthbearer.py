@@ -77,7 +77,7 @@ class OauthExchange:
         return _SEPARATOR.encode()
 
 
-class Token(NamedTuple):
+class OAuthToken(NamedTuple):
     """A token and the time of its expiry, in seconds since 1970."""
 
     value: str

@@ -9,7 +9,7 @@ from urllib.parse import quote_plus
 
 from kraft_protocol.sasl.client import PLAIN, Credentials, PlainCredentials, RandomBytes, SaslError
 from kraft_protocol.sasl.jaas import JaasEntry, JaasError, parse_jaas
-from kraft_protocol.sasl.oauthbearer import OAUTHBEARER, Token, unsecured_token
+from kraft_protocol.sasl.oauthbearer import OAUTHBEARER, OAuthToken, unsecured_token
 from kraft_protocol.sasl.scram import ALGORITHMS, ScramCredentials
 
 GSSAPI: Final = "GSSAPI"
@@ -89,10 +89,10 @@ def _oauth(options: Mapping[str, str], read: Read, now_s: Callable[[], float]) -
     if url is None:
         claims = unsecured_claims(options)
 
-        def make() -> Token:
+        def make() -> OAuthToken:
             now = now_s()  # truncated below: a server with a coarser clock refuses a token of its future
             expires = now + claims["lifetime"]
-            return Token(unsecured_token({**claims["claims"], "iat": int(now), "exp": expires}), expires)
+            return OAuthToken(unsecured_token({**claims["claims"], "iat": int(now), "exp": expires}), expires)
 
         return OauthCredentials(make, now_s, extensions=extensions, is_slow=False, window=window)
     return OauthCredentials(_fetcher(url, options, read), now_s, extensions=extensions, window=window)
@@ -122,7 +122,7 @@ def unsecured_claims(options: Mapping[str, str]) -> dict[str, Any]:
     return {"claims": claims, "lifetime": lifetime}
 
 
-def _fetcher(url: str, options: Mapping[str, str], read: Read) -> Callable[[], Token]:
+def _fetcher(url: str, options: Mapping[str, str], read: Read) -> Callable[[], OAuthToken]:
     from kraft_protocol.sasl import token_endpoint  # noqa: PLC0415  (brings HTTP)
 
     if url.startswith("file:"):
@@ -140,7 +140,7 @@ def _fetcher(url: str, options: Mapping[str, str], read: Read) -> Callable[[], T
     secret = read("sasl.oauthbearer.client.credentials.client.secret") or options.get("clientSecret")
     if key_file or assertion_file:
 
-        def by_assertion() -> Token:
+        def by_assertion() -> OAuthToken:
             text = (
                 Path(assertion_file).read_text(encoding="ascii").strip()
                 if assertion_file

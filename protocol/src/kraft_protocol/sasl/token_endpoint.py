@@ -17,7 +17,7 @@ from kraft_protocol.sasl.client import Exchange, SaslError
 from kraft_protocol.sasl.oauthbearer import (
     OAUTHBEARER,
     OauthExchange,
-    Token,
+    OAuthToken,
     expiry_of,
     read_segment,
     write_first,
@@ -35,7 +35,7 @@ class OauthCredentials:
 
     def __init__(
         self,
-        fetch: Callable[[], Token],
+        fetch: Callable[[], OAuthToken],
         now_s: Callable[[], float],
         *,
         extensions: Mapping[str, str] | None = None,
@@ -46,7 +46,7 @@ class OauthCredentials:
         self._fetch, self._now_s, self._window = fetch, now_s, window
         self._extensions = dict(extensions or {})
         self._lock = threading.Lock()
-        self._token: Token | None = None
+        self._token: OAuthToken | None = None
         self._renew_s = 0.0
 
     @property
@@ -84,7 +84,7 @@ def fetch(
     basic: tuple[str, str] | None = None,
     timeout_s: float = 10.0,
     context: Any = None,
-) -> Token:
+) -> OAuthToken:
     """Post a form to a token endpoint and return its token. Raises SaslError, OSError.
 
     `basic`: client id and secret for the Authorization header. `context`: of TLS.
@@ -105,7 +105,7 @@ def fetch(
     return _token(url, body)
 
 
-def _token(url: str, body: bytes) -> Token:
+def _token(url: str, body: bytes) -> OAuthToken:
     try:
         answer = json.loads(body)
         token = answer["access_token"]
@@ -115,9 +115,9 @@ def _token(url: str, body: bytes) -> Token:
         raise SaslError(f"OAUTHBEARER: the answer of {url} has no access_token")
     lifetime = answer.get("expires_in")
     if token.count(".") == 2:
-        return Token(token, expiry_of(token))
+        return OAuthToken(token, expiry_of(token))
     if isinstance(lifetime, int | float):
-        return Token(token, time.time() + lifetime)
+        return OAuthToken(token, time.time() + lifetime)
     raise SaslError(f"OAUTHBEARER: the token of {url} is no JWT and has no expires_in, so its expiry is unknown")
 
 
@@ -130,10 +130,10 @@ def _reason(body: bytes) -> str:
     return f": {code}" if isinstance(code, str) and len(code) < 100 else ""
 
 
-def from_file(path: str) -> Token:
+def from_file(path: str) -> OAuthToken:
     """The token in a file, which others renew. Raises SaslError, OSError."""
     token = Path(path).read_text(encoding="ascii", errors="replace").strip()
-    return Token(token, expiry_of(token))
+    return OAuthToken(token, expiry_of(token))
 
 
 def assertion(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kraft_protocol.wire import runtime
 from kraft_protocol.wire.errors import DecodeError, EncodeError
 from kraft_protocol.wire.schema import INTEGERS, Field, MessageSchema, Struct
-from kraft_protocol.wire.source import Source
+from kraft_protocol.wire.source import FunctionSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ class Compiler:
         self.version = version
         self.classes = classes
         self.flexible = version in schema.flexible
-        self.src = Source()
+        self.src = FunctionSource()
         names = self.src.names
         names.update(ZERO_UUID=ZERO_UUID, DecodeError=DecodeError, EncodeError=EncodeError)
         for helper in ("uvarint_rest", "uvarint", "put_uvarint", "put_tags", "short", "above", "null", "lacks"):

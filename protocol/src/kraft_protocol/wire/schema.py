@@ -124,7 +124,7 @@ class MessageSchema:
     structs: dict[str, Struct]
 
 
-class Entry(NamedTuple):
+class IndexLine(NamedTuple):
     """A line of the index: the file of a message, and its first line."""
 
     file: str
@@ -149,12 +149,12 @@ def _read(name: str) -> str:
 
 
 @cache
-def index() -> dict[str, Entry]:
+def index() -> dict[str, IndexLine]:
     """Message name -> file and first line, for all messages by ascending number."""
     entries = {}
     for line in _read("index.txt").splitlines():
         file, head = line.split(" ", 1)
-        entries[head.split(" ", 3)[2]] = Entry(file, head)
+        entries[head.split(" ", 3)[2]] = IndexLine(file, head)
     return entries
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class Source:
+class FunctionSource:
     """Lines of a function, and the global names that they use."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
-from kraft_node.broker.lifecycle import BrokerState, Identity, Lifecycle
+from kraft_node.broker.lifecycle import BrokerIdentity, BrokerState, Lifecycle
 from kraft_node.metadata.snapshot_state import snapshot_end_of
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire import codec
@@ -43,7 +43,7 @@ class Rig:
                 "initial.broker.registration.timeout.ms": "60000",
             }
         )
-        identity = Identity(
+        identity = BrokerIdentity(
             1, CLUSTER_ID, [("PLAINTEXT", "host", 9092, 0)], {"metadata.version": (7, 30)}, [DIRECTORY], "rack-a", 41
         )
         self.lifecycle = Lifecycle(

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 from kraft_node.broker.coordinators.runtime.engine import Runtime
 from kraft_node.broker.coordinators.runtime.machine import (
     NO_PRODUCER_ID,
+    NewerRecordError,
     PlannedWrite,
     StoredRecord,
     TransactionalProducer,
-    UnknownRecordTypeError,
 )
 from kraft_node.broker.coordinators.runtime.shard import RuntimeConfig, RuntimeShard
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -46,7 +46,7 @@ class Ledger:
     def decode(self, key: Any, value: Any, /) -> Entry:
         name = bytes(key).decode()
         if name.startswith("?"):
-            raise UnknownRecordTypeError(f"record type {name}")
+            raise NewerRecordError(f"record type {name}")
         return name, None if value is None else int(bytes(value))
 
     def replay(self, offset: int, producer_id: int, producer_epoch: int, record: Entry, /) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraft_node.broker.coordinators.transaction.records import decode_record
-from kraft_node.broker.coordinators.transaction.states import EPOCH_MAX, State
+from kraft_node.broker.coordinators.transaction.states import EPOCH_MAX, TransactionState
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import iter_headers, iter_records
 from tests.unit.coordinators.transaction.world import FIRST_ID, OFFSETS, World
@@ -48,7 +48,9 @@ def test_a_transaction_ends_with_markers_and_a_complete_record(world: World, com
     assert world.end(producer, commit=commit, version=4) == NONE
     first, second = world.links[1].answer(), world.links[2].answer()
     world.time.advance()
-    assert world.transaction().values.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
+    assert world.transaction().values.state is (
+        TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
+    )
     end = "Commit" if commit else "Abort"
     assert [state for _, state in stored(world)] == ["Empty", "Ongoing", f"Prepare{end}", f"Complete{end}"]
     (marker,) = first.markers
@@ -72,7 +74,7 @@ def test_with_version_2_each_end_bumps_the_epoch(world: World) -> None:
     assert world.end((producer_id, epoch), commit=True)[0] == ErrorCode.INVALID_TXN_STATE
     assert world.end((producer_id, epoch), commit=False) == (NONE, (producer_id, epoch + 1))
     world.time.advance()
-    assert world.transaction().values.state is State.COMPLETE_ABORT
+    assert world.transaction().values.state is TransactionState.COMPLETE_ABORT
     assert not world.links[1].asked
 
 
@@ -81,12 +83,12 @@ def test_nothing_is_answered_before_the_commit(world: World) -> None:
     world.logs.hold = True
     assert world.add(producer, A) is None
     waiting = world.unanswered
-    assert world.transaction().values.state is State.EMPTY
+    assert world.transaction().values.state is TransactionState.EMPTY
     assert world.add(producer, B) == {B: ErrorCode.CONCURRENT_TRANSACTIONS}
     assert world.end(producer, commit=True)[0] == ErrorCode.CONCURRENT_TRANSACTIONS
     world.logs.commit()
     assert waiting.answers
-    assert world.transaction().values.state is State.ONGOING
+    assert world.transaction().values.state is TransactionState.ONGOING
 
 
 def test_a_refused_append_leaves_everything_as_it_was(world: World) -> None:
@@ -201,7 +203,7 @@ def test_an_unknown_partition_keeps_all_from_being_added(world: World) -> None:
     assert world.add((producer[0] + 1, 0), A) == {A: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
     assert world.add(producer, A, name="unknown") == {A: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
     assert world.add(producer, A, name="") == {A: ErrorCode.INVALID_REQUEST}
-    assert world.transaction().values.state is State.EMPTY
+    assert world.transaction().values.state is TransactionState.EMPTY
 
 
 def test_a_broker_adds_and_verifies_for_several_transactions(world: World) -> None:
@@ -230,7 +232,7 @@ def test_offsets_wait_for_their_topic(world: World) -> None:
     del world.leaders[OFFSETS, 0]
     assert world.add_offsets(producer) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.created == [OFFSETS]
-    assert world.transaction().values.state is State.EMPTY
+    assert world.transaction().values.state is TransactionState.EMPTY
 
 
 # -- failover
@@ -250,7 +252,7 @@ def test_a_new_coordinator_completes_decided_transactions(world: World) -> None:
     assert not world.links[1].asked
     successor.links[2].answer()
     successor.time.advance()
-    assert successor.transaction().values.state is State.COMPLETE_COMMIT
+    assert successor.transaction().values.state is TransactionState.COMPLETE_COMMIT
     assert [state for _, state in stored(successor)].count("CompleteCommit") == 1
 
 
@@ -304,12 +306,12 @@ def test_an_old_transaction_is_aborted(world: World, version: int) -> None:
     world.version = version
     producer = open_transaction(world)
     world.time.advance(60_000)
-    assert world.transaction().values.state is State.ONGOING
+    assert world.transaction().values.state is TransactionState.ONGOING
     world.time.advance(10_001)
     marker = world.links[1].answer().markers[0]
     assert (marker.transaction_result, marker.producer_epoch) == (False, producer[1] + 1)
     world.time.advance()
-    assert world.transaction().values.state is State.COMPLETE_ABORT
+    assert world.transaction().values.state is TransactionState.COMPLETE_ABORT
     assert world.end(producer, commit=True, version=4) == ErrorCode.PRODUCER_FENCED
 
 
@@ -401,7 +403,7 @@ def test_late_step_ends_with_the_leadership(world: World) -> None:
     world.coordinator.on_resign(0)
     world.logs.commit()
     world.elect(epoch=4)
-    assert world.transaction().values.state is State.ONGOING
+    assert world.transaction().values.state is TransactionState.ONGOING
     assert world.transaction().pending is None
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kraft_node.broker.coordinators.transaction.markers import WRITTEN_AT_ONCE
 from kraft_node.broker.coordinators.transaction.seams import NO_LEADER, Marker
-from kraft_node.broker.coordinators.transaction.states import State
+from kraft_node.broker.coordinators.transaction.states import TransactionState
 from kraft_protocol.errors import ErrorCode
 from tests.unit.coordinators.transaction.world import OWN_NODE, Link, World
 
@@ -31,7 +31,7 @@ def ending(world: World, *partitions: tuple[str, int], name: str = "t") -> tuple
 
 def is_complete(world: World, name: str = "t") -> bool:
     world.time.advance()
-    return world.transaction(name).values.state is State.COMPLETE_COMMIT
+    return world.transaction(name).values.state is TransactionState.COMPLETE_COMMIT
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_markers_of_own_partitions_complete_the_transaction_before_the_next_requ
     assert world.end(producer, commit=True, version=4) == ErrorCode.NONE
     assert {(topic, index) for topic, index, _ in world.written_here} == {A, B}
     assert {marker for _, _, marker in world.written_here} == {Marker(*producer, 3, True, 0)}
-    assert world.transaction().values.state is State.COMPLETE_COMMIT
+    assert world.transaction().values.state is TransactionState.COMPLETE_COMMIT
     assert world.add(producer, A) == {A: ErrorCode.NONE}
     assert not world.coordinator.sender._endings
 

@@ -7,15 +7,19 @@ import random
 import pytest
 
 from kraft_node.broker.coordinators.transaction.records import decode_record, encode_name, encode_values
-from kraft_node.broker.coordinators.transaction.states import State, Values
+from kraft_node.broker.coordinators.transaction.states import TransactionState, Values
 from tests.peer import run_java
 
-STORED = [state for state in State if state not in (State.DEAD, State.PREPARE_EPOCH_FENCE)]
+STORED = [
+    state for state in TransactionState if state not in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE)
+]
 
 
 def drawn(rng: random.Random, version: int) -> Values:
     state = rng.choice(STORED)
-    partitions = frozenset() if state is State.EMPTY else frozenset({("topic", rng.randrange(9))} - {("topic", 0)})
+    partitions = (
+        frozenset() if state is TransactionState.EMPTY else frozenset({("topic", rng.randrange(9))} - {("topic", 0)})
+    )
     return Values(
         rng.getrandbits(60),
         rng.randrange(2**15),

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from kraft_node.broker.coordinators.transaction import rules
-from kraft_node.broker.coordinators.transaction.rules import NEEDS_ID, Producer, Settled
+from kraft_node.broker.coordinators.transaction.rules import NEEDS_ID, ProducerEpoch, Settled
 from kraft_node.broker.coordinators.transaction.states import (
     EPOCH_MAX,
     LABELS,
     NO_EPOCH,
     NO_PRODUCER_ID,
     PREDECESSORS,
-    State,
     Transaction,
+    TransactionState,
     Values,
 )
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -26,10 +26,15 @@ ID, OLD_ID, FRESH_ID = 40, 39, 41
 EPOCH = 7
 EXHAUSTED = EPOCH_MAX - 1
 A, B = ("a", 0), ("b", 1)
-CURRENT_PRODUCER = Producer(ID, EPOCH)
+CURRENT_PRODUCER = ProducerEpoch(ID, EPOCH)
 
-EMPTY, ONGOING, DEAD = State.EMPTY, State.ONGOING, State.DEAD
-PC, PA, CC, CA = State.PREPARE_COMMIT, State.PREPARE_ABORT, State.COMPLETE_COMMIT, State.COMPLETE_ABORT
+EMPTY, ONGOING, DEAD = TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.DEAD
+PC, PA, CC, CA = (
+    TransactionState.PREPARE_COMMIT,
+    TransactionState.PREPARE_ABORT,
+    TransactionState.COMPLETE_COMMIT,
+    TransactionState.COMPLETE_ABORT,
+)
 STORED = (EMPTY, ONGOING, PC, PA, CC, CA)
 
 CONC = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -38,7 +43,7 @@ IPM = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 ITS = ErrorCode.INVALID_TXN_STATE
 
 
-def transaction(state: State, *, pending: State | None = None, **changes: Any) -> Transaction:
+def transaction(state: TransactionState, *, pending: TransactionState | None = None, **changes: Any) -> Transaction:
     partitions = frozenset((A,)) if state in (ONGOING, PC, PA) else frozenset()
     values = Values(ID, EPOCH, 60_000, state, partitions, start_ms=-1 if state is EMPTY else 5, update_ms=6)
     made = Transaction("t", values._replace(previous_producer_id=ID)._replace(**changes))
@@ -58,7 +63,7 @@ def code(function: Any, *args: Any, **named: Any) -> Any:
 
 
 def test_the_numbers_and_names_of_states_are_kafkas() -> None:
-    assert [LABELS[State(number)] for number in range(8)] == [
+    assert [LABELS[TransactionState(number)] for number in range(8)] == [
         "Empty",
         "Ongoing",
         "PrepareCommit",
@@ -70,8 +75,8 @@ def test_the_numbers_and_names_of_states_are_kafkas() -> None:
     ]
 
 
-@pytest.mark.parametrize(("before", "after"), list(itertools.product(STORED, State)))
-def test_a_step_is_begun_only_from_a_predecessor(before: State, after: State) -> None:
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(STORED, TransactionState)))
+def test_a_step_is_begun_only_from_a_predecessor(before: TransactionState, after: TransactionState) -> None:
     one = transaction(before)
     target = one.values._replace(state=after)
     if before in PREDECESSORS[after]:
@@ -96,7 +101,7 @@ def test_a_second_write_cannot_begin_before_the_first_has_ended() -> None:
 # -- InitProducerId
 
 
-def initialize(one: Transaction, expected: Producer | None = None, *, version: int = 2, **named: Any) -> Any:
+def initialize(one: Transaction, expected: ProducerEpoch | None = None, *, version: int = 2, **named: Any) -> Any:
     return code(rules.initialize, one, 9_000, expected, now_ms=NOW, version=version, **named)
 
 
@@ -104,11 +109,11 @@ def test_a_new_transactional_id_begins_with_epoch_0() -> None:
     one = Transaction("t", rules.created(ID, 9_000, NOW - 1))
     step = initialize(one)
     assert step == Values(ID, 0, 9_000, EMPTY, update_ms=NOW, previous_producer_id=ID)
-    assert initialize(one, Producer(3, 4)) == step  # of a producer whose id was forgotten
+    assert initialize(one, ProducerEpoch(3, 4)) == step  # of a producer whose id was forgotten
 
 
 @pytest.mark.parametrize("state", [EMPTY, CC, CA])
-def test_init_bumps_the_epoch_of_a_resting_id(state: State) -> None:
+def test_init_bumps_the_epoch_of_a_resting_id(state: TransactionState) -> None:
     step = initialize(transaction(state, last_epoch=3))
     assert step == Values(ID, EPOCH + 1, 9_000, EMPTY, update_ms=NOW, previous_producer_id=ID)
 
@@ -117,47 +122,47 @@ def test_init_bumps_the_epoch_of_a_resting_id(state: State) -> None:
 @pytest.mark.parametrize(
     ("expected", "found"),
     [
-        (Producer(ID, EPOCH), (EPOCH + 1, EPOCH)),
-        (Producer(ID, EPOCH - 1), (EPOCH, EPOCH - 1)),
-        (Producer(ID, EPOCH - 2), PF),
-        (Producer(ID, EPOCH + 1), PF),
-        (Producer(OLD_ID, EPOCH), PF),
-        (Producer(OLD_ID, EXHAUSTED), PF),
+        (ProducerEpoch(ID, EPOCH), (EPOCH + 1, EPOCH)),
+        (ProducerEpoch(ID, EPOCH - 1), (EPOCH, EPOCH - 1)),
+        (ProducerEpoch(ID, EPOCH - 2), PF),
+        (ProducerEpoch(ID, EPOCH + 1), PF),
+        (ProducerEpoch(OLD_ID, EPOCH), PF),
+        (ProducerEpoch(OLD_ID, EXHAUSTED), PF),
     ],
 )
-def test_init_of_a_producer_that_goes_on(state: State, expected: Producer, found: Any) -> None:
+def test_init_of_a_producer_that_goes_on(state: TransactionState, expected: ProducerEpoch, found: Any) -> None:
     step = initialize(transaction(state, last_epoch=EPOCH - 1), expected)
     assert (step if step is PF else (step.epoch, step.last_epoch)) == found
 
 
 def test_a_repeated_init_after_a_change_of_ids_gets_the_same_answer() -> None:
     one = transaction(EMPTY, previous_producer_id=OLD_ID, epoch=0, last_epoch=EXHAUSTED)
-    step = initialize(one, Producer(OLD_ID, EXHAUSTED))
+    step = initialize(one, ProducerEpoch(OLD_ID, EXHAUSTED))
     assert (step.producer_id, step.epoch, step.last_epoch) == (ID, 0, EXHAUSTED)
 
 
 @pytest.mark.parametrize("state", [EMPTY, CC, CA])
 @pytest.mark.parametrize("epoch", [EXHAUSTED, EPOCH_MAX])
-def test_init_replaces_an_exhausted_producer_id(state: State, epoch: int) -> None:
+def test_init_replaces_an_exhausted_producer_id(state: TransactionState, epoch: int) -> None:
     one = transaction(state, epoch=epoch)
     assert initialize(one) is NEEDS_ID
     step = initialize(one, fresh_id=FRESH_ID)
     assert (step.producer_id, step.epoch, step.last_epoch, step.previous_producer_id) == (FRESH_ID, 0, NO_EPOCH, ID)
-    step = initialize(one, Producer(ID, epoch), fresh_id=FRESH_ID)
+    step = initialize(one, ProducerEpoch(ID, epoch), fresh_id=FRESH_ID)
     assert (step.producer_id, step.epoch, step.last_epoch) == (FRESH_ID, 0, epoch)
 
 
 @pytest.mark.parametrize("state", STORED)
 @pytest.mark.parametrize("pending", [EMPTY, ONGOING, PC, PA, CC, CA, DEAD])
-def test_init_during_a_write_gets_concurrent_transactions(state: State, pending: State) -> None:
-    assert initialize(transaction(state, pending=pending), Producer(OLD_ID, 1)) is CONC
+def test_init_during_a_write_gets_concurrent_transactions(state: TransactionState, pending: TransactionState) -> None:
+    assert initialize(transaction(state, pending=pending), ProducerEpoch(OLD_ID, 1)) is CONC
 
 
 @pytest.mark.parametrize("state", [PC, PA])
-def test_init_during_the_end_of_a_transaction(state: State) -> None:
+def test_init_during_the_end_of_a_transaction(state: TransactionState) -> None:
     assert initialize(transaction(state)) is CONC
-    assert initialize(transaction(state), Producer(ID, 1)) is CONC
-    assert initialize(transaction(state), Producer(OLD_ID, EPOCH)) is PF
+    assert initialize(transaction(state), ProducerEpoch(ID, 1)) is CONC
+    assert initialize(transaction(state), ProducerEpoch(OLD_ID, EPOCH)) is PF
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -210,13 +215,15 @@ def test_a_fence_of_the_last_epoch_takes_a_new_producer_id() -> None:
 # -- AddPartitionsToTxn
 
 
-def add(one: Transaction, producer: Producer = CURRENT_PRODUCER, *, partitions: Any = (B,), version: int = 2) -> Any:
+def add(
+    one: Transaction, producer: ProducerEpoch = CURRENT_PRODUCER, *, partitions: Any = (B,), version: int = 2
+) -> Any:
     return code(rules.add_partitions, one, producer, frozenset(partitions), client_version=version, now_ms=NOW)
 
 
 @pytest.mark.parametrize("state", [EMPTY, CC, CA])
 @pytest.mark.parametrize("version", [0, 2])
-def test_adding_begins_a_transaction(state: State, version: int) -> None:
+def test_adding_begins_a_transaction(state: TransactionState, version: int) -> None:
     step = add(transaction(state), version=version)
     assert (step.state, step.partitions, step.start_ms, step.client_version) == (ONGOING, {B}, NOW, version)
     assert (step.producer_id, step.epoch, step.timeout_ms) == (ID, EPOCH, 60_000)
@@ -233,30 +240,30 @@ def test_adding_present_partitions_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize("state", STORED)
-def test_adding_is_refused(state: State) -> None:
-    assert add(transaction(state, pending=CC), Producer(OLD_ID, 1)) is CONC
-    assert add(transaction(state), Producer(OLD_ID, EPOCH)) is IPM
-    assert add(transaction(state), Producer(ID, EPOCH - 1)) is PF
-    assert add(transaction(state), Producer(ID, EPOCH + 1)) is PF
+def test_adding_is_refused(state: TransactionState) -> None:
+    assert add(transaction(state, pending=CC), ProducerEpoch(OLD_ID, 1)) is CONC
+    assert add(transaction(state), ProducerEpoch(OLD_ID, EPOCH)) is IPM
+    assert add(transaction(state), ProducerEpoch(ID, EPOCH - 1)) is PF
+    assert add(transaction(state), ProducerEpoch(ID, EPOCH + 1)) is PF
     if state in (PC, PA):
         assert add(transaction(state)) is CONC
 
 
 def test_verification_names_the_missing_partitions() -> None:
-    def missing(one: Transaction, producer: Producer = CURRENT_PRODUCER) -> Any:
+    def missing(one: Transaction, producer: ProducerEpoch = CURRENT_PRODUCER) -> Any:
         return code(rules.missing_partitions, one, producer, frozenset((A, B)))
 
     assert missing(transaction(ONGOING, pending=ONGOING)) == {B}
     assert missing(transaction(EMPTY)) == {A, B}
     assert missing(transaction(PC, pending=CC)) is CONC
-    assert missing(transaction(ONGOING), Producer(OLD_ID, EPOCH)) is IPM
-    assert missing(transaction(ONGOING), Producer(ID, EPOCH + 1)) is PF
+    assert missing(transaction(ONGOING), ProducerEpoch(OLD_ID, EPOCH)) is IPM
+    assert missing(transaction(ONGOING), ProducerEpoch(ID, EPOCH + 1)) is PF
 
 
 # -- EndTxn
 
 
-def end(one: Transaction, *, commit: bool, producer: Producer = CURRENT_PRODUCER) -> Any:
+def end(one: Transaction, *, commit: bool, producer: ProducerEpoch = CURRENT_PRODUCER) -> Any:
     return code(rules.end, one, producer, commit=commit, now_ms=NOW)
 
 
@@ -277,7 +284,7 @@ def end(one: Transaction, *, commit: bool, producer: Producer = CURRENT_PRODUCER
         (CA, False, Settled(NO_PRODUCER_ID, NO_EPOCH)),
     ],
 )
-def test_end_of_a_client_that_keeps_its_epoch(state: State, commit: bool, found: Any) -> None:
+def test_end_of_a_client_that_keeps_its_epoch(state: TransactionState, commit: bool, found: Any) -> None:
     step = end(transaction(state), commit=commit)
     assert (step.state if isinstance(step, Values) else step) == found
     if isinstance(step, Values):
@@ -285,14 +292,14 @@ def test_end_of_a_client_that_keeps_its_epoch(state: State, commit: bool, found:
         assert (
             rules.completed(step, NOW + 1)._replace(update_ms=NOW, state=step.state, partitions=step.partitions) == step
         )
-    assert end(transaction(state), commit=commit, producer=Producer(OLD_ID, EPOCH)) is IPM
-    assert end(transaction(state), commit=commit, producer=Producer(ID, EPOCH - 1)) is PF
-    assert end(transaction(state), commit=commit, producer=Producer(ID, EPOCH + 1)) is PF
+    assert end(transaction(state), commit=commit, producer=ProducerEpoch(OLD_ID, EPOCH)) is IPM
+    assert end(transaction(state), commit=commit, producer=ProducerEpoch(ID, EPOCH - 1)) is PF
+    assert end(transaction(state), commit=commit, producer=ProducerEpoch(ID, EPOCH + 1)) is PF
     assert end(transaction(state, pending=CC), commit=commit) is CONC
 
 
 def end_with_bump(one: Transaction, *, commit: bool, epoch: int, producer_id: int = ID, **named: Any) -> Any:
-    return code(rules.end_with_bump, one, Producer(producer_id, epoch), commit=commit, now_ms=NOW, **named)
+    return code(rules.end_with_bump, one, ProducerEpoch(producer_id, epoch), commit=commit, now_ms=NOW, **named)
 
 
 RETRY, CURRENT, NEWER = EPOCH - 1, EPOCH, EPOCH + 1
@@ -329,7 +336,7 @@ SAME = Settled(ID, EPOCH)
     ],
 )
 def test_ending_a_transaction_bumps_the_epoch_of_newer_clients(
-    state: State, commit: bool, epoch: int, found: Any
+    state: TransactionState, commit: bool, epoch: int, found: Any
 ) -> None:
     step = end_with_bump(transaction(state, client_version=2), commit=commit, epoch=epoch)
     assert (step.state if isinstance(step, Values) else step) == found
@@ -338,7 +345,7 @@ def test_ending_a_transaction_bumps_the_epoch_of_newer_clients(
     if isinstance(step, Values):
         assert (step.epoch, step.last_epoch, step.client_version) == (EPOCH + 1, EPOCH, 2)
         assert step.start_ms == (5 if state is ONGOING else NOW)
-        assert rules.answered(step) == Producer(ID, EPOCH + 1)
+        assert rules.answered(step) == ProducerEpoch(ID, EPOCH + 1)
         busy = transaction(state, pending=CC, client_version=2)
         assert end_with_bump(busy, commit=commit, epoch=epoch) is CONC
 
@@ -347,7 +354,7 @@ def test_ending_a_transaction_bumps_the_epoch_of_newer_clients(
 @pytest.mark.parametrize("state", [CC, CA])
 @pytest.mark.parametrize("client_version", [0, 1])
 def test_a_zombie_does_not_get_the_epoch_of_a_successor_that_keeps_its_epoch(
-    state: State, commit: bool, client_version: int
+    state: TransactionState, commit: bool, client_version: int
 ) -> None:
     """The successor's InitProducerId bumped the epoch, and the end of its transaction did not."""
     one = transaction(state, client_version=client_version)
@@ -361,7 +368,7 @@ def test_an_end_at_the_last_epoch_changes_the_producer_id() -> None:
     assert end_with_bump(one, commit=True, epoch=EXHAUSTED) is NEEDS_ID
     step = end_with_bump(one, commit=True, epoch=EXHAUSTED, fresh_id=FRESH_ID)
     assert (step.producer_id, step.epoch, step.next_producer_id) == (ID, EPOCH_MAX, FRESH_ID)
-    assert rules.answered(step) == Producer(FRESH_ID, 0)
+    assert rules.answered(step) == ProducerEpoch(FRESH_ID, 0)
     one.begin(step)
     one.commit(step)
     assert end_with_bump(one, commit=True, epoch=EXHAUSTED) is CONC
@@ -374,7 +381,7 @@ def test_an_end_at_the_last_epoch_changes_the_producer_id() -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [(PC, CC), (PA, CA)])
-def test_a_complete_transaction_has_no_partitions(before: State, after: State) -> None:
+def test_a_complete_transaction_has_no_partitions(before: TransactionState, after: TransactionState) -> None:
     done = rules.completed(transaction(before, client_version=2).values, NOW)
     assert (done.state, done.partitions, done.update_ms, done.start_ms, done.epoch) == (
         after,

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from kraft_node.base.request import TokenPrincipal
-from kraft_node.security.sasl.exchange import Identity, InvalidCredentials, PlainUsers, Refused
+from kraft_node.security.sasl.exchange import InvalidCredentials, PlainUsers, SaslIdentity, SaslRefused
 from kraft_node.server.connections.authentication import ListenerSecurity
-from kraft_node.server.sasl.login import ListenerSasl, SaslLogin
+from kraft_node.server.sasl.login import ListenerSasl, SaslServerLogin
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.sasl.client import PlainCredentials
-from kraft_protocol.sasl.login import SaslLogin as ClientLogin
+from kraft_protocol.sasl.login import SaslServerLogin as ClientLogin
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.frames import decode_response
 from kraft_protocol.wire.messages import (
@@ -49,7 +49,7 @@ class OneStep:
 
 class OneStepExchange:
     def __init__(self) -> None:
-        self.identity: Identity | None = None
+        self.identity: SaslIdentity | None = None
         self.is_slow = True
 
     def respond(self, token: bytes) -> bytes | None:
@@ -59,8 +59,8 @@ class OneStepExchange:
         if name == "invalid":
             raise InvalidCredentials("for the log only")
         if name == "refused":
-            raise Refused("for the client, too")
-        self.identity = Identity(f"User:{name}", int(expiry) if expiry else None, is_token=name == "token")
+            raise SaslRefused("for the client, too")
+        self.identity = SaslIdentity(f"User:{name}", int(expiry) if expiry else None, is_token=name == "token")
         return None
 
 
@@ -86,7 +86,7 @@ class SaslWorld(World):
         env: Any = self.env
         object.__setattr__(env, "background", self)
         self.listener.security = ListenerSecurity(
-            "SASL_PLAINTEXT", authentication=lambda connection: SaslLogin(self.sasl, connection)
+            "SASL_PLAINTEXT", authentication=lambda connection: SaslServerLogin(self.sasl, connection)
         )
 
     def submit(self, lane: str, work: Any, done: Any) -> None:

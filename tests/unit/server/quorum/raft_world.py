@@ -8,7 +8,7 @@ from typing import Any
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.storage import SnapshotFile
-from kraft_node.server.faults import Faults
+from kraft_node.server.faults import FaultHandler
 from kraft_node.server.quorum.driver import RaftDriver
 from kraft_protocol.ids import Uuid
 from kraft_protocol.records.batch import check_crc, iter_headers
@@ -200,7 +200,7 @@ class Node:
         driver.on_commit.append(lambda offset: self.told.append(("commit", offset)))
         driver.on_leader.append(lambda epoch: self.told.append(("leader", epoch)))
         driver.on_lost_leadership.append(lambda epoch: self.told.append(("lost", epoch)))
-        driver.faults = Faults(lambda reason: self.told.append(("fatal", reason)))
+        driver.faults = FaultHandler(lambda reason: self.told.append(("fatal", reason)))
 
     def start(self) -> Node:
         self.driver.start()

@@ -10,7 +10,7 @@ from kraft_node.controller.partitions.leaders import Leaders
 from kraft_node.raft import events
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.raft.ready import Ready
-from kraft_node.server.faults import Faults
+from kraft_node.server.faults import FaultHandler
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire import stored
 from tests.unit.controller.on_raft import RaftedController
@@ -135,7 +135,7 @@ def test_a_damaged_fetched_snapshot_ends_the_node_and_is_fetched_again() -> None
     observer.make()
     assert observer.driver is not None
     reasons: list[str] = []
-    observer.driver.faults = Faults(reasons.append)
+    observer.driver.faults = FaultHandler(reasons.append)
     observer.driver.start()
     quorum.world.run(5_000)
     (why,) = reasons
@@ -189,7 +189,7 @@ def test_a_controller_that_cannot_start_ends_the_node_with_the_reason() -> None:
 
 def test_only_the_first_fault_ends_the_node() -> None:
     reasons: list[str] = []
-    faults = Faults(reasons.append)
+    faults = FaultHandler(reasons.append)
     faults.fatal("here", OSError(5, "gone"))
     faults.fatal("there", LookupError("later"))
     assert reasons == ["here: [Errno 5] gone"]

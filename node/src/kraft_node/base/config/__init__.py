@@ -28,7 +28,7 @@ from collections.abc import Mapping
 
 from kraft_node.base.config.definitions import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigDef, ConfigKey
 from kraft_node.base.config.errors import ConfigError
-from kraft_node.base.config.listeners import Endpoint, Voter
+from kraft_node.base.config.listeners import ConfiguredListener, ConfiguredVoter
 from kraft_node.base.config.node import NodeConfig
 from kraft_node.base.config.properties import format_properties, parse_properties
 from kraft_node.base.config.topic import TopicConfig, TopicConfigs, check_topic_overrides, check_topic_value
@@ -44,12 +44,12 @@ __all__ = [
     "ConfigError",
     "ConfigKey",
     "ConfigView",
-    "Endpoint",
+    "ConfiguredListener",
+    "ConfiguredVoter",
     "NodeConfig",
     "Password",
     "TopicConfig",
     "TopicConfigs",
-    "Voter",
     "check_topic_overrides",
     "check_topic_value",
     "format_properties",

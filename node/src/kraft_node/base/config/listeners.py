@@ -19,7 +19,7 @@ _HOST_PORT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*
 _IPV4: Final = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])(?:\.(?!$)|$)){4}")
 
 
-class Endpoint:
+class ConfiguredListener:
     """A listener: its name, security protocol and address. `host` is "" if the file omits it."""
 
     __slots__ = ("host", "name", "port", "security_protocol")
@@ -39,20 +39,20 @@ class Endpoint:
         return (self.name, self.security_protocol, self.host, self.port)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Endpoint) and other._key() == self._key()
+        return isinstance(other, ConfiguredListener) and other._key() == self._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        return f"Endpoint({self})"
+        return f"ConfiguredListener({self})"
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.name}://{host}:{self.port}"
 
 
-class Voter:
+class ConfiguredVoter:
     """An entry of `controller.quorum.voters`."""
 
     __slots__ = ("host", "node_id", "port")
@@ -63,13 +63,13 @@ class Voter:
         self.port = port
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Voter) and str(other) == str(self)
+        return isinstance(other, ConfiguredVoter) and str(other) == str(self)
 
     def __hash__(self) -> int:
         return hash(str(self))
 
     def __repr__(self) -> str:
-        return f"Voter({self})"
+        return f"ConfiguredVoter({self})"
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -82,10 +82,10 @@ def parse_host_port(text: str) -> tuple[str, int] | None:
     return (match[1], int(match[2])) if match and int(match[2]) < 1 << 31 else None
 
 
-def parse_voters(entries: Iterable[str]) -> list[Voter]:
+def parse_voters(entries: Iterable[str]) -> list[ConfiguredVoter]:
     """Parse entries like `1@host:9093` and `2@[::1]:9093`; sort by id. Raises ConfigError for an invalid entry."""
     key = "controller.quorum.voters"
-    voters: dict[int, Voter] = {}
+    voters: dict[int, ConfiguredVoter] = {}
     for entry in entries:
         id_text, at, address = entry.partition("@")
         if not at or not address or "@" in address:
@@ -103,7 +103,7 @@ def parse_voters(entries: Iterable[str]) -> list[Voter]:
                 "`{id}@{host}:{port}`.",
                 key,
             )
-        voters[int(id_text)] = Voter(int(id_text), *host_port)
+        voters[int(id_text)] = ConfiguredVoter(int(id_text), *host_port)
     return [voters[node_id] for node_id in sorted(voters)]
 
 
@@ -171,14 +171,14 @@ def listener_name(listener: str) -> str:
 
 def parse_endpoints(
     key: str, listeners: list[str], protocols: Mapping[str, str], *, distinct_ports: bool
-) -> list[Endpoint]:
+) -> list[ConfiguredListener]:
     """Parse `listeners` or `advertised.listeners`.
 
     Raises ConfigError if an entry is not `NAME://host:port`, has no security protocol or repeats a name. With
     `distinct_ports`, two listeners may share a port only if one has an IPv4 address and the other an IPv6 address.
     """
     shown = ",".join(listeners)
-    endpoints: list[Endpoint] = []
+    endpoints: list[ConfiguredListener] = []
     for listener in listeners:
         match = _LISTENER.fullmatch(listener)
         if not match or not -(1 << 31) <= int(match[3]) < 1 << 31:
@@ -189,7 +189,7 @@ def parse_endpoints(
                 f"Error creating broker listeners from '{shown}': No security protocol defined for listener {name}",
                 key,
             )
-        endpoints.append(Endpoint(name, protocols[name], match[2], int(match[3])))
+        endpoints.append(ConfiguredListener(name, protocols[name], match[2], int(match[3])))
     if len({endpoint.name for endpoint in endpoints}) != len(endpoints):
         raise ConfigError(f"Each listener must have a different name, {key}: {shown}", key)
     if distinct_ports:
@@ -197,8 +197,8 @@ def parse_endpoints(
     return endpoints
 
 
-def _check_ports(key: str, shown: str, endpoints: list[Endpoint]) -> None:
-    by_port: dict[int, list[Endpoint]] = {}
+def _check_ports(key: str, shown: str, endpoints: list[ConfiguredListener]) -> None:
+    by_port: dict[int, list[ConfiguredListener]] = {}
     for endpoint in endpoints:
         if endpoint.port != 0:
             by_port.setdefault(endpoint.port, []).append(endpoint)

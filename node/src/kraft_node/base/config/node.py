@@ -13,8 +13,8 @@ from kraft_node.base.config.definitions import BROKER
 from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.config.listeners import (
     NON_ROUTABLE,
-    Endpoint,
-    Voter,
+    ConfiguredListener,
+    ConfiguredVoter,
     parse_bootstrap_servers,
     parse_endpoints,
     parse_protocol_map,
@@ -151,29 +151,29 @@ class NodeConfig(ConfigView):
         )
 
     @cached_property
-    def listeners(self) -> list[Endpoint]:
+    def listeners(self) -> list[ConfiguredListener]:
         """Endpoints to listen on."""
         return parse_endpoints("listeners", self.list("listeners"), self.security_protocols, distinct_ports=True)
 
     @cached_property
-    def controller_listeners(self) -> list[Endpoint]:
+    def controller_listeners(self) -> list[ConfiguredListener]:
         """Listeners for requests to the controller."""
         return [endpoint for endpoint in self.listeners if endpoint.name in self.controller_listener_names]
 
     @cached_property
-    def broker_listeners(self) -> list[Endpoint]:
+    def broker_listeners(self) -> list[ConfiguredListener]:
         """Listeners for clients and brokers."""
         return [endpoint for endpoint in self.listeners if endpoint.name not in self.controller_listener_names]
 
     @cached_property
-    def _advertised(self) -> list[Endpoint] | None:
+    def _advertised(self) -> list[ConfiguredListener] | None:
         texts = self.value("advertised.listeners")
         if not isinstance(texts, list):
             return None
         return parse_endpoints("advertised.listeners", texts, self.security_protocols, distinct_ports=False)
 
     @cached_property
-    def advertised_broker_listeners(self) -> list[Endpoint]:
+    def advertised_broker_listeners(self) -> list[ConfiguredListener]:
         """Endpoints that a broker registers: `advertised.listeners`, else `listeners`, without controller listeners.
 
         A host of "" means the name of this machine.
@@ -182,7 +182,7 @@ class NodeConfig(ConfigView):
         return [endpoint for endpoint in endpoints if endpoint.name not in self.controller_listener_names]
 
     @cached_property
-    def advertised_controller_listeners(self) -> list[Endpoint]:
+    def advertised_controller_listeners(self) -> list[ConfiguredListener]:
         """Endpoints that a controller registers, in the order of `controller.listener.names`.
 
         If the first listener has no routable host, it gets this node's address from `controller.quorum.voters`, if
@@ -196,7 +196,7 @@ class NodeConfig(ConfigView):
                 if name == names[0]:
                     own = next((voter for voter in self.voters if voter.node_id == self.node_id), None)
                     host, port = (own.host, own.port) if own else (host, port)
-                endpoints[name] = Endpoint(name, endpoint.security_protocol, host, port)
+                endpoints[name] = ConfiguredListener(name, endpoint.security_protocol, host, port)
         endpoints.update({endpoint.name: endpoint for endpoint in self._advertised or () if endpoint.name in names})
         return [endpoints[name.upper()] for name in names if name.upper() in endpoints]
 
@@ -227,7 +227,7 @@ class NodeConfig(ConfigView):
     # The quorum
 
     @cached_property
-    def voters(self) -> list[Voter]:
+    def voters(self) -> list[ConfiguredVoter]:
         """The static quorum, `controller.quorum.voters`; empty if the quorum is dynamic."""
         return parse_voters(self.list("controller.quorum.voters"))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.broker.coordinators.group.seams import Endpoint
+from kraft_node.broker.coordinators.group.seams import ClientEndpoint
 from kraft_node.broker.coordinators.runtime.machine import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -193,7 +193,7 @@ class ImageView:
         """The offset of the image; -1 before the first record."""
         return self._image.offset
 
-    def leader_endpoint(self, name: str, partition: int, listener: str) -> Endpoint | None:
+    def leader_endpoint(self, name: str, partition: int, listener: str) -> ClientEndpoint | None:
         """The leader's address on a listener; None without a leader, or if the broker is not active or lacks the
         listener.
         """
@@ -204,7 +204,7 @@ class ImageView:
         if broker is None or not broker.active:
             return None
         endpoint = broker.endpoint(listener)
-        return None if endpoint is None else Endpoint(broker.id, endpoint.host, endpoint.port)
+        return None if endpoint is None else ClientEndpoint(broker.id, endpoint.host, endpoint.port)
 
     def marker_leader(self, name: str, partition: int) -> int:
         """NO_LEADER also if the leader is fenced or shutting down; NO_PARTITION if the image lacks it."""

@@ -18,7 +18,7 @@ from kraft_node.base.turns import Turns
 from kraft_node.broker.handlers.long_checks import LongChecks
 from kraft_node.broker.leader_hints import hint_at_leaders
 from kraft_node.broker.metadata_cache import is_internal
-from kraft_node.broker.producing.batches import Refused, single_batch
+from kraft_node.broker.producing.batches import BatchRefused, single_batch
 from kraft_node.broker.producing.opening import (
     ADDING_VERSION,
     LateAppend,
@@ -356,7 +356,7 @@ class ProduceHandler:
 
     def _failed(self, key: TopicKey, index: int, error: KafkaError) -> Any:
         row = _row(index, error.code)
-        if isinstance(error, Refused):
+        if isinstance(error, BatchRefused):
             row.error_message = error.words
         elif error.code not in _SILENT:
             partition = self.replicas.peek((key, index))

@@ -19,7 +19,7 @@ CODEC_MASK: Final = 7
 ZSTD: Final = 4
 
 
-class Refused(KafkaError):  # noqa: N818 - an answer, not a fault
+class BatchRefused(KafkaError):  # noqa: N818 - an answer, not a fault
     """Refused before the log is involved; `words` go into the response."""
 
     def __init__(self, code: ErrorCode, message: str, words: str | None = None) -> None:
@@ -37,10 +37,10 @@ def single_batch(records: Any, version: int, *, is_transactional: bool) -> Any:
         records = _only_batch(records, size, version)
         size = len(records)
     if size <= ATTRIBUTES_OFFSET + 1:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are less than a record batch")
+        raise BatchRefused(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are less than a record batch")
     attributes = records[ATTRIBUTES_OFFSET] << 8 | records[ATTRIBUTES_OFFSET + 1]
     if attributes & CODEC_MASK == ZSTD and version < ZSTD_VERSION:
-        raise Refused(
+        raise BatchRefused(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {version} are not allowed to use ZStandard compression",
         )
@@ -49,7 +49,7 @@ def single_batch(records: Any, version: int, *, is_transactional: bool) -> Any:
     if attributes & CONTROL_BIT:
         raise KafkaError(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
     if attributes & TRANSACTIONAL_BIT and not is_transactional:
-        raise Refused(
+        raise BatchRefused(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
         )
     return records
@@ -63,13 +63,13 @@ def _only_batch(records: Any, size: int, version: int) -> Any:
     end = _batch_end(records, 0, size)
     said = f"Produce requests with version {version}"
     if end < 0:
-        raise Refused(ErrorCode.INVALID_RECORD, f"{said} must have at least one record batch per partition")
+        raise BatchRefused(ErrorCode.INVALID_RECORD, f"{said} must have at least one record batch per partition")
     if _batch_end(records, end, size) >= 0:
-        raise Refused(
+        raise BatchRefused(
             ErrorCode.INVALID_RECORD, f"{said} are only allowed to contain exactly one record batch per partition"
         )
     if records[MAGIC_OFFSET] != 2:
-        raise Refused(
+        raise BatchRefused(
             ErrorCode.INVALID_RECORD, f"{said} are only allowed to contain record batches with magic version 2"
         )
     return records[:end]
@@ -82,14 +82,14 @@ def _batch_end(records: Any, start: int, size: int) -> int:
     length = int.from_bytes(records[start + 8 : start + 12], "big", signed=True)
     if length < LEGACY_OVERHEAD:
         why = f"Record size {length} is less than the minimum record overhead ({LEGACY_OVERHEAD})"
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, why, None if start else why)
+        raise BatchRefused(ErrorCode.CORRUPT_MESSAGE, why, None if start else why)
     if size - start <= MAGIC_OFFSET:
         return -1
     magic = records[start + MAGIC_OFFSET]
     if magic > 2:
         why = f"Invalid magic found in record: {magic - 256 if magic > 127 else magic}"
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, why, None if start else why)
+        raise BatchRefused(ErrorCode.CORRUPT_MESSAGE, why, None if start else why)
     if length > LENGTH_MAX:
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"a batch of {length} bytes")
+        raise BatchRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"a batch of {length} bytes")
     end = start + LOG_OVERHEAD + length
     return end if end <= size else -1

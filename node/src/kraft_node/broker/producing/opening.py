@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from kraft_node.broker.producing.batches import Refused
+from kraft_node.broker.producing.batches import BatchRefused
 from kraft_node.broker.transactions.verifier import Errors, PartitionName, Question
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import TRANSACTIONAL_BIT, read_header
@@ -87,18 +87,18 @@ def check_one_producer(topic_data: Sequence[Any]) -> None:
                 )
 
 
-def refusal(code: ErrorCode, version: int) -> Refused:
+def refusal(code: ErrorCode, version: int) -> BatchRefused:
     """The error of a batch for a partition that the coordinator has refused, for a Produce request of this version."""
     if code == ErrorCode.INVALID_TXN_STATE:
         words = "Partition was not added to the transaction"
-        return Refused(code, words, words)
+        return BatchRefused(code, words, words)
     if code in _RETRIABLE or (code == ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDING_VERSION):
         words = (
             "Unable to verify the partition has been added to the transaction. "
             f"Underlying error: {ErrorCode(code).name}"
         )
-        return Refused(ErrorCode.NOT_ENOUGH_REPLICAS, words, words)
-    return Refused(code, f"the transaction coordinator answered {ErrorCode(code).name}")
+        return BatchRefused(ErrorCode.NOT_ENOUGH_REPLICAS, words, words)
+    return BatchRefused(code, f"the transaction coordinator answered {ErrorCode(code).name}")
 
 
 class Opening:

@@ -16,7 +16,7 @@ from kraft_node.broker.replication.out_of_range import Reposition
 from kraft_node.broker.replication.throttle import PAUSE_MS, ReplicationQuota
 from kraft_node.broker.replication.truncation import before_first_fetch, cut, parting_offset
 from kraft_node.log.errors import CutLater
-from kraft_protocol.client.fetch_session import FetchSession
+from kraft_protocol.client.fetch_session import ClientFetchSession
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import FetchRequest
 
@@ -112,7 +112,7 @@ class Fetcher:
         self._changed: dict[PartitionKey, Followed] = {}
         """Partitions that the next request must name."""
         self._forgotten: set[PartitionKey] = set()
-        self._session: FetchSession[PartitionKey] = FetchSession()
+        self._session: ClientFetchSession[PartitionKey] = ClientFetchSession()
         self._under_way = False
         self._scheduled: Timer | None = None
         self._pause_ms = 0

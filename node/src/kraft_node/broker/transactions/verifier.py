@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kraft_node.base.calls import call_each
 from kraft_node.broker.coordinators.partitioning import partition_for
-from kraft_node.broker.coordinators.transaction.rules import Producer
+from kraft_node.broker.coordinators.transaction.rules import ProducerEpoch
 from kraft_node.broker.metadata_cache import TRANSACTION_STATE
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import AddPartitionsToTxnRequest
@@ -39,7 +39,7 @@ PartitionName: TypeAlias = tuple[str, int]
 Errors: TypeAlias = Mapping[PartitionName, ErrorCode]
 """The partitions to which the transaction must not write; empty if all is well."""
 Done: TypeAlias = Callable[[Errors], None]
-VerifyHere: TypeAlias = "Callable[[str, Producer, Sequence[PartitionName]], Mapping[PartitionName, ErrorCode]]"
+VerifyHere: TypeAlias = "Callable[[str, ProducerEpoch, Sequence[PartitionName]], Mapping[PartitionName, ErrorCode]]"
 
 
 class Question:
@@ -125,7 +125,7 @@ class Verifier:
             return
         if node_id == self._node_id and not question.adds:
             codes = self._verify_here(
-                question.transactional_id, Producer(question.producer_id, question.epoch), question.partitions
+                question.transactional_id, ProducerEpoch(question.producer_id, question.epoch), question.partitions
             )
             _answer(question, codes)
             return

@@ -17,7 +17,7 @@ class TakesTurns(Protocol):
         """Call `step` in a later turn, and again in later turns as long as it returns True."""
 
 
-class Writer(Protocol):
+class PlanWriter(Protocol):
     """The controller, for long plans."""
 
     epoch: int | None
@@ -38,7 +38,7 @@ class InTurns:
 
     __slots__ = ("_writer", "turns", "under_way")
 
-    def __init__(self, turns: TakesTurns, writer: Writer) -> None:
+    def __init__(self, turns: TakesTurns, writer: PlanWriter) -> None:
         self.turns = turns
         self._writer = writer
         self.under_way = 0

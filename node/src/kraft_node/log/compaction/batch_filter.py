@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kraft_node.log.compaction.cleaning import NewSegment
     from kraft_node.log.compaction.key_map import KeyMap
     from kraft_node.log.compaction.segment_reader import SegmentReader
-    from kraft_node.log.compaction.transactions import Transactions
+    from kraft_node.log.compaction.transactions import ScannedTransactions
     from kraft_node.log.config import LogConfig
     from kraft_protocol.buffers import Buffer
 
@@ -66,7 +66,7 @@ class BatchFilter:
     __slots__ = ("_end", "_first_dirty", "_horizon", "_keys", "_now_ms", "_txns", "last_records")
 
     def __init__(
-        self, keys: KeyMap, txns: Transactions, config: LogConfig, *, first_dirty: int, end: int, now_ms: int
+        self, keys: KeyMap, txns: ScannedTransactions, config: LogConfig, *, first_dirty: int, end: int, now_ms: int
     ) -> None:
         """`end`: the end of the part of the log that the pass compacts."""
         self._keys = keys

@@ -11,7 +11,7 @@ from kraft_node.log.compaction.batch_filter import BatchFilter, LastRecord
 from kraft_node.log.compaction.choice import first_uncleanable
 from kraft_node.log.compaction.key_map import KeyMap
 from kraft_node.log.compaction.segment_reader import SegmentReader
-from kraft_node.log.compaction.transactions import Transactions
+from kraft_node.log.compaction.transactions import ScannedTransactions
 from kraft_node.log.flushing import fsync_path
 from kraft_node.log.segments import txn_index
 from kraft_node.log.segments.scan import BadBatch
@@ -74,7 +74,7 @@ class Cleaning:
         self._end = 0
         """The end of the compactable part of the log."""
         self._aborted: list[AbortedTxn] = []
-        self._txns = Transactions(())
+        self._txns = ScannedTransactions(())
         self._filter = BatchFilter(self.keys, self._txns, log.config, first_dirty=0, end=0, now_ms=now_ms)
         self._changed = False
         """Whether the current group has changed."""
@@ -103,7 +103,7 @@ class Cleaning:
             return STOPPED
         if not (yield from self._read_keys([base for base in bases if self._segment_end(base) > self._first_dirty])):
             return STOPPED
-        self._txns = Transactions(self._aborted)
+        self._txns = ScannedTransactions(self._aborted)
         self._filter = BatchFilter(
             self.keys, self._txns, log.config, first_dirty=self._first_dirty, end=self._end, now_ms=self._now_ms
         )
@@ -167,7 +167,7 @@ class Cleaning:
     def _read_keys(self, bases: list[int]) -> Slices:
         """Read the keys of the dirty part until the map is full. Returns False if the log was changed meanwhile."""
         log = self._log
-        txns = Transactions(txn for txn in self._aborted if txn.last_offset >= self._first_dirty)
+        txns = ScannedTransactions(txn for txn in self._aborted if txn.last_offset >= self._first_dirty)
         for base in bases:
             if self.keys.is_full:
                 break
@@ -181,7 +181,7 @@ class Cleaning:
                 file.close()
         return (yield from self._in_slices(self.keys.sort(), bases))
 
-    def _note_keys(self, reader: SegmentReader, txns: Transactions, next_base: int) -> Walk:
+    def _note_keys(self, reader: SegmentReader, txns: ScannedTransactions, next_base: int) -> Walk:
         keys = self.keys
         while reader.read():
             while True:
@@ -202,7 +202,7 @@ class Cleaning:
             yield
         keys.end = next_base  # also if the last offsets of the segment are missing
 
-    def _note_batch(self, header: BatchHeader, batch: Buffer, txns: Transactions) -> None:
+    def _note_batch(self, header: BatchHeader, batch: Buffer, txns: ScannedTransactions) -> None:
         position, header.position = header.position, 0
         _check(batch, header, position)
         if header.attributes & CONTROL_BIT:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kraft_protocol.records.batch import BatchHeader
 
 
-class Transactions:
+class ScannedTransactions:
     """The transactions of a log, as one scan of its batches in ascending order finds them."""
 
     __slots__ = ("_aborted", "_ahead", "_committed", "needed")

@@ -42,7 +42,7 @@ class CompletedTxn(NamedTuple):
     is_aborted: bool
 
 
-class Producer:
+class ProducerEntry:
     """One producer id."""
 
     __slots__ = (
@@ -89,7 +89,7 @@ Awaited: TypeAlias = dict[int, tuple[int, int]]
 """By producer id: epoch and sequence of the first refused batch, which will be sent again."""
 
 NOTHING_AWAITED: Final[Awaited] = {}
-_NOBODY: Final[dict[int, Producer]] = {}
+_NOBODY: Final[dict[int, ProducerEntry]] = {}
 """Shared by all partitions without producers, and never written to: most partitions have no producers."""
 
 
@@ -116,21 +116,21 @@ class Producers:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def active(self) -> Iterator[Producer]:
+    def active(self) -> Iterator[ProducerEntry]:
         """All stored producers."""
         return iter(self._by_id.values())
 
-    def get(self, producer_id: int) -> Producer | None:
+    def get(self, producer_id: int) -> ProducerEntry | None:
         """The state of a producer; None if it has not written here or is forgotten."""
         return self._by_id.get(producer_id)
 
-    def load(self, producer: Producer) -> None:
+    def load(self, producer: ProducerEntry) -> None:
         """Take over a producer from a snapshot."""
         self._add(producer)
         if producer.current_txn_first_offset != NONE:
             self._begin(producer.current_txn_first_offset)
 
-    def _add(self, producer: Producer) -> Producer:
+    def _add(self, producer: ProducerEntry) -> ProducerEntry:
         if self._by_id is _NOBODY:
             self._by_id = {}
         self._by_id[producer.producer_id] = producer
@@ -181,7 +181,7 @@ class Producers:
         return self._check_closely(header, producer, guard, internal=internal)
 
     def _check_closely(
-        self, header: BatchHeader, producer: Producer | None, guard: Guard | None, *, internal: bool
+        self, header: BatchHeader, producer: ProducerEntry | None, guard: Guard | None, *, internal: bool
     ) -> BatchMetadata | None:
         epoch = header.producer_epoch
         if producer is not None and epoch == producer.producer_epoch and not internal:
@@ -212,7 +212,7 @@ class Producers:
                 f"the transaction of producer {header.producer_id} in {self.name} has ended while it was verified",
             )
 
-    def _check_sequence(self, header: BatchHeader, producer: Producer | None) -> None:
+    def _check_sequence(self, header: BatchHeader, producer: ProducerEntry | None) -> None:
         first = header.base_sequence
         guard = self._guards.get(header.producer_id)
         if guard is not None:
@@ -232,7 +232,7 @@ class Producers:
             if first != (latest + 1 if latest < SEQUENCE_MAX else 0):
                 raise self._out_of_order(header, latest)
 
-    def _too_old(self, producer_id: int, epoch: int, producer: Producer) -> KafkaError:
+    def _too_old(self, producer_id: int, epoch: int, producer: ProducerEntry) -> KafkaError:
         return KafkaError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
             f"Epoch of producer {producer_id} in {self.name} is {epoch}, which is smaller than the last "
@@ -250,7 +250,7 @@ class Producers:
         """Note that a data batch of a producer is in the log at `base_offset`."""
         producer = self._by_id.get(header.producer_id)
         if producer is None:
-            producer = self._add(Producer(header.producer_id))
+            producer = self._add(ProducerEntry(header.producer_id))
             self.awaited.pop(header.producer_id, None)
         if producer.producer_epoch != header.producer_epoch:
             producer.producer_epoch = header.producer_epoch
@@ -327,7 +327,7 @@ class Producers:
         """Note a marker at `offset`. Returns the transaction that it ended; None if none was open."""
         producer = self._by_id.get(header.producer_id)
         if producer is None:
-            producer = self._add(Producer(header.producer_id))
+            producer = self._add(ProducerEntry(header.producer_id))
         if producer.producer_epoch != header.producer_epoch:
             producer.producer_epoch = header.producer_epoch
             producer.batches.clear()

@@ -12,7 +12,7 @@ from typing import Final
 
 from fastcrc.crc32 import iscsi as crc32c
 
-from kraft_node.log.producers.producer_state import NONE, SEQUENCE_MAX, BatchMetadata, Producer, Producers
+from kraft_node.log.producers.producer_state import NONE, SEQUENCE_MAX, BatchMetadata, ProducerEntry, Producers
 from kraft_protocol.buffers import Buffer
 
 VERSION: Final = 1
@@ -43,7 +43,7 @@ def encode_snapshot(producers: Producers) -> bytes:
     return _HEAD.pack(VERSION, crc32c(bytes(body))) + bytes(body)
 
 
-def decode_snapshot(data: Buffer) -> list[Producer]:
+def decode_snapshot(data: Buffer) -> list[ProducerEntry]:
     """The producers in a snapshot file. Raises SnapshotError."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise SnapshotError(f"{len(data)} bytes are too few")
@@ -59,9 +59,9 @@ def decode_snapshot(data: Buffer) -> list[Producer]:
     return [_producer(fields) for fields in _ENTRY.iter_unpack(memoryview(data)[start:])]
 
 
-def _producer(fields: tuple[int, ...]) -> Producer:
+def _producer(fields: tuple[int, ...]) -> ProducerEntry:
     producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, txn_first = fields
-    producer = Producer(producer_id, epoch, timestamp, coordinator_epoch, txn_first)
+    producer = ProducerEntry(producer_id, epoch, timestamp, coordinator_epoch, txn_first)
     if last_offset != NONE:
         is_numbered = last_sequence != NONE  # the batches of coordinators are not
         first_sequence = (last_sequence - delta) & SEQUENCE_MAX if is_numbered else NONE

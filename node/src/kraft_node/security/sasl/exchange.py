@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 USER: Final = "User:"
 
 
-class Identity(NamedTuple):
+class SaslIdentity(NamedTuple):
     """Who a client is, once its exchange is complete."""
 
     principal: str
@@ -18,7 +18,7 @@ class Identity(NamedTuple):
     """Whether the client authenticated with a delegation token."""
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not a fault
+class SaslRefused(Exception):  # noqa: N818 - an answer, not a fault
     """The mechanism refuses; the client gets the text, which must not help a guesser."""
 
 
@@ -34,7 +34,7 @@ class ServerExchange(Protocol):
         """Whether the next `respond` computes for milliseconds, so that it must run in a thread."""
 
     @property
-    def identity(self) -> Identity | None:
+    def identity(self) -> SaslIdentity | None:
         """The client's identity once the exchange is complete."""
 
     def respond(self, token: bytes) -> bytes | None:
@@ -80,20 +80,22 @@ class _PlainExchange:
 
     def __init__(self, users: PlainUsers) -> None:
         self._users = users
-        self.identity: Identity | None = None
+        self.identity: SaslIdentity | None = None
 
     def respond(self, token: bytes) -> bytes:
         parts = token.decode(errors="replace").split("\0", 3)
         if len(parts) != 3:
-            raise Refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+            raise SaslRefused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authzid, username, password = parts
         if not username:
-            raise Refused("Authentication failed: username not specified")
+            raise SaslRefused("Authentication failed: username not specified")
         if not password:
-            raise Refused("Authentication failed: password not specified")
+            raise SaslRefused("Authentication failed: password not specified")
         if not self._users.knows(username, password):
-            raise Refused("Authentication failed: Invalid username or password")
+            raise SaslRefused("Authentication failed: Invalid username or password")
         if authzid not in ("", username):
-            raise Refused("Authentication failed: Client requested an authorization id that is different from username")
-        self.identity = Identity(USER + username)
+            raise SaslRefused(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        self.identity = SaslIdentity(USER + username)
         return b""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kraft_node.security.sasl.exchange import USER, Identity, InvalidCredentials, ServerExchange
+from kraft_node.security.sasl.exchange import USER, InvalidCredentials, SaslIdentity, ServerExchange
 from kraft_protocol.sasl.client import SaslError
 from kraft_protocol.sasl.gssapi import NO_SECURITY_LAYER, is_on, library
 
@@ -125,7 +125,7 @@ class _KerberosExchange:
         self._kerberos = kerberos
         self._context: Any = kerberos.gssapi.SecurityContext(creds=kerberos.credentials, usage="accept")
         self._is_offered = False
-        self.identity: Identity | None = None
+        self.identity: SaslIdentity | None = None
 
     def respond(self, token: bytes) -> bytes | None:
         try:
@@ -144,11 +144,11 @@ class _KerberosExchange:
         offer: bytes = self._context.wrap(NO_SECURITY_LAYER, False).message
         return offer
 
-    def _identify(self, chosen: bytes) -> Identity:
+    def _identify(self, chosen: bytes) -> SaslIdentity:
         if len(chosen) < 4 or chosen[0] != NO_SECURITY_LAYER[0]:
             raise InvalidCredentials("the client chooses a security layer")
         client = str(self._context.initiator_name)
         authzid = chosen[4:].decode(errors="replace")
         if authzid not in ("", client):
             raise InvalidCredentials("the client requests another authorization id than its principal")
-        return Identity(USER + self._kerberos.rules.short(client))
+        return SaslIdentity(USER + self._kerberos.rules.short(client))

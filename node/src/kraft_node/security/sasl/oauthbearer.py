@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from kraft_node.security.sasl.exchange import USER, Identity, InvalidCredentials, Refused, ServerExchange
+from kraft_node.security.sasl.exchange import USER, InvalidCredentials, SaslIdentity, SaslRefused, ServerExchange
 from kraft_protocol.sasl.oauthbearer import parse_first, read_segment
 
 INVALID_TOKEN: Final = "invalid_token"  # noqa: S105
@@ -59,7 +59,7 @@ class _OauthExchange:
     def __init__(self, validator: TokenValidator) -> None:
         self._validator = validator
         self._failure = ""
-        self.identity: Identity | None = None
+        self.identity: SaslIdentity | None = None
 
     @property
     def is_slow(self) -> bool:
@@ -67,7 +67,7 @@ class _OauthExchange:
 
     def respond(self, token: bytes) -> bytes:
         if token == _KVSEP and self._failure:
-            raise Refused(self._failure)
+            raise SaslRefused(self._failure)
         self._failure = ""
         try:
             message = parse_first(token)
@@ -81,11 +81,11 @@ class _OauthExchange:
             self._failure = json.dumps({key: value for key, value in parts.items() if value}, separators=(",", ":"))
             return self._failure.encode()
         if message.authzid not in ("", bearer.name):
-            raise Refused(
+            raise SaslRefused(
                 f"Authentication failed: Client requested an authorization id ({message.authzid}) that is different "
                 f"from the token's principal name ({bearer.name})"
             )
-        self.identity = Identity(USER + bearer.name, bearer.expires_ms)
+        self.identity = SaslIdentity(USER + bearer.name, bearer.expires_ms)
         return b""
 
 

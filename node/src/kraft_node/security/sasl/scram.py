@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kraft_node.security.sasl.exchange import USER, Identity, InvalidCredentials, Refused, ServerExchange
+from kraft_node.security.sasl.exchange import USER, InvalidCredentials, SaslIdentity, SaslRefused, ServerExchange
 from kraft_protocol.sasl.scram import (
     ALGORITHMS,
     ITERATIONS_MIN,
@@ -53,7 +53,7 @@ class Credential(NamedTuple):
     server_key: bytes
 
 
-class Token(NamedTuple):
+class KnownToken(NamedTuple):
     """What a server knows of a delegation token."""
 
     owner: str
@@ -72,7 +72,7 @@ class ScramUsers:
         self,
         mechanism: str,
         image: MetadataView,
-        find_token: Callable[[str], Token | None],
+        find_token: Callable[[str], KnownToken | None],
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self.mechanism = mechanism
@@ -118,11 +118,11 @@ class _ScramExchange:
 
     def __init__(self, users: ScramUsers) -> None:
         self._users = users
-        self.identity: Identity | None = None
+        self.identity: SaslIdentity | None = None
         self._bare = self._nonce = self._server_first = ""
         self._credential: Credential | None = None
-        self._token: Token | None = None
-        self._pending: Identity | None = None
+        self._token: KnownToken | None = None
+        self._pending: SaslIdentity | None = None
 
     @property
     def is_slow(self) -> bool:
@@ -148,9 +148,11 @@ class _ScramExchange:
             if found is None:
                 raise InvalidCredentials(_INVALID)
             credential = found
-            self._pending = Identity(USER + username)
+            self._pending = SaslIdentity(USER + username)
         if match["authzid"] and unescaped(match["authzid"]) != username:
-            raise Refused("Authentication failed: Client requested an authorization id that is different from username")
+            raise SaslRefused(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
         if credential.iterations < ITERATIONS_MIN:
             raise InvalidCredentials(f"Iterations {credential.iterations} is less than the minimum {ITERATIONS_MIN}")
         self._credential = credential
@@ -164,10 +166,10 @@ class _ScramExchange:
         if token is None:
             raise InvalidCredentials("Token Authentication failed: Invalid tokenId")
         self._token = token
-        self._pending = Identity(token.owner, token.expires_ms, is_token=True)
+        self._pending = SaslIdentity(token.owner, token.expires_ms, is_token=True)
         return Credential(self._users.token_salt, ITERATIONS_MIN, b"", b"")
 
-    def _prove(self, message: str, identity: Identity) -> bytes:
+    def _prove(self, message: str, identity: SaslIdentity) -> bytes:
         import hmac  # noqa: PLC0415
 
         credential = self._credential

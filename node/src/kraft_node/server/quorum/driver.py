@@ -45,11 +45,11 @@ from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.raft.ready import carry_out, failed_work
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.raft.storage import MetadataStorage
-from kraft_node.server.faults import Faults, raising
+from kraft_node.server.faults import FaultHandler, raising
 from kraft_node.server.quorum.commit_times import CommitTimes
 from kraft_node.server.quorum.commits import Commits
 from kraft_node.server.quorum.host import RaftHost
-from kraft_node.server.quorum.peers import Peer, RaftPeers
+from kraft_node.server.quorum.peers import QuorumPeer, RaftPeers
 from kraft_node.server.quorum.snapshots import SnapshotKeeper, SnapshotLags
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import METADATA_TOPIC_NAME
@@ -60,7 +60,7 @@ DIRECTORIES_DESCRIBED_VERSION: Final = 2
 Hook = Callable[[int], None]
 
 
-def _no_peer(node_id: int) -> Peer | None:  # noqa: ARG001
+def _no_peer(node_id: int) -> QuorumPeer | None:  # noqa: ARG001
     return None
 
 
@@ -77,11 +77,11 @@ class RaftDriver:
         cluster_id: str,
         config: RaftConfig | None = None,
         policy: SnapshotPolicy | None = None,
-        peers: Callable[[int], Peer | None] = _no_peer,
+        peers: Callable[[int], QuorumPeer | None] = _no_peer,
         listener: str = "CONTROLLER",
         bootstrap_servers: Sequence[tuple[str, int]] = (),
         guards_empty_disk: bool = True,
-        faults: Faults | None = None,
+        faults: FaultHandler | None = None,
         place: str = f"{METADATA_TOPIC_NAME}-0",
     ) -> None:
         """Create the driver.
@@ -103,7 +103,7 @@ class RaftDriver:
         self.on_leader: list[Hook] = []
         self.on_lost_leadership: list[Hook] = []
         self.on_leader_changed: list[Callable[[int, int], None]] = []
-        self.faults = faults or Faults(raising)
+        self.faults = faults or FaultHandler(raising)
         self.failed = False
         """The driver has stopped: the node ends."""
         self._place = place

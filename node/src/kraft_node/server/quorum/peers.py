@@ -43,7 +43,7 @@ LEARNED_MAX: Final = 1_000
 FIRST_VERSION_WITH_PRE_VOTE: Final = 2
 
 
-class Peer(Protocol):
+class QuorumPeer(Protocol):
     """Another node of the quorum; `server.channels.channel.Channel` implements it."""
 
     def send(self, request: Any, version: int | None, done: Callable[[Any], None], timeout_ms: int) -> None:
@@ -77,7 +77,7 @@ class RaftPeers:
     def __init__(
         self,
         driver: RaftDriver,
-        find: Callable[[int], Peer | None],
+        find: Callable[[int], QuorumPeer | None],
         listener: str,
         bootstrap: Sequence[tuple[str, int]],
     ) -> None:
@@ -101,11 +101,11 @@ class RaftPeers:
         servers = [FIRST_BOOTSTRAP_ID - index for index in range(len(self._bootstrap))]
         return [*servers, *sorted(set(self._learned) - {self._driver.local.id})] if servers else []
 
-    def use(self, find: Callable[[int], Peer | None]) -> None:
+    def use(self, find: Callable[[int], QuorumPeer | None]) -> None:
         """Use these channels from now on."""
         self._find = find
 
-    def channel(self, node_id: int) -> Peer | None:
+    def channel(self, node_id: int) -> QuorumPeer | None:
         """The channel to another voter; None if its address is unknown."""
         return self._find(node_id)
 

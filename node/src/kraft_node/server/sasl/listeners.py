@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.security.sasl.exchange import PlainUsers, ServerMechanism
-from kraft_node.security.sasl.scram import ScramUsers, Token
+from kraft_node.security.sasl.scram import KnownToken, ScramUsers
 from kraft_node.security.tokens import hmac_of, secret_of
 from kraft_node.server.sasl.keys import MechanismKeys
 from kraft_node.server.sasl.login import ListenerSasl
@@ -73,11 +73,13 @@ def _scram(env: Env, keys: MechanismKeys, image: MetadataView) -> ServerMechanis
     keys.entry()  # only to refuse one that cannot be read
     secret = secret_of(keys.config)
 
-    def find_token(token_id: str) -> Token | None:
+    def find_token(token_id: str) -> KnownToken | None:
         record = image.tokens.get(token_id)
         if record is None or record.expiration_timestamp < env.clock.wall_ms():
             return None
-        return None if secret is None else Token(record.owner, hmac_of(secret, token_id), record.expiration_timestamp)
+        return (
+            None if secret is None else KnownToken(record.owner, hmac_of(secret, token_id), record.expiration_timestamp)
+        )
 
     return ScramUsers(keys.mechanism, image, find_token, env.rng.random_bytes)
 

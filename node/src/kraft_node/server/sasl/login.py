@@ -17,7 +17,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.request import TokenPrincipal
-from kraft_node.security.sasl.exchange import Identity, InvalidCredentials, Refused, ServerExchange, ServerMechanism
+from kraft_node.security.sasl.exchange import (
+    InvalidCredentials,
+    SaslIdentity,
+    SaslRefused,
+    ServerExchange,
+    ServerMechanism,
+)
 from kraft_node.server.connections.authentication import Authenticating, Authentication
 from kraft_node.server.secure.counts import AuthenticationCounts
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -75,7 +81,7 @@ class Stage(Enum):
     FAILED = auto()
 
 
-class SaslLogin(Authentication):
+class SaslServerLogin(Authentication):
     """The state of one connection on a SASL listener."""
 
     __slots__ = (
@@ -100,7 +106,7 @@ class SaslLogin(Authentication):
         self._connection = connection
         self._exchange: ServerExchange | None = None
         self._mechanism = ""
-        self._identity: Identity | None = None
+        self._identity: SaslIdentity | None = None
         self._has_headers = False
         self._knows_sessions = False
         # Whether there is a session that may be renewed; when the present authentication began; when the last
@@ -233,16 +239,16 @@ class SaslLogin(Authentication):
 
     # Outcomes
 
-    def _other_principal(self, identity: Identity) -> Refused | None:
+    def _other_principal(self, identity: SaslIdentity) -> SaslRefused | None:
         before = self._identity
         if before is None or before.principal == identity.principal:
             return None
         one, other = (who.principal.replace(":", ".", 1) for who in (before, identity))
-        return Refused(f"Cannot change principals during re-authentication from {one}: {other}")
+        return SaslRefused(f"Cannot change principals during re-authentication from {one}: {other}")
 
     def _texts(self, outcome: BaseException) -> tuple[str, str]:
         """The text for the client, and the text for the log."""
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, SaslRefused):
             return str(outcome), str(outcome)
         again = "re-authentication" if self._identity is not None else "authentication"
         text = f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._mechanism}"
@@ -251,7 +257,7 @@ class SaslLogin(Authentication):
         log.error("mechanism failed mechanism=%s", self._mechanism, exc_info=outcome)
         return text, f"failure of the mechanism ({type(outcome).__name__})"
 
-    def _complete(self, identity: Identity) -> int:
+    def _complete(self, identity: SaslIdentity) -> int:
         """Begin the session; returns its duration in milliseconds, 0 if it has no end."""
         sasl = self._sasl
         now_ms = sasl.env.clock.monotonic_ms()

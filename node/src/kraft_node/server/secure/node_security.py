@@ -13,7 +13,7 @@ from kraft_protocol.client.security import NO_SECURITY, ClientSecurity
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
-    from kraft_node.base.config.listeners import Endpoint
+    from kraft_node.base.config.listeners import ConfiguredListener
     from kraft_node.base.config.view import ConfigView
     from kraft_node.base.env import Env
     from kraft_node.metadata.image import MetadataView
@@ -36,19 +36,19 @@ class NodeSecurity:
         """TLS of all listeners; None if no listener has it."""
         self._principals: dict[str, str] = {}
 
-    def listener(self, endpoint: Endpoint, image: MetadataView) -> ListenerSecurity:
+    def listener(self, endpoint: ConfiguredListener, image: MetadataView) -> ListenerSecurity:
         """The security of a listener. Raises ValueError with the key that is wrong."""
         protocol, tls = endpoint.security_protocol, self._tls(endpoint.name)
         if protocol not in WITH_SASL:
             return OPEN_LISTENER if tls is None else ListenerSecurity(protocol, tls=tls)
         from kraft_node.server.sasl.listeners import sasl_of  # noqa: PLC0415
-        from kraft_node.server.sasl.login import SaslLogin  # noqa: PLC0415
+        from kraft_node.server.sasl.login import SaslServerLogin  # noqa: PLC0415
 
         self.sasl[endpoint.name] = sasl = sasl_of(self._env, self._config, image, endpoint.name)
         return ListenerSecurity(
             protocol,
             tls=tls,
-            authentication=partial(SaslLogin, sasl),
+            authentication=partial(SaslServerLogin, sasl),
             early_bytes_max=sasl.receive_bytes_max,
         )
 
@@ -87,11 +87,11 @@ class NodeSecurity:
         if protocol not in WITH_SASL:
             return NO_SECURITY if tls is None else ClientSecurity(protocol, tls=tls)
         from kraft_node.server.sasl.credentials import credentials_for  # noqa: PLC0415
-        from kraft_protocol.sasl.login import SaslLogin  # noqa: PLC0415
+        from kraft_protocol.sasl.login import SaslServerLogin  # noqa: PLC0415
 
         credentials = credentials_for(self._env, self._config, listener, mechanism_key)
         self._principals[listener] = f"User:{credentials.user}"
-        return ClientSecurity(protocol, tls=tls, login=lambda host: SaslLogin(credentials, host))
+        return ClientSecurity(protocol, tls=tls, login=lambda host: SaslServerLogin(credentials, host))
 
     def _tls(self, listener: str) -> ListenerTls | None:
         if self._protocol(listener) not in WITH_TLS:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.testing.groups.ownership import Ownership, Partition
-from kraft_node.testing.workloads.fetching import Fetcher
-from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.testing.workloads.fetching import PartitionReader
+from kraft_node.testing.workloads.session import PAUSE_MS, ClusterSession
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire import messages as m
@@ -68,7 +68,7 @@ class OutOfTheGroup(Exception):  # noqa: N818 - what to do next
     """The member must join again."""
 
 
-class GroupMember:
+class SimulatedMember:
     """One member after the other, with new member ids."""
 
     def __init__(
@@ -81,7 +81,7 @@ class GroupMember:
         is_newest: Callable[[int, str], bool],
     ) -> None:
         """`is_newest(node, group)`: the node is the group's coordinator, and no later one was elected."""
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.checker = checker
         self.group = ownership.group
         self.stopping = False
@@ -92,7 +92,7 @@ class GroupMember:
         self._is_newest = is_newest
         self._world = cluster.world
         self._rng = random.Random(f"{name} of {cluster.world.seed}")
-        self._fetcher = Fetcher(self.session, checker, sessions=ways.sessions)
+        self._fetcher = PartitionReader(self.session, checker, sessions=ways.sessions)
         self._lives = 0
         self._coordinator = -1
         self._member = ""

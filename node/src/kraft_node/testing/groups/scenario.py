@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.testing.cluster_scenario import OFFSETS, ClusterScenario
 from kraft_node.testing.groups.classic import ClassicMember
-from kraft_node.testing.groups.member import GroupMember, Ways
+from kraft_node.testing.groups.member import SimulatedMember, Ways
 from kraft_node.testing.groups.ownership import Ownership
 from kraft_node.testing.groups.stability import coordinating, unstable
 from kraft_node.testing.lost_appends import AppendRefusals
 from kraft_node.testing.script import Script
 from kraft_node.testing.workloads.auditor import Auditor
 from kraft_node.testing.workloads.operator import Operator
-from kraft_node.testing.workloads.producer import Producer
+from kraft_node.testing.workloads.producer import WorkloadProducer
 from kraft_node.testing.workloads.voters import VotersOperator
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class GroupScenario(ClusterScenario):
         self.topics = {name: (count, self.topics[name][1]) for name, count in PARTITIONS.items()}
         self.troubles.events = EVENTS
         self.ownerships: dict[str, Ownership] = {}
-        self.members: list[GroupMember | ClassicMember] = []
+        self.members: list[SimulatedMember | ClassicMember] = []
 
     def more_overrides(self, seed: int) -> dict[str, str]:
         """Short sessions, heartbeats and assignment intervals (KIP-848), drawn by a generator of its own."""
@@ -86,7 +86,7 @@ class GroupScenario(ClusterScenario):
         rng = random.Random(f"members of {world.seed}")
         for number in range(2):
             how: dict[str, Any] = {"acks": -1, "idempotent": number == 0, "by_id": rng.random() < 0.5}
-            self.producers.append(Producer(cluster, checker, f"p{number}", self.partitions, **how))
+            self.producers.append(WorkloadProducer(cluster, checker, f"p{number}", self.partitions, **how))
         self._join_group("pure", rng, classic=0)
         if rng.random() < MIXED_SHARE:
             self._join_group("mixed", rng, classic=rng.randint(1, 2))
@@ -118,14 +118,14 @@ class GroupScenario(ClusterScenario):
             )
             if is_static:
                 ways = replace(ways, leaves=STATIC_LEAVES)
-            self.members.append(GroupMember(cluster, checker, own, name, ways, self._is_newest))
+            self.members.append(SimulatedMember(cluster, checker, own, name, ways, self._is_newest))
         for number in range(classic):
             name, sessions = f"classic{number}", rng.random() < 0.5
             self.members.append(
                 ClassicMember(cluster, checker, own, name, dict(PARTITIONS), self._is_newest, sessions=sessions)
             )
 
-    def _pause(self, member: GroupMember | ClassicMember, rng: random.Random) -> None:
+    def _pause(self, member: SimulatedMember | ClassicMember, rng: random.Random) -> None:
         """Pause a member now and then: the coordinator may give its partitions to others."""
         if member.stopping or self.troubles.over:
             return
@@ -138,7 +138,7 @@ class GroupScenario(ClusterScenario):
 
     def _before_the_end(self) -> None:
         for member in self.members:
-            if isinstance(member, GroupMember):
+            if isinstance(member, SimulatedMember):
                 member.stays = True
         reached = self.world.run(
             lambda: bool(self.checker.findings) or (self.world.events % 16 == 0 and self._unstable() is None),

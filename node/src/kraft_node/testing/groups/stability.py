@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraft_node.broker.coordinators.group.classic import State
+from kraft_node.broker.coordinators.group.classic import ClassicState
 from kraft_node.broker.coordinators.group.consumer.group import GroupState
 from kraft_node.broker.coordinators.runtime.shard import Phase, RuntimeShard
 from kraft_protocol.errors import KafkaError
@@ -40,7 +40,7 @@ def unstable(shard: Shard, group: str, partitions: int) -> str | None:
     consumers = shard.consumers.get(group)
     if consumers is None:
         classic = shard.groups.get(group)
-        if classic is None or classic.state is not State.STABLE:
+        if classic is None or classic.state is not ClassicState.STABLE:
             return f"{group} is {'missing' if classic is None else classic.state.value}"
         return None
     if consumers.state is not GroupState.STABLE:

@@ -24,7 +24,7 @@ NEVER: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class HistoryOperation:
     """One call. `result` is the caller's result, None if `returned` is NEVER."""
 
     process: str
@@ -50,12 +50,12 @@ class TooHard(Exception):  # noqa: N818 - says of the history, not of the progra
     """The history needs more than STATES_MAX states."""
 
 
-def violations(history: Iterable[Operation], model: Model) -> list[str]:
+def violations(history: Iterable[HistoryOperation], model: Model) -> list[str]:
     """One text per key with operations that have no order that the model allows; empty if the history is linearizable.
 
     Raises TooHard if a key's history needs more than STATES_MAX states.
     """
-    by_key: dict[str, list[Operation]] = defaultdict(list)
+    by_key: dict[str, list[HistoryOperation]] = defaultdict(list)
     for operation in history:
         by_key[operation.key].append(operation)
     found = []
@@ -66,7 +66,7 @@ def violations(history: Iterable[Operation], model: Model) -> list[str]:
     return found
 
 
-def _search(operations: list[Operation], model: Model) -> list[Operation] | None:
+def _search(operations: list[HistoryOperation], model: Model) -> list[HistoryOperation] | None:
     """None if a valid order exists; otherwise the longest valid beginning."""
     operations.sort(key=lambda o: (o.called, o.returned))
     must = sum(1 << i for i, o in enumerate(operations) if o.returned != NEVER)
@@ -102,7 +102,7 @@ def _search(operations: list[Operation], model: Model) -> list[Operation] | None
     return [operations[i] for i in best]
 
 
-def _steps(operations: Sequence[Operation], placed: int, state: Hashable, model: Model) -> Any:
+def _steps(operations: Sequence[HistoryOperation], placed: int, state: Hashable, model: Model) -> Any:
     """The operations that may be next: operations that were called before any other remaining operation has returned.
 
     An operation with an unknown outcome is placed only if it changes the state; of equal operations, the first call is
@@ -132,7 +132,7 @@ def _steps(operations: Sequence[Operation], placed: int, state: Hashable, model:
                 yield index, after
 
 
-def _text(key: str, operations: Sequence[Operation], longest: Sequence[Operation]) -> str:
+def _text(key: str, operations: Sequence[HistoryOperation], longest: Sequence[HistoryOperation]) -> str:
     placed = set(map(id, longest))
     lines = [f"not linearizable: {key}: {len(longest)} of {len(operations)} operations can be put in order:"]
     lines += [f"  {operation}" for operation in longest]
@@ -174,5 +174,5 @@ def topic_model(state: Hashable, action: str, argument: Any) -> Iterable[tuple[A
 
 __all__ = [
     "CREATED", "DELETED", "DONE", "EXISTS", "NEVER", "UNKNOWN",
-    "Operation", "TooHard", "topic_model", "violations",
+    "HistoryOperation", "TooHard", "topic_model", "violations",
 ]  # fmt: skip

@@ -26,7 +26,7 @@ from enum import StrEnum
 Partition = tuple[str, int]
 
 
-class Outcome(StrEnum):
+class RecordOutcome(StrEnum):
     """The outcome of a record, as its producer knows it."""
 
     ACKNOWLEDGED = "acknowledged"
@@ -43,7 +43,7 @@ class Sent:
     partition: Partition
     sequence: int
     value: str
-    outcome: Outcome
+    outcome: RecordOutcome
     offset: int = -1
     idempotent: bool = True
 
@@ -58,7 +58,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HistoryFinding:
     """A broken law: its name, the partition, and a description of what happened."""
 
     law: str
@@ -79,7 +79,7 @@ class Verdict:
     read: int = 0
     repeated_by_client: int = 0
     """Records that are more than once in the log by their client's fault."""
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[HistoryFinding] = field(default_factory=list)
 
     @property
     def good(self) -> bool:
@@ -126,7 +126,11 @@ class _Log:
     """The state of one partition during the judgement."""
 
     def __init__(
-        self, partition: Partition, sent: Sequence[Sent], final: Sequence[tuple[int, str]], findings: list[Finding]
+        self,
+        partition: Partition,
+        sent: Sequence[Sent],
+        final: Sequence[tuple[int, str]],
+        findings: list[HistoryFinding],
     ) -> None:
         self.partition = partition
         self.sent = {record.value: record for record in sent}
@@ -142,14 +146,14 @@ class _Log:
         self.findings = findings
 
     def _found(self, law: str, text: str) -> None:
-        self.findings.append(Finding(law, self.partition, text))
+        self.findings.append(HistoryFinding(law, self.partition, text))
 
     def judge_sends(self, has_repeated: Callable[[Sent, Sequence[int]], bool]) -> int:
         """Returns the number of records that their clients have repeated."""
         repeated = 0
         for value, record in self.sent.items():
             offsets = self.offsets.get(value, [])
-            if record.outcome is Outcome.ACKNOWLEDGED:
+            if record.outcome is RecordOutcome.ACKNOWLEDGED:
                 if not offsets:
                     self._found("lost", f"{value!r} of {record.producer} was acknowledged at offset {record.offset}")
                 elif record.offset >= 0 and record.offset not in offsets:
@@ -167,7 +171,7 @@ class _Log:
         record = self.sent.get(value)
         if record is None:
             self._found("phantom", f"{value!r} {where} was never sent")
-        elif record.outcome is Outcome.REFUSED:
+        elif record.outcome is RecordOutcome.REFUSED:
             self._found("phantom", f"{value!r} {where} was refused to {record.producer}")
 
     def judge_order(self) -> None:
@@ -205,4 +209,4 @@ class _Log:
                 self._found("skipped", f"{consumer} went from offset {position} to {offset} past {between}")
 
 
-__all__ = ["Finding", "Outcome", "Partition", "Read", "Sent", "Verdict", "judge"]
+__all__ = ["HistoryFinding", "Partition", "Read", "RecordOutcome", "Sent", "Verdict", "judge"]

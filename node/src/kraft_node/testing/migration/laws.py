@@ -56,7 +56,7 @@ def contents_in(servers: SimZooKeeper) -> Contents | None:
     return contents_of(image)
 
 
-class Laws:
+class MigrationLaws:
     """Looks at each transaction of ZooKeeper and each commit of the log."""
 
     def __init__(self, servers: SimZooKeeper) -> None:

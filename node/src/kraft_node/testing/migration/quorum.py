@@ -21,11 +21,11 @@ class QuorumModel:
         self._time = time
         self.committed: list[tuple[int, Any]] = [(0, record) for record in first]
         self.epoch = 0
-        self.leader: Member | None = None
-        self.members: list[Member] = []
+        self.leader: QuorumMember | None = None
+        self.members: list[QuorumMember] = []
         self.on_commit: Callable[[], None] = lambda: None
 
-    def elect(self, member: Member) -> None:
+    def elect(self, member: QuorumMember) -> None:
         """Make a member the leader of a new epoch; the former leader learns of it later."""
         former, self.leader = self.leader, member
         self.epoch += 1
@@ -36,13 +36,13 @@ class QuorumModel:
             self._commit(member, self.epoch, [AbortTransactionRecord("the leader changed")], lambda: None)
         member.elected(self.epoch)
 
-    def append(self, member: Member, epoch: int, records: Sequence[Any], committed: Callable[[], None]) -> None:
+    def append(self, member: QuorumMember, epoch: int, records: Sequence[Any], committed: Callable[[], None]) -> None:
         """Commit later, in order, unless the leadership is lost before."""
         delay_ms = max(member.busy_until_ms, self._time.now_ms + self._time.rng.uniform(0.1, COMMIT_MS_MAX))
         member.busy_until_ms = delay_ms
         self._time.at(delay_ms - self._time.now_ms, self._commit, member, epoch, records, committed)
 
-    def _commit(self, member: Member, epoch: int, records: Sequence[Any], committed: Callable[[], None]) -> None:
+    def _commit(self, member: QuorumMember, epoch: int, records: Sequence[Any], committed: Callable[[], None]) -> None:
         if self.leader is not member or epoch != self.epoch or member.is_dead:
             return
         self.committed += [(epoch, record) for record in records]
@@ -54,7 +54,7 @@ class QuorumModel:
         committed()
 
 
-class Member:
+class QuorumMember:
     """One controller's copy of the log and its image. `publish`, `elected`, `deposed` are for its driver."""
 
     def __init__(self, quorum: QuorumModel) -> None:

@@ -17,9 +17,9 @@ from kraft_node.migration.tree import paths
 from kraft_node.migration.tree.values import MigrationValue, ZnodeError, read_controller, read_epoch
 from kraft_node.migration.writing import ZnodeWriter
 from kraft_node.migration.zookeeper import Check, Create, NoAnswerError, Operation, SetData, TransactionError, ZooKeeper
-from kraft_node.testing.migration.laws import SPOILED, Laws
+from kraft_node.testing.migration.laws import SPOILED, MigrationLaws
 from kraft_node.testing.migration.loop import SimSurroundings, SimTime
-from kraft_node.testing.migration.quorum import Member, QuorumModel
+from kraft_node.testing.migration.quorum import QuorumMember, QuorumModel
 from kraft_node.testing.migration.records import (
     BROKERS,
     CONTROLLERS,
@@ -39,7 +39,7 @@ LOST_READS: Final = 0.02
 OLD_OWNER: Final = "ZooKeeper's own controller"
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """What a run has seen, so that a test can prove that it saw enough."""
 
     seed: int
@@ -115,14 +115,14 @@ class _UnmigratedWriter(ZnodeWriter):
         self._zookeeper.commit([Check(paths.CONTROLLER_EPOCH, self.claim.epoch_version), *operations])
 
 
-class Controller:
+class MigratingController:
     """One process with its driver."""
 
     def __init__(self, world: MigrationScenario, node_id: int) -> None:
         self.world = world
         self.node_id = node_id
         self.surroundings = SimSurroundings(world.time)
-        self.member = Member(world.quorum)
+        self.member = QuorumMember(world.quorum)
         self.epoch = -1
         self.sessions: list[SimSession] = []
         self.begun: list[ControllerClaim] = []
@@ -190,13 +190,13 @@ class MigrationScenario:
         self.plain_rng = SimSurroundings(self.time).rng
         self.servers = SimZooKeeper()
         self.owners: dict[int, Any] = {}
-        self.laws = Laws(self.servers)
+        self.laws = MigrationLaws(self.servers)
         self.quorum = QuorumModel(self.time, first_records())
         self.quorum.on_commit = self._committed
         self._mirror = MetadataLoader()
         self._mirrored = 0
         self.is_quiet = False
-        self.controllers = {node_id: Controller(self, node_id) for node_id in CONTROLLERS}
+        self.controllers = {node_id: MigratingController(self, node_id) for node_id in CONTROLLERS}
         self._prepare()
 
     @property
@@ -233,7 +233,7 @@ class MigrationScenario:
             leader.append([registration(broker)], lambda: None)
             self.time.at(1_000, self._register, broker)
 
-    def _leader(self) -> Controller | None:
+    def _leader(self) -> MigratingController | None:
         return next((one for one in self.controllers.values() if one.member is self.quorum.leader), None)
 
     def _elect(self) -> None:
@@ -270,7 +270,7 @@ class MigrationScenario:
         elif kind == 3:
             node_id = rng.choice(CONTROLLERS)
             self.controllers[node_id].crash()
-            self.controllers[node_id] = Controller(self, node_id)
+            self.controllers[node_id] = MigratingController(self, node_id)
             self.controllers[node_id].member.catch_up()
             if self._leader() is None:
                 self.time.at(rng.uniform(100, 2_000), self._elect)
@@ -298,7 +298,7 @@ class MigrationScenario:
 
     # The run
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """Run until everything has settled, then finalise. Returns what was seen, with the broken law if any."""
         broken = None
         try:
@@ -307,7 +307,7 @@ class MigrationScenario:
             self._finalise()
         except AssertionError as e:
             broken = f"at {self.time.now_ms:.0f} ms: {e}"
-        return Outcome(self.seed, broken, self.laws.migrations, self.laws.undone, self.laws.moves)
+        return RunOutcome(self.seed, broken, self.laws.migrations, self.laws.undone, self.laws.moves)
 
     def _settle(self) -> None:
         self.is_quiet = True

@@ -18,7 +18,7 @@ from kraft_node.raft.messages import VersionsRequest
 from kraft_node.raft.node import NotLeader
 from kraft_node.raft.ready import Ready
 from kraft_node.raft.snapshots import SnapshotPolicy
-from kraft_node.server.faults import Faults, raising
+from kraft_node.server.faults import FaultHandler, raising
 from kraft_node.server.quorum.driver import RaftDriver
 from kraft_node.testing.raft import judge
 from kraft_node.testing.raft.driven_storage import DrivenStorage
@@ -66,7 +66,7 @@ class DrivenReplica(Replica):
         every = min(sim.snapshot_every, 1_000) * RECORD_BYTES
         dynamic = sim.is_dynamic
         driver = RaftDriver(
-            Loop(self).env(),
+            DrivenLoop(self).env(),
             DrivenStorage(self),
             local=self.key,
             voters=VoterSet(()) if dynamic else self.configured,
@@ -320,7 +320,7 @@ def _readable(event: events.Event) -> events.Event:
     return event
 
 
-class Ends(Faults):
+class Ends(FaultHandler):
     """Errors that end a driver: a failing disk ends its process, any other error ends the simulation."""
 
     def __init__(self, replica: DrivenReplica) -> None:
@@ -350,7 +350,7 @@ class Call:
         self.function = None
 
 
-class Loop:
+class DrivenLoop:
     """The `Env` of one life: the replica's clock, the simulation's randomness and queue, lanes of background work."""
 
     def __init__(self, replica: DrivenReplica) -> None:

@@ -15,7 +15,7 @@ from kraft_node.raft.membership.quorum import QuorumState
 from kraft_node.raft.storage import SnapshotFile
 from kraft_node.testing.raft.driven_voters import stated_by_snapshot, stated_in
 from kraft_node.testing.raft.laws import require
-from kraft_node.testing.raft.storage import Entry, Snapshot, make_entry
+from kraft_node.testing.raft.storage import RaftEntry, Snapshot, make_entry
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.records.batch import iter_headers
 from kraft_protocol.records.control import iter_control_records
@@ -62,7 +62,7 @@ class DrivenStorage:
         """(epoch, first offset) pairs from the model's batches, ascending."""
         return self._disk.log.epochs()
 
-    def _bytes(self, entry: Entry) -> bytes:
+    def _bytes(self, entry: RaftEntry) -> bytes:
         return self._replica.sim.batches[entry.base, entry.chains[-1]]
 
     def append(self, batches: Sequence[Buffer]) -> None:

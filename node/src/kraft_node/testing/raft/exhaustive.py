@@ -28,10 +28,10 @@ from kraft_node.testing.raft.small_world import (
     VOTERS,
     Asked,
     Committed,
+    EventOutcome,
     Led,
     Log,
     Machines,
-    Outcome,
     Replied,
     Voted,
 )
@@ -61,7 +61,7 @@ class Promises(NamedTuple):
     committed: Log = ()
 
 
-class State(NamedTuple):
+class SearchState(NamedTuple):
     """The state of the whole quorum; immutable."""
 
     machines: tuple[int, ...]
@@ -72,19 +72,19 @@ class State(NamedTuple):
     proposals: int
 
 
-class World:
+class SearchWorld:
     """Computes successor states. Raises AssertionError naming the law if a law is broken."""
 
     def __init__(self) -> None:
         self.machines = Machines()
 
-    def first(self, timeouts: int, crashes: int, proposals: int) -> State:
+    def first(self, timeouts: int, crashes: int, proposals: int) -> SearchState:
         """The initial state: all machines have started on empty disks. The numbers are budgets for the whole search."""
         started = [self.machines.first(node_id) for node_id in IDS]
         sent = frozenset(number for outcome in started for number in outcome.sent)
-        return State(tuple(one.after for one in started), sent, Promises(), timeouts, crashes, proposals)
+        return SearchState(tuple(one.after for one in started), sent, Promises(), timeouts, crashes, proposals)
 
-    def choices(self, state: State) -> list[Choice]:
+    def choices(self, state: SearchState) -> list[Choice]:
         """All events that may happen next: a message arrives, or a machine does what its state and budgets allow."""
         found: list[Choice] = []
         for number in sorted(state.messages):
@@ -96,7 +96,7 @@ class World:
             found += [(index, what) for what in self.machines.kept[machine].choices if left.get(what, 1)]
         return found
 
-    def after(self, state: State, choice: Choice) -> State | None:
+    def after(self, state: SearchState, choice: Choice) -> SearchState | None:
         """The next state; None if it is beyond the bound of epochs."""
         index, what = choice
         outcome = self.machines.outcome(state.machines[index], what)
@@ -116,7 +116,7 @@ class World:
             messages = frozenset(number for number in messages if self._is_awaited(number, machines))
         elif what == "propose":
             proposals -= 1
-        return State(machines, messages, promises, timeouts, crashes, proposals)
+        return SearchState(machines, messages, promises, timeouts, crashes, proposals)
 
     def _is_awaited(self, number: int, machines: tuple[int, ...]) -> bool:
         """Whether a process awaits the message: after a crash, responses to earlier requests are dropped."""
@@ -125,7 +125,7 @@ class World:
             return True
         return self.machines.kept[machines[message.asked.asker - 1]].life == message.asked.life
 
-    def _judge(self, promises: Promises, index: int, machines: tuple[int, ...], outcome: Outcome) -> Promises:
+    def _judge(self, promises: Promises, index: int, machines: tuple[int, ...], outcome: EventOutcome) -> Promises:
         for what in outcome.judged:
             if isinstance(what, Led):
                 promises = _judge_leader(promises, IDS[index], what)
@@ -180,7 +180,7 @@ def _judge_vote(promises: Promises, node_id: int, voted: Voted) -> Promises:
     return promises._replace(votes=tuple(sorted({*promises.votes, (voted.epoch, node_id, voted.candidate)})))
 
 
-class Result(NamedTuple):
+class SearchResult(NamedTuple):
     """The statistics of a search."""
 
     states: int
@@ -193,12 +193,14 @@ class Result(NamedTuple):
     """Distinct steps of a machine."""
 
 
-class Node:
+class SearchNode:
     """A state with unexplored successors."""
 
     __slots__ = ("before", "choice", "choices", "depth", "state")
 
-    def __init__(self, state: State, choices: list[Choice], choice: Choice | None, before: Node | None) -> None:
+    def __init__(
+        self, state: SearchState, choices: list[Choice], choice: Choice | None, before: SearchNode | None
+    ) -> None:
         self.state = state
         self.choices = choices
         self.choice = choice
@@ -214,14 +216,14 @@ class Search:
     regions, not a single region.
     """
 
-    def __init__(self, world: World, first: State) -> None:
+    def __init__(self, world: SearchWorld, first: SearchState) -> None:
         self.world = world
         self.seen = {hash(first)}
         self.steps = self.committed = self.depth = 0
         self._random = Random(1).random
-        self._tried: tuple[Node, Choice] | None = None
+        self._tried: tuple[SearchNode, Choice] | None = None
         """The last event, and the state in which it happened."""
-        self._stacks: deque[list[Node]] = deque([[Node(first, world.choices(first), None, None)]])
+        self._stacks: deque[list[SearchNode]] = deque([[SearchNode(first, world.choices(first), None, None)]])
 
     def run(self, states_max: int) -> bool:
         """Search until `states_max` states are visited. Returns whether the visited states are all states."""
@@ -235,7 +237,7 @@ class Search:
                 return not self._stacks
         return True
 
-    def _dig(self, stack: list[Node], states_max: int) -> bool:
+    def _dig(self, stack: list[SearchNode], states_max: int) -> bool:
         """Whether this root has no unexplored states left."""
         world, seen = self.world, self.seen
         while stack:
@@ -257,19 +259,19 @@ class Search:
                 continue
             seen.add(mark)
             self.committed += bool(after.promises.committed)
-            found = Node(after, world.choices(after), choice, node)
+            found = SearchNode(after, world.choices(after), choice, node)
             stack.append(found)
             self.depth = max(self.depth, found.depth)
             if len(seen) >= states_max:
                 return False
         return True
 
-    def _split(self, stack: list[Node]) -> None:
+    def _split(self, stack: list[SearchNode]) -> None:
         """Make a new root from an unexplored successor of the stack's earliest state."""
         if len(self._stacks) < STACKS_MAX:
             earliest = next((node for node in stack[:-1] if node.choices), None)
             if earliest is not None:
-                beside = Node(earliest.state, earliest.choices, earliest.choice, earliest.before)
+                beside = SearchNode(earliest.state, earliest.choices, earliest.choice, earliest.before)
                 earliest.choices = []
                 self._stacks.append([beside])
 
@@ -277,17 +279,17 @@ class Search:
         """The events up to the last one, which broke the law if one is broken."""
         if self._tried is None:
             return ""
-        node: Node | None = self._tried[0]
+        node: SearchNode | None = self._tried[0]
         lines = [self.world.describe(self._tried[1])]
         while node is not None and node.choice is not None:
             lines.append(self.world.describe(node.choice))
             node = node.before
         return "\n".join(reversed(lines))
 
-    def result(self, *, complete: bool) -> Result:
+    def result(self, *, complete: bool) -> SearchResult:
         """The statistics so far; `complete`: no state within the bounds is left."""
         core_steps = self.world.machines.core_steps
-        return Result(len(self.seen), self.steps, complete, self.committed, self.depth, core_steps)
+        return SearchResult(len(self.seen), self.steps, complete, self.committed, self.depth, core_steps)
 
 
 def search(
@@ -298,9 +300,9 @@ def search(
     proposals: int = PROPOSALS,
     every: int = 100_000,
     say: Any = print,
-) -> Result:
+) -> SearchResult:
     """Visit every state within the bounds; `states_max` 0: no limit. Raises AssertionError naming the broken law."""
-    world = World()
+    world = SearchWorld()
     searching = Search(world, world.first(timeouts, crashes, proposals))
     begun = time.monotonic()
     complete = False

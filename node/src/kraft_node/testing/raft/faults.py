@@ -15,7 +15,7 @@ from kraft_node.raft.messages import (
     VoteRequest,
 )
 from kraft_node.raft.node import NotLeader
-from kraft_node.testing.raft.replica import Token
+from kraft_node.testing.raft.replica import PendingRequest
 from kraft_node.testing.raft.scenes import Scenes
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HOUR_US: Final = 3_600_000_000
 
 
-class Faults:
+class RaftFaults:
     """The faults of one simulation."""
 
     def __init__(self, sim: Simulation) -> None:
@@ -37,34 +37,34 @@ class Faults:
         self._every_us = 1_000_000
         rng = sim.rng
         kinds = [
-            (Faults.kill, 3.0),
-            (Faults.kill_silently, 2.0),
-            (Faults.lose_power, 3.0),
-            (Faults.kill_leader, 2.0),
-            (Faults.restart, 9.0),
-            (Faults.isolate, 2.0),
-            (Faults.cut_one_way, 3.0),
-            (Faults.split, 3.0),
-            (Faults.reconnect, 5.0),
-            (Faults.close_connection, 4.0),
-            (Faults.pause, 3.0),
-            (Faults.bad_network, 2.0),
-            (Faults.jump, 1.0),
-            (Faults.jump_wall, 1.0),
-            (Faults.drift, 1.0),
-            (Faults.stall_disk, 2.0),
-            (Faults.fill_disk, 0.7),
-            (Faults.fail_fsync, 0.7),
-            (Faults.rot, 0.7),
-            (Faults.wipe, 1.5),
-            (Faults.leave_behind, 5.0),
-            (Faults.remove_itself, 4.0 if sim.is_dynamic else 1.0 if sim.is_upgradable else 0.0),
-            (Faults.resign, 1.5),
-            (Faults.shut_down, 1.0),
-            (Faults.change_voters, 6.0 if sim.is_dynamic else 2.0 if sim.is_upgradable else 0.0),
-            (Faults.vote_twice, 4.0 if len(sim.voters) >= 5 and not sim.is_dynamic else 0.0),
-            (Faults.upgrade, 8.0 if sim.is_upgradable else 0.0),
-            (Faults.name_last_epoch, 1.0),
+            (RaftFaults.kill, 3.0),
+            (RaftFaults.kill_silently, 2.0),
+            (RaftFaults.lose_power, 3.0),
+            (RaftFaults.kill_leader, 2.0),
+            (RaftFaults.restart, 9.0),
+            (RaftFaults.isolate, 2.0),
+            (RaftFaults.cut_one_way, 3.0),
+            (RaftFaults.split, 3.0),
+            (RaftFaults.reconnect, 5.0),
+            (RaftFaults.close_connection, 4.0),
+            (RaftFaults.pause, 3.0),
+            (RaftFaults.bad_network, 2.0),
+            (RaftFaults.jump, 1.0),
+            (RaftFaults.jump_wall, 1.0),
+            (RaftFaults.drift, 1.0),
+            (RaftFaults.stall_disk, 2.0),
+            (RaftFaults.fill_disk, 0.7),
+            (RaftFaults.fail_fsync, 0.7),
+            (RaftFaults.rot, 0.7),
+            (RaftFaults.wipe, 1.5),
+            (RaftFaults.leave_behind, 5.0),
+            (RaftFaults.remove_itself, 4.0 if sim.is_dynamic else 1.0 if sim.is_upgradable else 0.0),
+            (RaftFaults.resign, 1.5),
+            (RaftFaults.shut_down, 1.0),
+            (RaftFaults.change_voters, 6.0 if sim.is_dynamic else 2.0 if sim.is_upgradable else 0.0),
+            (RaftFaults.vote_twice, 4.0 if len(sim.voters) >= 5 and not sim.is_dynamic else 0.0),
+            (RaftFaults.upgrade, 8.0 if sim.is_upgradable else 0.0),
+            (RaftFaults.name_last_epoch, 1.0),
         ]
         # Every seed favours some faults.
         self._kinds = [kind for kind, _ in kinds]
@@ -361,7 +361,7 @@ class Faults:
             request = RemoveVoterRequest(sim.rng.choice(list(node.voters)).key)
         sim.note(f"a tool asks {leader.id}: {request}")
         sim.tool_requests += 1
-        leader.step(events.Requested(Token(leader, -sim.tool_requests, request), request))
+        leader.step(events.Requested(PendingRequest(leader, -sim.tool_requests, request), request))
 
     def upgrade(self) -> None:
         """Play `Scenes.upgrade`."""
@@ -382,7 +382,7 @@ class Faults:
         request = sim.rng.choice(requests)
         sim.note(f"{replica.id} receives {request}")
         sim.tool_requests += 1
-        replica.step(events.Requested(Token(replica, -sim.tool_requests, request), request))
+        replica.step(events.Requested(PendingRequest(replica, -sim.tool_requests, request), request))
 
     def shut_down(self) -> None:
         """Let a running process stop cleanly, unless it is paused."""

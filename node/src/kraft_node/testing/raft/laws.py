@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kraft_node.raft.membership.quorum import ReplicaKey, VoterSet
-from kraft_node.testing.raft.storage import EMPTY_CHAIN, Entry, ModelLog
+from kraft_node.testing.raft.storage import EMPTY_CHAIN, ModelLog, RaftEntry
 
 if TYPE_CHECKING:
     from kraft_node.testing.raft.replica import Replica
@@ -24,7 +24,7 @@ def require(holds: object, law: str, what: str) -> None:
         raise LawBroken(f"law: {law} ({what})")
 
 
-class Laws:
+class RaftLaws:
     """The history of one simulated quorum."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Laws:
         """The end of the committed log, as far as any replica knows."""
         return len(self.committed) - 1
 
-    def appended(self, replica: Replica, entry: Entry) -> None:
+    def appended(self, replica: Replica, entry: RaftEntry) -> None:
         """Check log matching for a batch that a replica has just written."""
         if entry.voters is not None:
             self.voter_statements.add((entry.base, entry.epoch))

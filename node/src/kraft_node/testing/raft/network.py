@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kraft_node.raft import events
 from kraft_node.raft.messages import FetchRequest, FetchSnapshotRequest, VoteRequest
 from kraft_node.testing.raft.garbling import garble
-from kraft_node.testing.raft.replica import Token
+from kraft_node.testing.raft.replica import PendingRequest
 
 if TYPE_CHECKING:
     from kraft_node.testing.raft.replica import Replica
@@ -65,17 +65,17 @@ class Network:
         if receiver.id in sim.old_peers and type(request) is VoteRequest and request.pre_vote:
             sim.at(self._delay_us(), sender, sender.step, events.Unsupported(number))
             return
-        sim.at(self._delay_us(), receiver, self._arrive, receiver, Token(sender, number, request))
+        sim.at(self._delay_us(), receiver, self._arrive, receiver, PendingRequest(sender, number, request))
         if self.doubling and sim.rng.random() < self.doubling:
-            sim.at(self._delay_us() * 3, receiver, self._arrive, receiver, Token(sender, number, request))
+            sim.at(self._delay_us() * 3, receiver, self._arrive, receiver, PendingRequest(sender, number, request))
 
-    def _arrive(self, receiver: Replica, token: Token) -> None:
+    def _arrive(self, receiver: Replica, token: PendingRequest) -> None:
         receiver.tokens[token] = None
         if type(token.request) in (FetchRequest, FetchSnapshotRequest):
             receiver.heard_ms[token.request.replica.id] = receiver.local_us() // 1000
         receiver.step(events.Requested(token, token.request))
 
-    def answer(self, sender: Replica, token: Token, reply: Any) -> None:
+    def answer(self, sender: Replica, token: PendingRequest, reply: Any) -> None:
         """Send a response to the process that asked; dropped if that process has ended, or for a tool's request."""
         asker = token.asker
         if token.number < 0:

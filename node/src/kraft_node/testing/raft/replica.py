@@ -16,7 +16,7 @@ from kraft_node.raft.epochs import FREE_MAX
 from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.membership.voter_changes import FACTS
-from kraft_node.raft.messages import Batch, FetchReply
+from kraft_node.raft.messages import FetchedBatch, FetchReply
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.raft.roles.leader import Leader
 from kraft_node.testing.raft import judge
@@ -41,7 +41,7 @@ class DiskFailed(OSError):  # noqa: N818 - a fact
     """The disk is full, or has failed."""
 
 
-class Token:
+class PendingRequest:
     """A received request that is not answered yet."""
 
     __slots__ = ("asker", "life", "number", "request")
@@ -93,7 +93,7 @@ class Replica:
         """Until then a slow disk may be busy."""
         self.timer = 0
         self.in_flight: dict[int, Replica] = {}
-        self.tokens: dict[Token, None] = {}
+        self.tokens: dict[PendingRequest, None] = {}
         self.snapshots = ReplicaSnapshots(self)
         self.announced_epoch = -1
         self.voters_moved = False
@@ -424,7 +424,7 @@ class Replica:
         log = self.disk.log
         index = log.index_of(effect.offset)
         entries = log.entries[index : index + self.sim.rng.randint(1, BATCHES_A_FETCH)]
-        batches = tuple(Batch(entry.base, entry.next, entry.epoch, entry.voters) for entry in entries)
+        batches = tuple(FetchedBatch(entry.base, entry.next, entry.epoch, entry.voters) for entry in entries)
         reply = effect.reply
         assert isinstance(reply, FetchReply)
         self.answer(effect.token, reply._replace(batches=batches, records=entries))

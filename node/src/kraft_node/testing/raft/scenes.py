@@ -13,7 +13,7 @@ from kraft_node.raft import events
 from kraft_node.raft.membership.voter_changes import why_not_upgrade
 from kraft_node.raft.messages import RemoveVoterRequest
 from kraft_node.raft.roles.states import Role
-from kraft_node.testing.raft.replica import Token
+from kraft_node.testing.raft.replica import PendingRequest
 
 if TYPE_CHECKING:
     from kraft_node.testing.raft.replica import Replica
@@ -197,7 +197,7 @@ class Scenes:
         sim.note(f"a tool asks {leader.id}: {request}")
         sim.tool_requests += 1
         node = leader.node
-        leader.step(events.Requested(Token(leader, -sim.tool_requests, request), request))
+        leader.step(events.Requested(PendingRequest(leader, -sim.tool_requests, request), request))
 
         def is_stated() -> bool:
             return leader.node is not node or leader.disk.durable.end == leader.disk.log.end

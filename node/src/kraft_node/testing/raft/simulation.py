@@ -17,8 +17,8 @@ from kraft_node.raft.node import RaftNode
 from kraft_node.raft.roles.states import Role
 from kraft_node.testing.raft.driven import DrivenReplica
 from kraft_node.testing.raft.driven_voters import format_disk
-from kraft_node.testing.raft.faults import Faults
-from kraft_node.testing.raft.laws import Laws, require
+from kraft_node.testing.raft.faults import RaftFaults
+from kraft_node.testing.raft.laws import RaftLaws, require
 from kraft_node.testing.raft.network import Network
 from kraft_node.testing.raft.replica import Replica
 from kraft_node.testing.raft.roll import Roll
@@ -52,7 +52,7 @@ class Simulation:
         self.events = 0
         self.digest = 0
         self.now_us = 0
-        self.laws = Laws()
+        self.laws = RaftLaws()
         self.network = Network(self)
         self.config = RaftConfig()
         self.tool_requests = 0
@@ -88,7 +88,7 @@ class Simulation:
         """Changes static voters by restarting one replica after another."""
         self._queue: list[Item] = []
         self._count = 0
-        self.faults = Faults(self)
+        self.faults = RaftFaults(self)
         self._target = self._target_epoch = -1
         """In calm: the offset that all replicas must reach, and the epoch of the leader that set it."""
         self._deadline_us = 0

@@ -20,7 +20,7 @@ from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.log_view import LogView
 from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.membership.voter_changes import VoterSets
-from kraft_node.raft.messages import Batch, FetchRequest, VoteReply, VoteRequest
+from kraft_node.raft.messages import FetchedBatch, FetchRequest, VoteReply, VoteRequest
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.roles.states import Role
 from kraft_node.testing.raft.laws import require
@@ -210,7 +210,7 @@ class Machine:
         else:
             assert isinstance(message, do.ReadLog)
             records = self.log[message.offset :]
-            batches = tuple(Batch(at, at + 1, epoch) for at, (epoch, _) in enumerate(records, message.offset))
+            batches = tuple(FetchedBatch(at, at + 1, epoch) for at, (epoch, _) in enumerate(records, message.offset))
             reply: Any = message.reply
             self._respond(do.Respond(message.token, reply._replace(records=records, batches=batches)))
 
@@ -351,7 +351,7 @@ def _mark_of_core(node: RaftNode) -> Any:
     )
 
 
-class Outcome(NamedTuple):
+class EventOutcome(NamedTuple):
     """The effect of an event on a machine."""
 
     after: int
@@ -370,23 +370,23 @@ class Machines:
         self.core_steps = 0
         self._states: dict[int, int] = {}
         self._numbers: dict[Message, int] = {}
-        self._outcomes: dict[tuple[int, int | str], Outcome] = {}
+        self._outcomes: dict[tuple[int, int | str], EventOutcome] = {}
         self._rng = Random(1)
 
-    def first(self, node_id: int) -> Outcome:
+    def first(self, node_id: int) -> EventOutcome:
         """A machine that starts for the first time."""
         machine = Machine(node_id)
         machine.boot()
         return self._keep(machine)
 
-    def outcome(self, state: int, what: int | str) -> Outcome:
+    def outcome(self, state: int, what: int | str) -> EventOutcome:
         """`what` is the number of a message, or one of the machine's choices."""
         found = self._outcomes.get((state, what))
         if found is None:
             found = self._outcomes[state, what] = self._compute(state, what)
         return found
 
-    def _compute(self, state: int, what: int | str) -> Outcome:
+    def _compute(self, state: int, what: int | str) -> EventOutcome:
         self.core_steps += 1
         machine = self.kept[state].thaw()
         if isinstance(what, str):
@@ -399,7 +399,7 @@ class Machines:
                 machine.replied(message)
         return self._keep(machine)
 
-    def _keep(self, machine: Machine) -> Outcome:
+    def _keep(self, machine: Machine) -> EventOutcome:
         done, machine.done = machine.done, []
         mark = machine.mark()
         state = self._states.get(mark)
@@ -407,7 +407,7 @@ class Machines:
             state = self._states[mark] = len(self.kept)
             self.kept.append(machine.freeze())
         sent = tuple(self._number(what) for what in done if isinstance(what, Message))
-        return Outcome(state, sent, tuple(what for what in done if not isinstance(what, Message)))
+        return EventOutcome(state, sent, tuple(what for what in done if not isinstance(what, Message)))
 
     def _number(self, message: Message) -> int:
         number = self._numbers.get(message)

@@ -18,7 +18,7 @@ BOOTSTRAP = SnapshotId(0, 0)
 """The snapshot that formatting writes; it is never deleted."""
 
 
-class Entry(NamedTuple):
+class RaftEntry(NamedTuple):
     """A batch. `chains` has one value per record."""
 
     base: int
@@ -30,13 +30,13 @@ class Entry(NamedTuple):
     """The voters that the batch states (KIP-853)."""
 
 
-def make_entry(base: int, epoch: int, values: Sequence[int], chain: int, voters: VoterSet | None = None) -> Entry:
+def make_entry(base: int, epoch: int, values: Sequence[int], chain: int, voters: VoterSet | None = None) -> RaftEntry:
     """A batch with records that follow the records with the given chain value."""
     chains = []
     for value in values:
         chain = hash((chain, epoch, value))
         chains.append(chain)
-    return Entry(base, base + len(values), epoch, tuple(values), tuple(chains), voters)
+    return RaftEntry(base, base + len(values), epoch, tuple(values), tuple(chains), voters)
 
 
 class ModelLog:
@@ -47,7 +47,7 @@ class ModelLog:
     def __init__(self) -> None:
         self.start = 0
         self.start_chain = EMPTY_CHAIN
-        self.entries: list[Entry] = []
+        self.entries: list[RaftEntry] = []
         self.bases: list[int] = []
 
     def copy(self) -> ModelLog:
@@ -85,7 +85,7 @@ class ModelLog:
         """The index of the batch that holds `offset`."""
         return max(0, bisect_right(self.bases, offset) - 1)
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: RaftEntry) -> None:
         """Add a batch that begins at the log's end."""
         assert entry.base == self.end, f"law: the log has no gaps ({entry.base} after {self.end})"
         self.entries.append(entry)
@@ -140,7 +140,7 @@ class Snapshot(NamedTuple):
     """The voters at its end (KIP-853)."""
 
 
-Op = Entry | Snapshot | int
+Op = RaftEntry | Snapshot | int
 """A write since the last fsync: a batch, a snapshot that replaced the log, or the offset that it was truncated to."""
 
 
@@ -163,7 +163,7 @@ class ModelDisk:
         self.bad = False
         """Rot below the fsynced end: the disk never opens again."""
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: RaftEntry) -> None:
         """Write a batch in the process's view; durable after a `sync` that covers it."""
         self.log.append(entry)
         self.pending.append(entry)
@@ -231,7 +231,7 @@ class ModelDisk:
 
 
 def _apply(log: ModelLog, op: Op) -> None:
-    if isinstance(op, Entry):
+    if isinstance(op, RaftEntry):
         log.append(op)
     elif isinstance(op, Snapshot):
         log.reset(op.id.end_offset, op.chain)

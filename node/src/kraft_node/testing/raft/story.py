@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.raft.membership.quorum import ReplicaKey
-from kraft_node.testing.raft.storage import Entry
+from kraft_node.testing.raft.storage import RaftEntry
 from kraft_protocol.ids import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def show(value: Any) -> str:
     """A named tuple without its unset fields."""
     if isinstance(value, ReplicaKey):
         return f"{value.id}" + ("" if value.directory == ZERO_UUID else f"/{value.directory[1]}")
-    if isinstance(value, Entry):
+    if isinstance(value, RaftEntry):
         return f"{value.base}-{value.next}:{value.epoch}"
     if hasattr(value, "_fields"):
         shown = [

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.testing.secured.users import CLIENT, MECHANISM, NODE, Users
-from kraft_node.testing.workloads.session import Session
+from kraft_node.testing.workloads.session import ClusterSession
 from kraft_protocol.client.errors import ClientError
 from kraft_protocol.sasl.client import Credentials, PlainCredentials
 from kraft_protocol.sasl.login import SaslLogin
@@ -95,7 +95,7 @@ class Intruder:
     """Tries all these ways, one connection after the other."""
 
     def __init__(self, cluster: SimCluster, checker: Checker, users: Users, name: str) -> None:
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.users = users
         self.stopping = False
         self.tries = 0

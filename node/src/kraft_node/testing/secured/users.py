@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.testing.workloads.session import BOOTSTRAP, Session
+from kraft_node.testing.workloads.session import BOOTSTRAP, ClusterSession
 from kraft_protocol.sasl import scram
 from kraft_protocol.sasl.client import Credentials, PlainCredentials
 from kraft_protocol.sasl.jaas import written
@@ -68,7 +68,7 @@ class Rotator:
     """Changes the SCRAM user's password while clients work."""
 
     def __init__(self, cluster: SimCluster, users: Users, name: str) -> None:
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.users = users
         self.stopping = False
         self._rng = cluster.world.rng

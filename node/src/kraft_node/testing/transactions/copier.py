@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.testing.transactions.producer import Fenced, MustAbort, TransactionalProducer
+from kraft_node.testing.transactions.producer import Fenced, MustAbort, ProducerProcess
 from kraft_node.testing.transactions.reading import CommittedFetcher
-from kraft_node.testing.transactions.writer import Writer
+from kraft_node.testing.transactions.writer import TransactionWriter
 from kraft_node.testing.workloads.consumer import Consumer, Rejoin, fetch_committed
-from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.testing.workloads.session import PAUSE_MS, ClusterSession
 
 if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster
@@ -24,7 +24,7 @@ ABORTED_SHARE: Final = 0.2
 
 
 async def copy(
-    producer: TransactionalProducer,
+    producer: ProducerProcess,
     fetcher: CommittedFetcher,
     target: list[tuple[str, int]],
     group: str,
@@ -82,7 +82,7 @@ class GroupCopier(Consumer):
         self._target = target
         self.transactional_id = f"id of {name}"
         by_id = self._rng.random() < 0.5
-        self._producer = TransactionalProducer(self.session, ledger, self.transactional_id, timeout_ms, by_id=by_id)
+        self._producer = ProducerProcess(self.session, ledger, self.transactional_id, timeout_ms, by_id=by_id)
         self._is_ready = False
 
     @property
@@ -114,7 +114,7 @@ class GroupCopier(Consumer):
             raise Rejoin("the transaction is aborted")
 
 
-class SoleCopier(Writer):
+class SoleCopier(TransactionWriter):
     """Processes that copy all partitions of some topics, one after another."""
 
     def __init__(
@@ -138,7 +138,7 @@ class SoleCopier(Writer):
         while not self.is_done:
             await self.produce(self._new_producer())
 
-    async def produce(self, producer: TransactionalProducer) -> None:
+    async def produce(self, producer: ProducerProcess) -> None:
         """The work of one process: until it is fenced; once the copier is stopped, until everything is copied."""
         session = producer.session
         fetcher = CommittedFetcher(session, self._ledger.checker, sessions=self._rng.random() < 0.5)
@@ -160,7 +160,7 @@ class SoleCopier(Writer):
         except Fenced as why:
             session.note(f"is fenced: {why}")
 
-    async def _committed(self, session: Session) -> dict[tuple[str, int], int]:
+    async def _committed(self, session: ClusterSession) -> dict[tuple[str, int], int]:
         """The group's offsets, once no transaction holds them."""
         while True:
             coordinator = await session.coordinator(self.group)

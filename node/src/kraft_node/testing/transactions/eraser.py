@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.testing.workloads.session import PAUSE_MS, ClusterSession
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire.api import ApiKey
 
@@ -21,7 +21,7 @@ class Eraser:
     """Deletes records of one partition now and then, up to an offset that a reader has passed."""
 
     def __init__(self, cluster: SimCluster, ledger: Ledger, name: str, partition: tuple[str, int]) -> None:
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.stopping = False
         self._ledger = ledger
         self._partition = partition

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.metadata.features import TRANSACTION_VERSION
 from kraft_node.testing.workloads.producer import RETRIABLE
-from kraft_node.testing.workloads.session import BOOTSTRAP, GROUP, PAUSE_MS, TRANSACTION, Session
+from kraft_node.testing.workloads.session import BOOTSTRAP, GROUP, PAUSE_MS, TRANSACTION, ClusterSession
 from kraft_node.testing.world import START_WALL_MS
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import build_batch
@@ -58,11 +58,11 @@ class MustAbort(Exception):  # noqa: N818
     """The transaction can only be aborted."""
 
 
-class TransactionalProducer:
+class ProducerProcess:
     """One producer process."""
 
     def __init__(
-        self, session: Session, ledger: Ledger, transactional_id: str | None, timeout_ms: int, *, by_id: bool
+        self, session: ClusterSession, ledger: Ledger, transactional_id: str | None, timeout_ms: int, *, by_id: bool
     ) -> None:
         """`by_id`: name topics by id where the protocol can. Without a transactional id the producer is idempotent."""
         self.session = session

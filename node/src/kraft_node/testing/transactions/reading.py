@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kraft_node.testing.transactions.ledger import Ledger, ReadSpan, Values
 from kraft_node.testing.workloads.consumer import Consumer
-from kraft_node.testing.workloads.fetching import Fetcher
-from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.testing.workloads.fetching import PartitionReader
+from kraft_node.testing.workloads.session import PAUSE_MS, ClusterSession
 from kraft_protocol.records.batch import BatchHeader, iter_records
 from kraft_protocol.records.control import ControlType, parse_control_key
 
@@ -23,13 +23,13 @@ AGAIN_SHARE = 0.08
 """The share of a follower's rounds that begin at the start of the logs."""
 
 
-class TransactionalFetcher(Fetcher):
+class TransactionalFetcher(PartitionReader):
     """Fetches records of transactions; with `isolation_level` 1 only the committed ones."""
 
     ledger: Ledger
     """Set before the first fetch."""
 
-    def __init__(self, session: Session, checker: Checker, *, sessions: bool) -> None:
+    def __init__(self, session: ClusterSession, checker: Checker, *, sessions: bool) -> None:
         super().__init__(session, checker, sessions=sessions)
         self.fresh: list[tuple[tuple[str, int], int, str]] = []
         """Partition, offset and value of records that nobody has taken yet."""
@@ -97,13 +97,13 @@ class GroupReader(Consumer):
         self._fetcher.ledger = ledger
 
 
-class Follower:
+class GrouplessReader:
     """Reads partitions without a group."""
 
     def __init__(
         self, cluster: SimCluster, ledger: Ledger, name: str, partitions: list[tuple[str, int]], *, committed: bool
     ) -> None:
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.stopping = False
         self._partitions = partitions
         self._rng = cluster.world.rng

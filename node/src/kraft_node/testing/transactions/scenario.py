@@ -19,19 +19,19 @@ from kraft_node.testing.transactions.eraser import Eraser
 from kraft_node.testing.transactions.judge import FinalLog, Judge, LogEntry
 from kraft_node.testing.transactions.ledger import Ledger
 from kraft_node.testing.transactions.node_laws import judge_aborted, unfinished
-from kraft_node.testing.transactions.producer import TransactionalProducer
+from kraft_node.testing.transactions.producer import ProducerProcess
 from kraft_node.testing.transactions.reading import (
     CommittedFetcher,
-    Follower,
+    GrouplessReader,
     GroupReader,
     TransactionalFetcher,
     marker_of,
 )
 from kraft_node.testing.transactions.versions import TransactionVersionOperator
-from kraft_node.testing.transactions.writer import PlainWriter, Writer
+from kraft_node.testing.transactions.writer import PlainWriter, TransactionWriter
 from kraft_node.testing.workloads.consumer import fetch_committed
 from kraft_node.testing.workloads.operator import Operator
-from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.testing.workloads.session import PAUSE_MS, ClusterSession
 from kraft_node.testing.workloads.voters import VotersOperator
 from kraft_protocol.records.batch import iter_headers, iter_records
 
@@ -74,11 +74,11 @@ class TransactionScenario(ClusterScenario):
         self.checker.policies.clear()
         self.ledger = Ledger(self.checker)
         self.troubles.events = EVENTS
-        self.writers: list[Writer] = []
+        self.writers: list[TransactionWriter] = []
         self.plain: list[PlainWriter] = []
         self.copiers: list[SoleCopier] = []
         self.group: list[GroupCopier] = []
-        self.readers: list[GroupReader | Follower] = []
+        self.readers: list[GroupReader | GrouplessReader] = []
 
     def more_overrides(self, seed: int) -> dict[str, str]:
         """Intervals and limits of the transaction coordinator, drawn by a generator of its own."""
@@ -121,7 +121,7 @@ class TransactionScenario(ClusterScenario):
         timeouts = (800, 3000, 10_000)
         for number in range(rng.randint(1, 3)):
             abandons = rng.random() < 0.5
-            writer = Writer(cluster, ledger, f"w{number}", written, rng.choice(timeouts), abandons=abandons)
+            writer = TransactionWriter(cluster, ledger, f"w{number}", written, rng.choice(timeouts), abandons=abandons)
             self.writers.append(writer)
         if rng.random() < 0.5:
             self.plain.append(PlainWriter(cluster, ledger, "plain", written))
@@ -129,8 +129,8 @@ class TransactionScenario(ClusterScenario):
         for number in range(rng.randint(0, 2)):
             timeout_ms = rng.choice(timeouts)
             self.group.append(GroupCopier(cluster, ledger, f"g{number}", "shared", counts, target, timeout_ms))
-        self.readers.append(Follower(cluster, ledger, "all", [*written, *target], committed=False))
-        self.readers.append(Follower(cluster, ledger, "committed", [*written, *target], committed=True))
+        self.readers.append(GrouplessReader(cluster, ledger, "all", [*written, *target], committed=False))
+        self.readers.append(GrouplessReader(cluster, ledger, "committed", [*written, *target], committed=True))
         if rng.random() < 0.5:
             sessions = rng.random() < 0.5
             self.readers.append(GroupReader(cluster, ledger, "reader", "readers", {TARGET: 2}, sessions=sessions))
@@ -186,8 +186,8 @@ class TransactionScenario(ClusterScenario):
         judge_aborted(self.checker, self.cluster.brokers, logs)
 
     async def _abort_open(self, transactional_id: str, name: str) -> None:
-        session = Session(self.cluster, name)
-        await TransactionalProducer(session, self.ledger, transactional_id, 60_000, by_id=False).initialize()
+        session = ClusterSession(self.cluster, name)
+        await ProducerProcess(session, self.ledger, transactional_id, 60_000, by_id=False).initialize()
 
     def _until_ended(self) -> None:
         brokers = self.cluster.brokers
@@ -201,7 +201,7 @@ class TransactionScenario(ClusterScenario):
         self._stop_if_broken()
 
     async def _read_all(self, kind: type[TransactionalFetcher]) -> None:
-        session = Session(self.cluster, "auditor")
+        session = ClusterSession(self.cluster, "auditor")
         fetcher = kind(session, self.checker, sessions=False)
         fetcher.ledger = self.ledger
         fetcher.assign(dict.fromkeys(self.partitions, 0))
@@ -209,7 +209,7 @@ class TransactionScenario(ClusterScenario):
             await fetcher.fetch(max_wait_ms=0, max_bytes=READ_BYTES)
 
     async def _read_offsets(self, group: str, found: dict[tuple[str, int], int]) -> None:
-        session = Session(self.cluster, "auditor")
+        session = ClusterSession(self.cluster, "auditor")
         sources = [(topic, index) for topic in (SOURCE, "u") for index in range(self.topics[topic][0])]
         while not found:
             coordinator = await session.coordinator(group)

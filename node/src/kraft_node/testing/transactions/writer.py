@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.testing.script import Script
-from kraft_node.testing.transactions.producer import Fenced, MustAbort, TransactionalProducer
-from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.testing.transactions.producer import Fenced, MustAbort, ProducerProcess
+from kraft_node.testing.workloads.session import PAUSE_MS, ClusterSession
 
 if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster
@@ -23,7 +23,7 @@ KILLED_SHARE, ABORTED_SHARE, PLAIN_PAUSE_MS = 0.4, 0.3, 400.0
 RECORDS_MAX, PARTITIONS_MAX, ROUNDS_MAX = 4, 4, 3
 
 
-class Writer:
+class TransactionWriter:
     """Owns a transactional id."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Writer:
         abandons: bool,
     ) -> None:
         """`abandons`: in the end, a killed producer's transaction is left to the coordinator."""
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.stopping = False
         self.transactional_id = f"id of {name}"
         self.abandons = abandons
@@ -46,7 +46,7 @@ class Writer:
         self._partitions = partitions
         self._timeout_ms = timeout_ms
         self._rng = cluster.world.rng
-        self._producers: list[TransactionalProducer] = []
+        self._producers: list[ProducerProcess] = []
 
     @property
     def acknowledged(self) -> int:
@@ -76,10 +76,10 @@ class Writer:
         while not all(script.done for script in scripts):
             await self.session.sleep(PAUSE_MS)
 
-    def _new_producer(self) -> TransactionalProducer:
-        session = Session(self._cluster, f"{self.session.name}.{len(self._producers) + 1}")
+    def _new_producer(self) -> ProducerProcess:
+        session = ClusterSession(self._cluster, f"{self.session.name}.{len(self._producers) + 1}")
         by_id = self._rng.random() < 0.5
-        producer = TransactionalProducer(session, self._ledger, self.transactional_id, self._timeout_ms, by_id=by_id)
+        producer = ProducerProcess(session, self._ledger, self.transactional_id, self._timeout_ms, by_id=by_id)
         self._producers.append(producer)
         return producer
 
@@ -88,13 +88,13 @@ class Writer:
         while not script.done and not self.stopping and self._cluster.world.now_ms < end_ms:
             await self.session.sleep(30.0)
 
-    def _kill(self, producer: TransactionalProducer, script: Script) -> None:
+    def _kill(self, producer: ProducerProcess, script: Script) -> None:
         self.session.note(f"{producer.session.name} is killed")
         script.stop()
         producer.session.host.end_life()
         self._cluster.network.crash(producer.session.host)
 
-    async def produce(self, producer: TransactionalProducer) -> None:
+    async def produce(self, producer: ProducerProcess) -> None:
         """The work of one producer, until it is fenced or the writer is stopped."""
         rng = self._rng
         try:
@@ -105,7 +105,7 @@ class Writer:
         except Fenced as why:
             producer.session.note(f"is fenced: {why}")
 
-    async def _transaction(self, producer: TransactionalProducer) -> None:
+    async def _transaction(self, producer: ProducerProcess) -> None:
         rng = self._rng
         transaction = producer.begin()
         number = 0
@@ -131,12 +131,12 @@ class PlainWriter:
     """An idempotent producer without transactions, on the same partitions."""
 
     def __init__(self, cluster: SimCluster, ledger: Ledger, name: str, partitions: list[tuple[str, int]]) -> None:
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.stopping = False
         self._partitions = partitions
         self._rng = cluster.world.rng
         by_id = self._rng.random() < 0.5
-        self._producer = TransactionalProducer(self.session, ledger, None, 60_000, by_id=by_id)
+        self._producer = ProducerProcess(self.session, ledger, None, 60_000, by_id=by_id)
 
     @property
     def acknowledged(self) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.testing.histories.linearizability import CREATED, DELETED, EXISTS, NEVER, UNKNOWN, Operation
-from kraft_node.testing.workloads.session import BOOTSTRAP, PAUSE_MS, Session
+from kraft_node.testing.histories.linearizability import CREATED, DELETED, EXISTS, NEVER, UNKNOWN, HistoryOperation
+from kraft_node.testing.workloads.session import BOOTSTRAP, PAUSE_MS, ClusterSession
 from kraft_node.testing.world import START_WALL_MS
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import build_batch
@@ -35,7 +35,7 @@ class Admin:
         self, cluster: SimCluster, checker: Checker, name: str, topics: Sequence[str], replicas: int = 1
     ) -> None:
         """`replicas`: the replication factor of every topic that it creates."""
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.checker = checker
         self.topics = topics
         self.replicas = replicas
@@ -117,7 +117,7 @@ class Admin:
         if not settled and self._many:
             return True
         state = None if found.error_code else (len(found.partitions), None)
-        self.checker.operation(Operation(self.session.name, topic, called, self._called(), "get", result=state))
+        self.checker.operation(HistoryOperation(self.session.name, topic, called, self._called(), "get", result=state))
         return True
 
     def _called(self) -> float:
@@ -134,7 +134,9 @@ class Admin:
         # A broker forwards a request again if the controller has resigned. Both requests may take effect: the
         # new leader may have the records of the first.
         for _ in range(2 if returned == NEVER and self._many else 1):
-            self.checker.operation(Operation(self.session.name, topic, called, returned, action, argument, result))
+            self.checker.operation(
+                HistoryOperation(self.session.name, topic, called, returned, action, argument, result)
+            )
 
     async def _write_first(self, topic: str, topic_id: bytes) -> None:
         """Check that a new topic is empty: the first record has offset 0."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.testing.workloads.consumer import fetch_committed
-from kraft_node.testing.workloads.fetching import Fetcher
-from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.testing.workloads.fetching import PartitionReader
+from kraft_node.testing.workloads.session import PAUSE_MS, ClusterSession
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire.api import ApiKey
@@ -25,7 +25,7 @@ class Auditor:
     """Reads whole logs and the offsets of groups."""
 
     def __init__(self, cluster: SimCluster, checker: Checker, name: str) -> None:
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.checker = checker
         self.done = False
 
@@ -37,7 +37,7 @@ class Auditor:
         for partition in partitions:
             start = await self._offset(partition, EARLIEST)
             end = await self._offset(partition, LATEST)
-            fetcher = Fetcher(self.session, self.checker, sessions=False)
+            fetcher = PartitionReader(self.session, self.checker, sessions=False)
             fetcher.assign({partition: start})
             self.checker.log_begins(partition, start)
             while fetcher.positions[partition] < end:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.testing.workloads.session import BOOTSTRAP, PAUSE_MS, Session
+from kraft_node.testing.workloads.session import BOOTSTRAP, PAUSE_MS, ClusterSession
 from kraft_node.testing.world import START_WALL_MS
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import build_batch
@@ -33,7 +33,7 @@ class Bulk:
     """Writes to both topics, looks up offsets by time, deletes records and topics."""
 
     def __init__(self, cluster: SimCluster, name: str) -> None:
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
 
     async def fill(self) -> None:
         """Write a record to each partition, and one segment per batch to the long log."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.testing.workloads.fetching import Fetcher
-from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.testing.workloads.fetching import PartitionReader
+from kraft_node.testing.workloads.session import PAUSE_MS, ClusterSession
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire import codec, stored
 from kraft_protocol.wire import messages as m
@@ -36,13 +36,13 @@ class Rejoin(Exception):  # noqa: N818 - what to do next
 class Consumer:
     """One member. It takes a new member id whenever it does not know whether a request was handled: see `_commit`."""
 
-    fetcher: type[Fetcher] = Fetcher
+    fetcher: type[PartitionReader] = PartitionReader
 
     def __init__(
         self, cluster: SimCluster, checker: Checker, name: str, group: str, topics: dict[str, int], *, sessions: bool
     ) -> None:
         """`topics`: partitions by topic; `sessions`: whether it fetches incrementally (KIP-227)."""
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.checker = checker
         self.group = group
         self.topics = topics
@@ -210,7 +210,7 @@ class Consumer:
 
 
 async def fetch_committed(
-    session: Session, coordinator: int, group: str, partitions: Sequence[tuple[str, int]]
+    session: ClusterSession, coordinator: int, group: str, partitions: Sequence[tuple[str, int]]
 ) -> dict[tuple[str, int], int] | None:
     """The committed offsets of a group, -1 for none; None if the coordinator cannot answer,
     or if a transaction with offsets is open."""

@@ -9,7 +9,7 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.metadata.features import ELR_VERSION, LATEST_PRODUCTION_METADATA_VERSION, METADATA_VERSION
-from kraft_node.testing.workloads.session import BOOTSTRAP, Session
+from kraft_node.testing.workloads.session import BOOTSTRAP, ClusterSession
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire.api import ApiKey
@@ -28,7 +28,7 @@ class FeaturesOperator:
 
     def __init__(self, cluster: SimCluster, name: str, rng: random.Random, level: int) -> None:
         """`level`: the cluster's initial metadata.version."""
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.stopping = False
         self._rng = rng
         self._level = level

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.testing.workloads.session import METADATA_VERSION, PAUSE_MS, Session
+from kraft_node.testing.workloads.session import METADATA_VERSION, PAUSE_MS, ClusterSession
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import BatchHeader, check_batch, iter_records, whole_batches
@@ -40,12 +40,12 @@ class _FetchSession:
         """Offset and leader epoch by partition."""
 
 
-class Fetcher:
+class PartitionReader:
     """Positions in some partitions, advanced by fetches."""
 
     isolation_level = 0
 
-    def __init__(self, session: Session, checker: Checker, *, sessions: bool) -> None:
+    def __init__(self, session: ClusterSession, checker: Checker, *, sessions: bool) -> None:
         self.positions: dict[tuple[str, int], int] = {}
         self.high_watermarks: dict[tuple[str, int], int] = {}
         """The last high watermarks received in this assignment."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.testing.workloads.producer import ACKS_ALL, UNDER_WAY_MAX, Producer
+from kraft_node.testing.workloads.producer import ACKS_ALL, UNDER_WAY_MAX, WorkloadProducer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kraft_node.testing.checker import Batch, Checker
+    from kraft_node.testing.checker import Checker, ProducedBatch
     from kraft_node.testing.machine import SimCluster
 
 CEILINGS: Final = 10
 """A flood is this many times the smallest ceiling: appends must wait again and again."""
 
 
-class Flooder(Producer):
+class Flooder(WorkloadProducer):
     """An idempotent producer of large batches, with short pauses; it stops after `flood_bytes`."""
 
     fillers = (700, 1400)
@@ -28,7 +28,7 @@ class Flooder(Producer):
         super().__init__(cluster, checker, name, partitions, acks=ACKS_ALL, idempotent=True, by_id=False)
         self._left = flood_bytes(cluster)
 
-    def _make(self, partition: tuple[str, int]) -> Batch:
+    def _make(self, partition: tuple[str, int]) -> ProducedBatch:
         batch = super()._make(partition)
         self._left -= len(batch.raw)
         self.stopping = self.stopping or self._left <= 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.testing.workloads.acks_law import AcksLaw
 from kraft_node.testing.workloads.fetching import FETCH_VERSION, LEADER_GONE, NO_SESSION
 from kraft_node.testing.workloads.producer import RETRIABLE
-from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.testing.workloads.session import PAUSE_MS, ClusterSession
 from kraft_node.testing.world import START_WALL_MS
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import build_batch, check_batch, iter_headers, iter_records, whole_batches
@@ -62,7 +62,7 @@ class Keyed:
         self, cluster: SimCluster, checker: Checker, name: str, seed: str, retention_ms: int, topic: str = TOPIC
     ) -> None:
         self.partition = (topic, 0)
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.checker = checker
         self.stopping = False
         self.retention_ms = retention_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kraft_node.testing.workloads.session import BOOTSTRAP, Session
+from kraft_node.testing.workloads.session import BOOTSTRAP, ClusterSession
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire.api import ApiKey
 
@@ -21,7 +21,7 @@ class Operator:
     """Judges nothing: requests may fail for many good reasons."""
 
     def __init__(self, cluster: SimCluster, name: str, partitions: Sequence[tuple[str, int]]) -> None:
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.partitions = partitions
         self.stopping = False
         self._rng = cluster.world.rng

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.testing.workloads.acks_law import AcksLaw
-from kraft_node.testing.workloads.session import BOOTSTRAP, PAUSE_MS, Session
+from kraft_node.testing.workloads.session import BOOTSTRAP, PAUSE_MS, ClusterSession
 from kraft_node.testing.world import START_WALL_MS
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import build_batch
@@ -14,7 +14,7 @@ from kraft_protocol.wire import messages as m
 from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from kraft_node.testing.checker import Batch, Checker
+    from kraft_node.testing.checker import Checker, ProducedBatch
     from kraft_node.testing.machine import SimCluster
     from kraft_node.testing.workloads.acks_law import RequestedProcess
 
@@ -41,7 +41,7 @@ LED_NO_MORE: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKN
 """Errors sent before the batch is checked, or while it waits for followers: then some may have it."""
 
 
-class Producer:
+class WorkloadProducer:
     """Sends batches until it is stopped."""
 
     fillers: tuple[int, ...] = (0, 0, 0, 700)
@@ -63,7 +63,7 @@ class Producer:
         idempotent: bool,
         by_id: bool,
     ) -> None:
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.checker = checker
         self.partitions = partitions
         self.acks = ACKS_ALL if idempotent else acks
@@ -107,7 +107,7 @@ class Producer:
                 )  # fmt: skip
             await self.session.sleep(PAUSE_MS)
 
-    def _make(self, partition: tuple[str, int]) -> Batch:
+    def _make(self, partition: tuple[str, int]) -> ProducedBatch:
         rng = self._rng
         sequence = self._sequences.get(partition, 0)
         count = rng.randint(1, RECORDS_MAX)
@@ -130,7 +130,7 @@ class Producer:
         )
         return self.checker.sending(name, partition, values, raw, idempotent=self.idempotent, acks=self.acks)
 
-    def _request(self, batch: Batch) -> Any:
+    def _request(self, batch: ProducedBatch) -> Any:
         topic, index = batch.partition
         batch.attempts += 1
         data = m.ProduceRequest.PartitionProduceData(index=index, records=batch.raw)
@@ -141,7 +141,7 @@ class Producer:
             topic_data=[m.ProduceRequest.TopicProduceData(partition_data=[data], **known)],
         )
 
-    async def _send_once(self, batch: Batch) -> None:
+    async def _send_once(self, batch: ProducedBatch) -> None:
         """Plain producer: send once; without a response the outcome is unknown."""
         leader = await self.session.leader(*batch.partition)
         request = self._request(batch)
@@ -163,7 +163,7 @@ class Producer:
         if not maybe:
             self.checker.refused(batch, ErrorCode(row.error_code).name)
 
-    def _acknowledged(self, batch: Batch, row: Any, process: RequestedProcess) -> None:
+    def _acknowledged(self, batch: ProducedBatch, row: Any, process: RequestedProcess) -> None:
         self.acknowledged += 1
         if self.acks == ACKS_ALL and row.base_offset >= 0:
             self._acks_law.acknowledged(process, batch.partition, row.base_offset + len(batch.values))
@@ -171,7 +171,7 @@ class Producer:
         certain = self.acks == ACKS_ALL or self.checker.sole
         self.checker.acknowledged(batch, row.base_offset if certain else -1)
 
-    async def _send_until_known(self, batches: list[Batch]) -> None:
+    async def _send_until_known(self, batches: list[ProducedBatch]) -> None:
         """Idempotent producer: send all batches at once, and resend the unacknowledged batches in order until all are
         acknowledged."""
         while batches:
@@ -182,7 +182,7 @@ class Producer:
                 process = self._acks_law.process_of(leader)
                 moment = self.session.request(leader, ApiKey.PRODUCE, self.version, self._request(batch))
                 asked.append((batch, process, moment))
-            left: list[Batch] = []
+            left: list[ProducedBatch] = []
             for batch, process, moment in asked:
                 answer = await moment
                 row = None if answer is None else answer.responses[0].partition_responses[0]

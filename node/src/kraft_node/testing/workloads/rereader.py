@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.testing.workloads.fetching import Fetcher
-from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.testing.workloads.fetching import PartitionReader
+from kraft_node.testing.workloads.session import PAUSE_MS, ClusterSession
 
 if TYPE_CHECKING:
     from kraft_node.testing.checker import Checker
@@ -19,8 +19,8 @@ class Rereader:
     """Fetches from offset 0 until it has read all records that were committed at its start, or until it is stopped."""
 
     def __init__(self, cluster: SimCluster, checker: Checker, name: str, partition: tuple[str, int]) -> None:
-        self.session = Session(cluster, name)
-        self._fetcher = Fetcher(self.session, checker, sessions=False)
+        self.session = ClusterSession(cluster, name)
+        self._fetcher = PartitionReader(self.session, checker, sessions=False)
         self._partition = partition
 
     async def run(self, end: int) -> None:

@@ -33,7 +33,7 @@ class Surprise(AssertionError):  # noqa: N818 - says of the node, not of this pr
 class Worker(Protocol):
     """A client that works until it is stopped."""
 
-    session: Session
+    session: ClusterSession
     stopping: bool
 
     async def run(self) -> None:
@@ -41,7 +41,7 @@ class Worker(Protocol):
         ...
 
 
-class Session:
+class ClusterSession:
     """One client's view of the cluster."""
 
     def __init__(self, cluster: SimCluster, name: str) -> None:

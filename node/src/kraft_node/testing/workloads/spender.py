@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.testing.workloads.session import PAUSE_MS, ClusterSession
 from kraft_node.testing.world import START_WALL_MS
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import build_batch
@@ -33,7 +33,7 @@ class Spender:
     """Writes `BATCHES` batches to the topic's only partition."""
 
     def __init__(self, cluster: SimCluster, name: str) -> None:
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
 
     async def run(self) -> None:
         """Write until BATCHES batches are acknowledged (acks=1); a retry may write a batch twice."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.testing.machine import CONTROLLER
-from kraft_node.testing.workloads.session import BOOTSTRAP, Session
+from kraft_node.testing.workloads.session import BOOTSTRAP, ClusterSession
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import METADATA_TOPIC_NAME, ZERO_UUID, Uuid
 from kraft_protocol.wire import messages as m
@@ -32,7 +32,7 @@ class VotersOperator:
     """Changes the voters of a dynamic quorum, or makes a static quorum dynamic."""
 
     def __init__(self, cluster: SimCluster, name: str) -> None:
-        self.session = Session(cluster, name)
+        self.session = ClusterSession(cluster, name)
         self.stopping = False
         self._cluster = cluster
         self._rng = cluster.world.rng

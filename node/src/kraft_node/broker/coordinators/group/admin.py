@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.long_answers import answer
-from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
+from kraft_node.broker.coordinators.group.classic import ClassicGroup, ClassicState
 from kraft_node.broker.coordinators.group.consumer.group import GroupState
 from kraft_node.broker.coordinators.group.records import CONSUMER, Change, OffsetChange
 from kraft_node.broker.coordinators.runtime.failures import client_error
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
     from kraft_node.base.turns import Turns
     from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
-    from kraft_node.broker.coordinators.group.member import Member
+    from kraft_node.broker.coordinators.group.member import ClassicGroupMember
     from kraft_node.broker.coordinators.group.shard import Shard
 
 CLASSIC: Final = "classic"
@@ -139,13 +139,13 @@ def _summaries(shard: Shard) -> Iterator[tuple[str, str, str, str]]:
     for consumer in list(shard.consumers.values()):
         yield consumer.group_id, CONSUMER, consumer.state.value, CONSUMER
     for group_id, foreign in list(shard.foreign.items()):
-        yield group_id, foreign.kind, State.EMPTY.value, foreign.kind
+        yield group_id, foreign.kind, ClassicState.EMPTY.value, foreign.kind
 
 
 def _describe(shard: Shard, group_id: str, version: int) -> Described:
     group = shard.groups.get(group_id)
     if group is None:
-        described = Described(group_id=group_id, group_state=State.DEAD.value)
+        described = Described(group_id=group_id, group_state=ClassicState.DEAD.value)
         if version >= FIRST_DESCRIBE_VERSION_NAMING_MISSING_GROUP:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             missing = not shard.exists(group_id)
@@ -157,13 +157,13 @@ def _describe(shard: Shard, group_id: str, version: int) -> Described:
         group_id=group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
-        protocol_data=(group.protocol or "") if group.state is State.STABLE else "",
+        protocol_data=(group.protocol or "") if group.state is ClassicState.STABLE else "",
         members=[_describe_member(group, member) for member in group.members.values()],
     )
 
 
-def _describe_member(group: ClassicGroup, member: Member) -> DescribeGroupsResponse.DescribedGroupMember:
-    stable = group.state is State.STABLE
+def _describe_member(group: ClassicGroup, member: ClassicGroupMember) -> DescribeGroupsResponse.DescribedGroupMember:
+    stable = group.state is ClassicState.STABLE
     return DescribeGroupsResponse.DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
@@ -179,7 +179,7 @@ def _removal(shard: Shard, group_id: str) -> list[Change]:
     group = shard.groups.get(group_id) or shard.consumers.get(group_id)
     if group is None and group_id not in shard.foreign:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} not found")
-    if group is not None and group.state not in {State.EMPTY, GroupState.EMPTY}:
+    if group is not None and group.state not in {ClassicState.EMPTY, GroupState.EMPTY}:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} is {group.state.value}")
     offsets: list[Change] = [OffsetChange(group_id, topic, p, None) for topic, p in shard.offsets.keys(group_id)]
     return offsets + shard.removal_of(group_id)

@@ -10,7 +10,7 @@ from kraft_protocol.wire.messages import JoinGroupResponse, SyncGroupResponse
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.coordinators.group.classic import ClassicGroup
-    from kraft_node.broker.coordinators.group.member import Member
+    from kraft_node.broker.coordinators.group.member import ClassicGroupMember
 
 FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL: Final = 7
 
@@ -25,7 +25,12 @@ def join_error(version: int, code: ErrorCode, member_id: str = "") -> JoinGroupR
 
 
 def joined(
-    group: ClassicGroup, member: Member, version: int, *, leader: str | None = None, skip_assignment: bool = False
+    group: ClassicGroup,
+    member: ClassicGroupMember,
+    version: int,
+    *,
+    leader: str | None = None,
+    skip_assignment: bool = False,
 ) -> JoinGroupResponse:
     """The answer after a rebalance: the generation, and for the leader all members with their metadata.
 
@@ -56,7 +61,7 @@ def joined(
     )
 
 
-def answer_join(group: ClassicGroup, member: Member, response: JoinGroupResponse) -> None:
+def answer_join(group: ClassicGroup, member: ClassicGroupMember, response: JoinGroupResponse) -> None:
     """Answer the member's waiting JoinGroup, if it has one."""
     context = member.join
     if context is not None:
@@ -65,7 +70,7 @@ def answer_join(group: ClassicGroup, member: Member, response: JoinGroupResponse
         context.respond(response)
 
 
-def hold_join(group: ClassicGroup, member: Member, context: RequestContext) -> None:
+def hold_join(group: ClassicGroup, member: ClassicGroupMember, context: RequestContext) -> None:
     """Let the member's JoinGroup wait for the rebalance; an older JoinGroup, of a lost connection, is refused."""
     if member.join is not None:
         old = member.join
@@ -74,7 +79,7 @@ def hold_join(group: ClassicGroup, member: Member, context: RequestContext) -> N
     group.members_joining += 1
 
 
-def answer_sync(member: Member, response: SyncGroupResponse) -> bool:
+def answer_sync(member: ClassicGroupMember, response: SyncGroupResponse) -> bool:
     """Answer the member's waiting SyncGroup. Returns False if no answer waits."""
     context = member.sync
     if context is None:
@@ -84,7 +89,7 @@ def answer_sync(member: Member, response: SyncGroupResponse) -> bool:
     return True
 
 
-def hold_sync(member: Member, context: RequestContext) -> None:
+def hold_sync(member: ClassicGroupMember, context: RequestContext) -> None:
     """Let the member's SyncGroup wait for the leader's assignment; an older SyncGroup is refused."""
     answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync = context

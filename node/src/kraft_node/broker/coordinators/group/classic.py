@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kraft_node.base.env import Timer
-    from kraft_node.broker.coordinators.group.member import Member, Protocols
+    from kraft_node.broker.coordinators.group.member import ClassicGroupMember, Protocols
 
 CONSUMER_PROTOCOL: Final = "consumer"
 
 
-class State(Enum):
+class ClassicState(Enum):
     """The states, with the names in ListGroups and DescribeGroups."""
 
     EMPTY = "Empty"
@@ -34,12 +34,12 @@ class State(Enum):
     DEAD = "Dead"
 
 
-_FROM: Final[dict[State, frozenset[State]]] = {
-    State.EMPTY: frozenset({State.PREPARING}),
-    State.PREPARING: frozenset({State.STABLE, State.COMPLETING, State.EMPTY}),
-    State.COMPLETING: frozenset({State.PREPARING}),
-    State.STABLE: frozenset({State.COMPLETING}),
-    State.DEAD: frozenset(State),
+_FROM: Final[dict[ClassicState, frozenset[ClassicState]]] = {
+    ClassicState.EMPTY: frozenset({ClassicState.PREPARING}),
+    ClassicState.PREPARING: frozenset({ClassicState.STABLE, ClassicState.COMPLETING, ClassicState.EMPTY}),
+    ClassicState.COMPLETING: frozenset({ClassicState.PREPARING}),
+    ClassicState.STABLE: frozenset({ClassicState.COMPLETING}),
+    ClassicState.DEAD: frozenset(ClassicState),
 }
 
 
@@ -72,7 +72,7 @@ class ClassicGroup:
         group_id: str,
         now_ms: int | None,
         *,
-        state: State = State.EMPTY,
+        state: ClassicState = ClassicState.EMPTY,
         generation: int = 0,
         protocol_type: str | None = None,
         protocol: str | None = None,
@@ -80,13 +80,13 @@ class ClassicGroup:
     ) -> None:
         self.group_id = group_id
         self.state = state
-        self.previous_state = State.DEAD
+        self.previous_state = ClassicState.DEAD
         self.state_since_ms = now_ms
         self.generation = generation
         self.protocol_type = protocol_type
         self.protocol = protocol
         self.leader = leader
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
         self.pending_members: dict[str, Timer] = {}
         self.pending_syncs: set[str] = set()
@@ -99,7 +99,7 @@ class ClassicGroup:
 
     # -- state
 
-    def move_to(self, state: State, now_ms: int) -> None:
+    def move_to(self, state: ClassicState, now_ms: int) -> None:
         """Change the state; the transition must be in the diagram above."""
         assert self.state in _FROM[state], f"group {self.group_id}: {self.state.value} may not become {state.value}"
         self.previous_state = self.state
@@ -109,7 +109,7 @@ class ClassicGroup:
     @property
     def can_rebalance(self) -> bool:
         """Whether a rebalance may begin now, because no rebalance is being prepared."""
-        return self.state in _FROM[State.PREPARING]
+        return self.state in _FROM[ClassicState.PREPARING]
 
     @property
     def uses_consumer_protocol(self) -> bool:
@@ -118,7 +118,7 @@ class ClassicGroup:
 
     # -- members
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicGroupMember) -> None:
         """Add the member; it must support a protocol that all others support."""
         assert member.member_id not in self.members, f"member {member.member_id} is already in {self.group_id}"
         if member.instance_id is not None:
@@ -157,7 +157,9 @@ class ClassicGroup:
         if timer is not None:
             timer.cancel()
 
-    def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+    def update(
+        self, member: ClassicGroupMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> None:
         """Replace the member's protocols and time-outs."""
         self.supported.subtract(member.protocols.keys())
         member.protocols = protocols
@@ -165,7 +167,7 @@ class ClassicGroup:
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def rename(self, instance_id: str, new_id: str) -> Member:
+    def rename(self, instance_id: str, new_id: str) -> ClassicGroupMember:
         """Give the static member of `instance_id` a new member id (KIP-345); other members do not notice."""
         old_id = self.static_members[instance_id]
         members = {}
@@ -209,7 +211,7 @@ class ClassicGroup:
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether a member with this protocol type and these protocols could join."""
-        if self.state is State.EMPTY:
+        if self.state is ClassicState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everyone = len(self.members)
         return self.protocol_type == protocol_type and any(self.supported[name] == everyone for name in protocols)
@@ -227,10 +229,10 @@ class ClassicGroup:
         self.generation += 1
         self.protocol = self.select_protocol() if self.members else None
         self.refresh_subscriptions()
-        self.move_to(State.COMPLETING if self.members else State.EMPTY, now_ms)
+        self.move_to(ClassicState.COMPLETING if self.members else ClassicState.EMPTY, now_ms)
         self.pending_syncs.clear()
 
-    def succession(self) -> Iterable[Member]:
+    def succession(self) -> Iterable[ClassicGroupMember]:
         """The members in order of succession to the leadership: the oldest first."""
         return self.members.values()
 

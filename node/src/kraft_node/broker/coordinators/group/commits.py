@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kraft_node.broker.coordinators.group.classic import State
+from kraft_node.broker.coordinators.group.classic import ClassicState
 from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup
 from kraft_node.broker.coordinators.group.offsets import CommittedOffset, TopicOffsets
 from kraft_node.broker.coordinators.group.records import SHARE, Change, OffsetChange
@@ -69,7 +69,7 @@ def check_commit(
         missing = version >= FIRST_COMMIT_VERSION_NAMING_MISSING_GROUP
         code = ErrorCode.GROUP_ID_NOT_FOUND if missing else ErrorCode.ILLEGAL_GENERATION
         raise KafkaError(code, f"group {request.group_id} not found")
-    if generation < 0 and group.state is State.EMPTY:
+    if generation < 0 and group.state is ClassicState.EMPTY:
         return
     if generation >= 0 or member_id or request.group_instance_id is not None:
         group.validate_member(member_id, request.group_instance_id)
@@ -77,11 +77,11 @@ def check_commit(
             raise KafkaError(
                 ErrorCode.ILLEGAL_GENERATION, f"group {group.group_id} is at {group.generation}, not {generation}"
             )
-    elif group.state is not State.EMPTY:
+    elif group.state is not ClassicState.EMPTY:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.group_id} has members: only they may commit")
-    if group.state is State.COMPLETING:
+    if group.state is ClassicState.COMPLETING:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} waits for its assignment")
-    if group.state in {State.STABLE, State.PREPARING}:
+    if group.state in {ClassicState.STABLE, ClassicState.PREPARING}:
         rebalancer.touch(group, group.members[member_id])
 
 
@@ -206,7 +206,7 @@ def check_offset_delete(shard: Shard, group_id: str) -> ClassicGroup | ConsumerG
     group = shard.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} not found")
-    if group.state is not State.EMPTY and not group.uses_consumer_protocol:
+    if group.state is not ClassicState.EMPTY and not group.uses_consumer_protocol:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} is {group.state.value}")
     return group
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.broker.coordinators.group import expiry
 from kraft_node.broker.coordinators.group.admin import AdminApi
 from kraft_node.broker.coordinators.group.answers import join_error
-from kraft_node.broker.coordinators.group.classic import State
+from kraft_node.broker.coordinators.group.classic import ClassicState
 from kraft_node.broker.coordinators.group.consumer.api import ConsumerGroupApi
 from kraft_node.broker.coordinators.group.consumer.services import ConsumerServices, GroupTimes
 from kraft_node.broker.coordinators.group.locate import OFFSETS_TOPIC, Locator
@@ -147,7 +147,7 @@ class GroupCoordinator:
         return {
             "NumOffsets": sum(shard.offsets.count for shard in self.shards.values()),
             "NumGroups": sum(states.values()),
-            **{f"NumGroups{state.value}": states[state] for state in State},
+            **{f"NumGroups{state.value}": states[state] for state in ClassicState},
         }
 
     # -- finding

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
+from kraft_node.broker.coordinators.group.classic import ClassicGroup, ClassicState
 from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup, GroupState
 from kraft_node.broker.coordinators.group.records import SHARE, Change, OffsetChange
 from kraft_protocol.ids import ZERO_UUID, Uuid
@@ -51,7 +51,7 @@ def expired(shard: Shard, group_id: str) -> list[Change]:
                     changes.append(OffsetChange(group_id, topic, partition, None))
                 else:
                     nothing_left = False
-    if nothing_left and (group is None or group.state in {State.EMPTY, GroupState.EMPTY}):
+    if nothing_left and (group is None or group.state in {ClassicState.EMPTY, GroupState.EMPTY}):
         changes += shard.removal_of(group_id)
     return changes
 
@@ -64,10 +64,10 @@ def _base_time(group: ClassicGroup | ConsumerGroup | None) -> Callable[[Committe
 
     if group is None or isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return commit_time
-    if group.state is State.EMPTY:
+    if group.state is ClassicState.EMPTY:
         since = group.state_since_ms
         return commit_time if since is None else lambda _: since
-    if group.state is State.STABLE and group.uses_consumer_protocol and group.subscribed is not None:
+    if group.state is ClassicState.STABLE and group.uses_consumer_protocol and group.subscribed is not None:
         return commit_time
     return None
 

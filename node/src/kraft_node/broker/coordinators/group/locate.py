@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.broker.coordinators.group.seams import Endpoint
+from kraft_node.broker.coordinators.group.seams import ClientEndpoint
 from kraft_node.broker.coordinators.partitioning import partition_for
 from kraft_node.broker.metadata_cache import TRANSACTION_STATE
 from kraft_protocol.errors import ErrorCode
@@ -30,7 +30,7 @@ KEY_TYPE_SHARE: Final = 2
 TOPICS: Final = {KEY_TYPE_GROUP: OFFSETS_TOPIC, KEY_TYPE_TRANSACTION: TRANSACTION_STATE}
 FIRST_VERSION_WITH_KEYS: Final = 4
 FIRST_VERSION_WITH_SHARE_GROUPS: Final = 6
-NOBODY: Final = Endpoint(-1, "", -1)
+NOBODY: Final = ClientEndpoint(-1, "", -1)
 
 _TEXT: Final = {
     ErrorCode.NONE: "NONE",
@@ -74,7 +74,7 @@ class Locator:
             )
         return FindCoordinatorResponse(coordinators=coordinators)
 
-    def _find(self, ctx: RequestContext, key_type: int, key: str) -> tuple[ErrorCode, Endpoint]:
+    def _find(self, ctx: RequestContext, key_type: int, key: str) -> tuple[ErrorCode, ClientEndpoint]:
         topic = TOPICS.get(key_type)
         if topic is None:
             is_share = key_type == KEY_TYPE_SHARE and ctx.api_version >= FIRST_VERSION_WITH_SHARE_GROUPS

@@ -12,7 +12,7 @@ Protocols: TypeAlias = dict[str, bytes]
 """Protocol name -> the member's metadata for it, in the member's order of preference."""
 
 
-class Member:
+class ClassicGroupMember:
     """A member with an id. It may hold one unanswered JoinGroup and one unanswered SyncGroup."""
 
     __slots__ = (

@@ -17,8 +17,8 @@ from kraft_node.broker.coordinators.group.answers import (
     join_error,
     joined,
 )
-from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
-from kraft_node.broker.coordinators.group.member import Member, Protocols
+from kraft_node.broker.coordinators.group.classic import ClassicGroup, ClassicState
+from kraft_node.broker.coordinators.group.member import ClassicGroupMember, Protocols
 from kraft_node.broker.coordinators.group.rebalance import Rebalancer
 from kraft_node.broker.coordinators.group.records import SHARE, group_snapshot, new_group
 from kraft_node.broker.coordinators.runtime.failures import client_error
@@ -122,9 +122,9 @@ class Membership:
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         limit = self.shard.config.max_size
         member = group.members.get(member_id)
-        if group.state is State.EMPTY:
+        if group.state is ClassicState.EMPTY:
             return True
-        if group.state is State.PREPARING:
+        if group.state is ClassicState.PREPARING:
             return (member is not None and member.join is not None) or group.members_joining < limit
         return member is not None or len(group.members) < limit
 
@@ -147,7 +147,7 @@ class Membership:
     def _add(
         self, ctx: RequestContext, request: JoinGroupRequest, group: ClassicGroup, protocols: Protocols, member_id: str
     ) -> None:
-        member = Member(
+        member = ClassicGroupMember(
             member_id,
             instance_id=request.group_instance_id,
             client_id=ctx.client_id or "",
@@ -158,7 +158,7 @@ class Membership:
             protocols=protocols,
         )
         member.is_new = True
-        if group.state is State.PREPARING and group.previous_state is State.EMPTY:
+        if group.state is ClassicState.PREPARING and group.previous_state is ClassicState.EMPTY:
             group.new_member_added = True
         group.add(member)
         hold_join(group, member, ctx)
@@ -177,21 +177,26 @@ class Membership:
         except KafkaError as error:
             return join_error(version, error.code, member_id)
         member = group.members[member_id]
-        if group.state is State.PREPARING:
+        if group.state is ClassicState.PREPARING:
             self._rejoin(ctx, request, group, member, protocols)
             return None
         unchanged = member.supports_exactly(protocols)
-        if group.state is State.COMPLETING and unchanged:
+        if group.state is ClassicState.COMPLETING and unchanged:
             return joined(group, member, version)  # it missed the answer to its join
-        if group.state is State.STABLE and unchanged and group.leader != member_id:
+        if group.state is ClassicState.STABLE and unchanged and group.leader != member_id:
             return joined(group, member, version)
-        if group.state is State.EMPTY:
+        if group.state is ClassicState.EMPTY:
             return join_error(version, ErrorCode.UNKNOWN_MEMBER_ID, member_id)
         self._rejoin(ctx, request, group, member, protocols)
         return None
 
     def _rejoin(
-        self, ctx: RequestContext, request: JoinGroupRequest, group: ClassicGroup, member: Member, protocols: Protocols
+        self,
+        ctx: RequestContext,
+        request: JoinGroupRequest,
+        group: ClassicGroup,
+        member: ClassicGroupMember,
+        protocols: Protocols,
     ) -> None:
         group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         hold_join(group, member, ctx)
@@ -217,7 +222,7 @@ class Membership:
         hold_join(group, member, ctx)
         self.rebalancer.touch(group, member)
         reason = f"static member {instance_id} rejoins as {new_id}; reason: {_reason(request.reason)}"
-        if group.state is not State.STABLE or group.select_protocol() != group.protocol:
+        if group.state is not ClassicState.STABLE or group.select_protocol() != group.protocol:
             self.rebalancer.begin_or_complete(group, reason)
             return None
 
@@ -245,7 +250,7 @@ class Membership:
         if consumer_group is not None:
             return self.shard.consumer_membership.classic.sync(request, consumer_group)
         group = self.shard.groups.get(request.group_id)
-        if group is None or group.state is State.EMPTY:
+        if group is None or group.state is ClassicState.EMPTY:
             return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         group.validate_member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
@@ -255,11 +260,11 @@ class Membership:
             group.protocol,
         }:
             return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if group.state is State.PREPARING:
+        if group.state is ClassicState.PREPARING:
             return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         member = group.members[request.member_id]
         self.rebalancer.synced(group, member.member_id)
-        if group.state is State.STABLE:
+        if group.state is ClassicState.STABLE:
             return SyncGroupResponse(
                 protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
             )
@@ -275,13 +280,13 @@ class Membership:
             log.warning("Group %s: the leader left members without assignment: %s", group.group_id, missing)
 
         def done(error: KafkaError | None) -> None:
-            if group.state is not State.COMPLETING or group.generation != request.generation_id:
+            if group.state is not ClassicState.COMPLETING or group.generation != request.generation_id:
                 return  # a new rebalance began meanwhile
             if error is not None:
                 self.rebalancer.failed_assignment(group, error)
                 return
             self.rebalancer.propagate(group, assignments)
-            group.move_to(State.STABLE, self.shard.clock.wall_ms())
+            group.move_to(ClassicState.STABLE, self.shard.clock.wall_ms())
 
         self.shard.write([group_snapshot(group, assignments)], done, apply=False)
 
@@ -299,7 +304,7 @@ class Membership:
         if request.generation_id != group.generation:
             return HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION)
         self.rebalancer.touch(group, group.members[request.member_id])
-        if group.state is State.PREPARING:
+        if group.state is ClassicState.PREPARING:
             return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         return HeartbeatResponse()
 
@@ -325,7 +330,7 @@ class Membership:
                 )
             )
         if gone and group is not None:
-            if group.state in {State.STABLE, State.COMPLETING}:
+            if group.state in {ClassicState.STABLE, ClassicState.COMPLETING}:
                 self.rebalancer.begin_or_complete(group, f"members {gone} left")
             else:
                 self.rebalancer.complete_if_gathered(group)
@@ -350,7 +355,9 @@ class Membership:
         return ErrorCode.NONE
 
 
-def _static_joined(group: ClassicGroup, member: Member, version: int, old_leader: str | None) -> JoinGroupResponse:
+def _static_joined(
+    group: ClassicGroup, member: ClassicGroupMember, version: int, old_leader: str | None
+) -> JoinGroupResponse:
     """The answer if a static member's return changes nothing: the leader need not assign again (KIP-814)."""
     if version >= FIRST_JOIN_VERSION_SKIPPING_ASSIGNMENT:
         return joined(group, member, version, skip_assignment=group.leader == member.member_id)

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kraft_node.broker.coordinators.group.answers import answer_join, answer_sync, join_error, joined
-from kraft_node.broker.coordinators.group.classic import State
+from kraft_node.broker.coordinators.group.classic import ClassicState
 from kraft_node.broker.coordinators.group.records import group_snapshot
 from kraft_node.broker.coordinators.runtime.failures import client_error
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -19,7 +19,7 @@ from kraft_protocol.wire.messages import SyncGroupResponse
 
 if TYPE_CHECKING:
     from kraft_node.broker.coordinators.group.classic import ClassicGroup
-    from kraft_node.broker.coordinators.group.member import Member
+    from kraft_node.broker.coordinators.group.member import ClassicGroupMember
     from kraft_node.broker.coordinators.group.shard import Shard
     from kraft_node.broker.coordinators.runtime.shard import Done
 
@@ -55,11 +55,11 @@ class Rebalancer:
 
     def begin(self, group: ClassicGroup, reason: str) -> None:
         """Make all members join again. The first rebalance of a group waits for more members."""
-        if group.state is State.COMPLETING:
+        if group.state is ClassicState.COMPLETING:
             self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self.forget_syncs(group)
-        initial = group.state is State.EMPTY
-        group.move_to(State.PREPARING, self.shard.clock.wall_ms())
+        initial = group.state is ClassicState.EMPTY
+        group.move_to(ClassicState.PREPARING, self.shard.clock.wall_ms())
         log.info("Group %s: preparing a rebalance after generation %d: %s", group.group_id, group.generation, reason)
         if initial:
             delay = self.shard.config.initial_rebalance_delay_ms
@@ -93,7 +93,11 @@ class Rebalancer:
 
     def complete_if_gathered(self, group: ClassicGroup) -> None:
         """Complete the join phase if all have joined; the initial rebalance only ends by its timer."""
-        if group.state is State.PREPARING and group.previous_state is not State.EMPTY and group.all_joined:
+        if (
+            group.state is ClassicState.PREPARING
+            and group.previous_state is not ClassicState.EMPTY
+            and group.all_joined
+        ):
             self.complete_join(group)
 
     def complete_join(self, group: ClassicGroup) -> None:
@@ -105,14 +109,14 @@ class Rebalancer:
         if late:
             names = [m.member_id for m in late]
             log.info("Group %s: removed members that did not rejoin in time: %s", group.group_id, names)
-        if group.state is State.DEAD:
+        if group.state is ClassicState.DEAD:
             return
         if not group.elect_joined_leader() and group.members:
             log.warning("Group %s: no member rejoined; waiting for its static members", group.group_id)
             self._set_join_timer(group, group.rebalance_timeout_ms)
             return
         group.next_generation(self.shard.clock.wall_ms())
-        if group.state is State.EMPTY:
+        if group.state is ClassicState.EMPTY:
             log.info("Group %s: empty with generation %d", group.group_id, group.generation)
             self.shard.write([group_snapshot(group, {})], stored_or_logged(group), apply=False)
             return
@@ -166,7 +170,7 @@ class Rebalancer:
 
     def _sync_timed_out(self, group: ClassicGroup, generation: int) -> None:
         group.sync_timer = None
-        if generation != group.generation or group.state not in {State.COMPLETING, State.STABLE}:
+        if generation != group.generation or group.state not in {ClassicState.COMPLETING, ClassicState.STABLE}:
             return
         missing = [member_id for member_id in group.members if member_id in group.pending_syncs]
         if missing:
@@ -176,7 +180,7 @@ class Rebalancer:
 
     # -- sessions
 
-    def touch(self, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
+    def touch(self, group: ClassicGroup, member: ClassicGroupMember, timeout_ms: int | None = None) -> None:
         """The member is alive: its session ends one session time-out from now."""
         timeout = member.session_timeout_ms if timeout_ms is None else timeout_ms
         now = self.shard.clock.monotonic_ms()
@@ -187,11 +191,11 @@ class Rebalancer:
             member.timer.cancel()
         self._arm(group, member, timeout)
 
-    def _arm(self, group: ClassicGroup, member: Member, delay_ms: int) -> None:
+    def _arm(self, group: ClassicGroup, member: ClassicGroupMember, delay_ms: int) -> None:
         member.timer_due_ms = self.shard.clock.monotonic_ms() + delay_ms
         member.timer = self.shard.scheduler.call_later(delay_ms, self._session_timer, group, member)
 
-    def _session_timer(self, group: ClassicGroup, member: Member) -> None:
+    def _session_timer(self, group: ClassicGroup, member: ClassicGroupMember) -> None:
         member.timer = None
         left = member.deadline_ms - self.shard.clock.monotonic_ms()
         if left > 0:
@@ -202,16 +206,16 @@ class Rebalancer:
         log.info("Group %s: session of member %s expired", group.group_id, member.member_id)
         self.remove(group, member, f"session of member {member.member_id} expired")
 
-    def remove(self, group: ClassicGroup, member: Member, reason: str) -> None:
+    def remove(self, group: ClassicGroup, member: ClassicGroupMember, reason: str) -> None:
         """Remove a lost member, and rebalance."""
         self.dismiss(group, member)
-        if group.state in {State.STABLE, State.COMPLETING}:
+        if group.state in {ClassicState.STABLE, ClassicState.COMPLETING}:
             self.begin_or_complete(group, reason)
-        elif group.state is State.PREPARING and group.all_joined:
+        elif group.state is ClassicState.PREPARING and group.all_joined:
             self.complete_join(group)
 
     @staticmethod
-    def dismiss(group: ClassicGroup, member: Member) -> None:
+    def dismiss(group: ClassicGroup, member: ClassicGroupMember) -> None:
         """Remove the member; its waiting requests get UNKNOWN_MEMBER_ID."""
         if member.join is not None:
             answer_join(group, member, join_error(member.join.api_version, ErrorCode.UNKNOWN_MEMBER_ID))
@@ -227,7 +231,7 @@ class Rebalancer:
     def _expected_in_vain(self, group: ClassicGroup, member_id: str) -> None:
         group.remove(member_id)
         log.info("Group %s: no client joined with member id %s", group.group_id, member_id)
-        if group.state is State.PREPARING and group.all_joined:
+        if group.state is ClassicState.PREPARING and group.all_joined:
             self.complete_join(group)
 
     # -- after loading

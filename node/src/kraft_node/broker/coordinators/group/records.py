@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from kraft_node.broker.coordinators.group.consumer import changes
 from kraft_node.broker.coordinators.group.consumer.changes import ConsumerChange
 from kraft_node.broker.coordinators.group.offsets import CommittedOffset
-from kraft_node.broker.coordinators.runtime.machine import UnknownRecordTypeError
+from kraft_node.broker.coordinators.runtime.machine import NewerRecordError
 from kraft_protocol.wire import codec
 from kraft_protocol.wire.stored import (
     GroupMetadataKey,
@@ -180,7 +180,7 @@ def decode_change(key: Buffer, value: Buffer | None) -> Change:
         return changes.decode(kind, body, value)
     foreign = FOREIGN_TYPES.get(kind)
     if foreign is None:
-        raise UnknownRecordTypeError(f"record type {kind}")
+        raise NewerRecordError(f"record type {kind}")
     return ForeignChange(_first_string(body), foreign, key, removed=value is None)
 
 

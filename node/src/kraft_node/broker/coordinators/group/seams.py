@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kraft_protocol.ids import Uuid
 
 
-class Endpoint(NamedTuple):
+class ClientEndpoint(NamedTuple):
     """The address of a broker for clients."""
 
     node_id: int
@@ -50,7 +50,7 @@ class ClusterView(Protocol):
     def metadata_offset(self) -> int:
         """The offset of the latest record of the metadata that was applied."""
 
-    def leader_endpoint(self, name: str, partition: int, listener: str) -> Endpoint | None:
+    def leader_endpoint(self, name: str, partition: int, listener: str) -> ClientEndpoint | None:
         """The partition's leader on the listener; None while it has no live leader."""
 
     def create_internal_topic(self, name: str, context: RequestContext) -> None:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.calls import call_each
 from kraft_node.broker.coordinators.group import answers, expiry, records
-from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
+from kraft_node.broker.coordinators.group.classic import ClassicGroup, ClassicState
 from kraft_node.broker.coordinators.group.consumer import leaving
 from kraft_node.broker.coordinators.group.consumer.changes import ConsumerChange, EpochChange, MemberChange
 from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup
 from kraft_node.broker.coordinators.group.consumer.membership import ConsumerMembership
-from kraft_node.broker.coordinators.group.member import Member
+from kraft_node.broker.coordinators.group.member import ClassicGroupMember
 from kraft_node.broker.coordinators.group.membership import Membership
 from kraft_node.broker.coordinators.group.offsets import OffsetTable
 from kraft_node.broker.coordinators.group.records import Change, ForeignChange, GroupChange, OffsetChange
@@ -223,7 +223,7 @@ class Shard:
 
     def _send_away(self, group: ClassicGroup) -> None:
         stop_timers(group)
-        group.move_to(State.DEAD, self.clock.wall_ms())
+        group.move_to(ClassicState.DEAD, self.clock.wall_ms())
         answers.answer_all(group, ErrorCode.NOT_COORDINATOR)
 
     def _schedule_expiry(self) -> None:
@@ -244,7 +244,7 @@ class Shard:
         group = self.groups.pop(group_id, None)
         if group is not None:
             stop_timers(group)
-            group.move_to(State.DEAD, self.clock.wall_ms())
+            group.move_to(ClassicState.DEAD, self.clock.wall_ms())
             answers.answer_all(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def create_group(self, group_id: str) -> ClassicGroup:
@@ -296,7 +296,7 @@ def loaded_group(group_id: str, value: Any) -> ClassicGroup:
     group = ClassicGroup(
         group_id,
         None if since == -1 else since,
-        state=State.STABLE if value.members else State.EMPTY,
+        state=ClassicState.STABLE if value.members else ClassicState.EMPTY,
         generation=value.generation,
         protocol_type=value.protocol_type or None,
         protocol=value.protocol,
@@ -304,7 +304,7 @@ def loaded_group(group_id: str, value: Any) -> ClassicGroup:
     )
     for m in value.members:
         group.add(
-            Member(
+            ClassicGroupMember(
                 m.member_id,
                 instance_id=m.group_instance_id,
                 client_id=m.client_id,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.broker.coordinators.group import commits
-from kraft_node.broker.coordinators.group.classic import State
+from kraft_node.broker.coordinators.group.classic import ClassicState
 from kraft_node.broker.coordinators.group.offsets import CommittedOffset
 from kraft_node.broker.coordinators.group.records import SHARE, Change, OffsetChange
 from kraft_node.broker.coordinators.runtime.failures import client_error
@@ -155,7 +155,7 @@ def check_commit(shard: Shard, request: TxnOffsetCommitRequest, partitions: Iter
         if generation >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"group {request.group_id} not found")
         return
-    if generation < 0 and group.state is State.EMPTY:
+    if generation < 0 and group.state is ClassicState.EMPTY:
         return
     if names_member:
         group.validate_member(member_id, request.group_instance_id)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.broker.coordinators.runtime.machine import UnknownRecordTypeError
+from kraft_node.broker.coordinators.runtime.machine import NewerRecordError
 from kraft_node.broker.coordinators.runtime.shard import Phase
 from kraft_node.log.errors import is_shortage
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -101,7 +101,7 @@ class Loader:
                 continue
             try:
                 decoded = machine.decode(record.key or b"", record.value)
-            except UnknownRecordTypeError as error:
+            except NewerRecordError as error:
                 log.warning("%r: %s at offset %d is ignored", self._shard, error, record.offset)
                 continue
             except ValueError as error:

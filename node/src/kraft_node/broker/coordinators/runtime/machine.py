@@ -20,7 +20,7 @@ RecordT = TypeVar("RecordT")
 ResponseT = TypeVar("ResponseT")
 
 
-class UnknownRecordTypeError(ValueError):
+class NewerRecordError(ValueError):
     """A record type that Kafka 4.3.1 lacks: written by a newer release, and ignored with a warning."""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.long_answers import answer
 from kraft_node.broker.coordinators.runtime.shard import Phase
 from kraft_node.broker.coordinators.transaction.patterns import matcher
-from kraft_node.broker.coordinators.transaction.states import BY_LABEL, State, Transaction
+from kraft_node.broker.coordinators.transaction.states import BY_LABEL, Transaction, TransactionState
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import DescribeTransactionsResponse, ListTransactionsResponse
 
@@ -44,7 +44,7 @@ class TransactionAdmin:
             transaction = self._coordinator.transaction(name)
         except KafkaError as error:
             return Described(error_code=error.code, transactional_id=name)
-        if transaction is None or transaction.pending is State.DEAD:
+        if transaction is None or transaction.pending is TransactionState.DEAD:
             return Described(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=name)
         values = transaction.values
         topics: dict[str, list[int]] = {}
@@ -92,7 +92,7 @@ class TransactionAdmin:
 class _Filters:
     """The filters of a request; an empty filter lets everything pass, but unknown states pass nothing."""
 
-    def __init__(self, request: Any, states: set[State], matches: Callable[[str], bool] | None) -> None:
+    def __init__(self, request: Any, states: set[TransactionState], matches: Callable[[str], bool] | None) -> None:
         self._producer_ids = frozenset(request.producer_id_filters)
         self._by_state = bool(request.state_filters)
         self._states = states
@@ -101,7 +101,7 @@ class _Filters:
 
     def __call__(self, transaction: Transaction, now_ms: int) -> bool:
         values = transaction.values
-        if transaction.pending is State.DEAD:
+        if transaction.pending is TransactionState.DEAD:
             return False
         if self._producer_ids and values.producer_id not in self._producer_ids:
             return False

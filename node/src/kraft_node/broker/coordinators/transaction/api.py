@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kraft_node.broker.coordinators.partitioning import partition_for
 from kraft_node.broker.coordinators.transaction import rules
-from kraft_node.broker.coordinators.transaction.rules import EPOCH_BUMPS, Producer, Settled
+from kraft_node.broker.coordinators.transaction.rules import EPOCH_BUMPS, ProducerEpoch, Settled
 from kraft_node.broker.coordinators.transaction.states import (
     NEVER,
     NO_EPOCH,
     NO_PRODUCER_ID,
-    State,
     TopicPartition,
+    TransactionState,
     Values,
 )
 from kraft_node.broker.metadata_cache import CONSUMER_OFFSETS, INTERNAL_TOPICS
@@ -78,7 +78,7 @@ class TransactionApi:
         timeout_ms = self._timeout(request)
         expected = None
         if request.producer_id != NO_PRODUCER_ID:
-            expected = Producer(request.producer_id, request.producer_epoch)
+            expected = ProducerEpoch(request.producer_id, request.producer_epoch)
 
         def decide(transaction: Any, fresh_id: int | None) -> rules.Step:
             return rules.initialize(
@@ -132,7 +132,7 @@ class TransactionApi:
                 ctx.respond(AddPartitionsToTxnResponse(results_by_transaction=collected))
 
         for one in request.transactions:
-            producer = Producer(one.producer_id, one.producer_epoch)
+            producer = ProducerEpoch(one.producer_id, one.producer_epoch)
             answer = partial(collect, one.transactional_id)
             partitions = _partitions(one.topics)
             if one.verify_only:
@@ -158,7 +158,7 @@ class TransactionApi:
         if codes:
             answer(_topic_results(codes))
             return
-        producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+        producer = ProducerEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         done = partial(_answer_added, topics, answer, knows_fenced=ctx.api_version >= FIRST_VERSION_WITH_FENCED)
         self._extend(request.v3_and_below_transactional_id, producer, frozenset(partitions), 0, done)
 
@@ -173,7 +173,7 @@ class TransactionApi:
                 codes[one] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return {one: codes.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in partitions} if codes else {}
 
-    def verify(self, name: str, producer: Producer, partitions: Sequence[TopicPartition]) -> Codes:
+    def verify(self, name: str, producer: ProducerEpoch, partitions: Sequence[TopicPartition]) -> Codes:
         """The code of each partition: whether it is in the producer's transaction."""
         unusable = self._unusable(partitions, set())
         if unusable:
@@ -192,7 +192,7 @@ class TransactionApi:
     def _extend(
         self,
         name: str,
-        producer: Producer,
+        producer: ProducerEpoch,
         partitions: frozenset[TopicPartition],
         client_version: int,
         done: Callable[[Values | Settled | KafkaError], None],
@@ -224,7 +224,7 @@ class TransactionApi:
                 code = _shown(result, knows_fenced=ctx.api_version >= FIRST_VERSION_WITH_FENCED)
             ctx.respond(AddOffsetsToTxnResponse(error_code=code))
 
-        producer = Producer(request.producer_id, request.producer_epoch)
+        producer = ProducerEpoch(request.producer_id, request.producer_epoch)
         partition = (CONSUMER_OFFSETS, partition_for(request.group_id, count))
         self._extend(request.transactional_id, producer, frozenset((partition,)), 0, done)
 
@@ -235,7 +235,7 @@ class TransactionApi:
         name, coordinator = request.transactional_id, self._coordinator
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        producer = Producer(request.producer_id, request.producer_epoch)
+        producer = ProducerEpoch(request.producer_id, request.producer_epoch)
         commit, bumps = request.committed, ctx.api_version >= FIRST_END_VERSION_WITH_BUMP
 
         def decide(transaction: Any, fresh_id: int | None) -> rules.Step:
@@ -257,7 +257,7 @@ def _answer_new_id(ctx: RequestContext, producer_id: int | KafkaError) -> None:
 def _answer_initialized(ctx: RequestContext, result: Values | Settled | KafkaError) -> None:
     if isinstance(result, KafkaError):
         code = _shown(result, knows_fenced=ctx.api_version >= FIRST_INIT_VERSION_WITH_FENCED)
-    elif isinstance(result, Values) and result.state is State.PREPARE_ABORT:
+    elif isinstance(result, Values) and result.state is TransactionState.PREPARE_ABORT:
         code = (
             ErrorCode.CONCURRENT_TRANSACTIONS
         )  # the present producer is fenced: the client retries until the abort is done

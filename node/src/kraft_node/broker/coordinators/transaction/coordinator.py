@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kraft_node.broker.controller_link import ControllerLink
     from kraft_node.broker.coordinators.runtime.seams import PartitionLogs
     from kraft_node.broker.coordinators.transaction.config import TransactionConfig
-    from kraft_node.broker.coordinators.transaction.seams import ClusterView, WriteMarker
+    from kraft_node.broker.coordinators.transaction.seams import TransactionClusterView, WriteMarker
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class TransactionCoordinator:
         clock: Clock,
         scheduler: Scheduler,
         store: PartitionLogs,
-        cluster: ClusterView,
+        cluster: TransactionClusterView,
         config: TransactionConfig,
         take_id: TakeId,
         version: Callable[[], int],

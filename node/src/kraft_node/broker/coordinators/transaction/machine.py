@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from kraft_node.broker.coordinators.runtime.machine import PlannedWrite, UnknownRecordTypeError
+from kraft_node.broker.coordinators.runtime.machine import NewerRecordError, PlannedWrite
 from kraft_node.broker.coordinators.runtime.shard import RuntimeShard
 from kraft_node.broker.coordinators.transaction.records import decode_record, encode_name, encode_values
 from kraft_node.broker.coordinators.transaction.states import Transaction, Values
@@ -60,7 +60,7 @@ class TransactionMachine:
         try:
             return Change(*decode_record(key, value))
         except stored.UnknownRecordTypeError as error:
-            raise UnknownRecordTypeError(str(error)) from error
+            raise NewerRecordError(str(error)) from error
 
     def replay(self, _offset: int, _producer_id: int, _producer_epoch: int, record: Change) -> None:
         """Set or remove a transactional id: while loading, not for this broker's own writes."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.calls import call_each
 from kraft_node.broker.coordinators.transaction.seams import NO_LEADER, NO_PARTITION, Marker
-from kraft_node.broker.coordinators.transaction.states import State, TopicPartition, Transaction
+from kraft_node.broker.coordinators.transaction.states import TopicPartition, Transaction, TransactionState
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import WriteTxnMarkersRequest
 
@@ -74,7 +74,7 @@ class Ending:
         self.transaction = transaction
         self.producer_id = values.producer_id
         self.epoch = values.epoch
-        self.commit = values.state is State.PREPARE_COMMIT
+        self.commit = values.state is TransactionState.PREPARE_COMMIT
         self.client_version = values.client_version
         self.done = done
         self.stopped = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.broker.coordinators.transaction.states import State, Values
+from kraft_node.broker.coordinators.transaction.states import TransactionState, Values
 from kraft_protocol.wire.coordinator import TRANSACTION, decode_key, decode_value, encode_key, encode_value
 from kraft_protocol.wire.stored import TransactionLogKey, TransactionLogValue
 
@@ -30,7 +30,7 @@ def encode_name(name: str) -> bytes:
 def encode_values(values: Values, version: int) -> bytes:
     """The value of a record in a cluster with that transaction.version."""
     partitions = None
-    if values.state is not State.EMPTY:
+    if values.state is not TransactionState.EMPTY:
         by_topic = defaultdict(list)
         for topic, partition in sorted(values.partitions):
             by_topic[topic].append(partition)
@@ -64,10 +64,10 @@ def decode_record(key: Buffer, value: Buffer | None) -> tuple[str, Values | None
         return name, None
     message = decode_value(decoded, value)
     assert isinstance(message, TransactionLogValue), "law: the key determines the value"
-    state = State(message.transaction_status)
+    state = TransactionState(message.transaction_status)
     partitions = frozenset(
         (topic.topic, number)
-        for topic in (message.transaction_partitions or () if state is not State.EMPTY else ())
+        for topic in (message.transaction_partitions or () if state is not TransactionState.EMPTY else ())
         for number in topic.partition_ids
     )
     return name, Values(

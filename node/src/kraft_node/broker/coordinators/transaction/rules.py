@@ -21,9 +21,9 @@ from kraft_node.broker.coordinators.transaction.states import (
     NO_EPOCH,
     NO_PRODUCER_ID,
     RESTING,
-    State,
     TopicPartition,
     Transaction,
+    TransactionState,
     Values,
 )
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -32,7 +32,7 @@ EPOCH_BUMPS: Final = 2
 """The transaction.version from which each end of a transaction bumps the epoch (KIP-890)."""
 
 
-class Producer(NamedTuple):
+class ProducerEpoch(NamedTuple):
     """A producer id with its epoch."""
 
     producer_id: int
@@ -62,7 +62,7 @@ def created(producer_id: int, timeout_ms: int, now_ms: int) -> Values:
 def initialize(
     transaction: Transaction,
     timeout_ms: int,
-    expected: Producer | None,
+    expected: ProducerEpoch | None,
     *,
     now_ms: int,
     version: int,
@@ -79,7 +79,7 @@ def initialize(
         raise _fenced(transaction, expected)
     if values.state in ENDING:
         raise _concurrent(transaction)
-    if values.state is State.ONGOING:
+    if values.state is TransactionState.ONGOING:
         return fence(transaction, now_ms=now_ms, version=version, fresh_id=fresh_id)
     settings = {
         "timeout_ms": timeout_ms,
@@ -90,17 +90,17 @@ def initialize(
         if fresh_id is None:
             return NEEDS_ID
         last = NO_EPOCH if expected is None else values.epoch
-        return values.moved(State.EMPTY, now_ms, producer_id=fresh_id, epoch=0, last_epoch=last, **settings)
+        return values.moved(TransactionState.EMPTY, now_ms, producer_id=fresh_id, epoch=0, last_epoch=last, **settings)
     if expected is None:
-        return values.moved(State.EMPTY, now_ms, epoch=values.epoch + 1, last_epoch=NO_EPOCH, **settings)
+        return values.moved(TransactionState.EMPTY, now_ms, epoch=values.epoch + 1, last_epoch=NO_EPOCH, **settings)
     if values.epoch in {expected.epoch, NO_EPOCH}:
-        return values.moved(State.EMPTY, now_ms, epoch=values.epoch + 1, last_epoch=values.epoch, **settings)
+        return values.moved(TransactionState.EMPTY, now_ms, epoch=values.epoch + 1, last_epoch=values.epoch, **settings)
     if expected.epoch == values.last_epoch:
-        return values.moved(State.EMPTY, now_ms, **settings)  # a repeated request: the epoch has been bumped
+        return values.moved(TransactionState.EMPTY, now_ms, **settings)  # a repeated request: the epoch has been bumped
     raise _fenced(transaction, expected)
 
 
-def _may_initialize(values: Values, expected: Producer | None) -> bool:
+def _may_initialize(values: Values, expected: ProducerEpoch | None) -> bool:
     """Whether the producer of the request can be the present producer, or the last producer before its id was
     replaced."""
     if expected is None or values.epoch == NO_EPOCH or expected.producer_id == values.producer_id:
@@ -115,19 +115,21 @@ def fence(transaction: Transaction, *, now_ms: int, version: int, fresh_id: int 
     """
     values = transaction.values
     assert transaction.pending is None, f"law: {transaction.name} has one write at a time"
-    assert values.state is State.ONGOING, f"law: only an open transaction is fenced, not one in {values.state}"
+    assert values.state is TransactionState.ONGOING, (
+        f"law: only an open transaction is fenced, not one in {values.state}"
+    )
     if version >= EPOCH_BUMPS:
-        return _ended(values, State.PREPARE_ABORT, now_ms, client_version=version, fresh_id=fresh_id)
+        return _ended(values, TransactionState.PREPARE_ABORT, now_ms, client_version=version, fresh_id=fresh_id)
     bumped = values.epoch if transaction.fence_failed else values.epoch + 1
     assert bumped <= EPOCH_MAX, f"law: {transaction.name} has epochs left for a fence"
     transaction.fencing = True
     transaction.values = values._replace(epoch=bumped, last_epoch=NO_EPOCH)
-    return _ended(transaction.values, State.PREPARE_ABORT, now_ms, client_version=0, fresh_id=None)
+    return _ended(transaction.values, TransactionState.PREPARE_ABORT, now_ms, client_version=0, fresh_id=None)
 
 
 def add_partitions(
     transaction: Transaction,
-    producer: Producer,
+    producer: ProducerEpoch,
     partitions: frozenset[TopicPartition],
     *,
     client_version: int,
@@ -140,10 +142,10 @@ def add_partitions(
     _check_producer(transaction, producer)
     if values.state in ENDING:
         raise _concurrent(transaction)
-    if values.state is State.ONGOING and partitions <= values.partitions:
+    if values.state is TransactionState.ONGOING and partitions <= values.partitions:
         return Settled(values.producer_id, values.epoch)
     return values.moved(
-        State.ONGOING,
+        TransactionState.ONGOING,
         now_ms,
         partitions=values.partitions | partitions,
         start_ms=now_ms if values.state in RESTING else values.start_ms,
@@ -152,7 +154,7 @@ def add_partitions(
 
 
 def missing_partitions(
-    transaction: Transaction, producer: Producer, partitions: frozenset[TopicPartition]
+    transaction: Transaction, producer: ProducerEpoch, partitions: frozenset[TopicPartition]
 ) -> frozenset[TopicPartition]:
     """Verification by a broker: the partitions among `partitions` that the transaction does not contain.
 
@@ -164,21 +166,21 @@ def missing_partitions(
     return partitions - transaction.values.partitions
 
 
-def _check_producer(transaction: Transaction, producer: Producer) -> None:
+def _check_producer(transaction: Transaction, producer: ProducerEpoch) -> None:
     if producer.producer_id != transaction.values.producer_id:
         raise _unmapped(transaction, producer)
     if producer.epoch != transaction.values.epoch:
         raise _fenced(transaction, producer)
 
 
-def end(transaction: Transaction, producer: Producer, *, commit: bool, now_ms: int) -> Step:
+def end(transaction: Transaction, producer: ProducerEpoch, *, commit: bool, now_ms: int) -> Step:
     """EndTxn of a client that keeps its epoch (versions up to 4), also in a cluster with transaction.version 2."""
     values = transaction.values
     _check_producer(transaction, producer)
     if transaction.pending is not None:
         raise _concurrent(transaction)
     wanted, done = _targets(commit=commit)
-    if values.state is State.ONGOING:
+    if values.state is TransactionState.ONGOING:
         return _ended(values, wanted, now_ms, client_version=0, fresh_id=None)
     if values.state is done:
         return Settled(NO_PRODUCER_ID, NO_EPOCH)
@@ -188,7 +190,7 @@ def end(transaction: Transaction, producer: Producer, *, commit: bool, now_ms: i
 
 
 def end_with_bump(
-    transaction: Transaction, producer: Producer, *, commit: bool, now_ms: int, fresh_id: int | None = None
+    transaction: Transaction, producer: ProducerEpoch, *, commit: bool, now_ms: int, fresh_id: int | None = None
 ) -> Step:
     """EndTxn of a client that gets a new epoch with each end (version 5, KIP-890).
 
@@ -211,7 +213,7 @@ def end_with_bump(
         raise _unmapped(transaction, producer)
     if values.state in ENDING:
         valid = values.epoch == producer.epoch + 1
-    elif values.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+    elif values.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
         valid = repeated or producer.epoch == values.epoch
     else:
         valid = producer.epoch == values.epoch
@@ -220,7 +222,7 @@ def end_with_bump(
     if transaction.pending is not None:
         raise _concurrent(transaction)
     wanted, done = _targets(commit=commit)
-    if values.state is State.ONGOING:
+    if values.state is TransactionState.ONGOING:
         return _ended(values, wanted, now_ms, client_version=EPOCH_BUMPS, fresh_id=fresh_id)
     if values.state in ENDING:
         raise _concurrent(transaction) if values.state is wanted else _wrong_state(transaction, commit=commit)
@@ -231,14 +233,16 @@ def end_with_bump(
     return _ended(values._replace(start_ms=now_ms), wanted, now_ms, client_version=EPOCH_BUMPS, fresh_id=fresh_id)
 
 
-def _targets(*, commit: bool) -> tuple[State, State]:
+def _targets(*, commit: bool) -> tuple[TransactionState, TransactionState]:
     """The states in which the markers are written, and after them."""
     if commit:
-        return State.PREPARE_COMMIT, State.COMPLETE_COMMIT
-    return State.PREPARE_ABORT, State.COMPLETE_ABORT
+        return TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT
+    return TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT
 
 
-def _ended(values: Values, state: State, now_ms: int, *, client_version: int, fresh_id: int | None) -> Values | _Need:
+def _ended(
+    values: Values, state: TransactionState, now_ms: int, *, client_version: int, fresh_id: int | None
+) -> Values | _Need:
     """The step to PREPARE_COMMIT or PREPARE_ABORT.
 
     With epoch bumps, it holds the next epoch, which the markers carry. If the producer id has no further epoch for
@@ -260,9 +264,9 @@ def _ended(values: Values, state: State, now_ms: int, *, client_version: int, fr
 
 def completed(values: Values, now_ms: int) -> Values:
     """The step after the last marker."""
-    commit = values.state is State.PREPARE_COMMIT
+    commit = values.state is TransactionState.PREPARE_COMMIT
     made = values.moved(
-        State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT,
+        TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT,
         now_ms,
         partitions=frozenset[TopicPartition](),
         next_producer_id=NO_PRODUCER_ID,
@@ -272,11 +276,11 @@ def completed(values: Values, now_ms: int) -> Values:
     return made
 
 
-def answered(values: Values) -> Producer:
+def answered(values: Values) -> ProducerEpoch:
     """The producer id and epoch with which a client goes on after EndTxn 5 has stored `values`."""
     if values.next_producer_id != NO_PRODUCER_ID:
-        return Producer(values.next_producer_id, 0)
-    return Producer(values.producer_id, values.epoch)
+        return ProducerEpoch(values.next_producer_id, 0)
+    return ProducerEpoch(values.producer_id, values.epoch)
 
 
 def is_timed_out(transaction: Transaction, now_ms: int) -> bool:
@@ -286,7 +290,7 @@ def is_timed_out(transaction: Transaction, now_ms: int) -> bool:
     could block readers of committed records for hours, as in Kafka; an abort loses nothing that was committed.
     """
     values = transaction.values
-    if values.state is not State.ONGOING or transaction.pending is not None:
+    if values.state is not TransactionState.ONGOING or transaction.pending is not None:
         return False
     return abs(now_ms - values.start_ms) > values.timeout_ms
 
@@ -302,7 +306,7 @@ def _concurrent(transaction: Transaction) -> KafkaError:
     return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{transaction.name} is still going to {doing.label}")
 
 
-def _fenced(transaction: Transaction, producer: Producer | None) -> KafkaError:
+def _fenced(transaction: Transaction, producer: ProducerEpoch | None) -> KafkaError:
     values = transaction.values
     return KafkaError(
         ErrorCode.PRODUCER_FENCED,
@@ -310,7 +314,7 @@ def _fenced(transaction: Transaction, producer: Producer | None) -> KafkaError:
     )
 
 
-def _unmapped(transaction: Transaction, producer: Producer) -> KafkaError:
+def _unmapped(transaction: Transaction, producer: ProducerEpoch) -> KafkaError:
     text = f"{transaction.name} has producer id {transaction.values.producer_id}, not {producer.producer_id}"
     return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
 

@@ -32,7 +32,7 @@ WriteMarker: TypeAlias = "Callable[[str, int, Marker, Callable[[ErrorCode], None
 """Writes a marker into a partition of this broker, and calls back when it is replicated, or with an error."""
 
 
-class ClusterView(Protocol):
+class TransactionClusterView(Protocol):
     """The topics and brokers of the metadata image; every call costs O(1)."""
 
     def partition_count(self, name: str) -> int | None:

@@ -21,7 +21,7 @@ NEVER: Final = 2**31 - 1
 TopicPartition: TypeAlias = tuple[str, int]
 
 
-class State(Enum):
+class TransactionState(Enum):
     """A state; the value is its number in `__transaction_state`. `DEAD` and `PREPARE_EPOCH_FENCE` are never stored."""
 
     EMPTY = 0
@@ -39,25 +39,25 @@ class State(Enum):
         return LABELS[self]
 
 
-LABELS: Final[Mapping[State, str]] = {
-    state: "".join(word.capitalize() for word in state.name.split("_")) for state in State
+LABELS: Final[Mapping[TransactionState, str]] = {
+    state: "".join(word.capitalize() for word in state.name.split("_")) for state in TransactionState
 }
-BY_LABEL: Final[Mapping[str, State]] = {label: state for state, label in LABELS.items()}
+BY_LABEL: Final[Mapping[str, TransactionState]] = {label: state for state, label in LABELS.items()}
 
-RESTING: Final = frozenset((State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
+RESTING: Final = frozenset((TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT))
 """No transaction is open, and no marker is missing: the id may begin a transaction, get a new epoch, or expire."""
-ENDING: Final = frozenset((State.PREPARE_COMMIT, State.PREPARE_ABORT))
+ENDING: Final = frozenset((TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT))
 """The result is decided, and markers are being written."""
 
-PREDECESSORS: Final[Mapping[State, frozenset[State]]] = {
-    State.EMPTY: RESTING,
-    State.ONGOING: RESTING | {State.ONGOING},
-    State.PREPARE_COMMIT: frozenset((State.ONGOING,)),
-    State.PREPARE_ABORT: RESTING | {State.ONGOING, State.PREPARE_EPOCH_FENCE},
-    State.COMPLETE_COMMIT: frozenset((State.PREPARE_COMMIT,)),
-    State.COMPLETE_ABORT: frozenset((State.PREPARE_ABORT,)),
-    State.DEAD: RESTING,
-    State.PREPARE_EPOCH_FENCE: frozenset((State.ONGOING,)),
+PREDECESSORS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
+    TransactionState.EMPTY: RESTING,
+    TransactionState.ONGOING: RESTING | {TransactionState.ONGOING},
+    TransactionState.PREPARE_COMMIT: frozenset((TransactionState.ONGOING,)),
+    TransactionState.PREPARE_ABORT: RESTING | {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE},
+    TransactionState.COMPLETE_COMMIT: frozenset((TransactionState.PREPARE_COMMIT,)),
+    TransactionState.COMPLETE_ABORT: frozenset((TransactionState.PREPARE_ABORT,)),
+    TransactionState.DEAD: RESTING,
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset((TransactionState.ONGOING,)),
 }
 """The states from which each state may be entered."""
 
@@ -68,7 +68,7 @@ class Values(NamedTuple):
     producer_id: int
     epoch: int
     timeout_ms: int
-    state: State = State.EMPTY
+    state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = -1
     update_ms: int = -1
@@ -85,7 +85,7 @@ class Values(NamedTuple):
         """Whether the producer id has no further epoch for clients."""
         return self.epoch >= EPOCH_MAX - 1
 
-    def moved(self, state: State, now_ms: int, **changes: object) -> Values:
+    def moved(self, state: TransactionState, now_ms: int, **changes: object) -> Values:
         """The values after a step to `state`; unnamed values stay."""
         made = self._replace(state=state, update_ms=now_ms, previous_producer_id=self.producer_id)
         return made._replace(**changes)  # type: ignore[arg-type]  # names and types as in the fields
@@ -99,7 +99,7 @@ class Transaction:
     def __init__(self, name: str, values: Values) -> None:
         self.name = name
         self.values = values
-        self.pending: State | None = None
+        self.pending: TransactionState | None = None
         """The state that an uncommitted write leads to."""
         self.fencing = False
         """The pending write, or the next write, is a fence whose epoch counts already (transaction.version 0 or 1)."""

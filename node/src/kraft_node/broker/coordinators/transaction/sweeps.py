@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.broker.coordinators.transaction import rules
 from kraft_node.broker.coordinators.transaction.machine import Change, Shard, store
 from kraft_node.broker.coordinators.transaction.rules import NEEDS_ID
-from kraft_node.broker.coordinators.transaction.states import State, Transaction, Values
+from kraft_node.broker.coordinators.transaction.states import Transaction, TransactionState, Values
 from kraft_protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Sweeper:
         for start in range(0, len(expired), REMOVED_AT_ONCE):
             some = expired[start : start + REMOVED_AT_ONCE]
             for transaction in some:
-                transaction.begin(transaction.values._replace(state=State.DEAD))
+                transaction.begin(transaction.values._replace(state=TransactionState.DEAD))
             tombstones = [Change(transaction.name, None) for transaction in some]
             store(shard, tombstones, partial(_removed, shard, some))
 

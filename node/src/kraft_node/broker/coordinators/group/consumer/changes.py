@@ -16,7 +16,7 @@ from kraft_node.broker.coordinators.group.consumer.member import (
     ClassicSide,
     Current,
     Held,
-    Member,
+    MemberData,
     MemberState,
     Resolved,
 )
@@ -79,7 +79,7 @@ class MemberChange(NamedTuple):
 
     group: str
     member_id: str
-    value: Member | None
+    value: MemberData | None
 
 
 class TargetEpochChange(NamedTuple):
@@ -136,7 +136,7 @@ def _epoch_value(value: GroupEpoch) -> ConsumerGroupMetadataValue:
     return ConsumerGroupMetadataValue(epoch=value.epoch, metadata_hash=value.metadata_hash)
 
 
-def _member_value(member: Member) -> ConsumerGroupMemberMetadataValue:
+def _member_value(member: MemberData) -> ConsumerGroupMemberMetadataValue:
     kind = ConsumerGroupMemberMetadataValue
     classic = None
     if member.classic is not None:
@@ -233,13 +233,13 @@ def _epoch_of(v: ConsumerGroupMetadataValue, _group: str) -> GroupEpoch:
     return GroupEpoch(v.epoch, v.metadata_hash)
 
 
-def _member_of(v: ConsumerGroupMemberMetadataValue, _group: str, member_id: str) -> Member:
+def _member_of(v: ConsumerGroupMemberMetadataValue, _group: str, member_id: str) -> MemberData:
     classic = None
     stored = v.classic_member_metadata
     if stored is not None:
         protocols = tuple(ClassicProtocol(p.name, bytes(p.metadata)) for p in stored.supported_protocols)
         classic = ClassicSide(stored.session_timeout_ms, protocols)
-    return Member(
+    return MemberData(
         member_id,
         v.instance_id,
         v.rack_id,

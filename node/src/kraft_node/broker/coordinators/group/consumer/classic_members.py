@@ -13,7 +13,7 @@ from kraft_node.broker.coordinators.group.answers import join_error
 from kraft_node.broker.coordinators.group.classic import CONSUMER_PROTOCOL
 from kraft_node.broker.coordinators.group.consumer import embedded
 from kraft_node.broker.coordinators.group.consumer.heartbeat import HeartbeatPlan, check_room, check_static
-from kraft_node.broker.coordinators.group.consumer.member import JOINING, Current, Member, MemberState
+from kraft_node.broker.coordinators.group.consumer.member import JOINING, Current, MemberData, MemberState
 from kraft_node.broker.coordinators.group.consumer.migration import assignment_of, classic_side
 from kraft_node.broker.coordinators.group.consumer.targets import NOTHING
 from kraft_node.broker.coordinators.runtime.failures import client_error
@@ -155,7 +155,7 @@ class ClassicMembers:
     @staticmethod
     def _member(
         group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
-    ) -> tuple[Member, Current]:
+    ) -> tuple[MemberData, Current]:
         """A classic member at its generation. Raises KafkaError."""
         if instance_id is not None:
             check_static(group.static_member(instance_id), member_id, instance_id)
@@ -197,14 +197,14 @@ def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest, protocols:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group.group_id} has other protocols")
 
 
-def _classic_member(group: ConsumerGroup, member_id: str) -> Member:
+def _classic_member(group: ConsumerGroup, member_id: str) -> MemberData:
     member = group.member(member_id)
     if member.classic is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
     return member
 
 
-def _waits(group: ConsumerGroup, member: Member, current: Current) -> bool:
+def _waits(group: ConsumerGroup, member: MemberData, current: Current) -> bool:
     """Whether others hold a partition of the member's target."""
     for topic, numbers in group.targets.get(member.member_id, NOTHING).items():
         have, owners = current.assigned.get(topic, {}), group.owners.get(topic, {})
@@ -213,7 +213,7 @@ def _waits(group: ConsumerGroup, member: Member, current: Current) -> bool:
     return False
 
 
-def _leaving(group: ConsumerGroup, identity: LeaveGroupRequest.MemberIdentity) -> Member:
+def _leaving(group: ConsumerGroup, identity: LeaveGroupRequest.MemberIdentity) -> MemberData:
     if identity.group_instance_id is None:
         return _classic_member(group, identity.member_id)
     holder = group.static_member(identity.group_instance_id)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup
     from kraft_node.broker.coordinators.group.consumer.member import Current
-    from kraft_node.broker.coordinators.group.consumer.rules import TopicsView
+    from kraft_node.broker.coordinators.group.consumer.rules import GroupTopicsView
     from kraft_protocol.ids import Uuid
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
@@ -24,7 +24,7 @@ Assignment = ConsumerGroupDescribeResponse.Assignment
 TopicPartitions = ConsumerGroupDescribeResponse.TopicPartitions
 
 
-def describe(group: ConsumerGroup, topics: TopicsView, assignors: Sequence[str]) -> DescribedGroup:
+def describe(group: ConsumerGroup, topics: GroupTopicsView, assignors: Sequence[str]) -> DescribedGroup:
     """The group with all members."""
     return DescribedGroup(
         group_id=group.group_id,
@@ -36,7 +36,7 @@ def describe(group: ConsumerGroup, topics: TopicsView, assignors: Sequence[str])
     )
 
 
-def _member(group: ConsumerGroup, member_id: str, topics: TopicsView) -> Row:
+def _member(group: ConsumerGroup, member_id: str, topics: GroupTopicsView) -> Row:
     member, current = group.members[member_id], group.holds(member_id)
     return Row(
         member_id=member_id,
@@ -62,7 +62,7 @@ def _used(current: Current) -> dict[Uuid, set[int]]:
     return used
 
 
-def _assignment(held: Mapping[Uuid, Collection[int]], topics: TopicsView) -> Assignment:
+def _assignment(held: Mapping[Uuid, Collection[int]], topics: GroupTopicsView) -> Assignment:
     """Deleted topics are left out."""
     rows = []
     for topic_id in sorted(held):

@@ -23,7 +23,7 @@ from kraft_node.broker.coordinators.group.consumer.changes import (
     TargetEpoch,
     TargetEpochChange,
 )
-from kraft_node.broker.coordinators.group.consumer.member import NEW, Current, Member, MemberState, Resolved
+from kraft_node.broker.coordinators.group.consumer.member import NEW, Current, MemberData, MemberState, Resolved
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid
 
@@ -75,7 +75,7 @@ class ConsumerGroup:
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         self.target_epoch = TargetEpoch(FIRST_EPOCH, 0)
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, MemberData] = {}
         self.current: dict[str, Current] = {}
         self.targets: dict[str, Target] = {}
         self.static_members: dict[str, str] = {}
@@ -128,7 +128,7 @@ class ConsumerGroup:
         elif isinstance(change, OldTopicsChange):
             self.has_old_topics = change.value is not None
 
-    def _set_member(self, member_id: str, member: Member | None) -> None:
+    def _set_member(self, member_id: str, member: MemberData | None) -> None:
         old = self.members.get(member_id)
         if old is not None:
             _count(self.subscribed, old.names, -1)
@@ -188,7 +188,7 @@ class ConsumerGroup:
                 return GroupState.RECONCILING
         return GroupState.STABLE
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> MemberData:
         """The member. Raises KafkaError UNKNOWN_MEMBER_ID."""
         found = self.members.get(member_id)
         if found is None:
@@ -197,7 +197,7 @@ class ConsumerGroup:
             )
         return found
 
-    def static_member(self, instance_id: str) -> Member | None:
+    def static_member(self, instance_id: str) -> MemberData | None:
         """The member with the instance id."""
         member_id = self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
@@ -210,7 +210,7 @@ class ConsumerGroup:
         """Whether no member holds the partition."""
         return number not in self.owners.get(topic, ())
 
-    def topics_of(self, member: Member) -> frozenset[str]:
+    def topics_of(self, member: MemberData) -> frozenset[str]:
         """The names to which a member subscribes; equal subscriptions give the same object.
 
         A regular expression that is not resolved yet has no topics.
@@ -225,7 +225,7 @@ class ConsumerGroup:
             self._subscriptions[key] = found
         return found
 
-    def topics_after(self, gone: list[Member], new: Member | None) -> set[str]:
+    def topics_after(self, gone: list[MemberData], new: MemberData | None) -> set[str]:
         """The names to which the group subscribes once the members `gone` have left and `new` has joined."""
         names, patterns = Counter(self.subscribed), Counter(self.patterns)
         for member, step in [*((one, -1) for one in gone), *([] if new is None else [(new, 1)])]:

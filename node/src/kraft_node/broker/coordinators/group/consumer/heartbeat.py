@@ -33,11 +33,11 @@ from kraft_node.broker.coordinators.group.consumer.member import (
     ClassicSide,
     Current,
     Held,
-    Member,
+    MemberData,
     MemberState,
 )
 from kraft_node.broker.coordinators.group.consumer.reconcile import Aim, Owned, is_within, reconcile
-from kraft_node.broker.coordinators.group.consumer.rules import Rules, TopicsView, check_pattern
+from kraft_node.broker.coordinators.group.consumer.rules import GroupTopicsView, Rules, check_pattern
 from kraft_node.broker.coordinators.group.consumer.targets import (
     NOTHING,
     compute_target,
@@ -50,7 +50,7 @@ from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from kraft_node.broker.coordinators.group.consumer.assignors.own import Task
+    from kraft_node.broker.coordinators.group.consumer.assignors.own import AssignorTask
     from kraft_protocol.ids import Uuid
     from kraft_protocol.wire.messages import ConsumerGroupHeartbeatRequest
 
@@ -114,12 +114,12 @@ class HeartbeatPlan:
         self._epoch = group.epoch
         self._target_epoch, self._target_since_ms = group.target_epoch
         self._target: Target = NOTHING
-        self._replaced: Member | None = None
-        self._base: Member | None = None
+        self._replaced: MemberData | None = None
+        self._base: MemberData | None = None
         self._owned = owned_of(request)
         self.changes: list[ConsumerChange] = []
-        self.own_task: Task | None = None
-        self.member = Member("")
+        self.own_task: AssignorTask | None = None
+        self.member = MemberData("")
         self.current = self.old_current = NEW
 
     def run(self, client_id: str, client_host: str) -> ConsumerGroupHeartbeatResponse:
@@ -132,7 +132,7 @@ class HeartbeatPlan:
         )
         return self._go_on(base)
 
-    def _go_on(self, base: Member) -> ConsumerGroupHeartbeatResponse:
+    def _go_on(self, base: MemberData) -> ConsumerGroupHeartbeatResponse:
         member = self.member
         if member != base or self._base is None:
             self.changes.append(MemberChange(self._group.group_id, member.member_id, member))
@@ -151,7 +151,7 @@ class HeartbeatPlan:
 
     # -- the member
 
-    def _find_member(self) -> Member:
+    def _find_member(self) -> MemberData:
         """The member as it is, made if it joins. Raises KafkaError."""
         group, request = self._group, self._request
         joins = request.member_epoch == JOINING
@@ -163,14 +163,14 @@ class HeartbeatPlan:
             elif holder is not None and holder.member_id != member_id:
                 return self._take_over(holder, member_id, instance_id)
         if joins and member_id not in group.members:
-            return Member(member_id)
+            return MemberData(member_id)
         self._base = group.member(member_id)
         self.current = self.old_current = group.holds(member_id)
         self._target = group.targets.get(member_id, NOTHING)
         check_epoch(self.current, request.member_epoch, self._owned)
         return self._base
 
-    def _take_over(self, holder: Member, member_id: str, instance_id: str) -> Member:
+    def _take_over(self, holder: MemberData, member_id: str, instance_id: str) -> MemberData:
         """A static member is back with a new id: it gets the place of the earlier one."""
         group = self._group
         held = group.holds(holder.member_id)
@@ -193,7 +193,7 @@ class HeartbeatPlan:
         self.changes += member_removal(group.group_id, holder.member_id)
         return holder._replace(member_id=member_id)
 
-    def _change_pattern(self, base: Member) -> bool:
+    def _change_pattern(self, base: MemberData) -> bool:
         """The member has another regular expression. Returns whether its topics are known, so that the epoch moves."""
         group = self._group
         old, new = base.pattern, self.member.pattern
@@ -255,7 +255,7 @@ class HeartbeatPlan:
         since, interval = self._group.target_epoch.timestamp_ms, self._rules.assignment_interval_ms
         return since == 0 or not 0 <= self._now_ms - since < interval
 
-    def _members(self) -> Iterator[tuple[Member, Target]]:
+    def _members(self) -> Iterator[tuple[MemberData, Target]]:
         """The members from now on, with their earlier targets."""
         targets, own = self._group.targets, self.member.member_id
         replaced = None if self._replaced is None else self._replaced.member_id
@@ -333,13 +333,13 @@ def rows_of(held: Held) -> list[TopicPartitions]:
     return [TopicPartitions(topic_id=topic, partitions=sorted(held[topic])) for topic in sorted(held)]
 
 
-def hash_of(names: set[str], topics: TopicsView) -> int:
+def hash_of(names: set[str], topics: GroupTopicsView) -> int:
     """The hash of the topics that exist."""
     hashes = ((name, topics.topic_hash(name)) for name in names)
     return group_hash((name, hashed) for name, hashed in hashes if hashed is not None)
 
 
-def _updated(base: Member, request: ConsumerGroupHeartbeatRequest) -> Member:
+def _updated(base: MemberData, request: ConsumerGroupHeartbeatRequest) -> MemberData:
     """The member with the fields of the heartbeat; null fields have not changed."""
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
     return base._replace(
@@ -365,7 +365,7 @@ def check_room(group: ConsumerGroup, member_id: str, limit: int) -> None:
         )
 
 
-def check_static(holder: Member | None, member_id: str, instance_id: str) -> Member:
+def check_static(holder: MemberData | None, member_id: str, instance_id: str) -> MemberData:
     """The holder of an instance id, if it is this member. Raises KafkaError."""
     if holder is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")

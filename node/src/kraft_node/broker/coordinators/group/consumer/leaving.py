@@ -18,15 +18,15 @@ from kraft_node.broker.coordinators.group.consumer.changes import (
     member_removal,
 )
 from kraft_node.broker.coordinators.group.consumer.heartbeat import check_static, hash_of
-from kraft_node.broker.coordinators.group.consumer.member import LEAVING_FOR_A_WHILE, Member
+from kraft_node.broker.coordinators.group.consumer.member import LEAVING_FOR_A_WHILE, MemberData
 
 if TYPE_CHECKING:
     from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup
-    from kraft_node.broker.coordinators.group.consumer.rules import TopicsView
+    from kraft_node.broker.coordinators.group.consumer.rules import GroupTopicsView
     from kraft_protocol.wire.messages import ConsumerGroupHeartbeatRequest
 
 
-def leaver(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Member:
+def leaver(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> MemberData:
     """The member that leaves with the request. Raises KafkaError."""
     instance_id = request.instance_id
     if instance_id is None:
@@ -34,13 +34,13 @@ def leaver(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Memb
     return check_static(group.static_member(instance_id), request.member_id, instance_id)
 
 
-def away(group: ConsumerGroup, member: Member) -> ConsumerChange:
+def away(group: ConsumerGroup, member: MemberData) -> ConsumerChange:
     """The change if a static member leaves for a while."""
     held = group.holds(member.member_id)._replace(epoch=LEAVING_FOR_A_WHILE, revoking={})
     return CurrentChange(group.group_id, member.member_id, held)
 
 
-def fence(group: ConsumerGroup, members: list[Member], topics: TopicsView) -> list[ConsumerChange]:
+def fence(group: ConsumerGroup, members: list[MemberData], topics: GroupTopicsView) -> list[ConsumerChange]:
     """The changes that remove members: their records, regular expressions that only they used, and the next epoch."""
     name = group.group_id
     changes = [change for member in members for change in member_removal(name, member.member_id)]

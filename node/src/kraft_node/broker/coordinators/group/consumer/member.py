@@ -46,7 +46,7 @@ class ClassicSide(NamedTuple):
     protocols: tuple[ClassicProtocol, ...]
 
 
-class Member(NamedTuple):
+class MemberData(NamedTuple):
     """The data that a member has sent about itself."""
 
     member_id: str

@@ -7,15 +7,15 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.broker.coordinators.group.answers import answer_all
-from kraft_node.broker.coordinators.group.classic import State
+from kraft_node.broker.coordinators.group.classic import ClassicState
 from kraft_node.broker.coordinators.group.consumer import leaving, migration
 from kraft_node.broker.coordinators.group.consumer.classic_members import ClassicMembers
 from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup
 from kraft_node.broker.coordinators.group.consumer.heartbeat import HeartbeatPlan
-from kraft_node.broker.coordinators.group.consumer.member import JOINING, LEAVING_FOR_A_WHILE, Member, MemberState
+from kraft_node.broker.coordinators.group.consumer.member import JOINING, LEAVING_FOR_A_WHILE, MemberData, MemberState
 from kraft_node.broker.coordinators.group.consumer.own_targets import OwnTargets
 from kraft_node.broker.coordinators.group.consumer.patterns import PatternResolver, Permitted
-from kraft_node.broker.coordinators.group.consumer.sessions import Duty, Sessions
+from kraft_node.broker.coordinators.group.consumer.sessions import Duty, MemberSessions
 from kraft_node.broker.coordinators.group.records import Change, GroupChange
 from kraft_node.broker.coordinators.runtime.failures import client_error
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -41,7 +41,7 @@ class ConsumerMembership:
     def __init__(self, shard: Shard, services: ConsumerServices) -> None:
         self._shard = shard
         self._services = services
-        self._sessions = Sessions(shard.clock, shard.scheduler, self._expired, self._overdue)
+        self._sessions = MemberSessions(shard.clock, shard.scheduler, self._expired, self._overdue)
         self.resolver = PatternResolver(shard, services)
         self.own_targets = OwnTargets(shard, services)
         self.classic = ClassicMembers(shard, services, self)
@@ -105,7 +105,7 @@ class ConsumerMembership:
             raise not_found(group_id, "Consumer group")
         if classic is None or not joins:
             raise not_consumer(group_id)
-        if classic.state is State.EMPTY:
+        if classic.state is ClassicState.EMPTY:
             return [GroupChange(group_id, None)], ConsumerGroup(group_id)
         migration.check_upgrade(classic, self._services.config)
         changes = migration.upgraded(classic, self._services.topics)
@@ -135,7 +135,7 @@ class ConsumerMembership:
 
     # -- removal
 
-    def remove(self, group: ConsumerGroup, members: list[Member], reason: str) -> None:
+    def remove(self, group: ConsumerGroup, members: list[MemberData], reason: str) -> None:
         """Remove members; no request waits for it."""
         group_id = group.group_id
         names = [member.member_id for member in members]
@@ -151,7 +151,7 @@ class ConsumerMembership:
 
         self._write_removal(group, members, done)
 
-    def _write_removal(self, group: ConsumerGroup, members: list[Member], done: Done) -> None:
+    def _write_removal(self, group: ConsumerGroup, members: list[MemberData], done: Done) -> None:
         ids = [member.member_id for member in members]
         if not self._downgrade(group, ids, done):
             self._shard.write(leaving.fence(group, members, self._services.topics), done)
@@ -201,7 +201,7 @@ class ConsumerMembership:
         """A classic member has fetched its assignment."""
         self._sessions.done(Duty.SYNC, group_id, member_id)
 
-    def expect_join(self, group: ConsumerGroup, member: Member) -> None:
+    def expect_join(self, group: ConsumerGroup, member: MemberData) -> None:
         """A classic member must join again; the time runs from the first request."""
         if not self._sessions.expects(Duty.JOIN, group.group_id, member.member_id):
             self._expect(Duty.JOIN, group, member.member_id)

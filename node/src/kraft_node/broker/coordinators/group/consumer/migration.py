@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.broker.coordinators.group.classic import CONSUMER_PROTOCOL, ClassicGroup, State
+from kraft_node.broker.coordinators.group.classic import CONSUMER_PROTOCOL, ClassicGroup, ClassicState
 from kraft_node.broker.coordinators.group.consumer import embedded, leaving
 from kraft_node.broker.coordinators.group.consumer.changes import (
     ConsumerChange,
@@ -28,17 +28,17 @@ from kraft_node.broker.coordinators.group.consumer.member import (
     ClassicSide,
     Current,
     Held,
-    Member,
+    MemberData,
     MemberState,
 )
-from kraft_node.broker.coordinators.group.member import Member as ClassicMember
+from kraft_node.broker.coordinators.group.member import ClassicGroupMember as ClassicMember
 from kraft_node.broker.coordinators.group.records import Change, GroupChange, group_snapshot
 from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.broker.coordinators.group.config import GroupConfig
     from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup
-    from kraft_node.broker.coordinators.group.consumer.rules import TopicsView
+    from kraft_node.broker.coordinators.group.consumer.rules import GroupTopicsView
 
 log = logging.getLogger(__name__)
 
@@ -56,13 +56,13 @@ def check_upgrade(group: ClassicGroup, config: GroupConfig) -> None:
         raise _cannot(group.group_id, "the group size exceeds the consumer group maximum size.")
 
 
-def upgraded(group: ClassicGroup, topics: TopicsView) -> list[ConsumerChange]:
+def upgraded(group: ClassicGroup, topics: GroupTopicsView) -> list[ConsumerChange]:
     """The records of the consumer group that continues a classic one: every member keeps its partitions.
 
     Raises KafkaError GROUP_ID_NOT_FOUND if a member uses a custom assignor, or another protocol.
     """
     name, epoch = group.group_id, max(group.generation, FIRST_EPOCH)
-    members: list[Member] = []
+    members: list[MemberData] = []
     held: dict[str, Held] = {}
     for classic in group.members.values():
         try:
@@ -84,7 +84,7 @@ def upgraded(group: ClassicGroup, topics: TopicsView) -> list[ConsumerChange]:
     return changes
 
 
-def _upgraded_member(group: ClassicGroup, classic: ClassicMember, topics: TopicsView) -> tuple[Member, Held]:
+def _upgraded_member(group: ClassicGroup, classic: ClassicMember, topics: GroupTopicsView) -> tuple[MemberData, Held]:
     metadata = classic.protocols.get(group.protocol or "", next(iter(classic.protocols.values())))
     subscription = embedded.read_subscription(metadata)
     assigned, user_data = embedded.read_assignment(classic.assignment)
@@ -99,7 +99,7 @@ def _upgraded_member(group: ClassicGroup, classic: ClassicMember, topics: Topics
         topic_id = topics.topic_id(topic)
         if topic_id is not None and numbers:
             held[topic_id] = dict.fromkeys(numbers, max(group.generation, FIRST_EPOCH))
-    member = Member(
+    member = MemberData(
         classic.member_id,
         classic.instance_id,
         subscription.rack_id,
@@ -128,10 +128,10 @@ def may_downgrade(group: ConsumerGroup, without: Collection[str], config: GroupC
     )
 
 
-def downgraded(group: ConsumerGroup, without: Collection[str], topics: TopicsView, now_ms: int) -> list[Change]:
+def downgraded(group: ConsumerGroup, without: Collection[str], topics: GroupTopicsView, now_ms: int) -> list[Change]:
     """The records of the classic group that continues a consumer group with its classic members."""
     classic = ClassicGroup(
-        group.group_id, now_ms, state=State.STABLE, generation=group.epoch, protocol_type=CONSUMER_PROTOCOL
+        group.group_id, now_ms, state=ClassicState.STABLE, generation=group.epoch, protocol_type=CONSUMER_PROTOCOL
     )
     assignments = {}
     for member_id, member in group.members.items():
@@ -143,7 +143,7 @@ def downgraded(group: ConsumerGroup, without: Collection[str], topics: TopicsVie
     return [*leaving.removal(group), snapshot]
 
 
-def _downgraded_member(member: Member) -> ClassicMember:
+def _downgraded_member(member: MemberData) -> ClassicMember:
     assert member.classic is not None, f"law: {member.member_id} uses the classic protocol"
     return ClassicMember(
         member.member_id,
@@ -157,7 +157,7 @@ def _downgraded_member(member: Member) -> ClassicMember:
     )
 
 
-def assignment_of(group: ConsumerGroup, member: Member, topics: TopicsView) -> bytes:
+def assignment_of(group: ConsumerGroup, member: MemberData, topics: GroupTopicsView) -> bytes:
     """The assignment in the form for a classic member; deleted topics are left out."""
     assert member.classic is not None, f"law: {member.member_id} uses the classic protocol"
     named = {}

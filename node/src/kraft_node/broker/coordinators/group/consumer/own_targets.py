@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.broker.coordinators.group.consumer.assignors.own import AssignorError, Task
+from kraft_node.broker.coordinators.group.consumer.assignors.own import AssignorError, AssignorTask
 from kraft_node.broker.coordinators.group.consumer.changes import (
     ConsumerChange,
     TargetChange,
@@ -47,7 +47,7 @@ class _Run:
 
     __slots__ = ("group", "is_late", "is_over", "limit", "task")
 
-    def __init__(self, group: ConsumerGroup, task: Task) -> None:
+    def __init__(self, group: ConsumerGroup, task: AssignorTask) -> None:
         self.group = group
         self.task = task
         self.is_over = False
@@ -69,7 +69,7 @@ class OwnTargets:
         if group.assignor_failure and not group.holds(member_id).assigned:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, group.assignor_failure)
 
-    def begin(self, group: ConsumerGroup, task: Task) -> None:
+    def begin(self, group: ConsumerGroup, task: AssignorTask) -> None:
         """Run an assignor for a group that has no run."""
         group.is_assigning = True
         if self._services.late_runs:
@@ -103,7 +103,7 @@ class OwnTargets:
         else:
             self._fail(group, run.task, f"{type(result).__name__}: {result}")
 
-    def _fail(self, group: ConsumerGroup, task: Task, reason: str) -> None:
+    def _fail(self, group: ConsumerGroup, task: AssignorTask, reason: str) -> None:
         self._services.assignor_failures += 1
         group.assignor_failure = f"Assignor {task.assignor.name} failed: {reason}."
         log.error("Group %s: assignor %s failed: %s", group.group_id, task.assignor.name, reason)
@@ -113,7 +113,7 @@ class OwnTargets:
         group.assignor_failure = ""
         group.is_assigning = False
 
-    def _store(self, group: ConsumerGroup, task: Task, targets: Mapping[str, Target]) -> None:
+    def _store(self, group: ConsumerGroup, task: AssignorTask, targets: Mapping[str, Target]) -> None:
         """Write the targets of the members that are still there.
 
         A static member that came back with a new id has the target of its former id, which the run did not know. Then

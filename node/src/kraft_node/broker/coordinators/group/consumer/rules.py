@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_MEMBER_ID_OF_CLIENT: Final = 1
 
 
-class TopicsView(Protocol):
+class GroupTopicsView(Protocol):
     """The topics of the metadata image; calls cost O(1), but for racks and a topic's first hash."""
 
     def topic_id(self, name: str) -> Uuid | None:
@@ -43,7 +43,7 @@ class TopicsView(Protocol):
 class Rules(NamedTuple):
     """The settings of one group, and the topics."""
 
-    topics: TopicsView
+    topics: GroupTopicsView
     assignors: Sequence[str]
     """group.consumer.assignors: the first one is the default."""
     own_assignors: Mapping[str, OwnAssignor]

@@ -33,7 +33,7 @@ class _Session:
         self.timer: Timer | None = None
 
 
-class Sessions:
+class MemberSessions:
     """Calls `expired(group_id, member_id)` for silent members, `overdue(group_id, member_id, duty, epoch)` for members
     that do not do what they must.
     """

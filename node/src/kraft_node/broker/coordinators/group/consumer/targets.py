@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from kraft_node.broker.coordinators.group.consumer.assignors.own import GroupMember, GroupTopic, OwnAssignor, Task
+from kraft_node.broker.coordinators.group.consumer.assignors.own import (
+    AssignorTask,
+    GroupMember,
+    GroupTopic,
+    OwnAssignor,
+)
 from kraft_node.broker.coordinators.group.consumer.assignors.spec import Assignor, Subscriber, Target
 from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup
-from kraft_node.broker.coordinators.group.consumer.member import Member
-from kraft_node.broker.coordinators.group.consumer.rules import TopicsView
+from kraft_node.broker.coordinators.group.consumer.member import MemberData
+from kraft_node.broker.coordinators.group.consumer.rules import GroupTopicsView
 from kraft_protocol.ids import Uuid
 
 NOTHING: Target = {}
@@ -20,13 +25,13 @@ def preferred_assignor(votes: Counter[str], configured: Sequence[str]) -> str:
     return max(configured, key=lambda name: votes[name])
 
 
-def votes_of(members: Iterable[tuple[Member, Target]]) -> Counter[str]:
+def votes_of(members: Iterable[tuple[MemberData, Target]]) -> Counter[str]:
     """How many members prefer each assignor."""
     return Counter(member.assignor for member, _ in members if member.assignor is not None)
 
 
 def compute_target(
-    group: ConsumerGroup, members: Iterable[tuple[Member, Target]], topics: TopicsView, assign: Assignor
+    group: ConsumerGroup, members: Iterable[tuple[MemberData, Target]], topics: GroupTopicsView, assign: Assignor
 ) -> dict[str, Target]:
     """The target of each of `members` (with its earlier target), which are the group's members from now on."""
     ids: dict[frozenset[str], frozenset[Uuid]] = {}
@@ -44,10 +49,10 @@ def compute_target(
 def own_task(
     group: ConsumerGroup,
     epoch: int,
-    members: Iterable[tuple[Member, Target]],
-    topics: TopicsView,
+    members: Iterable[tuple[MemberData, Target]],
+    topics: GroupTopicsView,
     assignor: OwnAssignor,
-) -> Task:
+) -> AssignorTask:
     """What an assignor of the operator gets."""
     ids: dict[str, Uuid] = {}
     described: dict[str, GroupTopic] = {}
@@ -68,10 +73,10 @@ def own_task(
         found[member.member_id] = GroupMember(
             member.member_id, member.instance_id, member.rack_id, existing[names], partitions
         )
-    return Task(assignor, epoch, found, described, ids)
+    return AssignorTask(assignor, epoch, found, described, ids)
 
 
-def _existing(names: frozenset[str], topics: TopicsView, counts: dict[Uuid, int]) -> frozenset[Uuid]:
+def _existing(names: frozenset[str], topics: GroupTopicsView, counts: dict[Uuid, int]) -> frozenset[Uuid]:
     found = []
     for name in names:
         topic_id, count = topics.topic_id(name), topics.partition_count(name)

@@ -60,7 +60,7 @@ class OwnAssignor(NamedTuple):
     """Its method: what it returns must be checked."""
 
 
-class Task(NamedTuple):
+class AssignorTask(NamedTuple):
     """The input of one run, independent of the node's state."""
 
     assignor: OwnAssignor
@@ -95,7 +95,7 @@ def load(text: str) -> OwnAssignor:
     return OwnAssignor(label, made.assign)
 
 
-def checked(task: Task, result: object) -> dict[str, Target]:
+def checked(task: AssignorTask, result: object) -> dict[str, Target]:
     """The result as targets. Raises AssignorError for anything that must not reach a group.
 
     A partition has at most one owner, which subscribes to its topic. Members that the result leaves out get nothing.
