@@ -102,7 +102,7 @@ def attack(port: int, name: str) -> None:
                     sent[number] = (sent[number] + connection.send(memoryview(data)[sent[number] :])) % len(data)
                 with suppress(BlockingIOError):
                     if reads and not connection.recv(1 << 20):
-                        raise ConnectionResetError  # noqa: TRY301 - an end counts as a reset
+                        raise ConnectionResetError  # an end counts as a reset
             except OSError:
                 connection.close()
                 with suppress(OSError):  # the node may be busy: then in the next round

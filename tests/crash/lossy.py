@@ -32,15 +32,20 @@ END_S = 5.0
 HIDDEN = ".fuse_hidden"
 MODE_OF_FILES = stat.S_IFREG | 0o644
 MODE_OF_FOLDERS = stat.S_IFDIR | 0o755
-WITHOUT_SYNCFS = (
-    "import sys, kraft_node.runtime.disk as disk; disk._find_syncfs = lambda: None; "
+NODE = (
+    "import pathlib, sys, kraft_node.runtime.disk as disk, kraft_node.runtime.env as env; "
+    "disk._find_syncfs = lambda: None; env.BOOT_ID = pathlib.Path(sys.argv.pop(1)); "
     "from kraft_node.cli import server_start; sys.exit(server_start.main(sys.argv[1:]))"
 )
 
 
-def node_command(properties: Path) -> list[str]:
-    """Starts a node that fsyncs every file in place of syncfs, as on kernels before 5.8."""
-    return [sys.executable, "-c", WITHOUT_SYNCFS, str(properties)]
+def node_command(boot_id: Path, properties: Path) -> list[str]:
+    """Starts a node on the lossy disk.
+
+    It fsyncs every file in place of syncfs, as on kernels before 5.8, and reads the id of the machine's boot from a
+    file: it changes with each loss of power. Otherwise the node would trust a page cache that is gone.
+    """
+    return [sys.executable, "-c", NODE, str(boot_id), str(properties)]
 
 
 class Lossy:
@@ -262,7 +267,7 @@ def _attributes(mode: int, size: int, mtime_ms: int) -> dict[str, Any]:
 
 def main() -> int:
     """Mount, and serve until the folder is unmounted; again if the power was restored."""
-    import mfusepy  # noqa: PLC0415 - needs libfuse, which a machine may lack
+    import mfusepy
 
     folder, seed = sys.argv[1], int(sys.argv[2])
     operations = _Mounted(seed)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.crash.lossy import Lossy, node_command
 
 FLUSHED, PLAIN = "flushed", "plain"
 PARTITIONS = 2
+BOOT_ID = "boot_id"
 CHANGES_MAX = 600
 """A start is some 100 changes, a second of clients some 1,000."""
 LIFE_S = 20.0
@@ -52,7 +54,13 @@ class Node(Ours):
     """The node on the lossy disk."""
 
     def _command(self, program: str, *args: str) -> list[str]:
-        return node_command(Path(args[0])) if program == "server" else super()._command(program, *args)
+        if program == "server":
+            return node_command(self.folder / BOOT_ID, Path(args[0]))
+        return super()._command(program, *args)
+
+    def boot(self) -> None:
+        """The machine boots: its page cache is empty."""
+        (self.folder / BOOT_ID).write_text(str(uuid.uuid4()))
 
 
 @dataclass
@@ -87,6 +95,7 @@ class Rig:
         data = self._disk.folder / "data"
         self._node = Node("kraftcluster", self._folder / "node", {"log.dirs": str(data), **SETTINGS})
         try:
+            self._node.boot()
             self._node.format()
             self._start()
             for topic, config in CONFIGS.items():
@@ -121,6 +130,7 @@ class Rig:
             self._work()
         self._node.kill()
         self._disk.restore_power()
+        self._node.boot()
         self._start()
         self._check()
         self._say(f"{self._count}: power lost after {self._disk.changes} changes{' in a start' if in_start else ''}")

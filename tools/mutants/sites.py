@@ -92,10 +92,9 @@ def _functions(tree: ast.AST, prefix: str) -> Iterator[Site]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
             yield from _functions(node, f"{prefix}{node.name}.")
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if node.name not in FOR_PEOPLE:
-                for statement in node.body:
-                    yield from _sites(statement, f"{prefix}{node.name}")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in FOR_PEOPLE:
+            for statement in node.body:
+                yield from _sites(statement, f"{prefix}{node.name}")
 
 
 def _sites(node: ast.AST, function: str) -> Iterator[Site]:
@@ -163,4 +162,3 @@ def _is_text(node: ast.expr) -> bool:
 def _binds_names(test: ast.expr) -> bool:
     """Whether the test has a walrus: without it a name would be missing, which any run finds."""
     return any(isinstance(node, ast.NamedExpr) for node in ast.walk(test))
-
