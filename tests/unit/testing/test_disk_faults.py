@@ -112,3 +112,34 @@ def test_a_large_snapshot_does_not_make_a_small_append_wait() -> None:
     assert sum(append(1000) for _ in range(80)) > 10, "far beyond the ceiling without the snapshot"
     snapshot.fsync()
     assert append(100), "a clean snapshot excuses nothing"
+
+
+def test_a_closed_file_and_a_file_for_reading_refuse_as_real_files_do() -> None:
+    """A use after close, or a write to a file that was opened for reading, was never found."""
+    real = disk()
+    file = real.open("/a/file", create=True)
+    file.pwrite(0, [b"0123"])
+    reader = real.open("/a/file", read_only=True)
+    assert reader.pread(0, 4) == b"0123"
+    reader.fsync()
+    file.close()
+    for use in (
+        lambda: file.pread(0, 1),
+        file.size,
+        lambda: file.pwrite(0, [b"x"]),
+        lambda: reader.pwrite(0, [b"x"]),
+        lambda: reader.truncate(1),
+    ):
+        with pytest.raises(OSError, match="closed|for reading") as caught:
+            use()
+        assert caught.value.errno == errno.EBADF
+
+
+def test_nothing_is_known_about_a_dead_directory() -> None:
+    dying = disk()
+    dying.open("/a/file", create=True).close()
+    dying.dead = "/a"
+    for look in (dying.exists, dying.is_dir, dying.size, dying.mtime_ms):
+        with pytest.raises(OSError, match="input/output"):
+            look("/a/file")
+    assert not dying.exists("/b/file")

@@ -17,15 +17,15 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Final, TypeAlias
 from weakref import WeakSet
 
-from kraft_node.base.env import ColdRead, DirtyRoom
+from kraft_node.base.env import DirtyRoom
+from kraft_node.testing.disk_handles import SimFile, SimFileSystem, SimLock
 from kraft_node.testing.disk_load import DirtyMemory, Eviction, Spent
 from kraft_node.testing.inode import Inode
-from kraft_protocol.buffers import Buffer
 from kraft_protocol.ids import METADATA_TOPIC_NAME
 
 DISK_BYTES: Final = 1 << 40
@@ -34,84 +34,6 @@ NAME_BYTES: Final = 40
 """The bytes that a name adds to the size of its directory."""
 OFFSET_CHECKPOINT: Final = "-offset-checkpoint"
 """The suffix of checkpoint files in a log directory."""
-
-
-class SimFile:
-    """An open file (`base.env.File`)."""
-
-    __slots__ = ("__weakref__", "_disk", "_open", "inode", "path")
-
-    def __init__(self, disk: SimDisk, path: str, inode: Inode) -> None:
-        self.path = path
-        self.inode = inode
-        self._disk = disk
-        self._open = True
-        disk.opened.add(self)
-
-    def size(self) -> int:
-        return len(self.inode.data)
-
-    def pread(self, position: int, length: int) -> bytes:
-        """Raises ColdRead in `no_wait` if the file is evicted. Unlike a write, a read works on a closed file."""
-        self._disk.reach(self.path)
-        if self._disk.eviction.is_cold(self.inode) and length:
-            raise ColdRead(self.path, position, length)
-        data = bytes(self.inode.data[position : position + length])
-        self._disk.spent.bytes += len(data)
-        return data
-
-    def pwrite(self, position: int, buffers: Sequence[Buffer]) -> None:
-        """Write; on a `full` disk, write the part within the file's old length, then raise ENOSPC."""
-        self._check()
-        raw = b"".join(buffers)
-        self._disk.about_to("write", self.path)
-        self._disk.spent.bytes += len(raw)
-        fits = self._disk.room(self.inode, position, len(raw))
-        self.inode.write(position, raw[:fits])
-        spent = self._disk.spent
-        spent.written += fits
-        spent.waits += self._disk.memory.dirtied(self.path, self.inode, fits, spent.written)
-        self.inode.mtime_ms = self._disk.now_ms()
-        if fits < len(raw):
-            raise OSError(errno.ENOSPC, "no space left on device", self.path)
-
-    def truncate(self, size: int) -> None:
-        self._check()
-        self._disk.about_to("truncate", self.path)
-        self.inode.truncate(size)
-
-    def write_back(self) -> None:
-        self._check()
-        self._disk.about_to("write_back", self.path)
-        self._disk.memory.cleaned(self.inode)
-
-    def fsync(self) -> None:
-        self._check()
-        self._disk.about_to("fsync", self.path)
-        self.inode.sync()
-        self._disk.memory.cleaned(self.inode)
-
-    def fileno(self) -> int:
-        return -1
-
-    def close(self) -> None:
-        self._open = False
-        self._disk.opened.discard(self)
-
-    def _check(self) -> None:
-        if not self._open:
-            raise OSError(errno.EBADF, "the file is closed", self.path)
-
-
-class SimLock:
-    """A lock; it is released by its process or when the process ends."""
-
-    def __init__(self, disk: SimDisk, path: str) -> None:
-        self._disk = disk
-        self._path = path
-
-    def release(self) -> None:
-        self._disk.locks.discard(self._path)
 
 
 class Dir:
@@ -127,23 +49,6 @@ class Dir:
 Node: TypeAlias = Inode | Dir
 Change: TypeAlias = tuple[tuple[Dir, str, Node | None], ...]
 """The name changes of one call: (directory, name, new node or None)."""
-
-
-class SimFileSystem:
-    """The whole disk: it is one file system."""
-
-    __slots__ = ("_disk", "_path")
-
-    def __init__(self, disk: SimDisk, path: str) -> None:
-        self._disk = disk
-        self._path = path
-
-    def sync(self) -> None:
-        self._disk.about_to("syncfs", self._path)
-        self._disk.sync_all()
-
-    def close(self) -> None:
-        """Does nothing: no resource is held."""
 
 
 class SimDisk:
@@ -266,7 +171,7 @@ class SimDisk:
         if isinstance(found, Dir):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         if found is not None:
-            return SimFile(self, path, found)
+            return SimFile(self, path, found, is_writable=not read_only)
         if not create or read_only:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         parent, name = self._parent(path)
