@@ -274,6 +274,20 @@ def test_another_controller_goes_on_after_a_failure() -> None:
     world.cluster.until(lambda: world.retention() == "9")
 
 
+def test_another_controller_goes_on_while_the_former_one_is_down_before_controllers_register() -> None:
+    """With a metadata.version of 3.6, the new controller waited for the answer of the dead one to ApiVersions."""
+    world = Migrating(release="3.6")
+    world.register(1, 2, level=world.cluster.image.metadata_level)
+    world.beat(1, 2)
+    world.until_dual()
+    former = world.cluster.active
+    former.kill()
+    world.cluster.until(lambda: any(one is not former and _is_active(one) for one in world.cluster.machines.values()))
+    world.until_dual()
+    assert world.set_retention("9") == ErrorCode.NONE
+    world.cluster.until(lambda: world.retention() == "9")
+
+
 def test_the_state_of_the_migration_is_a_metric_of_the_controller() -> None:
     world = Migrating()
     prefix = "kafka_controller_kafkacontroller_"

@@ -277,7 +277,8 @@ class MigrationDriver:
         state = self._image.zk_migration_state
         if state not in {PRE_MIGRATION, MIGRATION}:
             return
-        yield from self._gate(DriverState.WAIT_FOR_CONTROLLER_QUORUM, self._controllers_ready)
+        if state == PRE_MIGRATION:  # later, a controller that is down or has no key must not hold up its brokers
+            yield from self._gate(DriverState.WAIT_FOR_CONTROLLER_QUORUM, self._controllers_ready)
         while self._image.zk_migration_state == PRE_MIGRATION:
             yield from self._gate(DriverState.WAIT_FOR_BROKERS, self._brokers_ready)
             yield from self._become_controller()
