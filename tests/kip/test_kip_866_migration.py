@@ -13,6 +13,7 @@ import pytest
 
 from kraft_node.cli import metadata_tree
 from kraft_node.migration import driver as driver_module
+from kraft_node.migration.claim import release
 from kraft_node.migration.tree import paths
 from kraft_node.testing.zookeeper import SimZooKeeper
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -286,6 +287,22 @@ def test_another_controller_goes_on_while_the_former_one_is_down_before_controll
     world.until_dual()
     assert world.set_retention("9") == ErrorCode.NONE
     world.cluster.until(lambda: world.retention() == "9")
+
+
+def test_no_controller_claims_zookeeper_again_after_a_revert() -> None:
+    """A controller that still ran, or was started again, undid what ZooKeeper's brokers had changed since."""
+    world = Migrating()
+    world.migrate()
+    assert release(world.servers.session())
+    world.servers.put(paths.topic("later"), world.servers.data()[paths.topic("t")].replace(b"BQ", b"Bg"))
+    before = world.servers.data()
+    assert world.set_retention("5") == ErrorCode.NONE
+    world.cluster.until(lambda: any("given back" in text for text in world.driver.blockers))
+    former = world.cluster.active
+    former.kill()
+    world.cluster.until(lambda: any(one is not former and _is_active(one) for one in world.cluster.machines.values()))
+    world.cluster.until(lambda: any("given back" in text for text in world.driver.blockers))
+    assert world.servers.data() == before
 
 
 def test_the_state_of_the_migration_is_a_metric_of_the_controller() -> None:

@@ -266,3 +266,17 @@ def test_a_release_leaves_a_broker_the_controller() -> None:
     assert release(session)
     assert "/controller" in servers.data()
     assert "/migration" not in servers.data()
+
+
+def test_a_zookeeper_that_was_given_back_is_not_claimed_by_controllers_that_have_migrated_it() -> None:
+    """Their claim would undo in ZooKeeper what brokers have changed since: topics, in-sync replicas, leader epochs."""
+    servers = zookeeper()
+    session = servers.session()
+    claim(session, 3001, KRAFT_EPOCH, 0)
+    assert claim(session, 3002, KRAFT_EPOCH + 1, 0, is_migrated=True).value.controller_id == 3002
+    assert release(session)
+    before = servers.data()
+    with pytest.raises(ClaimError, match="/migration does not exist.* was given back"):
+        claim(session, 3001, KRAFT_EPOCH + 2, 0, is_migrated=True)
+    assert servers.data() == before
+    claim(session, 3001, KRAFT_EPOCH + 2, 0)

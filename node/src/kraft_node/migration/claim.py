@@ -46,15 +46,24 @@ def read_progress(zookeeper: ZooKeeper) -> MigrationValue | None:
     return None if znode is None else read_migration(paths.MIGRATION, znode.data)
 
 
-def claim(zookeeper: ZooKeeper, controller_id: int, kraft_epoch: int, now_ms: int) -> ControllerClaim:
+def claim(
+    zookeeper: ZooKeeper, controller_id: int, kraft_epoch: int, now_ms: int, *, is_migrated: bool = False
+) -> ControllerClaim:
     """Become the controller of ZooKeeper's brokers.
 
-    Raises ClaimError if a later KRaft controller has claimed it, or if ZooKeeper has no controller's epoch;
-    TransactionError if anything changed meanwhile.
+    `is_migrated`: the metadata log has the migration, so `/migration` must exist.
+
+    Raises ClaimError if a later KRaft controller has claimed it, if it was given back to its brokers, or if ZooKeeper
+    has no controller's epoch; TransactionError if anything changed meanwhile.
     """
     controller, epoch, migration = zookeeper.get([paths.CONTROLLER, paths.CONTROLLER_EPOCH, paths.MIGRATION])
     if epoch is None:
         raise ClaimError(f"{paths.CONTROLLER_EPOCH} does not exist: no broker of this ZooKeeper was ever a controller")
+    if is_migrated and migration is None:
+        raise ClaimError(
+            f"{paths.MIGRATION} does not exist, but the metadata log has the migration: ZooKeeper was given back to its "
+            "brokers. Stop this controller; another migration needs controllers that are formatted anew"
+        )
     _require_older(controller, migration, kraft_epoch)
     number = read_epoch(paths.CONTROLLER_EPOCH, epoch.data) + 1
     before = MigrationValue() if migration is None else read_migration(paths.MIGRATION, migration.data)

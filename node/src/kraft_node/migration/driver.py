@@ -224,7 +224,7 @@ class MigrationDriver:
         except StopIteration:
             return
         self._turn += 1
-        going_on = _Resumption(self, self._turn)
+        going_on = partial(self._go_on, self._turn)
         if isinstance(wait, _Job):
             self._env.background.submit(LANE, wait.work, going_on)
         elif isinstance(wait, _Append):
@@ -239,6 +239,7 @@ class MigrationDriver:
             self._env.scheduler.call_later(wait.within_ms, going_on, None)
 
     def _go_on(self, turn: int, result: Any) -> None:
+        """Resume the driver once, unless it has gone on without."""
         if turn == self._turn and self._life_now is not None:
             self._waits_for_change = False
             self._resume(result)
@@ -290,6 +291,7 @@ class MigrationDriver:
                 yield from self._write_both()
             except (TransactionError, ClaimError) as e:
                 log.warning("another controller has written to ZooKeeper error=%s", e)
+                self._brokers.end()
                 self._claim = None
         self._brokers.end()
         self._drop_session()
@@ -322,9 +324,8 @@ class MigrationDriver:
     def _become_controller(self) -> _Life:
         self._enter(DriverState.BECOME_CONTROLLER)
         while True:
-            now_ms = self._env.clock.wall_ms()
             try:
-                self._claim = yield from self._in_session(partial(self._claimed, now_ms))
+                self._claim = yield from self._in_session(self._claiming())
             except CALL_ERRORS as e:
                 self.blockers = [str(e)]
                 log.warning("ZooKeeper is not claimed error=%s", e)
@@ -333,8 +334,9 @@ class MigrationDriver:
                 self.blockers = []
                 return
 
-    def _claimed(self, now_ms: int, zookeeper: ZooKeeper) -> ControllerClaim:
-        return claim(zookeeper, self._node_id, self._kraft_epoch, now_ms)
+    def _claiming(self) -> Callable[[ZooKeeper], ControllerClaim]:
+        now_ms, is_migrated = self._env.clock.wall_ms(), self._image.zk_migration_state == MIGRATION
+        return lambda zookeeper: claim(zookeeper, self._node_id, self._kraft_epoch, now_ms, is_migrated=is_migrated)
 
     def _migrate(self) -> _Life:
         """Read ZooKeeper into one transaction of the metadata log; what fails is aborted and undone."""
@@ -484,16 +486,3 @@ class MigrationDriver:
                 self.blockers = [str(e)]
                 log.warning("ZooKeeper is not written, and waits error=%s", e)
                 yield self._pause()
-
-
-class _Resumption:
-    """Resumes the driver once, unless it has gone on without."""
-
-    __slots__ = ("_driver", "_turn")
-
-    def __init__(self, driver: MigrationDriver, turn: int) -> None:
-        self._driver = driver
-        self._turn = turn
-
-    def __call__(self, result: Any) -> None:
-        self._driver._go_on(self._turn, result)
