@@ -13,7 +13,7 @@ import pytest
 
 from kraft_node.cli import metadata_tree
 from kraft_node.migration import driver as driver_module
-from kraft_node.migration.claim import release
+from kraft_node.migration.claim import claim, release
 from kraft_node.migration.tree import paths
 from kraft_node.testing.zookeeper import SimZooKeeper
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -237,6 +237,19 @@ def test_a_failed_migration_leaves_zookeeper_to_its_brokers() -> None:
     world.servers.put("/config/topics/t", b'{"version":1,"config":{}}')
     world.cluster.until(lambda: world.driver.state.name == "DUAL_WRITE", 120_000)
     assert {broker.id for broker in world.cluster.image.brokers.values()} == {1, 2}
+
+
+@pytest.mark.parametrize("keys", [{}, {"c2": {KEY: "false"}}])
+def test_an_interrupted_claim_is_given_back_while_something_blocks_the_migration(keys: Any) -> None:
+    """A controller had died while it read. Its successor waited, and ZooKeeper's brokers had no controller."""
+    world = Migrating(per_machine=keys)
+    claim(world.servers.session(), 3001, 0, 0)
+    world.cluster.until(lambda: not {paths.CONTROLLER, paths.MIGRATION} & world.servers.data().keys())
+    assert world.blockers()
+    elected = b'{"version":2,"brokerid":2,"timestamp":"0","kraftControllerEpoch":-1}'
+    world.servers.put(paths.CONTROLLER, elected)
+    world.cluster.rest(20_000)
+    assert world.servers.data()[paths.CONTROLLER] == elected
 
 
 @pytest.mark.parametrize(

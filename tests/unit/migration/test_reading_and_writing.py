@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from kraft_node.metadata.image import MetadataImage
-from kraft_node.migration.claim import ClaimError, ControllerClaim, claim, claimed_again, read_progress, release, undo
+from kraft_node.migration.claim import (
+    ClaimError,
+    ControllerClaim,
+    claim,
+    claimed_again,
+    is_interrupted,
+    read_progress,
+    release,
+    undo,
+)
 from kraft_node.migration.entities import Entities, ImageReader, changed, of_image
 from kraft_node.migration.passwords import PasswordEncoder
 from kraft_node.migration.reading import BATCH_RECORDS, MetadataReader
@@ -232,6 +241,28 @@ def test_only_the_holder_undoes_a_claim() -> None:
     with pytest.raises(TransactionError):
         undo(servers.session(), former)
     assert isinstance(former, ControllerClaim)
+
+
+@pytest.mark.parametrize(
+    ("voters", "kraft_epoch", "offset", "expected"),
+    [
+        ({3001, 3002}, KRAFT_EPOCH + 1, -1, True),
+        ({3001}, KRAFT_EPOCH, -1, True),  # an own claim whose answer was lost
+        ({3002, 3003}, KRAFT_EPOCH + 1, -1, False),
+        ({3001}, KRAFT_EPOCH - 1, -1, False),
+        ({3001}, KRAFT_EPOCH + 1, 10, False),
+    ],
+)
+def test_a_claim_of_this_quorum_without_a_migration_is_interrupted(
+    voters: set[int], kraft_epoch: int, offset: int, expected: bool
+) -> None:
+    servers = zookeeper()
+    session = servers.session()
+    assert not is_interrupted(session, voters, kraft_epoch)
+    writer = ZnodeWriter(session, claim(session, 3001, KRAFT_EPOCH, 0), PASSWORDS)
+    if offset >= 0:
+        writer.write(ImageReader(image_of([])).wanted(Entities()), MigrationValue(3001, KRAFT_EPOCH, offset, 7))
+    assert is_interrupted(session, voters, kraft_epoch) is expected
 
 
 def test_a_producer_block_that_was_never_given_out_is_read_and_written() -> None:

@@ -17,7 +17,7 @@ from kraft_node.base.histogram import Histogram
 from kraft_node.metadata.delta import MetadataDelta
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.kinds.zk_migration import MIGRATION, PRE_MIGRATION
-from kraft_node.migration.claim import ClaimError, ControllerClaim, claim, claimed_again, undo
+from kraft_node.migration.claim import ClaimError, ControllerClaim, claim, claimed_again, is_interrupted, undo
 from kraft_node.migration.entities import Entities, ImageReader, changed, of_image
 from kraft_node.migration.gates import broker_blockers, controller_blockers, look, read_live, strangers
 from kraft_node.migration.passwords import PasswordEncoder
@@ -311,7 +311,18 @@ class MigrationDriver:
             self.blockers = blockers
             if not blockers:
                 return
+            yield from self._give_back()
             yield self._pause()
+
+    def _give_back(self) -> _Life:
+        """Undo the claim of a predecessor that ended while it read: ZooKeeper's brokers need a controller meanwhile."""
+        ours = partial(is_interrupted, voters=frozenset(self._voters()), kraft_epoch=self._kraft_epoch)
+        try:
+            if (yield from self._in_session(ours)):
+                self._claim = yield from self._in_session(self._claiming())
+        except CALL_ERRORS as e:
+            log.warning("whether ZooKeeper must be given back is unknown error=%s", e)
+        yield from self._undo()
 
     def _controllers_ready(self) -> _Life:
         yield from ()
