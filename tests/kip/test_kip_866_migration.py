@@ -239,6 +239,20 @@ def test_a_failed_migration_leaves_zookeeper_to_its_brokers() -> None:
     assert {broker.id for broker in world.cluster.image.brokers.values()} == {1, 2}
 
 
+def test_a_znode_that_cannot_be_read_costs_the_brokers_their_controller_only_once() -> None:
+    """The controllers claimed ZooKeeper again and again, ten times a second, only to fail at the same znode."""
+    world = Migrating()
+    world.servers.put("/config/topics/t", b"{}")
+    world.register(1, 2)
+    for _ in range(12):
+        world.beat(1, 2)
+        world.cluster.rest(5_000)
+    assert world.servers.data()[paths.CONTROLLER_EPOCH] == b"2"
+    assert not {paths.CONTROLLER, paths.MIGRATION} & world.servers.data().keys()
+    (blocker,) = world.driver.blockers
+    assert blocker.startswith("znode /config/topics/t: ")
+
+
 @pytest.mark.parametrize("keys", [{}, {"c2": {KEY: "false"}}])
 def test_an_interrupted_claim_is_given_back_while_something_blocks_the_migration(keys: Any) -> None:
     """A controller had died while it read. Its successor waited, and ZooKeeper's brokers had no controller."""

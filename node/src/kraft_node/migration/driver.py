@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kraft_node.base.env import Env
 from kraft_node.base.histogram import Histogram
@@ -20,6 +20,7 @@ from kraft_node.metadata.kinds.zk_migration import MIGRATION, PRE_MIGRATION
 from kraft_node.migration.claim import ClaimError, ControllerClaim, claim, claimed_again, is_interrupted, undo
 from kraft_node.migration.entities import Entities, ImageReader, changed, of_image
 from kraft_node.migration.gates import broker_blockers, controller_blockers, look, read_live, strangers
+from kraft_node.migration.links import BrokerLink, MigrationLog, RecordsRefusedError
 from kraft_node.migration.passwords import PasswordEncoder
 from kraft_node.migration.reading import MetadataReader
 from kraft_node.migration.states import DriverState
@@ -44,36 +45,7 @@ LAG_RECORDS_MAX: Final = 10_000
 LOOK_MS: Final = 10_000
 """How often ZooKeeper's list of brokers is compared with the registrations."""
 TRANSACTION_NAME: Final = "ZK Migration"
-
-
-class RecordsRefusedError(Exception):
-    """The controller cannot append these records; the message says why."""
-
-
 CALL_ERRORS: Final = (NoAnswerError, TransactionError, ClaimError, ZnodeError, RecordsRefusedError)
-
-
-class MigrationLog(Protocol):
-    """The metadata log, for the active controller."""
-
-    def append(self, records: Sequence[Any], committed: Callable[[], None]) -> None:
-        """Append in this order; `committed` is called when the image has them, or the transaction holds them.
-
-        It is never called if the leadership is lost before. Raises RecordsRefusedError: nothing was appended.
-        """
-
-
-class BrokerLink(Protocol):
-    """The brokers that still get their metadata from ZooKeeper's controller."""
-
-    def begin(self, held: ControllerClaim) -> None:
-        """Send them everything, then what changes, in the name of this claim."""
-
-    def end(self) -> None:
-        """Send nothing more."""
-
-    def exclude(self, broker_ids: Collection[int]) -> None:
-        """Send nothing to the present incarnations of these brokers, until they register again."""
 
 
 class _Job(NamedTuple):
@@ -149,6 +121,8 @@ class MigrationDriver:
         self._dirty = Entities()
         self._waits_for_change = False
         self._pause_ms = PAUSE_FIRST_MS
+        self._failures = 0
+        """Migrations that this active controller had to abort."""
 
     # Events
 
@@ -175,6 +149,7 @@ class MigrationDriver:
         self.incompatible = []
         self._strangers = {}
         self._blocked_since_ms = None
+        self._failures = 0
 
     def moved(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Committed metadata has changed."""
@@ -330,7 +305,15 @@ class MigrationDriver:
 
     def _brokers_ready(self) -> _Life:
         view = yield from self._in_session(look)
-        return [*broker_blockers(self._image, view, self._cluster_id)]
+        blockers = [*broker_blockers(self._image, view, self._cluster_id)]
+        if self._failures and not blockers:
+            yield from self._in_session(self._require_readable)
+        return blockers
+
+    def _require_readable(self, zookeeper: ZooKeeper) -> None:
+        """Raise ZnodeError if the migration would fail again: each attempt costs the brokers their controller."""
+        for _ in MetadataReader(zookeeper, self._passwords, self._env.rng).batches():
+            pass
 
     def _become_controller(self) -> _Life:
         self._enter(DriverState.BECOME_CONTROLLER)
@@ -375,7 +358,8 @@ class MigrationDriver:
             yield from self._appended(AbortTransactionRecord(str(e)))
             self.blockers = [str(e)]
             yield from self._undo()
-            yield self._pause()
+            self._failures += 1
+            yield _Pause(min(PAUSE_FIRST_MS << min(self._failures, 10), PAUSE_MAX_MS))
             return
         log.info("metadata is migrated records=%d", self.read_records)
 
