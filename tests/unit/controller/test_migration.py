@@ -8,7 +8,7 @@ import pytest
 
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid
-from kraft_protocol.wire.messages import BrokerRegistrationRequest, CreateTopicsRequest
+from kraft_protocol.wire.messages import BrokerRegistrationRequest, CreateTopicsRequest, UpdateFeaturesRequest
 from kraft_protocol.wire.stored import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -197,6 +197,21 @@ def test_the_migration_is_finished_at_once_without_such_brokers() -> None:
     world = quorum()
     migrate(world)
     assert Quorum(loader=world.loader).image.zk_migration_state == POST_MIGRATION
+
+
+def test_the_metadata_version_changes_only_once_the_migration_is_finished() -> None:
+    """Without brokers with ZooKeeper it could be raised, and then no broker could register with ZooKeeper again."""
+    world = quorum()
+    migrate(world)
+    update = UpdateFeaturesRequest.FeatureUpdateKey(feature="metadata.version", max_version_level=LEVEL + 1)
+    request = UpdateFeaturesRequest(feature_updates=[update])
+    refused = world.ask(request).response
+    assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "once the migration from ZooKeeper is finished" in refused.error_message
+    later = Quorum(loader=world.loader)
+    assert later.image.zk_migration_state == POST_MIGRATION
+    assert later.ask(request).response.error_code == 0
+    assert later.image.metadata_level == LEVEL + 1
 
 
 def test_the_leader_epoch_counts_up_when_an_isr_shrinks_during_the_migration() -> None:
