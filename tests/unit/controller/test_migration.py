@@ -167,6 +167,23 @@ def test_appends_of_a_former_leader_are_refused_and_never_called_back() -> None:
     assert called == []
 
 
+def test_partitions_without_a_leader_get_one_after_the_migration() -> None:
+    """Their broker had come back just before ZooKeeper was claimed: nobody elected it, and nothing changed later."""
+    world = quorum()
+    world.ask(registration(1))
+    assert not world.heartbeat(1).is_fenced
+    topic, partition = topic_records()
+    partition.leader = -1
+    migration = world.controller.migration
+    migration.append([BeginTransactionRecord("ZK Migration"), topic, partition], _nothing)
+    migration.append([ZkMigrationStateRecord(MIGRATION), EndTransactionRecord()], _nothing)
+    world.commit()
+    world.pass_time(1)
+    state = world.image.topics.partition(TOPIC, 0)
+    assert state is not None
+    assert (state.leader, state.leader_epoch) == (1, 5)
+
+
 def test_changes_wait_while_zookeeper_is_too_far_behind() -> None:
     world = quorum()
     world.ask(registration(1))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
     from kraft_node.base.env import Scheduler
     from kraft_node.controller.state.controller_state import ControllerState
+    from kraft_node.metadata.delta import MetadataDelta
     from kraft_node.metadata.image import MetadataView
 
 log = logging.getLogger(__name__)
@@ -55,14 +56,17 @@ class ControllerMigration:
         cluster: ControllerState,
         scheduler: Scheduler,
         write: Callable[[Plan], None],
+        elect: Callable[[], None],
     ) -> None:
-        """`write` appends the records of a plan. It raises KafkaError."""
+        """`write` appends the records of a plan; it raises KafkaError. `elect` finds leaders for leaderless partitions.
+        """
         self.is_enabled = migrates(config)
         self.is_behind: Callable[[], bool] = lambda: False
         """Whether ZooKeeper is so far behind that changes must wait."""
         self._cluster = cluster
         self._scheduler = scheduler
         self._write_plan = write
+        self._elect = elect
         self.begun_at: int | None = None
         """The offset of the last of the first records of this epoch, -1 without any; None: this node does not lead."""
         self._committed = -1
@@ -162,10 +166,12 @@ class ControllerMigration:
             log.error("nothing is migrated yet, and changes are refused: set %s=true", MIGRATION_KEY)
         return self._end(self._cluster.view.base)
 
-    def brokers_changed(self) -> None:
-        """Finish the migration soon if no broker uses ZooKeeper any more."""
-        if self._unfinished:
-            self._scheduler.call_soon(self._finish)
+    def moved(self, delta: MetadataDelta) -> None:
+        """The image has changed, in this controller's epoch."""
+        if delta.zk_migration and self._cluster.view.zk_migration_state == MIGRATION:
+            self._elect()  # brokers may have come back just before ZooKeeper was claimed, without a change since
+        if delta.brokers and self._unfinished:
+            self._scheduler.call_soon(self._finish)  # perhaps no broker uses ZooKeeper any more
 
     def _finish(self) -> None:
         if self._unfinished and (records := self._end(self._cluster.view.base)):
