@@ -117,6 +117,10 @@ class MigrationDriver:
         self._life_now: _Life | None = None
         self._turn = 0
         self._session: ZooKeeper | None = None
+        self._begun: ZooKeeper | None = None
+        """The last session; only the lane uses this."""
+        self._proved: ZooKeeper | None = None
+        """The session in which the claim was read or made: it sees no state of ZooKeeper from before."""
         self._claim: ControllerClaim | None = None
         self._dirty = Entities()
         self._waits_for_change = False
@@ -230,15 +234,24 @@ class MigrationDriver:
         self._pause_ms = min(2 * self._pause_ms, PAUSE_MAX_MS)
         return pause
 
+    def _begun_session(self) -> ZooKeeper:
+        self._begun = self._connect()
+        return self._begun
+
     def _drop_session(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            self._env.background.submit(LANE, session.close, lambda _: None)
+        """End the session, also one that the lane begins just now."""
+        self._session = None
+        self._env.background.submit(LANE, self._close_begun, lambda _: None)
+
+    def _close_begun(self) -> None:
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.close()
 
     def _in_session(self, work: Callable[[ZooKeeper], Any]) -> _Life:
         """The result of `work` in ZooKeeper's lane, in a session that is begun if there is none."""
         if self._session is None:
-            session = yield _Job(self._connect)
+            session = yield _Job(self._begun_session)
             self._session = session
         session = self._session
         try:
@@ -325,6 +338,7 @@ class MigrationDriver:
                 log.warning("ZooKeeper is not claimed error=%s", e)
                 yield self._pause()
             else:
+                self._proved = self._session
                 self.blockers = []
                 return
 
@@ -465,13 +479,13 @@ class MigrationDriver:
                 writer = ZnodeWriter(zookeeper, held, self._passwords)
                 return work(writer), writer.claim
 
-            is_new = self._session is None
+            is_new = self._session is None or self._session is not self._proved
             try:
                 if is_new:
                     again = yield from self._in_session(partial(claimed_again, former=held))
                     if again is None or again.value.controller_epoch != self._kraft_epoch:
                         raise ClaimError("the claim of ZooKeeper is over")
-                    self._claim = again
+                    self._claim, self._proved = again, self._session
                     continue
                 result, self._claim = yield from self._in_session(act)
                 self.blockers = []
