@@ -149,6 +149,15 @@ def test_no_broker_with_replicas_may_be_offline() -> None:
     assert world.state == PRE_MIGRATION
 
 
+def test_a_configuration_that_a_former_broker_has_left_blocks_nothing() -> None:
+    """Kafka's tools leave an empty znode of each broker that ever had a throttle, and none of them deletes it."""
+    world = Migrating()
+    world.servers.put("/config/brokers/9", b'{"version":1,"config":{}}')
+    world.servers.put("/config/brokers/8", b'{"version":1,"config":{"follower.replication.throttled.rate":"5"}}')
+    world.migrate()
+    assert world.state == MIGRATION
+
+
 def test_the_metadata_version_must_be_one_that_the_brokers_know() -> None:
     world = Migrating(release="4.0")
     assert "brokers with ZooKeeper know 3.9-IV0 at most" in world.blockers()[0]

@@ -170,8 +170,8 @@ def _of_brokers(found: Survey, brokers: Mapping[int, BrokerFacts]) -> Iterator[F
     for broker in sorted(view.live | view.assigned.keys()):
         name = f"broker {broker}"
         if broker not in view.live:
-            topics = ", ".join(view.assigned[broker]) or "a configuration"
-            fix = "start it, or move its replicas away and delete its configuration"
+            topics = ", ".join(view.assigned[broker])
+            fix = "start it, or move its replicas away"
             yield Finding(BLOCKER, name, f"it is offline, but has {topics}", fix)
             continue
         facts = brokers.get(broker, BrokerFacts(problem="it was not asked"))
